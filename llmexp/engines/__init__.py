@@ -1,0 +1,24 @@
+"""Engines: who runs the training step. One file an engine; its module-level ENGINE is found by the file's name."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from llmexp.engines.base import Engine
+from llmexp.errors import unknown
+
+_NOT_ENGINES = ("base", "resolve")
+
+
+def engine_names() -> list[str]:
+    """Names that `engine=` accepts."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _NOT_ENGINES)
+
+
+def get_engine(name: str) -> Engine:
+    """The engine of that name; raises ConfigError with the names there are."""
+    if name not in engine_names():
+        raise unknown("engine", name, engine_names())
+    engine: Engine = importlib.import_module(f"llmexp.engines.{name}").ENGINE
+    return engine

@@ -1,0 +1,31 @@
+"""What an engine is to the planner: it says what it cannot do, writes its native configuration and the command that starts its ranks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from llmexp.method import Techniques
+from llmexp.plan.dims import ParallelDims
+from llmexp.plan.run_plan import Command
+from llmexp.schema import RunConfig
+
+
+class Engine(ABC):
+    """Decides before the run; the module in `launchers/` only does what the plan says."""
+
+    name: ClassVar[str]
+    distributions: ClassVar[tuple[str, ...]]
+    """Python distributions whose versions decide what is measured; part of the result's stack."""
+
+    @abstractmethod
+    def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+        """Say why this engine cannot run the combination, or None; the run is then skipped with this reason."""
+
+    @abstractmethod
+    def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
+        """The configuration in the engine's own terms."""
+
+    @abstractmethod
+    def command(self, config: RunConfig, dims: ParallelDims) -> Command:
+        """The command that starts all ranks of one repeat on one node; '{folder}' stands for the repeat's folder."""

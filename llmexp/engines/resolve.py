@@ -1,0 +1,62 @@
+"""RunConfig to RunPlan: everything decided before a run starts, without torch and without touching a device."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from llmexp.engines import get_engine
+from llmexp.errors import ConfigError
+from llmexp.method import Method
+from llmexp.plan.dims import ParallelDims
+from llmexp.plan.memory import estimate, trainable
+from llmexp.plan.run_plan import AtomChange, RunPlan, identity
+from llmexp.plan.shape import ModelShape, shape_of
+from llmexp.schema import RunConfig
+
+
+def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
+    """Plan one run; `overrides` are the command line's words for it. Raises ConfigError for what cannot be; a skip is a plan too."""
+    method = Method.parse(config.method, config.task.name)
+    techniques = method.techniques
+    dims = ParallelDims.of(config)
+    _check_fits_node(config, dims)
+    shape = shape_of(config.model)
+    _check_positions(config)
+    engine = get_engine(config.engine.name)
+    native = engine.native_config(config, techniques, dims)
+    return RunPlan(
+        id=identity(config, str(method), native),
+        method=str(method),
+        atoms=[AtomChange(code=atom.code, help=atom.help, sets=method.changes_of(atom)) for atom in method.atoms],
+        dims=dims,
+        batch=dims.batch(config.batch.micro, config.batch.accumulation),
+        parameters=shape.parameters if shape else None,
+        trainable_parameters=trainable(shape, techniques) if shape else None,
+        flops_per_token=_flops_per_token(shape, config, quantized=techniques.quantization is not None),
+        memory=estimate(shape, config.precision, techniques, dims.dp) if shape else None,
+        engine_config=native,
+        command=engine.command(config, dims),
+        rerun_command=shlex.join(["python", "-m", "llmexp", *overrides]),
+        skip=engine.unsupported(config, techniques, dims),
+        config=config,
+    )
+
+
+def _flops_per_token(shape: ModelShape | None, config: RunConfig, quantized: bool) -> float | None:
+    return shape.flops_per_token(config.data.seq_len, linear_trained=not quantized) if shape else None
+
+
+def _check_fits_node(config: RunConfig, dims: ParallelDims) -> None:
+    hardware = config.hardware
+    if hardware.device == "cuda" and dims.world_size > hardware.devices_per_node:
+        raise ConfigError(
+            f"parallelism: dp {dims.dp} x tp {dims.tp} x pp {dims.pp} x cp {dims.cp} = {dims.world_size} ranks, but hardware={hardware.name} has "
+            f"{hardware.devices_per_node} devices a node; lower parallelism.dp or set hardware.devices_per_node"
+        )
+
+
+def _check_positions(config: RunConfig) -> None:
+    limit = config.model.max_positions
+    if limit is not None and config.data.seq_len > limit:
+        raise ConfigError(f"data.seq_len={config.data.seq_len} exceeds model.max_positions={limit} of model={config.model.name}")

@@ -1,0 +1,38 @@
+"""Errors that a person sees, as one tree.
+
+LlmexpError
+├── ConfigError    wrong input: one line, found before anything starts, exit code 2
+└── RecordError    a run's folder or the tracker cannot be read or written
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LlmexpError(Exception):
+    """Base of every error that llmexp raises on purpose."""
+
+
+class ConfigError(LlmexpError):
+    """Wrong input; its message names the field, the value, why it cannot be, and what can."""
+
+
+class RecordError(LlmexpError):
+    """A run's folder or the tracker cannot be read or written."""
+
+
+def nearest(value: str, choices: Iterable[str]) -> str | None:
+    """Return the choice that was probably meant, or None where nothing is close."""
+    by_lower = {choice.lower(): choice for choice in choices}
+    close = difflib.get_close_matches(value.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
+
+
+def unknown(what: str, value: str, choices: Iterable[str]) -> ConfigError:
+    """Build the error for a name that is not among `choices`: the nearest one first, then all of them."""
+    listed = list(choices)
+    guess = nearest(value, listed)
+    hint = f"did you mean {guess}? " if guess else ""
+    return ConfigError(f"unknown {what} '{value}': {hint}choices are {', '.join(listed)}")

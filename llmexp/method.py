@@ -1,0 +1,133 @@
+"""Methods: the paper's names for combinations of techniques, such as F+R+Z3, and what each atom of them sets.
+
+One row of `ATOMS` is one technique. Adding a technique is adding a row, and an engine that acts on what the row sets.
+Source of the codes: arXiv 2311.03687, tables III and IX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from llmexp.errors import ConfigError, unknown
+
+NAIVE = "Naive"
+
+
+@dataclass(frozen=True)
+class Techniques:
+    """Everything that atoms can switch; the defaults are Naive."""
+
+    flash_attention: bool = False
+    recomputation: bool = False
+    zero_stage: int = 0
+    offload_optimizer: bool = False
+    offload_parameters: bool = False
+    quantization: str | None = None
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One technique: its code, what it sets in `Techniques`, what it needs (any one of) and excludes, and its tasks."""
+
+    code: str
+    help: str
+    sets: Mapping[str, Any]
+    needs: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ("pretrain", "finetune")
+    sets_with: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+# In canonical order: P/L/QL, F, R, C, Z, O, Q.
+ATOMS: dict[str, Atom] = {
+    atom.code: atom
+    for atom in (
+        Atom("F", "FlashAttention: attention in one fused kernel, without the seq x seq matrix in memory", {"flash_attention": True}),
+        Atom("R", "recomputation: keep each layer's input only, run the layer again in backward", {"recomputation": True}),
+        Atom("Z1", "ZeRO-1: optimizer states partitioned over the data-parallel ranks", {"zero_stage": 1}, excludes=("Z2", "Z3")),
+        Atom("Z2", "ZeRO-2: optimizer states and gradients partitioned", {"zero_stage": 2}, excludes=("Z1", "Z3")),
+        Atom("Z3", "ZeRO-3: optimizer states, gradients and parameters partitioned", {"zero_stage": 3}, excludes=("Z1", "Z2")),
+        Atom(
+            "O",
+            "offload to host memory: optimizer states with Z2; parameters too with Z3",
+            {"offload_optimizer": True},
+            needs=("Z2", "Z3"),
+            sets_with={"Z3": {"offload_parameters": True}},
+        ),
+        Atom(
+            "Q",
+            "4-bit NF4 weights with double quantisation in the linear layers, frozen; embeddings, norms and head train (not full pre-training)",
+            {"quantization": "nf4"},
+            excludes=("Z1", "Z2", "Z3", "O"),
+            tasks=("pretrain",),
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A valid combination of atoms in canonical order; `str()` is its canonical name."""
+
+    codes: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str, task: str = "pretrain") -> Method:
+        """Read a name such as 'R+F' or 'naive' in any order and case; raises ConfigError with what is valid."""
+        parts = [part.strip() for part in text.split("+") if part.strip()]
+        if not parts:
+            raise ConfigError(f"method '{text}' is empty: use {NAIVE} or atoms of {', '.join(ATOMS)} joined by '+'")
+        codes = [_code(part) for part in parts]
+        if NAIVE in codes and len(codes) > 1:
+            raise ConfigError(f"method '{text}': {NAIVE} means no technique at all and stands alone")
+        method = cls(tuple(code for code in ATOMS if code in codes))
+        method._check(text, task)
+        return method
+
+    def __str__(self) -> str:
+        return "+".join(self.codes) or NAIVE
+
+    @property
+    def atoms(self) -> tuple[Atom, ...]:
+        """The atoms in canonical order; empty for Naive."""
+        return tuple(ATOMS[code] for code in self.codes)
+
+    @property
+    def techniques(self) -> Techniques:
+        """What all atoms together set."""
+        techniques = Techniques()
+        for atom in self.atoms:
+            techniques = replace(techniques, **self.changes_of(atom))
+        return techniques
+
+    def changes_of(self, atom: Atom) -> dict[str, Any]:
+        """What one atom sets in the company of this method's other atoms."""
+        changes = dict(atom.sets)
+        for partner, extra in atom.sets_with.items():
+            if partner in self.codes:
+                changes |= extra
+        return changes
+
+    def _check(self, text: str, task: str) -> None:
+        for atom in self.atoms:
+            clash = next((code for code in atom.excludes if code in self.codes), None)
+            if clash:
+                raise ConfigError(f"method '{text}': {atom.code} and {clash} exclude each other; keep one of them")
+            if atom.needs and not set(atom.needs) & set(self.codes):
+                raise ConfigError(f"method '{text}': {atom.code} needs {' or '.join(atom.needs)}, as in {atom.needs[0]}+{atom.code}")
+            if task not in atom.tasks:
+                raise ConfigError(f"method '{text}': {atom.code} does not belong to task={task}, but to {', '.join(atom.tasks)}")
+
+
+def _code(part: str) -> str:
+    by_upper = {code.upper(): code for code in (NAIVE, *ATOMS)}
+    if part.upper() not in by_upper:
+        raise unknown("atom", part, by_upper.values())
+    return by_upper[part.upper()]
+
+
+def describe(techniques: Techniques) -> dict[str, Any]:
+    """What differs from Naive, by field name."""
+    return {f.name: asdict(techniques)[f.name] for f in fields(techniques) if getattr(techniques, f.name) != f.default}

@@ -1,0 +1,74 @@
+"""The frozen plan of one run: plan.json, which the spawned ranks read and which the run's id is the hash of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from llmexp.plan.dims import ParallelDims
+from llmexp.plan.memory import MemoryEstimate
+from llmexp.record.result import Batch, Record
+from llmexp.schema import RunConfig
+
+PLAN_SCHEMA_VERSION = 1
+# What says where and how a run is recorded, not what it measures.
+NOT_IN_ID = ("tracking", "sweep", "force", "rerun")
+
+
+class Command(Record):
+    """What is spawned: an argument list and the environment on top of the driver's; '{folder}' stands for the repeat's folder."""
+
+    argv: list[str]
+    env: dict[str, str] = Field(default_factory=dict)
+
+
+class AtomChange(Record):
+    """One atom of the method and what it changed against Naive."""
+
+    code: str
+    help: str
+    sets: dict[str, Any]
+
+
+class RunPlan(Record):
+    """Everything that is decided before a run starts; `skip` says why it will not."""
+
+    schema_version: int = Field(PLAN_SCHEMA_VERSION, alias="schema")
+    id: str
+    method: str
+    atoms: list[AtomChange]
+    dims: ParallelDims
+    batch: Batch
+    parameters: int | None = Field(description="of the whole model; None where the shape is not known before it is built")
+    trainable_parameters: int | None
+    flops_per_token: float | None = Field(description="model FLOPs of one token's forward and backward pass, without recomputation")
+    memory: MemoryEstimate | None
+    engine_config: dict[str, Any]
+    command: Command
+    rerun_command: str = Field(description="the shell line that repeats this run")
+    skip: str | None = None
+    config: RunConfig
+
+    model_config = {"extra": "forbid", "populate_by_name": True, "serialize_by_alias": True}
+
+    @property
+    def folder_name(self) -> str:
+        """<model>_<method>_<id12>."""
+        return f"{self.config.model.name}_{self.method}_{self.id}"
+
+    @classmethod
+    def read(cls, path: Path) -> RunPlan:
+        """Read a plan.json."""
+        return cls.model_validate_json(path.read_text(), strict=False)
+
+
+def identity(config: RunConfig, method: str, engine_config: dict[str, Any]) -> str:
+    """Hash what determines the measurement to 12 hexadecimal digits; paths, tracking and launching left out."""
+    resolved = config.model_dump(mode="json", exclude=set(NOT_IN_ID)) | {"method": method, "engine_config": engine_config}
+    resolved["engine"] = {key: value for key, value in resolved["engine"].items() if key != "launcher"}
+    text = json.dumps(resolved, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,142 @@
+"""A run's folder: every path in it, its event log and how its state is read, whenever the writer was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pydantic import BaseModel, ValidationError
+
+from llmexp.errors import RecordError
+from llmexp.record.result import RunResult, RunStatus, to_json
+
+PLAN = "plan.json"
+RESULT = "result.json"
+
+
+class RunFolder:
+    """outputs/<sweep>/<model>_<method>_<id12>/; everything in it is append-only or written by rename."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"RunFolder({str(self.path)!r})"
+
+    @property
+    def plan_path(self) -> Path:
+        """The frozen plan, written first."""
+        return self.path / PLAN
+
+    @property
+    def result_path(self) -> Path:
+        """The result, written last."""
+        return self.path / RESULT
+
+    @property
+    def events_path(self) -> Path:
+        """Status changes, one JSON object a line: at, status, and more."""
+        return self.path / "events.jsonl"
+
+    @property
+    def system_path(self) -> Path:
+        """Samples of the machine's load taken beside the run, one JSON object a line: at_s (Unix time), then metric names."""
+        return self.path / "system.jsonl"
+
+    @property
+    def figures(self) -> Path:
+        """Pictures of this run."""
+        return self.path / "figures"
+
+    def repeat(self, index: int) -> Path:
+        """The folder of one repeat: samples.<rank>.jsonl, log.<rank>.txt, rank.<rank>.json, failure.<rank>.json, trace/."""
+        return self.path / f"repeat.{index}"
+
+    def repeats(self) -> list[Path]:
+        """The repeats begun so far, in order."""
+        return sorted(self.path.glob("repeat.*"), key=lambda p: int(p.suffix[1:]))
+
+    def write(self, path: Path, record: BaseModel) -> None:
+        """Write one record so that a reader sees all of it or nothing."""
+        write_atomically(path, to_json(record))
+
+    def event(self, status: str, **details: Any) -> None:
+        """Append a status change; the first one of a driver carries its process, so that a reader can tell whether it lives."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        line = json.dumps({"at": now(), "status": status, **details}) + "\n"
+        with self.events_path.open("a") as file:
+            file.write(line)
+
+    def events(self) -> list[dict[str, Any]]:
+        """All status changes; a last line cut off by a kill is left out."""
+        return list(read_json_lines(self.events_path))
+
+    def result(self) -> RunResult | None:
+        """The result, or None where the run has not ended; raises RecordError on a file that is not one."""
+        try:
+            return RunResult.model_validate_json(self.result_path.read_text())
+        except FileNotFoundError:
+            return None
+        except ValidationError as error:
+            raise RecordError(f"{self.result_path} is not a result: {error.errors()[0]['msg']}") from None
+
+    def state(self) -> str:
+        """'planned', 'running', or the RunStatus that the run ended with; 'killed' where its driver died without a word."""
+        result = self.result()
+        if result:
+            return result.status.value
+        begun = [event for event in self.events() if event["status"] == "running"]
+        if not begun:
+            return "planned"
+        return "running" if _alive(begun[-1]) else RunStatus.KILLED.value
+
+
+def find_runs(root: Path) -> list[RunFolder]:
+    """All run folders at or below `root`, in the order of their paths."""
+    if (root / PLAN).exists():
+        return [RunFolder(root)]
+    return [RunFolder(plan.parent) for plan in sorted(root.glob(f"*/{PLAN}")) + sorted(root.glob(f"*/*/{PLAN}"))]
+
+
+def process_identity() -> dict[str, Any]:
+    """What tells this process from any other, later one with its number."""
+    return {"host": socket.gethostname(), "pid": os.getpid(), "process_started_at_s": psutil.Process().create_time()}
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write by rename within the same folder; parents are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Read a JSONL file that may still be written to; nothing where it is missing, nothing past a broken line."""
+    if not path.exists():
+        return
+    for line in path.read_text().splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return
+
+
+def now() -> str:
+    """The time in ISO 8601, UTC, with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _alive(event: dict[str, Any]) -> bool:
+    if event.get("host") != socket.gethostname():
+        return True
+    try:
+        return abs(psutil.Process(event["pid"]).create_time() - event["process_started_at_s"]) < 1
+    except (psutil.NoSuchProcess, KeyError):
+        return False

@@ -1,0 +1,149 @@
+"""The result of a run and the small records that ranks write; `result.json` is the contract that outside programs read."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+
+class Record(BaseModel):
+    """Base of everything written to a run's folder as JSON."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+class RunStatus(StrEnum):
+    """How a run ended."""
+
+    SUCCESS = "success"
+    OOM = "oom"
+    TIMEOUT = "timeout"
+    SKIPPED = "skipped"
+    INCOMPLETE = "incomplete"
+    FAILED = "failed"
+    KILLED = "killed"
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether this ending answers the question that the run asked (exit code 0)."""
+        return self in (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
+
+
+class Metric(Record):
+    """A quantity over repeats. The deviations are sample standard deviations (n - 1); None where n < 2."""
+
+    mean: float
+    std_between_repeats: float | None = None
+    std_within_run: float | None = Field(None, description="over the measured steps of all repeats, where the quantity has a value a step")
+    n: int = 1
+
+
+class Batch(Record):
+    """Samples per rank and pass, passes per step, samples per step over all data-parallel ranks."""
+
+    micro: int
+    accumulation: int
+    global_: int = Field(alias="global")
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+
+class StepSample(Record):
+    """One line of samples.<rank>.jsonl: times in seconds since the rank's own start of the loop, positions and tokens of this rank."""
+
+    step: int
+    warmup: bool
+    t_start_s: float
+    t_end_s: float
+    positions: int
+    real_tokens: int
+    loss: float
+    phases_s: dict[str, float] | None = None
+    memory_bytes: int | None = Field(None, description="allocated on the device (cuda) or resident in the host (cpu) after the step")
+
+
+class StateBytes(Record):
+    """Bytes that one rank holds of one kind of training state, by where they lie."""
+
+    device: int = 0
+    host: int = 0
+
+
+class RankSummary(Record):
+    """rank.<r>.json: what a rank knows at the end; its presence says that the rank finished."""
+
+    rank: int
+    window_wall_s: float = Field(description="wall time of the measured window, device work included")
+    time_to_first_step_s: float = Field(description="from the interpreter's start to the end of the first step")
+    parameters: int = Field(description="of the whole model, not of this rank's shard")
+    trainable_parameters: int
+    peak_allocated_bytes: int | None = Field(None, description="torch's allocator, cuda only")
+    peak_reserved_bytes: int | None = Field(None, description="torch's allocator, cuda only")
+    peak_device_used_bytes: int | None = Field(None, description="the device's own count at the end of the window, cuda only")
+    peak_rss_bytes: int
+    state_bytes: dict[str, StateBytes] = Field(description="parameters, gradients, optimizer")
+    what_ran: dict[str, Any] = Field(description="attention_kernel, attention_backend, optimizer_class, engine_optimizer_class, backend, …")
+    gradient_norm: float | None = None
+    environment: dict[str, Any] = Field(default_factory=dict, description="rank 0 only")
+
+
+class RankFailure(Record):
+    """failure.<r>.json: why a rank stopped, as far as it could still say."""
+
+    rank: int
+    kind: Literal["oom", "hardware", "error"]
+    message: str
+    traceback: str = ""
+    allocator: dict[str, int] = Field(default_factory=dict)
+
+
+class RunResult(Record):
+    """result.json, written last and by rename. Metrics that the task has not are null."""
+
+    schema_version: int = Field(SCHEMA_VERSION, alias="schema")
+    id: str
+    stack: str
+    status: RunStatus
+    reason: str = ""
+    evidence: Literal["measured", "emulated", "simulated", "predicted"] = "measured"
+    task: str
+    engine: str
+    model: str
+    method: str
+    hardware: str
+    sweep: str
+    world_size: int
+    batch: Batch
+    seq_len: int
+    metrics: dict[str, Metric | None] = Field(default_factory=dict)
+    repeats: int = 0
+    points: list[dict[str, Any]] = Field(default_factory=list)
+    what_ran: dict[str, Any] = Field(default_factory=dict)
+    environment: dict[str, Any] = Field(default_factory=dict)
+    command: str
+    started_at: str = Field("", description="ISO 8601, UTC")
+    ended_at: str = Field("", description="ISO 8601, UTC")
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+
+def read_samples(path: Path) -> list[StepSample]:
+    """Read a samples file; a last line cut off by a kill is left out."""
+    samples = []
+    for line in path.read_text().splitlines():
+        try:
+            samples.append(StepSample.model_validate_json(line))
+        except ValueError:
+            break
+    return samples
+
+
+def to_json(record: BaseModel) -> str:
+    """Serialise with indentation and a final newline; NaN and infinity become null."""
+    return json.dumps(record.model_dump(mode="json"), indent=2) + "\n"

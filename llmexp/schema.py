@@ -1,0 +1,244 @@
+"""The configuration: every key that a person may set, with its type, unit and range.
+
+The YAML of `conf/` composes into `RunConfig`; `validate` turns pydantic's findings into one line with the nearest valid key.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from llmexp.errors import ConfigError, unknown
+
+Dtype = Literal["fp32", "bf16"]
+BYTES_PER_ELEMENT: dict[str, int] = {"fp32": 4, "bf16": 2}
+
+PositiveInt = Annotated[int, Field(ge=1)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+Tuple = Field(strict=False)
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys are errors, types are not coerced, values don't change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+
+
+class TaskConfig(Section):
+    """What is done with the model."""
+
+    name: Literal["pretrain"]
+
+
+class ModelConfig(Section):
+    """A decoder-only transformer's shape; for `architecture: hf` the shape comes from `path` instead."""
+
+    name: str
+    architecture: Literal["llama", "qwen3", "hf"]
+    path: str | None = Field(None, description="folder or hub name of a transformers model; only with architecture hf")
+    trust_remote_code: bool = False
+    vocab_size: PositiveInt | None = None
+    hidden_size: PositiveInt | None = None
+    intermediate_size: PositiveInt | None = None
+    num_layers: PositiveInt | None = None
+    num_heads: PositiveInt | None = None
+    num_kv_heads: PositiveInt | None = None
+    head_dim: PositiveInt | None = None
+    max_positions: PositiveInt | None = None
+    rope_theta: PositiveFloat = 10000.0
+    rms_norm_eps: PositiveFloat = 1e-5
+    tie_embeddings: bool = False
+    source: str = ""
+
+    @model_validator(mode="after")
+    def _shape_or_path(self) -> ModelConfig:
+        if self.architecture == "hf":
+            if not self.path:
+                raise ValueError("model=hf needs model.path=<folder or hub name of a transformers model>")
+            return self
+        sizes = ("vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads", "head_dim", "max_positions")
+        missing = [key for key in sizes if getattr(self, key) is None]
+        if missing:
+            raise ValueError(f"model.{missing[0]} is missing for architecture {self.architecture}")
+        if self.num_heads and self.num_kv_heads and self.num_heads % self.num_kv_heads:
+            raise ValueError(f"model.num_heads={self.num_heads} is not a multiple of model.num_kv_heads={self.num_kv_heads}")
+        return self
+
+
+class HardwareConfig(Section):
+    """One machine: its devices, their dense peaks, links and price, each with a source."""
+
+    name: str
+    device: Literal["cuda", "cpu"]
+    device_names: Annotated[tuple[str, ...], Tuple] = Field((), description="parts of the driver's device name that identify it")
+    devices_per_node: PositiveInt
+    memory_bytes: PositiveInt | None = Field(None, description="of one device; None on cpu: the host's memory counts")
+    host_memory_bytes: PositiveInt | None = None
+    peak_flops_per_s: dict[Dtype, PositiveFloat] = Field(default_factory=dict, description="dense, no sparsity, per device")
+    memory_bandwidth_bytes_per_s: PositiveFloat | None = None
+    interconnect: str | None = None
+    interconnect_bandwidth_bytes_per_s: PositiveFloat | None = Field(None, description="per device and direction")
+    host_link_bandwidth_bytes_per_s: PositiveFloat | None = Field(None, description="host to device, per device and direction")
+    environment: dict[str, str] = Field(default_factory=dict, description="environment variables the machine needs, such as NCCL_P2P_DISABLE")
+    price_per_device_hour_usd: PositiveFloat | None = None
+    sources: dict[str, str] = Field(default_factory=dict)
+
+
+class OptimizerConfig(Section):
+    """The optimizer and the dtype of its moments (None: that of the master parameters)."""
+
+    name: Literal["adamw"]
+    implementation: Literal["torch", "deepspeed"]
+    lr: PositiveFloat | Literal[0.0]
+    betas: Annotated[tuple[float, float], Tuple]
+    eps: PositiveFloat
+    weight_decay: Annotated[float, Field(ge=0)]
+
+
+class ParallelismConfig(Section):
+    """Degrees of parallelism; their product is the world size. dp: null takes what the hardware has."""
+
+    dp: PositiveInt | None
+    tp: PositiveInt = 1
+    pp: PositiveInt = 1
+    cp: PositiveInt = 1
+    ep: PositiveInt = 1
+
+
+class PrecisionConfig(Section):
+    """Storage dtypes; master is the dtype of the copy that the optimizer updates (equal to parameters: no copy)."""
+
+    name: str
+    parameters: Dtype
+    gradients: Dtype
+    master: Dtype
+    moments: Dtype
+
+
+class EngineConfig(Section):
+    """Who runs the training step, and who starts its ranks."""
+
+    name: str
+    launcher: Literal["torchrun", "deepspeed"]
+    options: dict[str, Any] = Field(default_factory=dict, description="merged over the native configuration of the engine")
+
+
+class DataConfig(Section):
+    """What the model reads. seq_len counts positions, padding included."""
+
+    name: Literal["synthetic", "text", "hf"]
+    seq_len: Annotated[int, Field(ge=2)]
+    files: Annotated[tuple[str, ...], Tuple] = Field((), description="text files, folders or globs; none: Python's own library sources")
+    path: str | None = Field(None, description="data=hf: a datasets folder, script-free hub name, or JSONL, Parquet or text file")
+    split: str = "train"
+    field: str = Field("text", description="data=hf: the column that holds the text")
+    tokenizer: str = Field("bytes", description="'bytes', or a folder or hub name of a transformers tokenizer")
+    pack: bool = Field(True, description="join documents and cut them into full sequences; false: one document a sequence, padded")
+
+
+class BatchConfig(Section):
+    """Samples per rank and forward pass, and how many such passes one optimizer step accumulates."""
+
+    micro: PositiveInt
+    accumulation: PositiveInt
+
+
+class MeasureConfig(Section):
+    """The protocol: steps to warm up and to measure, fresh-process repeats, limits."""
+
+    name: str
+    warmup_steps: Annotated[int, Field(ge=1)]
+    steps: PositiveInt
+    repeats: PositiveInt
+    profile: bool = Field(description="trace a few more steps after the last repeat's measured window")
+    profile_steps: PositiveInt = 2
+    phases: bool = Field(True, description="time forward, backward and optimizer apart")
+    timeout_s: PositiveFloat
+    no_progress_timeout_s: PositiveFloat
+    threads_per_rank: PositiveInt | None = Field(None, description="None: the host's cores shared out evenly on cpu, torch's default on cuda")
+
+
+class TrackingConfig(Section):
+    """Where results are copied to after each run; the run's folder always has them."""
+
+    name: Literal["mlflow", "none"]
+    uri: str | None = None
+    experiment: str = "llmexp"
+    timeout_s: PositiveFloat = 60.0
+
+
+class SweepConfig(Section):
+    """The sweep that a run belongs to; its name is its folder below outputs/."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    outputs: str = "outputs"
+
+
+class RunConfig(Section):
+    """One run, fully composed: what Hydra's groups and the command line gave."""
+
+    method: str
+    task: TaskConfig
+    model: ModelConfig
+    hardware: HardwareConfig
+    engine: EngineConfig
+    parallelism: ParallelismConfig
+    optimizer: OptimizerConfig
+    precision: PrecisionConfig
+    data: DataConfig
+    batch: BatchConfig
+    measure: MeasureConfig
+    tracking: TrackingConfig
+    sweep: SweepConfig
+    seed: NonNegativeInt
+    force: bool = Field(description="start even where memory is certain to run out")
+    rerun: Literal["none", "failed", "stale", "all"] = Field(description="which earlier results of the same run to measure again")
+
+
+def validate(container: Mapping[str, Any]) -> RunConfig:
+    """Check a composed configuration; raises ConfigError with one line: field, value, reason, choices."""
+    try:
+        return RunConfig.model_validate(dict(container))
+    except ValidationError as error:
+        raise _explain(error.errors()[0]) from None
+
+
+def keys(model: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:
+    """All dotted keys of the configuration, sections before their members."""
+    found = []
+    for name, info in model.model_fields.items():
+        found.append(prefix + name)
+        section = _section(info.annotation)
+        if section:
+            found += keys(section, f"{prefix}{name}.")
+    return found
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    options = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+    return next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
+
+
+def _explain(error: ErrorDetails) -> ConfigError:
+    path = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return unknown_key(path)
+    if error["type"] == "missing" or error["input"] == "???":
+        return ConfigError(f"{path} is missing: set {path}=<value>")
+    message = error["msg"].removeprefix("Value error, ")
+    if not path or error["type"] == "value_error":
+        return ConfigError(message)
+    return ConfigError(f"{path}={error['input']}: {message[0].lower()}{message[1:]}")
+
+
+def unknown_key(path: str) -> ConfigError:
+    """Build the error for a dotted key that the configuration has not: its section's members are the choices."""
+    section, _, name = path.rpartition(".")
+    siblings = [key for key in keys() if key.rpartition(".")[0] == section]
+    error = unknown("key", name, (key.rpartition(".")[2] for key in siblings)) if siblings else ConfigError(f"unknown key '{name}'")
+    return ConfigError(str(error) if not section else f"{error} (in {section})")
