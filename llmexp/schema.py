@@ -84,7 +84,7 @@ class HardwareConfig(Section):
     interconnect: str | None = None
     interconnect_bandwidth_bytes_per_s: PositiveFloat | None = Field(None, description="per device and direction")
     host_link_bandwidth_bytes_per_s: PositiveFloat | None = Field(None, description="host to device, per device and direction")
-    environment: dict[str, str] = Field(default_factory=dict, description="environment variables the machine needs, such as NCCL_P2P_DISABLE")
+    environment: dict[str, str] = Field(default_factory=dict, description="variables the machine needs, such as NCCL_P2P_DISABLE")
     price_per_device_hour_usd: PositiveFloat | None = None
     sources: dict[str, str] = Field(default_factory=dict)
 
@@ -94,7 +94,7 @@ class OptimizerConfig(Section):
 
     name: Literal["adamw"]
     implementation: Literal["torch", "deepspeed"]
-    lr: PositiveFloat | Literal[0.0]
+    lr: Annotated[float, Field(ge=0)]
     betas: Annotated[tuple[float, float], Tuple]
     eps: PositiveFloat
     weight_decay: Annotated[float, Field(ge=0)]
@@ -160,7 +160,7 @@ class MeasureConfig(Section):
     phases: bool = Field(True, description="time forward, backward and optimizer apart")
     timeout_s: PositiveFloat
     no_progress_timeout_s: PositiveFloat
-    threads_per_rank: PositiveInt | None = Field(None, description="None: the host's cores shared out evenly on cpu, torch's default on cuda")
+    threads_per_rank: PositiveInt | None = Field(None, description="None: the host's cores shared out on cpu, torch's default on cuda")
 
 
 class TrackingConfig(Section):

@@ -75,3 +75,7 @@ def shortage(memory: MemoryEstimate, ranks_per_node: int, device_bytes: int | No
             f"{memory.arithmetic}"
         )
     return None
+
+
+def _place(size: int, offloaded: bool) -> StateBytes:
+    return StateBytes(host=size) if offloaded else StateBytes(device=size)

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import MemoryEstimate
@@ -53,7 +53,7 @@ class RunPlan(Record):
     skip: str | None = None
     config: RunConfig
 
-    model_config = {"extra": "forbid", "populate_by_name": True, "serialize_by_alias": True}
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
     @property
     def folder_name(self) -> str:

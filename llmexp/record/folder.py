@@ -137,6 +137,6 @@ def _alive(event: dict[str, Any]) -> bool:
     if event.get("host") != socket.gethostname():
         return True
     try:
-        return abs(psutil.Process(event["pid"]).create_time() - event["process_started_at_s"]) < 1
+        return bool(abs(psutil.Process(event["pid"]).create_time() - event["process_started_at_s"]) < 1)
     except (psutil.NoSuchProcess, KeyError):
         return False
