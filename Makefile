@@ -1,0 +1,63 @@
+# `make` lists what there is. Variables are set on the command line: make run PYTHON=/path/to/python3.12
+PYTHON ?= python3 python3.12 python3.11
+VENV   ?= .venv
+# Which torch: cpu, cuda (PyPI's build), or any arguments of pip install. Chosen by the machine: cuda where nvidia-smi answers.
+TORCH  ?= $(shell if nvidia-smi >/dev/null 2>&1; then echo cuda; elif [ `uname` = Darwin ]; then echo torch==$(TORCH_VERSION); else echo cpu; fi)
+# What `make gpu` measures after its tests.
+TABLE  ?= +experiment=paper_table03 model=1b measure=quick
+
+TORCH_VERSION := $(shell sed -n 's/^torch==//p' constraints.txt)
+TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help run test lint ui gpu clean
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*##/make \1\t/p' Makefile | expand -t 12
+
+run: $(VENV)/.installed-train  ## install into .venv, measure the first sweep, print its table
+	@$(BIN)/python -m llmexp +experiment=first_run
+	@echo "Charts, traces and every number of it: make ui"
+
+test: $(VENV)/.installed-train,dev  ## run the tests that need no GPU
+	@$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.installed-train,dev  ## ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+ui: $(VENV)/.installed-train  ## open the recorded runs in MLflow, on 127.0.0.1
+	@$(BIN)/llmexp ui
+
+gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure a table on the GPUs here
+	@$(BIN)/python -m pytest -m gpu
+	@$(BIN)/python -m llmexp $(TABLE)
+
+clean:  ## remove the virtual environment and caches; measured runs stay
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache *.egg-info
+
+$(VENV)/.python:
+	@for python in $(PYTHON); do \
+	  if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then \
+	    echo "creating $(VENV) with $$($$python --version) ..." && $$python -m venv $(VENV) && touch $@; exit; \
+	  fi; \
+	done; \
+	echo "llmexp needs Python 3.11 or 3.12, which none of these is: $(PYTHON). Name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; exit 2
+
+# Torch comes first, alone: the rest then finds it and no resolver reaches for a CUDA build.
+$(VENV)/.torch: $(VENV)/.python
+	@echo "installing torch $(TORCH_VERSION) ($(TORCH)) ..."
+	@case "$(TORCH)" in \
+	  cpu) $(PIP) torch==$(TORCH_VERSION)+cpu 2>/dev/null || $(PIP) --index-url $(TORCH_CPU_INDEX) torch==$(TORCH_VERSION) ;; \
+	  cuda) $(PIP) torch==$(TORCH_VERSION) ;; \
+	  *) $(PIP) $(TORCH) ;; \
+	esac
+	@touch $@
+
+$(VENV)/.installed-%: $(VENV)/.torch pyproject.toml constraints.txt
+	@echo "installing llmexp[$*] ..."
+	@$(PIP) --editable '.[$*]'
+	@touch $@
