@@ -1,1 +1,1 @@
-"""x."""
+"""Pure functions from the samples that ranks wrote to the metrics of a result."""

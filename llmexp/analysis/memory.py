@@ -1,0 +1,44 @@
+"""Memory metrics, in bytes: of the largest rank unless named rank0; training state apart by where it lies, on the device or on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
+
+from llmexp.analysis.quantity import Facts, Function, Observed
+from llmexp.analysis.window import Repeat
+
+PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes", "peak_device_used_bytes", "peak_rss_bytes")
+STATES = {
+    "parameter": ("parameters",),
+    "gradient": ("gradients",),
+    "optimizer": ("optimizer",),
+    "training_state": ("parameters", "gradients", "optimizer"),
+}
+Place = Literal["device", "host"]
+
+
+def peak_allocated_rank0_bytes(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Peak of torch's allocator on rank 0; None on cpu."""
+    peak = repeat.ranks[0].peak_allocated_bytes
+    return None if peak is None else Observed(peak)
+
+
+def _peak(repeat: Repeat, facts: Facts, field: str) -> Observed | None:
+    peaks = [getattr(rank, field) for rank in repeat.ranks]
+    return None if None in peaks else Observed(max(peaks))
+
+
+def _state(repeat: Repeat, facts: Facts, kinds: Sequence[str], place: Place) -> Observed | None:
+    if any(kind not in rank.state_bytes for rank in repeat.ranks for kind in kinds):
+        return None
+    return Observed(max(sum(getattr(rank.state_bytes[kind], place) for kind in kinds) for rank in repeat.ranks))
+
+
+MEMORY: dict[str, Function] = {
+    **{field: partial(_peak, field=field) for field in PEAKS},
+    "peak_allocated_rank0_bytes": peak_allocated_rank0_bytes,
+    **{f"{name}_bytes": partial(_state, kinds=kinds, place="device") for name, kinds in STATES.items()},
+    **{f"{name}_host_bytes": partial(_state, kinds=kinds, place="host") for name, kinds in STATES.items()},
+}

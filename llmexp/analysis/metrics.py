@@ -1,0 +1,163 @@
+"""The metrics of a result: each is one function of one repeat, registered under its own name.
+
+Positions count padding, real tokens do not; both are summed over data-parallel replicas and divided by the wall time of the slowest rank.
+FLOPs are the model's for every position (padding is computed too), recomputation left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Literal, TypeVar
+
+from llmexp.analysis.memory import MEMORY
+from llmexp.analysis.quantity import Facts, Function, Observed, over_repeats
+from llmexp.analysis.window import Repeat, Step, duration_s, read_repeat, slowest
+from llmexp.errors import RecordError
+from llmexp.record.result import Metric
+
+__all__ = ["METRICS", "Facts", "measure"]
+
+METRICS: dict[str, Function] = dict(MEMORY)
+F = TypeVar("F", bound=Function)
+
+
+def measure(repeats: Sequence[Path], facts: Facts) -> dict[str, Metric | None]:
+    """Compute every metric over the folders of repeats that ended well; None where the run has not the data. Raises RecordError."""
+    if not repeats:
+        raise RecordError("there is no finished repeat to measure")
+    read = [read_repeat(folder, facts.world_size) for folder in repeats]
+    return {name: over_repeats([function(repeat, facts) for repeat in read]) for name, function in METRICS.items()}
+
+
+def metric(function: F) -> F:
+    """Register a function as the metric of its name."""
+    METRICS[function.__name__] = function
+    return function
+
+
+@metric
+def tokens_per_s(repeat: Repeat, facts: Facts) -> Observed:
+    """Positions of the measured window of all replicas a second."""
+    return _rate(repeat, facts, "positions")
+
+
+@metric
+def tokens_per_s_per_gpu(repeat: Repeat, facts: Facts) -> Observed:
+    """tokens_per_s over the number of all devices, those of tp, pp and cp too."""
+    return tokens_per_s(repeat, facts).times(1 / facts.world_size)
+
+
+@metric
+def real_tokens_per_s(repeat: Repeat, facts: Facts) -> Observed:
+    """Tokens that are not padding, of all replicas, a second."""
+    return _rate(repeat, facts, "real_tokens")
+
+
+@metric
+def step_time_s(repeat: Repeat, facts: Facts) -> Observed:
+    """Wall time of an optimizer step on the slowest rank of that step."""
+    return _mean_of([duration_s(slowest(step)) for step in repeat.measured])
+
+
+@metric
+def forward_time_s(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Forward passes of a step, all accumulated ones, on the slowest rank of that step."""
+    return _phase(repeat, "forward")
+
+
+@metric
+def backward_time_s(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Backward passes of a step, all accumulated ones, on the slowest rank of that step."""
+    return _phase(repeat, "backward")
+
+
+@metric
+def optimizer_time_s(repeat: Repeat, facts: Facts) -> Observed | None:
+    """The optimizer's part of a step, on the slowest rank of that step."""
+    return _phase(repeat, "optimizer")
+
+
+@metric
+def tflops_per_s_per_gpu(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Model TFLOP/s of one device."""
+    if facts.flops_per_token is None:
+        return None
+    return tokens_per_s_per_gpu(repeat, facts).times(facts.flops_per_token / 1e12)
+
+
+@metric
+def mfu(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Model FLOP/s over the dense peak, 0 to 1; raises RecordError above 1, for then a count or the peak is wrong."""
+    achieved = tflops_per_s_per_gpu(repeat, facts)
+    if achieved is None or facts.peak_flops_per_s is None:
+        return None
+    share = achieved.times(1e12 / facts.peak_flops_per_s)
+    if share.value > 1:
+        raise RecordError(
+            f"MFU of {share.value:.3g} cannot be: {tokens_per_s_per_gpu(repeat, facts).value:.6g} tokens/s per device x {facts.flops_per_token:.6g} "
+            f"FLOPs a token = {achieved.value:.6g} TFLOP/s, above the peak of {facts.peak_flops_per_s / 1e12:.6g} TFLOP/s"
+        )
+    return share
+
+
+@metric
+def time_to_first_step_s(repeat: Repeat, facts: Facts) -> Observed:
+    """From a rank's start to the end of its first step, on the slowest rank."""
+    return Observed(max(rank.time_to_first_step_s for rank in repeat.ranks))
+
+
+@metric
+def usd_per_million_tokens(repeat: Repeat, facts: Facts) -> Observed | None:
+    """What a million positions cost in USD, all devices paid for."""
+    if facts.price_per_device_hour_usd is None:
+        return None
+    usd_per_s = facts.world_size * facts.price_per_device_hour_usd / 3600
+    return Observed(1e6 * usd_per_s / tokens_per_s(repeat, facts).value)
+
+
+@metric
+def first_loss(repeat: Repeat, facts: Facts) -> Observed:
+    """Loss of the very first step, warm-up or not, as the mean over ranks."""
+    return _loss((repeat.warmup or repeat.measured)[0])
+
+
+@metric
+def final_loss(repeat: Repeat, facts: Facts) -> Observed:
+    """Loss of the last measured step, as the mean over ranks."""
+    return _loss(repeat.measured[-1])
+
+
+@metric
+def parameters(repeat: Repeat, facts: Facts) -> Observed:
+    """Parameters of the whole model."""
+    return Observed(repeat.ranks[0].parameters)
+
+
+@metric
+def trainable_parameters(repeat: Repeat, facts: Facts) -> Observed:
+    """Parameters of the whole model that train."""
+    return Observed(repeat.ranks[0].trainable_parameters)
+
+
+def _rate(repeat: Repeat, facts: Facts, counter: Literal["positions", "real_tokens"]) -> Observed:
+    # The ranks of one replica (tp, pp, cp) work on the same positions, which count once.
+    share = facts.dp / facts.world_size
+    counts = [share * sum(getattr(sample, counter) for sample in step) for step in repeat.measured]
+    window_s = max(rank.window_wall_s for rank in repeat.ranks)
+    rates = (count / duration_s(slowest(step)) for count, step in zip(counts, repeat.measured, strict=True))
+    return Observed(sum(counts) / window_s, tuple(rates))
+
+
+def _phase(repeat: Repeat, name: str) -> Observed | None:
+    phases = [slowest(step).phases_s or {} for step in repeat.measured]
+    return _mean_of([phase[name] for phase in phases]) if all(name in phase for phase in phases) else None
+
+
+def _mean_of(steps: Sequence[float]) -> Observed:
+    return Observed(fmean(steps), tuple(steps))
+
+
+def _loss(step: Step) -> Observed:
+    return Observed(fmean(sample.loss for sample in step))

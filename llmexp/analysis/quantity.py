@@ -1,0 +1,58 @@
+"""A quantity of one repeat, and the metric that several repeats make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import isfinite, sqrt
+from statistics import fmean, stdev, variance
+
+from llmexp.analysis.window import Repeat
+from llmexp.record.result import Metric
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the plan knows and samples don't: degrees, model FLOPs a token, dense peak of one device in the dtype used, price of one device."""
+
+    world_size: int
+    dp: int
+    flops_per_token: float | None = None
+    peak_flops_per_s: float | None = None
+    price_per_device_hour_usd: float | None = None
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A quantity of one repeat, with its value at each measured step where it has one."""
+
+    value: float
+    steps: tuple[float, ...] = ()
+
+    def times(self, factor: float) -> Observed:
+        """The same quantity in another unit."""
+        return Observed(self.value * factor, tuple(value * factor for value in self.steps))
+
+
+Function = Callable[[Repeat, Facts], Observed | None]
+
+
+def over_repeats(observed: Sequence[Observed | None]) -> Metric | None:
+    """Mean and deviations; None unless every repeat has the quantity as a finite number."""
+    known = [one for one in observed if one is not None and isfinite(one.value)]
+    if not known or len(known) < len(observed):
+        return None
+    values = [one.value for one in known]
+    return Metric(
+        mean=fmean(values),
+        std_between_repeats=stdev(values) if len(values) > 1 else None,
+        std_within_run=_pooled_std([one.steps for one in known]),
+        n=len(values),
+    )
+
+
+def _pooled_std(repeats: Iterable[Sequence[float]]) -> float | None:
+    """Deviation of steps around the mean of their own repeat, so that differences between repeats stay out of it."""
+    varied = [(len(steps) - 1, variance(steps)) for steps in repeats if len(steps) > 1]
+    freedom = sum(n for n, _ in varied)
+    return sqrt(sum(n * v for n, v in varied) / freedom) if freedom else None

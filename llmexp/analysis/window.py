@@ -1,0 +1,70 @@
+"""One repeat as the ranks left it: their summaries, and the samples of every step side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from llmexp.errors import RecordError
+from llmexp.record.result import RankSummary, StepSample, read_samples
+
+Step = tuple[StepSample, ...]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """All ranks' summaries in order of rank, and all ranks' samples of each step, warm-up and measured apart."""
+
+    ranks: tuple[RankSummary, ...]
+    warmup: tuple[Step, ...]
+    measured: tuple[Step, ...]
+
+
+def read_repeat(folder: Path, world_size: int) -> Repeat:
+    """Read a repeat that ended well; raises RecordError where a rank is missing or the ranks did not take the same steps."""
+    ranks = tuple(_summary(folder / f"rank.{rank}.json") for rank in range(world_size))
+    by_rank = [_samples(folder / f"samples.{rank}.jsonl") for rank in range(world_size)]
+    taken = [[(s.step, s.warmup) for s in samples] for samples in by_rank]
+    odd = next((rank for rank in range(world_size) if taken[rank] != taken[0]), None)
+    if odd is not None:
+        raise RecordError(f"{folder}: rank {odd} wrote {len(taken[odd])} steps, rank 0 {len(taken[0])}, not the same ones")
+    steps = list(zip(*by_rank, strict=True))
+    measured = tuple(step for step in steps if not step[0].warmup)
+    if not measured:
+        raise RecordError(f"{folder}: no measured step among {len(steps)} steps")
+    return Repeat(ranks, tuple(step for step in steps if step[0].warmup), measured)
+
+
+def duration_s(sample: StepSample) -> float:
+    """Wall time of one step on one rank."""
+    return sample.t_end_s - sample.t_start_s
+
+
+def slowest(step: Step) -> StepSample:
+    """The sample of the rank that took longest over this step: the one that the others waited for."""
+    return max(step, key=duration_s)
+
+
+def _summary(path: Path) -> RankSummary:
+    try:
+        summary = RankSummary.model_validate_json(path.read_text())
+    except FileNotFoundError:
+        raise RecordError(f"{path} is missing: this rank did not finish") from None
+    except ValidationError as error:
+        raise RecordError(f"{path} is not a rank's summary: {error.errors()[0]['msg']}") from None
+    if summary.window_wall_s <= 0:
+        raise RecordError(f"{path}: a measured window of {summary.window_wall_s} s cannot be")
+    return summary
+
+
+def _samples(path: Path) -> list[StepSample]:
+    try:
+        samples = read_samples(path)
+    except FileNotFoundError:
+        raise RecordError(f"{path} is missing: this rank took no step") from None
+    impossible = next((s for s in samples if duration_s(s) <= 0), None)
+    if impossible:
+        raise RecordError(f"{path}: step {impossible.step} took {duration_s(impossible)} s, which cannot be")
+    return samples

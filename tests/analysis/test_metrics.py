@@ -1,0 +1,144 @@
+import re
+
+import pytest
+
+from llmexp.analysis.metrics import METRICS, Facts, measure
+from llmexp.errors import RecordError
+from llmexp.record.result import StateBytes
+
+# Two replicas of unequal speed; micro 2, accumulation 3, seq_len 10: 60 positions a rank and step, of which padding takes some.
+FAST = [(9.0, 60, 50, 8.0), (1.0, 60, 45, 4.0), (2.0, 60, 55, 3.0)]
+SLOW = [(9.0, 60, 60, 9.0), (2.0, 60, 60, 6.0), (3.0, 60, 40, 5.0)]
+
+
+@pytest.fixture
+def two_replicas(write_repeat):
+    ranks = {0: {"window_wall_s": 3.5}, 1: {"window_wall_s": 6.0, "time_to_first_step_s": 7.0}}
+    return write_repeat(0, ranks, {0: FAST, 1: SLOW})
+
+
+def test_positions_of_all_replicas_are_divided_by_the_slowest_ranks_wall_time(two_replicas):
+    metrics = measure([two_replicas], Facts(world_size=2, dp=2))
+    # 2 ranks x 2 measured steps x 60 positions / 6 s; the warm-up step counts neither above nor below the line.
+    assert metrics["tokens_per_s"].mean == pytest.approx(240 / 6)
+    assert metrics["tokens_per_s_per_gpu"].mean == pytest.approx(20)
+    # Padding left out: 45 + 60 + 55 + 40.
+    assert metrics["real_tokens_per_s"].mean == pytest.approx(200 / 6)
+
+
+def test_ranks_of_one_replica_count_once(two_replicas):
+    metrics = measure([two_replicas], Facts(world_size=2, dp=1))
+    assert metrics["tokens_per_s"].mean == pytest.approx(120 / 6)
+    assert metrics["tokens_per_s_per_gpu"].mean == pytest.approx(10)
+
+
+def test_a_step_takes_as_long_as_its_slowest_rank(two_replicas):
+    metrics = measure([two_replicas], Facts(world_size=2, dp=2))
+    # Slowest durations 2 and 3; rates of the steps 120/2 and 120/3.
+    assert metrics["step_time_s"].mean == pytest.approx(2.5)
+    assert metrics["step_time_s"].std_within_run == pytest.approx(0.5**0.5)
+    assert metrics["tokens_per_s"].std_within_run == pytest.approx(200**0.5)
+    assert metrics["forward_time_s"].mean == pytest.approx(2.5 / 4)
+    assert metrics["backward_time_s"].mean == pytest.approx(2.5 / 2)
+    assert metrics["optimizer_time_s"].mean == pytest.approx(2.5 / 8)
+    assert metrics["time_to_first_step_s"].mean == 7.0
+
+
+def test_losses_are_means_over_ranks(two_replicas):
+    metrics = measure([two_replicas], Facts(world_size=2, dp=2))
+    assert metrics["first_loss"].mean == pytest.approx(8.5)
+    assert metrics["final_loss"].mean == pytest.approx(4.0)
+
+
+def test_deviations_between_repeats_and_within_a_run_stay_apart(write_repeat):
+    steady = [
+        write_repeat(k, {0: {"window_wall_s": wall}}, {0: [(1.0, 10, 10, 1.0)] + [(wall / 2, 10, 10, 1.0)] * 2}) for k, wall in enumerate((2, 4))
+    ]
+    rate = measure(steady, Facts(world_size=1, dp=1))["tokens_per_s"]
+    # 20 positions in 2 s and in 4 s: no step differs from the others of its run.
+    assert rate.mean == pytest.approx(7.5)
+    assert rate.std_between_repeats == pytest.approx(12.5**0.5)
+    assert rate.std_within_run == 0
+    assert rate.n == 2
+
+
+def test_one_repeat_of_one_step_has_no_deviation(write_repeat):
+    folder = write_repeat(0, {0: {}}, {0: [(1.0, 10, 10, 1.0)]}, warmup=0)
+    rate = measure([folder], Facts(world_size=1, dp=1))["tokens_per_s"]
+    assert rate.std_between_repeats is None
+    assert rate.std_within_run is None
+
+
+def test_flops_mfu_and_cost(two_replicas):
+    facts = Facts(world_size=2, dp=2, flops_per_token=3e12, peak_flops_per_s=240e12, price_per_device_hour_usd=1.8)
+    metrics = measure([two_replicas], facts)
+    # 20 tokens/s per device x 3e12 FLOPs = 60 TFLOP/s of 240; 2 devices x 1.8 USD / 3600 s / 40 tokens/s = 25 USD per million tokens.
+    assert metrics["tflops_per_s_per_gpu"].mean == pytest.approx(60)
+    assert metrics["mfu"].mean == pytest.approx(0.25)
+    assert metrics["usd_per_million_tokens"].mean == pytest.approx(25)
+
+
+def test_unknown_peak_shape_or_price_means_no_figure(two_replicas):
+    metrics = measure([two_replicas], Facts(world_size=2, dp=2, flops_per_token=1e9))
+    assert metrics["tflops_per_s_per_gpu"].mean == pytest.approx(0.02)
+    assert metrics["mfu"] is None
+    assert metrics["usd_per_million_tokens"] is None
+    assert measure([two_replicas], Facts(world_size=2, dp=2, peak_flops_per_s=1e12))["mfu"] is None
+
+
+def test_mfu_above_one_is_an_error_with_its_figures(two_replicas):
+    with pytest.raises(RecordError, match=re.escape("MFU of 1.25 cannot be: 20 tokens/s per device x 3e+12 FLOPs a token = 60 TFLOP/s")):
+        measure([two_replicas], Facts(world_size=2, dp=2, flops_per_token=3e12, peak_flops_per_s=48e12))
+
+
+def test_memory_is_the_largest_ranks(write_repeat):
+    ranks = {
+        0: {"peak_allocated_bytes": 100, "peak_reserved_bytes": 150, "peak_device_used_bytes": 170},
+        1: {"peak_allocated_bytes": 120, "peak_reserved_bytes": 130, "peak_device_used_bytes": 160, "peak_rss_bytes": 900},
+    }
+    ranks[1]["state_bytes"] = {"parameters": StateBytes(device=50), "gradients": StateBytes(device=5), "optimizer": StateBytes(host=70)}
+    steps = [(1.0, 10, 10, 1.0)] * 2
+    metrics = measure([write_repeat(0, ranks, {0: steps, 1: steps})], Facts(world_size=2, dp=2))
+    means = {name: metric.mean for name, metric in metrics.items() if metric and name.endswith("bytes")}
+    assert means == {
+        "peak_allocated_bytes": 120,
+        "peak_allocated_rank0_bytes": 100,
+        "peak_reserved_bytes": 150,
+        "peak_device_used_bytes": 170,
+        "peak_rss_bytes": 900,
+        "parameter_bytes": 50,
+        "parameter_host_bytes": 0,
+        "gradient_bytes": 20,
+        "gradient_host_bytes": 0,
+        "optimizer_bytes": 0,
+        "optimizer_host_bytes": 80,
+        # One rank's sum, not the sum of each kind's largest: 40 + 20 against 50 + 5.
+        "training_state_bytes": 60,
+        "training_state_host_bytes": 80,
+    }
+
+
+def test_without_a_gpu_there_is_no_allocator_peak(two_replicas):
+    metrics = measure([two_replicas], Facts(world_size=2, dp=2))
+    assert metrics["peak_allocated_bytes"] is None
+    assert metrics["peak_allocated_rank0_bytes"] is None
+    assert set(metrics) == set(METRICS)
+
+
+def test_without_phases_there_are_no_phase_times(write_repeat):
+    folder = write_repeat(0, {0: {}}, {0: [(1.0, 10, 10, 1.0)] * 2})
+    samples = folder / "samples.0.jsonl"
+    samples.write_text(re.sub(r'"phases_s":\{[^}]*\}', '"phases_s":null', samples.read_text()))
+    assert measure([folder], Facts(world_size=1, dp=1))["forward_time_s"] is None
+
+
+def test_a_loss_that_is_no_number_is_no_metric(write_repeat):
+    folder = write_repeat(0, {0: {}}, {0: [(1.0, 10, 10, 1.0)] * 2})
+    samples = folder / "samples.0.jsonl"
+    samples.write_text(samples.read_text().replace('"loss":1.0', '"loss":NaN'))
+    assert measure([folder], Facts(world_size=1, dp=1))["final_loss"] is None
+
+
+def test_no_repeats_is_an_error():
+    with pytest.raises(RecordError, match="no finished repeat"):
+        measure([], Facts(world_size=1, dp=1))

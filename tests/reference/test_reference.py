@@ -1,0 +1,62 @@
+import pytest
+
+from llmexp.method import Method
+from llmexp.reference import paper_cell, read_table
+
+PRETRAINING = [(row["model"], row["method"]) for row in read_table("table03_pretrain_bs1") if row["hardware"] == "a800"]
+
+
+def test_table_iii_has_22_methods_of_7b_and_16_of_13b():
+    assert [model for model, _ in PRETRAINING].count("7B") == 22
+    assert [model for model, _ in PRETRAINING].count("13B") == 16
+
+
+@pytest.mark.parametrize(("model", "method"), PRETRAINING)
+@pytest.mark.parametrize("hardware", ["a800", "rtx4090", "rtx3090", "rtx3090_nvlink"])
+def test_every_cell_of_table_iii_is_found_by_our_canonical_name(model, method, hardware):
+    canonical = str(Method.parse(method))
+    cell = paper_cell(model.lower(), canonical, hardware, 1)
+    assert cell is not None
+    assert (cell.table, cell.model, cell.method, cell.hardware, cell.batch_micro) == ("III", model, method, hardware, 1)
+    assert cell.oom == (cell.memory_bytes is None)
+
+
+def test_a_cell_holds_what_is_printed():
+    cell = paper_cell("7b", "Naive", "a800", 1)
+    assert cell is not None
+    assert (cell.tokens_per_s, cell.memory_bytes, cell.oom, cell.doubtful) == (7488.3, 66.7e9, False, False)
+    assert paper_cell("7b", "Naive", "rtx4090", 1).oom
+
+
+def test_larger_batches_come_from_table_iv_where_they_match():
+    cell = paper_cell("7b", "Z2", "a800", 8)
+    assert cell is not None
+    assert (cell.table, cell.tokens_per_s) == ("IV", 21481.7)
+    assert paper_cell("7b", "Z2", "a800", 7) is None
+
+
+def test_atoms_match_in_any_order():
+    assert paper_cell("7b", "F+R", "a800", 1) == paper_cell("7B", "R+F", "a800", 1) != paper_cell("7b", "R", "a800", 1)
+
+
+def test_a_doubtful_cell_says_why():
+    cell = paper_cell("13b", "R+Z2+O", "a800", 64)
+    assert cell is not None
+    assert cell.doubtful
+    assert "640435" in cell.note
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "hardware"), [("tiny", "Naive", "a800"), ("7b", "Z1", "a800"), ("7b", "Naive", "h100"), ("7b", "Naive", "cpu")]
+)
+def test_what_the_paper_did_not_run_has_no_cell(model, method, hardware):
+    assert paper_cell(model, method, hardware, 1) is None
+
+
+@pytest.mark.parametrize("number", range(1, 17))
+def test_all_tables_are_carried(number):
+    from importlib.resources import files
+
+    names = [entry.name.removesuffix(".csv") for entry in files("llmexp.reference").iterdir() if entry.name.startswith(f"table{number:02}")]
+    assert len(names) == 1
+    assert read_table(names[0])
