@@ -1,0 +1,128 @@
+"""Name how a repeat ended from what it left: the ranks' own accounts first, then the launcher's, then the bare exit code."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from llmexp.launch.ending import SUCCESS, Ending
+from llmexp.launch.spawn import AGENT_LOG
+from llmexp.record.result import RankFailure, RunStatus
+
+# Signals that a rank also gets because of another one's end: from the launcher's clean-up, from NCCL's watchdog.
+SIGNALS_OF_A_PEERS_END = (signal.SIGTERM, signal.SIGABRT)
+# torchrun's account of each failed rank, and the deepspeed launcher's of an unnamed one.
+TORCHRUN_FAILURE = re.compile(r"time +: (?P<at>\S+)\n.*\n +rank +: (?P<rank>\d+) .*\n +exitcode +: (?P<code>-?\d+) ")
+DEEPSPEED_FAILURE = re.compile(r"exits with return code = (?P<code>-\d+)")
+PYTHON_ERROR = re.compile(r"^(?:\[rank\d+\]: )?((?:\w+\.)*\w+(?:Error|Exception|Exit)(?::.*)?)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What the driver saw of one repeat's end; killed_for_memory: whether the kernel killed for want of memory meanwhile."""
+
+    repeat: Path
+    world_size: int
+    exit_code: int
+    killed_for_memory: bool
+
+
+@dataclass(frozen=True)
+class Death:
+    """A rank ended by a signal; None where the launcher does not say which rank."""
+
+    rank: int | None
+    signal: int
+
+    def __str__(self) -> str:
+        who = "a rank" if self.rank is None else f"rank {self.rank}"
+        return f"{who} was killed by {_signal_name(self.signal)}"
+
+
+def classify(ended: Ended) -> Ending:
+    """Decide the status; a failure that explains the others wins over them."""
+    failures, deaths = read_failures(ended.repeat), _deaths(ended.repeat)
+    by_kind = {failure.kind: failure for failure in reversed(failures)}
+    own = next((death for death in deaths if death.signal not in SIGNALS_OF_A_PEERS_END), None)
+    if "oom" in by_kind:
+        return _told(by_kind["oom"], RunStatus.OOM)
+    if own:
+        return _killed(str(own), own.signal, ended)
+    if failures:
+        return _told(by_kind.get("hardware", failures[0]), RunStatus.FAILED)
+    if ended.exit_code == 0:
+        return _finished(ended)
+    if deaths:
+        return _killed(str(deaths[0]), deaths[0].signal, ended)
+    if ended.exit_code < 0:
+        return _killed(f"the launcher was killed by {_signal_name(-ended.exit_code)}", -ended.exit_code, ended)
+    return Ending(RunStatus.FAILED, f"the launcher ended with exit code {ended.exit_code}: {_last_words(ended.repeat)}")
+
+
+def read_failures(repeat: Path) -> list[RankFailure]:
+    """The ranks' own accounts, in the order in which they were written; one that a kill cut off is left out."""
+    found = []
+    for path in sorted(repeat.glob("failure.*.json"), key=lambda path: path.stat().st_mtime_ns):
+        try:
+            found.append(RankFailure.model_validate_json(path.read_text()))
+        except ValidationError:
+            continue
+    return found
+
+
+def _told(failure: RankFailure, status: RunStatus) -> Ending:
+    kind = "hardware: " if failure.kind == "hardware" else ""
+    return Ending(status, f"{kind}rank {failure.rank}: {failure.message}", failure)
+
+
+def _killed(reason: str, number: int, ended: Ended) -> Ending:
+    if number == signal.SIGKILL and ended.killed_for_memory:
+        return Ending(RunStatus.OOM, f"{reason} by the kernel, for want of host memory")
+    return Ending(RunStatus.KILLED, reason)
+
+
+def _finished(ended: Ended) -> Ending:
+    missing = [str(rank) for rank in range(ended.world_size) if not (ended.repeat / f"rank.{rank}.json").exists()]
+    if missing:
+        return Ending(RunStatus.INCOMPLETE, f"the launcher ended well, but rank {', '.join(missing)} left no summary in {ended.repeat.name}")
+    return SUCCESS
+
+
+def _deaths(repeat: Path) -> list[Death]:
+    """Ranks ended by a signal, by the launcher's log: those of the first second only, as the rest died of the clean-up."""
+    log = _text(repeat / AGENT_LOG)
+    seen = {match["rank"]: (datetime.strptime(match["at"], "%Y-%m-%d_%H:%M:%S"), int(match["code"])) for match in TORCHRUN_FAILURE.finditer(log)}
+    if not seen:
+        return [Death(None, -int(match["code"])) for match in DEEPSPEED_FAILURE.finditer(log)]
+    first = min(at for at, _ in seen.values())
+    early = sorted((at, int(rank), code) for rank, (at, code) in seen.items() if (at - first).total_seconds() <= 1 and code < 0)
+    return [Death(rank, -code) for _, rank, code in early]
+
+
+def _last_words(repeat: Path) -> str:
+    """The last Python error in the ranks' logs or else the launcher's, or else the last line of either."""
+    logs = [*sorted(repeat.glob("log.[0-9]*.txt")), repeat / AGENT_LOG]
+    texts = [_text(path) for path in logs]
+    errors = [error for text in texts for error in _errors(text)[-1:]]
+    lines = [line for text in texts for line in text.strip().splitlines()[-1:]]
+    return next(iter(errors + lines), "nothing was printed")
+
+
+def _errors(text: str) -> list[str]:
+    return [error for error in PYTHON_ERROR.findall(text) if "ChildFailedError" not in error]
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,88 @@
+"""From what the ranks left in the run's folder to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from llmexp.analysis.metrics import measure
+from llmexp.analysis.quantity import Facts
+from llmexp.errors import RecordError
+from llmexp.launch.ending import Ending
+from llmexp.launch.stack import stack_digest
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.folder import RunFolder, now
+from llmexp.record.result import Metric, RankSummary, RunResult, RunStatus
+
+
+def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapping[str, Any]) -> RunResult:
+    """Write the result, then the event that says so; whatever the ending, what is known is kept."""
+    finished = [repeat for repeat in folder.repeats() if _finished(repeat, plan.dims.world_size)]
+    metrics: dict[str, Metric | None] = {}
+    if ending.status is RunStatus.SUCCESS:
+        try:
+            metrics = measure(finished, facts(plan))
+        except RecordError as error:
+            ending = replace(ending, status=RunStatus.FAILED, reason=str(error))
+    result = _result(plan, ending, metrics, finished, environment).model_copy(update={"started_at": _started_at(folder)})
+    folder.write(folder.result_path, result)
+    folder.event(result.status.value, reason=result.reason)
+    return result
+
+
+def facts(plan: RunPlan) -> Facts:
+    """What metrics need of the plan; the peak is that of the dtype which the matrix products run in, the parameters'."""
+    hardware = plan.config.hardware
+    return Facts(
+        world_size=plan.dims.world_size,
+        dp=plan.dims.dp,
+        flops_per_token=plan.flops_per_token,
+        peak_flops_per_s=hardware.peak_flops_per_s.get(plan.config.precision.parameters),
+        price_per_device_hour_usd=hardware.price_per_device_hour_usd,
+    )
+
+
+def _result(plan: RunPlan, ending: Ending, metrics: dict[str, Metric | None], finished: list[Path], environment: Mapping[str, Any]) -> RunResult:
+    config = plan.config
+    first = _summary(finished[0] / "rank.0.json") if finished else None
+    return RunResult(
+        id=plan.id,
+        stack=stack_digest(plan),
+        status=ending.status,
+        reason=ending.reason,
+        failure=ending.failure,
+        task=config.task.name,
+        engine=config.engine.name,
+        model=config.model.name,
+        method=plan.method,
+        hardware=config.hardware.name,
+        sweep=config.sweep.name,
+        world_size=plan.dims.world_size,
+        batch=plan.batch,
+        seq_len=config.data.seq_len,
+        metrics=metrics,
+        repeats=len(finished),
+        what_ran=first.what_ran if first else {},
+        environment=dict(environment) | (first.environment if first else {}),
+        command=plan.rerun_command,
+        ended_at=now(),
+    )
+
+
+def _started_at(folder: RunFolder) -> str:
+    return next((str(event["at"]) for event in folder.events()), "")
+
+
+def _finished(repeat: Path, world_size: int) -> bool:
+    return all(_summary(repeat / f"rank.{rank}.json") for rank in range(world_size))
+
+
+def _summary(path: Path) -> RankSummary | None:
+    try:
+        return RankSummary.model_validate_json(path.read_text())
+    except (FileNotFoundError, ValidationError):
+        return None

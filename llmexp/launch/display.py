@@ -1,0 +1,56 @@
+"""Show a run's progress on standard error: one living line on a terminal, now and then a plain line elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+
+from llmexp.launch.progress import Progress
+
+PLAIN_INTERVAL_S = 10.0
+Show = Callable[[], None]
+
+
+@contextmanager
+def display(progress: Progress) -> Iterator[Show]:
+    """Give a function that reads and shows the present state; it may be called at every tick."""
+    with _living(progress) if sys.stderr.isatty() else nullcontext(_plain(progress)) as show:
+        yield show
+
+
+def say(text: str) -> None:
+    """Print one line for people."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _plain(progress: Progress) -> Show:
+    said_at_s = time.monotonic()
+    say(str(progress))
+
+    def show() -> None:
+        nonlocal said_at_s
+        progress.update()
+        if time.monotonic() - said_at_s >= PLAIN_INTERVAL_S:
+            said_at_s = time.monotonic()
+            say(str(progress))
+
+    return show
+
+
+@contextmanager
+def _living(progress: Progress) -> Iterator[Show]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bars
+
+    # Drawn at our own ticks: rich's refreshing thread would wake ten times a second beside the measured ranks.
+    with Bars(BarColumn(20), TextColumn("{task.description}"), console=Console(stderr=True), auto_refresh=False, transient=True) as bars:
+        task = bars.add_task(str(progress), total=progress.steps_in_all)
+
+        def show() -> None:
+            progress.update()
+            bars.update(task, completed=progress.steps_done, description=str(progress), refresh=True)
+
+        yield show

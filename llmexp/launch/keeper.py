@@ -1,0 +1,75 @@
+"""The process between the driver and the ranks: when either end goes, it leaves none of the others behind.
+
+The driver may be SIGKILLed, launchers start ranks in sessions of their own, and ranks start processes too. The keeper adopts them
+all and waits for two things without polling: the launcher's end, and the end of its own standard input, which only the driver holds open.
+Started as `python -m llmexp.launch.keeper <command…>`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import psutil
+
+from llmexp.record.process import adopt_orphans, die_with_parent
+
+GRACE_S = 5.0
+# A process that the kernel cannot end (stuck in a driver call) must not hold the driver for ever.
+PATIENCE_S = 30.0
+SIGNALLED = 128
+
+
+def keep(argv: Sequence[str]) -> int:
+    """Run the command until it ends or the driver goes; return its exit code, 128 + n where signal n ended it."""
+    adopt_orphans()
+    children = _child_signals()
+    # Safe here: this process has no threads.
+    command = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent)
+    while command.poll() is None:
+        ready, _, _ = select.select([sys.stdin, children], [], [])
+        if sys.stdin in ready:
+            break
+        os.read(children, 4096)
+    code = command.poll()
+    sweep()
+    return SIGNALLED + signal.SIGTERM if code is None else SIGNALLED - code if code < 0 else code
+
+
+def sweep() -> None:
+    """End every descendant: ask, wait a grace period, kill until none is left."""
+    me = psutil.Process()
+    _signal_all(me, signal.SIGTERM)
+    psutil.wait_procs(me.children(recursive=True), timeout=GRACE_S)
+    deadline = time.monotonic() + PATIENCE_S
+    while (left := me.children(recursive=True)) and time.monotonic() < deadline:
+        _signal_all(me, signal.SIGKILL)
+        psutil.wait_procs(left, timeout=1.0)
+    for process in left:
+        print(f"llmexp: process {process.pid} cannot be killed", file=sys.stderr)
+
+
+def _signal_all(parent: psutil.Process, number: signal.Signals) -> None:
+    for process in parent.children(recursive=True):
+        try:
+            process.send_signal(number)
+        except psutil.NoSuchProcess:
+            continue
+
+
+def _child_signals() -> int:
+    """A file descriptor that becomes readable whenever a child ends."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(write)
+    return read
+
+
+if __name__ == "__main__":
+    sys.exit(keep(sys.argv[1:]))

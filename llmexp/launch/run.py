@@ -1,0 +1,118 @@
+"""One run on this node, from its plan to its result: set aside, check, spawn, watch, classify, collect."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Never
+
+from llmexp.launch.cgroup import oom_kills
+from llmexp.launch.classify import Ended, classify
+from llmexp.launch.collect import conclude
+from llmexp.launch.display import display, say
+from llmexp.launch.ending import SUCCESS, Ending
+from llmexp.launch.preflight import preflight
+from llmexp.launch.progress import Progress, duration
+from llmexp.launch.spawn import Agent, environment
+from llmexp.launch.watch import Limits, watch
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.environment import capture
+from llmexp.record.folder import RunFolder, process_identity
+from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.system import SystemSampler
+
+SYSTEM_INTERVAL_S = 5.0
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a run as Ctrl-C does."""
+
+
+def run_one(plan: RunPlan, folder: RunFolder) -> RunResult:
+    """Run a plan and leave its result in the folder; raises KeyboardInterrupt, after writing the result, where the user or SIGTERM ends it."""
+    started_s = time.monotonic()
+    set_aside(folder)
+    folder.write(folder.plan_path, plan)
+    folder.event("running", **process_identity())
+    node = capture()
+    try:
+        with _sigterm_interrupts():
+            ending = preflight(plan, node) or _run_repeats(plan, folder)
+    except KeyboardInterrupt as interruption:
+        conclude(plan, folder, Ending(RunStatus.KILLED, _interrupted_by(interruption)), node)
+        raise
+    result = conclude(plan, folder, ending, node)
+    ended = f"{result.status}: {result.reason}" if result.reason else f"{result.status}"
+    say(f"{Progress(plan).label} · {ended} · after {duration(time.monotonic() - started_s)}")
+    return result
+
+
+def set_aside(folder: RunFolder) -> None:
+    """Move what an earlier attempt left to previous/<n>/, its result first: a result never stands without its samples."""
+    left = [folder.result_path, *folder.repeats(), folder.system_path, folder.figures, folder.events_path]
+    there = [path for path in left if path.exists()]
+    if not there:
+        return
+    previous = folder.path / "previous"
+    aside = previous / str(1 + max((int(path.name) for path in previous.glob("*")), default=0))
+    aside.mkdir(parents=True)
+    for path in there:
+        path.rename(aside / path.name)
+
+
+def _run_repeats(plan: RunPlan, folder: RunFolder) -> Ending:
+    env = environment(plan, _prepare(plan))
+    limits = Limits(plan.config.measure, time.monotonic())
+    progress = Progress(plan)
+    with SystemSampler(folder.system_path, SYSTEM_INTERVAL_S), display(progress) as show:
+        for index in range(plan.config.measure.repeats):
+            progress.begin(index, folder.repeat(index))
+            ending = _run_repeat(plan, folder.repeat(index), env, limits, show)
+            if ending is not SUCCESS:
+                return ending
+    return SUCCESS
+
+
+def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Limits, tick: Callable[[], None]) -> Ending:
+    kills = oom_kills()
+    with Agent(plan.command.argv, repeat, env) as agent:
+        reached = watch(agent, repeat, limits, tick)
+        exit_code = agent.stop()
+    if reached:
+        return Ending(RunStatus.TIMEOUT, reached)
+    return classify(Ended(repeat, plan.dims.world_size, exit_code, killed_for_memory=oom_kills() > kills))
+
+
+def _prepare(plan: RunPlan) -> dict[str, str]:
+    """Build what the engine would otherwise build in silence inside the first repeat; return variables for the ranks."""
+    if plan.config.engine.name != "deepspeed":
+        return {}
+    from llmexp.launch.ops import prepare_ops
+
+    return prepare_ops(plan)
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Raise Terminated at SIGTERM within the block; outside the main thread signals cannot be taken."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+
+
+def _terminate(number: int, frame: FrameType | None) -> Never:
+    raise Terminated
+
+
+def _interrupted_by(interruption: KeyboardInterrupt) -> str:
+    return "terminated by SIGTERM" if isinstance(interruption, Terminated) else "interrupted by the user"

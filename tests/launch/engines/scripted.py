@@ -1,0 +1,11 @@
+"""An engine for tests: ranks are whatever script the plan's command names."""
+
+from typing import ClassVar
+
+
+class ScriptedEngine:
+    name: ClassVar[str] = "scripted"
+    distributions: ClassVar[tuple[str, ...]] = ("psutil",)
+
+
+ENGINE = ScriptedEngine()

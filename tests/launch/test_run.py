@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from llmexp.launch.run import run_one, set_aside
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.folder import RunFolder
+from llmexp.record.result import RunStatus
+
+
+def test_success_leaves_plan_samples_metrics_and_events(make_plan, folder):
+    result = run_one(make_plan("well", repeats=2), folder)
+    assert result.status is RunStatus.SUCCESS, result.reason
+    assert result == folder.result()
+    assert RunPlan.read(folder.plan_path).id == result.id
+    assert [event["status"] for event in folder.events()] == ["running", "success"]
+    assert [repeat.name for repeat in folder.repeats()] == ["repeat.0", "repeat.1"]
+    assert result.repeats == 2
+    assert result.metrics["tokens_per_s"].mean == pytest.approx(2 * 100 / 0.01)
+    assert result.metrics["tokens_per_s"].n == 2
+    assert result.what_ran == {"backend": "gloo"}
+    assert result.started_at < result.ended_at
+    assert folder.system_path.exists()
+
+
+def test_ranks_get_the_commands_environment_and_pinned_threads(make_plan, folder):
+    environment = run_one(make_plan("well", threads_per_rank=3), folder).environment
+    assert environment["extra"] == "yes"
+    assert environment["omp_num_threads"] == "3"
+    assert environment["host"]
+
+
+def test_cpu_ranks_share_the_cores(make_plan, folder, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    assert run_one(make_plan("well"), folder).environment["omp_num_threads"] == "4"
+
+
+def test_plan_is_there_before_the_ranks_start(make_plan, folder):
+    argv = ["sh", "-c", 'test -e "$0/../plan.json" && test -e "$0/../events.jsonl" && echo present >&2; exit 7', "{folder}"]
+    assert run_one(make_plan(argv=argv), folder).reason == "the launcher ended with exit code 7: present"
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "status", "reason"),
+    [
+        ("incomplete", RunStatus.INCOMPLETE, "the launcher ended well, but rank 1 left no summary in repeat.0"),
+        ("out_of_memory", RunStatus.OOM, "rank 1: OutOfMemoryError: tried to allocate 2 GiB"),
+        ("killed", RunStatus.KILLED, "the launcher was killed by SIGKILL"),
+        ("broken", RunStatus.FAILED, "the launcher ended with exit code 1: ValueError: no such thing"),
+    ],
+)
+def test_other_endings_are_named(make_plan, folder, behaviour, status, reason):
+    result = run_one(make_plan(behaviour), folder)
+    assert (result.status, result.reason) == (status, reason)
+    assert result.metrics == {}
+    assert result.environment["host"]
+    assert folder.state() == status.value
+    assert folder.events()[-1]["reason"] == reason
+
+
+def test_allocator_figures_of_an_out_of_memory_rank_are_kept(make_plan, folder):
+    assert run_one(make_plan("out_of_memory"), folder).failure.allocator == {"allocated_bytes": 7}
+
+
+def test_command_that_does_not_exist_is_a_failure(make_plan, folder):
+    result = run_one(make_plan(argv=["no-such-launcher"]), folder)
+    assert result.status is RunStatus.FAILED
+    assert "no-such-launcher" in result.reason
+
+
+def test_failing_repeat_ends_the_run_and_keeps_the_finished_ones(make_plan, folder):
+    result = run_one(make_plan("well_then_broken", repeats=3), folder)
+    assert (result.status, result.repeats) == (RunStatus.FAILED, 1)
+    assert result.what_ran == {"backend": "gloo"}
+    assert len(folder.repeats()) == 2
+
+
+def test_impossible_metrics_are_a_failure_not_a_crash(make_plan, folder):
+    plan = make_plan("well")
+    hardware = plan.config.hardware.model_copy(update={"peak_flops_per_s": {"fp32": 1.0}})
+    result = run_one(plan.model_copy(update={"config": plan.config.model_copy(update={"hardware": hardware})}), folder)
+    assert result.status is RunStatus.FAILED
+    assert result.reason.startswith("MFU of")
+
+
+def test_skip_starts_nothing(make_plan, folder):
+    result = run_one(make_plan("well").model_copy(update={"skip": "engine cannot"}), folder)
+    assert (result.status, result.reason) == (RunStatus.SKIPPED, "engine cannot")
+    assert folder.repeats() == []
+
+
+def test_timeout_ends_a_run_that_still_makes_progress(make_plan, folder):
+    result = run_one(make_plan("slow", timeout_s=1.5), folder)
+    assert result.status is RunStatus.TIMEOUT
+    assert result.reason == "the run took longer than measure.timeout_s=1.5"
+    assert (folder.repeat(0) / "samples.0.jsonl").read_text().count("\n") > 3
+
+
+def test_standstill_leaves_stacks_and_no_process(make_plan, folder):
+    result = run_one(make_plan("hang", no_progress_timeout_s=2.0), folder)
+    assert result.status is RunStatus.TIMEOUT
+    assert "measure.no_progress_timeout_s=2" in result.reason
+    assert "in hang" in (folder.repeat(0) / "log.0.txt").read_text()
+
+
+def test_earlier_attempts_are_set_aside_not_deleted(make_plan, folder):
+    run_one(make_plan("broken"), folder)
+    run_one(make_plan("incomplete"), folder)
+    result = run_one(make_plan("well"), folder)
+    assert result.status is RunStatus.SUCCESS
+    assert len(folder.repeats()) == 1
+    statuses = [RunFolder(folder.path / "previous" / number).result().status for number in ("1", "2")]
+    assert statuses == [RunStatus.FAILED, RunStatus.INCOMPLETE]
+    assert (folder.path / "previous" / "1" / "repeat.0" / "log.agent.txt").exists()
+
+
+def test_set_aside_of_a_new_folder_makes_nothing(folder):
+    set_aside(folder)
+    assert not folder.path.exists()
+
+
+@pytest.mark.parametrize(("number", "reason"), [(signal.SIGINT, "interrupted by the user"), (signal.SIGTERM, "terminated by SIGTERM")])
+def test_interrupted_driver_leaves_a_result_and_no_process(make_plan, folder, start_driver, until, processes, number, reason):
+    driver = start_driver(make_plan("slow"))
+    until(lambda: _sampled(folder))
+    driver.send_signal(number)
+    assert driver.wait(timeout=20) != 0
+    assert (folder.result().status, folder.result().reason) == (RunStatus.KILLED, reason)
+    assert processes() == []
+
+
+def test_killed_driver_leaves_no_process_and_a_truthful_folder(make_plan, folder, start_driver, until, processes):
+    driver = start_driver(make_plan("hang"))
+    until(lambda: _sampled(folder))
+    assert len(processes()) >= 4
+    driver.kill()
+    driver.wait()
+    until(lambda: not processes(), within_s=15)
+    assert folder.state() == "killed"
+    assert folder.result() is None
+
+
+def _sampled(folder: RunFolder) -> bool:
+    path = folder.repeat(0) / "samples.0.jsonl"
+    return path.exists() and path.read_text().endswith("\n")
