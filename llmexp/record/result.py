@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import math
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 SCHEMA_VERSION = 1
+# JSON has no NaN: a diverged loss is written as null, and read back as NaN.
+Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
 
 
 class Record(BaseModel):
@@ -38,7 +40,7 @@ class RunStatus(StrEnum):
 class Metric(Record):
     """A quantity over repeats. The deviations are sample standard deviations (n - 1); None where n < 2."""
 
-    mean: float
+    mean: Number
     std_between_repeats: float | None = None
     std_within_run: float | None = Field(None, description="over the measured steps of all repeats, where the quantity has a value a step")
     n: int = 1
@@ -63,7 +65,7 @@ class StepSample(Record):
     t_end_s: float
     positions: int
     real_tokens: int
-    loss: float
+    loss: Number
     phases_s: dict[str, float] | None = None
     memory_bytes: int | None = Field(None, description="allocated on the device (cuda) or resident in the host (cpu) after the step")
 
@@ -111,6 +113,7 @@ class RunResult(Record):
     stack: str
     status: RunStatus
     reason: str = ""
+    failure: RankFailure | None = Field(None, description="the account of the rank that ended the run, its allocator's figures with it")
     evidence: Literal["measured", "emulated", "simulated", "predicted"] = "measured"
     task: str
     engine: str
@@ -146,4 +149,4 @@ def read_samples(path: Path) -> list[StepSample]:
 
 def to_json(record: BaseModel) -> str:
     """Serialise with indentation and a final newline; NaN and infinity become null."""
-    return json.dumps(record.model_dump(mode="json"), indent=2) + "\n"
+    return record.model_dump_json(indent=2) + "\n"

@@ -1,0 +1,153 @@
+"""What a number was measured on: software, host, devices and checkout, as the driver sees them; and the stack's digest.
+
+Without torch: what only the ranks know (kernels, NCCL, thread counts) they write themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import socket
+import subprocess
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from llmexp.record.redact import is_secret_name, redact
+
+DISTRIBUTIONS = (
+    "llmexp", "torch", "deepspeed", "transformers", "megatron-core", "peft", "accelerate", "bitsandbytes", "flash-attn", "triton",
+    "numpy", "datasets", "tokenizers", "hydra-core", "pydantic", "mlflow", "nvidia-ml-py",
+)  # fmt: skip
+# Variables that change what is measured. Nothing else of the environment is ever written.
+VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "NCCL_*",
+    "TORCH_NCCL_*", "GLOO_*", "OMP_*", "MKL_NUM_THREADS", "KMP_*", "PYTORCH_*", "NVIDIA_TF32_OVERRIDE", "TOKENIZERS_PARALLELISM",
+)  # fmt: skip
+_WORKER_SOURCES = ("llmexp.measure", "llmexp.launchers", "llmexp.record.result")
+_COMMAND_TIMEOUT_S = 20
+
+
+def capture() -> dict[str, Any]:
+    """Describe this machine and checkout; what cannot be found out is None, and no secret is in it."""
+    return {
+        "host": socket.gethostname(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "distributions": versions(DISTRIBUTIONS),
+        "cpu": _cpu(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "load_average": list(os.getloadavg()),
+        "nvidia": _nvidia(),
+        "git": {"llmexp": _own_checkout(), "working_directory": _git(Path.cwd())},
+        "variables": _variables(),
+    }
+
+
+def versions(distributions: Iterable[str]) -> dict[str, str]:
+    """Versions of those distributions that are installed."""
+    found = {}
+    for name in distributions:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def device_model(device: str) -> str:
+    """The name of what computes: the first GPU's for 'cuda', else the processor's; 'unknown' where it cannot be read."""
+    if device == "cuda":
+        nvidia = _nvidia()
+        return str(nvidia["devices"][0]["name"]) if nvidia else "unknown"
+    return _cpu_model() or "unknown"
+
+
+def stack_digest(distributions: Sequence[str], device: str) -> str:
+    """12 hexadecimal digits over the worker-side sources, the distributions' versions and the device's name: a result of another stack is stale."""
+    digest = hashlib.sha256()
+    for path in _worker_sources():
+        digest.update(f"{path.parent.name}/{path.name}\0".encode() + path.read_bytes() + b"\0")
+    digest.update(repr((sorted(versions(distributions).items()), device)).encode())
+    return digest.hexdigest()[:12]
+
+
+def _worker_sources() -> list[Path]:
+    files: list[Path] = []
+    for module in _WORKER_SOURCES:
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
+            continue
+        files += sorted(Path(spec.origin).parent.rglob("*.py")) if spec.submodule_search_locations else [Path(spec.origin)]
+    return files
+
+
+def _cpu() -> dict[str, Any]:
+    return {
+        "model": _cpu_model(),
+        "physical_cores": psutil.cpu_count(logical=False),
+        "logical_cores": psutil.cpu_count(),
+        "usable_cores": len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None,
+        "governor": _read(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+    }
+
+
+def _cpu_model() -> str | None:
+    for line in (_read(Path("/proc/cpuinfo")) or "").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.processor() or None
+
+
+@cache
+def _nvidia() -> dict[str, Any] | None:
+    fields = "driver_version,name,memory.total,power.limit"
+    answer = _output("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
+    rows = [[value.strip() for value in line.split(",")] for line in (answer or "").splitlines()]
+    devices = [{"name": name, "memory_mebibytes": memory, "power_limit_watts": power} for _, name, memory, power in (r for r in rows if len(r) == 4)]
+    return {"driver_version": rows[0][0], "devices": devices} if devices else None
+
+
+def _own_checkout() -> dict[str, Any] | None:
+    """The checkout that llmexp runs from; None where it is installed, even inside some other project's checkout."""
+    source = Path(__file__)
+    tracked = _output("git", "-C", str(source.parent), "ls-files", "--error-unmatch", source.name)
+    return _git(source.parent) if tracked else None
+
+
+def _git(folder: Path) -> dict[str, Any] | None:
+    commit = _output("git", "-C", str(folder), "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    remote = _output("git", "-C", str(folder), "remote", "get-url", "origin")
+    changes = _output("git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no")
+    return {"commit": commit, "dirty": bool(changes), "remote": redact(remote) if remote else None}
+
+
+def _variables() -> dict[str, str]:
+    wanted = {name for name in os.environ for pattern in VARIABLES if fnmatch(name, pattern) and not is_secret_name(name)}
+    return {name: redact(os.environ[name]) for name in sorted(wanted)}
+
+
+def _output(*command: str) -> str | None:
+    """The standard output of a command, or None where it is missing, fails or hangs."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=True, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None

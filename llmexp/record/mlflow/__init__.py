@@ -1,0 +1,14 @@
+"""MLflow is a sink: a copy of run folders that can be made again from them at any time. Nothing else imports mlflow.
+
+content   what a folder says, in MLflow's terms; points: its metrics
+store     where MLflow's store is, and a client for it
+tracker   one experiment of the store: runs found, written, removed
+sink      record_runs, sync, record_report: the ways in
+ui        MLflow's own web page over the same store
+"""
+
+from llmexp.record.mlflow.sink import SyncSummary, record_report, record_runs, sync
+from llmexp.record.mlflow.store import resolve_uri
+from llmexp.record.mlflow.ui import serve_ui
+
+__all__ = ["SyncSummary", "record_report", "record_runs", "resolve_uri", "serve_ui", "sync"]

@@ -1,0 +1,150 @@
+"""What a run's folder says, in MLflow's terms; reads files only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from llmexp.errors import RecordError
+from llmexp.record.folder import RunFolder
+from llmexp.record.mlflow.points import Point, Window, result_points, step_points, system_points
+from llmexp.record.result import RunStatus
+
+# Bookkeeping, by which runs are found again; the plain tags beside them are for people, who may edit them.
+RUN_TAG, SWEEP_TAG, STATUS_TAG, DIGEST_TAG, KIND_TAG = "llmexp.run", "llmexp.sweep", "llmexp.status", "llmexp.digest", "llmexp.kind"
+# Tags that MLflow itself reads.
+PARENT_TAG, NOTE_TAG, COMMIT_TAG = "mlflow.parentRunId", "mlflow.note.content", "mlflow.source.git.commit"
+SOURCE = {"mlflow.source.name": "llmexp", "mlflow.source.type": "LOCAL"}
+LONGEST_VALUE = 500
+# Where and how a run is recorded, and what people say about it: not what it measures.
+_NOT_PARAMS = ("tracking", "sweep", "rerun", "force", "hardware.sources", "model.source")
+_FINISHED = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
+
+
+class RunContent:
+    """One ended run. Reads its plan and result at once and the rest when asked; raises RecordError on a folder that is not a run's."""
+
+    def __init__(self, folder: RunFolder, state: str) -> None:
+        self.folder, self.state = folder, RunStatus(state)
+        self._result, self._plan = folder.result(), _read_plan(folder.plan_path)
+        self._config: dict[str, Any] = self._plan["config"]
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.path.name
+
+    @property
+    def id(self) -> str:
+        """The plan's id."""
+        return str(self._plan["id"])
+
+    @property
+    def sweep(self) -> str:
+        """The sweep's name."""
+        return str(self._config["sweep"]["name"])
+
+    @property
+    def mlflow_status(self) -> str:
+        """FINISHED where the run gave its answer; which one says the status tag."""
+        if self.state in _FINISHED:
+            return "FINISHED"
+        return "KILLED" if self.state is RunStatus.KILLED else "FAILED"
+
+    @property
+    def digest(self) -> str:
+        """Changes when the run was measured again, ended otherwise, or got other figures."""
+        figures = sorted((path.name, path.stat().st_size) for path in self.folder.figures.glob("*"))
+        result = self.folder.result_path.read_bytes() if self._result else b""
+        return hashlib.sha256(result + repr((self.state.value, figures)).encode()).hexdigest()[:16]
+
+    @cached_property
+    def window(self) -> Window:
+        """When the run took place: its result's times, else its first event and its last sign of life."""
+        if self._result and self._result.started_at and self._result.ended_at:
+            return Window(_unix_s(self._result.started_at), _unix_s(self._result.ended_at))
+        at = [_unix_s(event["at"]) for event in self.folder.events()] or [self.folder.plan_path.stat().st_mtime]
+        written = [path.stat().st_mtime for path in self.folder.path.glob("repeat.*/*.*")]
+        return Window(at[0], max(at + written))
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The run in words, its bookkeeping, and what MLflow shows on the run's page."""
+        result = self._result
+        groups = {group: str(self._config[group]["name"]) for group in ("task", "model", "hardware", "engine", "sweep")}
+        ending = {"stack": result.stack, "reason": result.reason, "evidence": result.evidence} if result else {"reason": "the driver was killed"}
+        plain = {"id": self.id, "method": str(self._plan["method"]), "status": self.state.value} | groups | ending
+        bookkeeping = {RUN_TAG: self.id, SWEEP_TAG: self.sweep, STATUS_TAG: self.state.value, KIND_TAG: "run"}
+        shown = {NOTE_TAG: _note(plain, str(self._plan.get("rerun_command", "")))} | SOURCE
+        commit = ((self.environment.get("git") or {}).get("llmexp") or {}).get("commit")
+        return plain | bookkeeping | shown | ({COMMIT_TAG: commit} if commit else {})
+
+    @property
+    def params(self) -> dict[str, str]:
+        """The configuration, flat; what the plan made of it; and what really ran."""
+        values = {key: value for key, value in _flatten(self._config) if not key.startswith(_NOT_PARAMS)}
+        values |= {"method": self._plan["method"], "batch.global": self._plan["batch"]["global"]}
+        values |= {f"parallelism.{name}": degree for name, degree in self._plan.get("dims", {}).items()}
+        values |= {name: self._plan[name] for name in ("parameters", "trainable_parameters", "flops_per_token") if self._plan.get(name) is not None}
+        if self._result:
+            values |= {"world_size": self._result.world_size} | dict(_flatten(self._result.what_ran, "what_ran."))
+        return {re.sub(r"[^\w\-. /]", "_", key)[:250]: _cut(value) for key, value in values.items()}
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What the run was measured on; empty where it did not get to say."""
+        return self._result.environment if self._result else {}
+
+    def points(self) -> list[Point]:
+        """All values of all metrics."""
+        positions = int(self._plan["batch"]["global"]) * int(self._config["data"]["seq_len"])
+        steps = step_points(self.folder, positions, self.window)
+        return [*steps, *result_points(self._result, self.window), *system_points(self.folder.system_path, self.window)]
+
+    def files(self) -> list[Path]:
+        """Everything in the folder, unfinished writes left out."""
+        return sorted(path for path in self.folder.path.rglob("*") if path.is_file() and not path.name.startswith("."))
+
+
+def read(folder: RunFolder) -> RunContent | None:
+    """Read an ended run; None where it is planned or still running."""
+    state = folder.state()
+    return None if state in ("planned", "running") else RunContent(folder, state)
+
+
+def _read_plan(path: Path) -> dict[str, Any]:
+    try:
+        plan: dict[str, Any] = json.loads(path.read_text())
+        _ = plan["id"], plan["method"], plan["batch"]["global"], plan["config"]["sweep"]["name"], plan["config"]["data"]["seq_len"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{path} is not a plan: {error!r}") from None
+    return plan
+
+
+def _note(tags: Mapping[str, str], command: str) -> str:
+    reason = f": {tags['reason']}" if tags["reason"] else ""
+    title = f"**{tags['status']}**{reason}. Method {tags['method']}, model {tags['model']}, engine {tags['engine']}, hardware {tags['hardware']}."
+    return f"{title}\n\nAgain:\n\n    {command}\n"
+
+
+def _flatten(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in section.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _cut(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+def _unix_s(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

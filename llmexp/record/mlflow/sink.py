@@ -1,0 +1,128 @@
+"""The ways into MLflow: each replays run folders, so that nothing depends on when, how often or from where it is called."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from llmexp.errors import RecordError
+from llmexp.record.folder import RunFolder
+from llmexp.record.mlflow.content import DIGEST_TAG, RunContent, read
+from llmexp.record.mlflow.store import only_writer, resolve_uri
+from llmexp.record.mlflow.tracker import Tracker
+from llmexp.record.redact import redact
+from llmexp.schema import TrackingConfig
+
+OUTPUTS = Path("outputs")
+LONGEST_REASON = 200
+_gave_up = threading.Event()
+
+
+@dataclass
+class SyncSummary:
+    """How many runs were written, were there already, or have not ended; and why folders could not be read."""
+
+    written: int = 0
+    unchanged: int = 0
+    not_ended: int = 0
+    unreadable: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        counts = f"{self.written} recorded, {self.unchanged} unchanged"
+        counts += f", {self.not_ended} not ended" if self.not_ended else ""
+        return counts + (f", {len(self.unreadable)} unreadable" if self.unreadable else "")
+
+
+def record_runs(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
+    """Copy ended runs to the tracker within tracking.timeout_s; where that fails, say so in one line and leave it to `llmexp sync`."""
+    if folders and tracking.name != "none":
+        _attempt(lambda deadline_s: _replay(folders, tracking, deadline_s), tracking.timeout_s)
+
+
+def record_report(sweep: str, files: Sequence[Path], tracking: TrackingConfig, outputs: Path = OUTPUTS) -> None:
+    """Copy a sweep's report to its parent run, a Markdown file also as its description; fails as `record_runs` does."""
+
+    def log(deadline_s: float) -> None:
+        with _tracker(tracking, outputs, deadline_s) as tracker:
+            tracker.write_report(sweep, files)
+
+    if files and tracking.name != "none":
+        _attempt(log, tracking.timeout_s)
+
+
+def sync(folders: Sequence[RunFolder], tracking: TrackingConfig) -> SyncSummary:
+    """Record what is not recorded yet or has changed since; raises RecordError where the tracker fails."""
+    return _replay(folders, tracking, math.inf) if folders else SyncSummary()
+
+
+def _replay(folders: Sequence[RunFolder], tracking: TrackingConfig, deadline_s: float) -> SyncSummary:
+    summary = SyncSummary()
+    with _tracker(tracking, folders[0].path.resolve().parents[1], deadline_s) as tracker:
+        for folder in folders:
+            _replay_run(folder, tracker, summary)
+    return summary
+
+
+def _replay_run(folder: RunFolder, tracker: Tracker, summary: SyncSummary) -> None:
+    try:
+        content = read(folder)
+    except RecordError as error:
+        summary.unreadable.append(str(error))
+        return
+    if content is None:
+        summary.not_ended += 1
+    elif _write(content, tracker):
+        summary.written += 1
+    else:
+        summary.unchanged += 1
+
+
+def _write(content: RunContent, tracker: Tracker) -> bool:
+    """Bring one run up to date: written anew first, then earlier copies removed. Return whether it was written."""
+    earlier = tracker.find(content.sweep, content.id)
+    same = [run for run in earlier if run.data.tags.get(DIGEST_TAG) == content.digest]
+    if not same:
+        tracker.write(content)
+    tracker.remove([run for run in earlier if run not in same[:1]])
+    return not same
+
+
+def _attempt(work: Callable[[float], object], timeout_s: float) -> None:
+    """Do the work in a thread that may be left behind; after one failure nothing more is tried in this process."""
+    if _gave_up.is_set():
+        return
+    reasons = [f"no answer within tracking.timeout_s={timeout_s:g}"]
+
+    def guarded() -> None:
+        try:
+            work(time.monotonic() + timeout_s)
+            reasons.clear()
+        except RecordError as error:
+            reasons[:] = [str(error)]
+
+    thread = threading.Thread(target=guarded, name="mlflow", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    for reason in list(reasons):
+        _gave_up.set()
+        print(f"llmexp: not recorded in MLflow: {reason}; the runs' folders have everything, `llmexp sync` records them later", file=sys.stderr)
+
+
+@contextmanager
+def _tracker(tracking: TrackingConfig, outputs: Path, deadline_s: float) -> Iterator[Tracker]:
+    """Open the tracker; whatever goes wrong inside the block comes out as RecordError."""
+    uri = resolve_uri(tracking, outputs)
+    try:
+        with only_writer(uri):
+            yield Tracker(uri, tracking.experiment, deadline_s)
+    except RecordError:
+        raise
+    except Exception as error:  # mlflow passes on whatever its stores, drivers and HTTP raise
+        first_line = (str(error) or type(error).__name__).splitlines()[0]
+        raise RecordError(f"{redact(uri)}: {redact(first_line)[:LONGEST_REASON]}") from error

@@ -1,0 +1,66 @@
+"""The MLflow store: where it is, a client that does not wait long, and one writer at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmexp.errors import RecordError
+from llmexp.schema import TrackingConfig
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_SQLITE = "sqlite:///"
+_REQUEST_TIMEOUT_S = 10.0
+_QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
+_CHATTY_LOGGERS = ("mlflow", "alembic", "urllib3")
+
+
+def resolve_uri(tracking: TrackingConfig, outputs: Path) -> str:
+    """Where runs are tracked: the configured URI, else MLFLOW_TRACKING_URI, else SQLite in the outputs folder."""
+    return tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{outputs.resolve()}/mlflow.db"
+
+
+def artifact_root(uri: str) -> str | None:
+    """The folder of artifacts beside a SQLite store; None where a server decides."""
+    database = database_path(uri)
+    return str(database.parent / "mlartifacts") if database else None
+
+
+def database_path(uri: str) -> Path | None:
+    """The file of a SQLite store; None for any other."""
+    return Path(uri.removeprefix(_SQLITE).partition("?")[0]).resolve() if uri.startswith(_SQLITE) else None
+
+
+def connect(uri: str, timeout_s: float) -> MlflowClient:
+    """Open a client whose requests fail rather than wait; raises RecordError where mlflow is not installed."""
+    waits = {"MLFLOW_HTTP_REQUEST_TIMEOUT": str(math.ceil(min(timeout_s, _REQUEST_TIMEOUT_S))), "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
+    for name, value in (_QUIET | waits).items():
+        os.environ.setdefault(name, value)  # the only way to tell mlflow
+    try:
+        from mlflow import MlflowClient
+    except ImportError:
+        raise RecordError("mlflow is not installed") from None
+    for logger in _CHATTY_LOGGERS:
+        logging.getLogger(logger).setLevel(logging.ERROR)
+    return MlflowClient(uri)
+
+
+@contextmanager
+def only_writer(uri: str) -> Iterator[None]:
+    """Let several drivers write to one SQLite store in turn, so that none creates what another just did."""
+    database = database_path(uri)
+    if database is None:
+        yield
+        return
+    database.parent.mkdir(parents=True, exist_ok=True)
+    with database.with_name(f".{database.name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,100 @@
+"""MLflow's own web page over the store that the runs are recorded in."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from llmexp.errors import RecordError
+from llmexp.record.mlflow.sink import OUTPUTS
+from llmexp.record.mlflow.store import artifact_root, resolve_uri
+from llmexp.record.process import die_with_parent
+from llmexp.record.redact import redact
+from llmexp.schema import TrackingConfig
+
+HOST = "127.0.0.1"
+_STARTS_WITHIN_S, _ENDS_WITHIN_S, _TRY_EVERY_S = 120.0, 10.0, 0.2
+
+
+def serve_ui(tracking: TrackingConfig, port: int, outputs: Path = OUTPUTS) -> int:
+    """Serve the page on 127.0.0.1 until Ctrl-C or SIGTERM and return an exit code; raises RecordError where it cannot start."""
+    uri = resolve_uri(tracking, outputs)
+    if uri.startswith("http"):
+        print(f"MLflow is served already: {redact(uri)}")
+        return 0
+    _check_free(port)
+    outputs.mkdir(parents=True, exist_ok=True)
+    earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    server = _start(uri, port)
+    try:
+        _wait_until_up(server, port)
+        print(f"MLflow UI: http://{HOST}:{port}   (Ctrl-C ends it)", flush=True)
+        return server.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        _stop(server)
+        signal.signal(signal.SIGTERM, earlier)
+
+
+def _start(uri: str, port: int) -> subprocess.Popen[bytes]:
+    if importlib.util.find_spec("mlflow") is None:
+        raise RecordError("mlflow is not installed, so there is no UI: pip install mlflow")
+    # The store's address may hold a password, and a command line is for all to see: it goes by the environment.
+    settings = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    artifacts = artifact_root(uri)
+    if artifacts:
+        settings["MLFLOW_DEFAULT_ARTIFACT_ROOT"] = artifacts
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--host",
+        HOST,
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+        "--uvicorn-opts",
+        "--log-level warning",
+    ]
+    return subprocess.Popen(
+        command, env=os.environ | settings, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent
+    )
+
+
+def _check_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            raise RecordError(f"port {port} of {HOST} is taken: choose another, as in `llmexp ui --port {port + 1}`") from None
+
+
+def _wait_until_up(server: subprocess.Popen[bytes], port: int) -> None:
+    deadline_s = time.monotonic() + _STARTS_WITHIN_S
+    while time.monotonic() < deadline_s:
+        with contextlib.suppress(OSError), socket.create_connection((HOST, port), _TRY_EVERY_S):
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = server.wait(_TRY_EVERY_S)
+            raise RecordError(f"the MLflow server ended with exit code {code} before it answered; its own words are above")
+    raise RecordError(f"the MLflow server did not answer on port {port} within {_STARTS_WITHIN_S:g} s")
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    """End the server and what it started: they share a session of their own."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(_ENDS_WITHIN_S)
