@@ -9,9 +9,13 @@ from llmexp.engines.base import Engine
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.run_plan import Command
+from llmexp.plan.shape import shape_of
 from llmexp.schema import RunConfig
 
 WORKER = "llmexp.launchers.deepspeed"
+DEFAULT_BUCKET_ELEMENTS = 500_000_000
+# DeepSpeed has no switch for its periodic report, only this interval.
+NEVER = 2**31 - 1
 
 
 class DeepSpeedEngine(Engine):
@@ -26,11 +30,29 @@ class DeepSpeedEngine(Engine):
         wide = [f"{name}={degree}" for name, degree in other.items() if degree > 1]
         if wide:
             return f"engine=deepspeed runs data parallelism only, not {', '.join(wide)}"
+        bf16 = config.precision.parameters == "bf16"
+        if techniques.flash_attention and config.hardware.device == "cuda" and not bf16:
+            return f"F: the flash kernels of CUDA take bf16, not precision={config.precision.name}"
+        if techniques.offload_optimizer and config.precision.moments == "bf16" and config.optimizer.implementation != "deepspeed":
+            return f"O with precision={config.precision.name} needs DeepSpeed's CPUAdam: set optimizer=deepspeed_adamw"
         return None
 
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """The dictionary that deepspeed.initialize takes."""
-        return {}
+        native: dict[str, Any] = {
+            "train_micro_batch_size_per_gpu": config.batch.micro,
+            "gradient_accumulation_steps": config.batch.accumulation,
+            "steps_per_print": NEVER,
+            "zero_optimization": _zero(config, techniques),
+        }
+        if _uses_bf16_section(config, techniques):
+            native["bf16"] = _bf16(config)
+        if config.optimizer.implementation == "deepspeed":
+            native["optimizer"] = _optimizer(config)
+        else:
+            # torch's AdamW is handed over; these two let ZeRO and its offload take it.
+            native |= {"zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
+        return _merged(native, config.engine.options)
 
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
         """Start torchrun or the deepspeed launcher with one rank a device."""
@@ -40,6 +62,47 @@ class DeepSpeedEngine(Engine):
         else:
             start = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--module"]
         return Command(argv=[*start, WORKER, "{folder}"], env=dict(config.hardware.environment))
+
+
+def _zero(config: RunConfig, techniques: Techniques) -> dict[str, Any]:
+    zero: dict[str, Any] = {"stage": techniques.zero_stage}
+    shape = shape_of(config.model)
+    if techniques.zero_stage and shape:
+        # Buckets larger than the model only waste memory; DeepSpeed's own default is the upper limit.
+        bucket = min(DEFAULT_BUCKET_ELEMENTS, shape.parameters)
+        zero |= {"reduce_bucket_size": bucket, "allgather_bucket_size": bucket}
+    if techniques.zero_stage == 3 and shape:
+        # Norms stay whole, matrices are partitioned, whatever the model's size: the rule that transformers uses for "auto".
+        zero["stage3_param_persistence_threshold"] = 10 * shape.hidden_size
+    pinned = config.hardware.device == "cuda"
+    if techniques.offload_optimizer:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": pinned}
+    if techniques.offload_parameters:
+        zero["offload_param"] = {"device": "cpu", "pin_memory": pinned}
+    return zero
+
+
+def _uses_bf16_section(config: RunConfig, techniques: Techniques) -> bool:
+    # At stage 0 DeepSpeed refuses bf16 states in its section; a model that is bf16 already trains so without it.
+    return config.precision.parameters == "bf16" and (config.precision.master == "fp32" or techniques.zero_stage > 0)
+
+
+def _bf16(config: RunConfig) -> dict[str, Any]:
+    pure = config.precision.master == "bf16"
+    return {"enabled": True} | ({"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True} if pure else {})
+
+
+def _optimizer(config: RunConfig) -> dict[str, Any]:
+    chosen = config.optimizer
+    return {
+        "type": "AdamW",
+        "params": {"lr": chosen.lr, "betas": list(chosen.betas), "eps": chosen.eps, "weight_decay": chosen.weight_decay},
+    }
+
+
+def _merged(native: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    nested = {key: _merged(native.get(key, {}), value) for key, value in options.items() if isinstance(value, dict)}
+    return native | options | nested
 
 
 ENGINE = DeepSpeedEngine()

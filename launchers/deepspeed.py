@@ -1,0 +1,117 @@
+"""One rank of DeepSpeed: build what plan.json says and run it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import deepspeed
+import torch
+from torch import nn
+
+from llmexp.launchers import models
+from llmexp.launchers.attention import implementation
+from llmexp.launchers.deepspeed_state import state_tensors
+from llmexp.launchers.quantize import quantized_tensors
+from llmexp.launchers.rank import Rank, device_of, main
+from llmexp.launchers.training import measure_training
+from llmexp.measure.loop import MicroBatch
+from llmexp.method import Method
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.result import RankSummary
+
+
+class DeepSpeedTraining:
+    """A deepspeed engine behind the measured loop's three calls, with a look at what it holds."""
+
+    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+        self._plan, self._device = plan, device
+        self._techniques = Method.parse(plan.method, plan.config.task.name).techniques
+        self.module = self._model()
+        buffers = models.ExactBuffers(self.module)
+        self.vocab_size = int(self.module.config.vocab_size)
+        self.engine, *_ = deepspeed.initialize(
+            model=self.module, config=dict(plan.engine_config), optimizer=self._optimizer(), model_parameters=self._trained()
+        )
+        buffers.restore(device)
+        if self._techniques.zero_stage == 0:
+            # Its bf16 optimizer steps once with zero gradients to allocate the moments; Adam's bias correction would start one step late.
+            self.engine.basic_optimizer.state.clear()
+        sizes = [(getattr(p, "ds_numel", p.numel()), p.requires_grad) for p in self.module.parameters()]
+        self.trainable_parameters = sum(size for size, trained in sizes if trained)
+        self.parameters = plan.parameters or sum(size for size, _ in sizes)
+
+    def forward(self, batch: MicroBatch) -> torch.Tensor:
+        """Next-token loss of one pass."""
+        return self.engine(input_ids=batch.input_ids, labels=batch.labels).loss
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Gradients of one pass, reduced over the ranks as the ZeRO stage wants."""
+        self.engine.backward(loss)
+
+    def step(self) -> None:
+        """Update where the accumulation is complete."""
+        self.engine.step()
+
+    def state_tensors(self) -> dict[str, list[torch.Tensor]]:
+        """See TrainingEngine."""
+        found = state_tensors(self.engine, self.module)
+        found["parameters"] += quantized_tensors(self.module)
+        return found
+
+    def what_ran(self) -> dict[str, Any]:
+        """See TrainingEngine."""
+        return {
+            "attention_implementation": self.module.config._attn_implementation,
+            "optimizer_class": _class_name(self.engine.basic_optimizer),
+            "engine_optimizer_class": _class_name(self.engine.optimizer),
+            "backend": torch.distributed.get_backend(),
+            "zero_stage": self.engine.zero_optimization_stage(),
+        }
+
+    def _model(self) -> nn.Module:
+        config = models.configuration(self._plan.config.model)
+        dtype, seed = models.DTYPES[self._plan.config.precision.parameters], self._plan.config.seed
+        attention = implementation(self._techniques.flash_attention, self._device)
+        if self._techniques.zero_stage == 3:
+            # Its dtype argument is ignored on CPU (0.19.8); the configuration's bf16 section, or its absence, is not.
+            with deepspeed.zero.Init(config_dict_or_path=dict(self._plan.engine_config)):
+                model = models.from_configuration(config, dtype, attention)
+            self._seed_partitioned(model)
+        else:
+            model = models.build(config, dtype, attention, device=self._device, seed=seed, quantization=self._techniques.quantization)
+        if self._techniques.recomputation:
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        return model
+
+    def _seed_partitioned(self, model: nn.Module) -> None:
+        first = torch.distributed.get_rank() == 0
+        for name, parameter in model.named_parameters():
+            with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
+                if first:
+                    models.fill(name, parameter.data, self._plan.config.seed)
+
+    def _trained(self) -> list[nn.Parameter]:
+        return [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+
+    def _optimizer(self) -> torch.optim.Optimizer | None:
+        chosen = self._plan.config.optimizer
+        if chosen.implementation == "deepspeed":
+            return None
+        return torch.optim.AdamW(self._trained(), lr=chosen.lr, betas=chosen.betas, eps=chosen.eps, weight_decay=chosen.weight_decay, fused=True)
+
+
+def _class_name(thing: object) -> str:
+    return f"{type(thing).__module__}.{type(thing).__name__}"
+
+
+def work(plan: RunPlan, rank: Rank) -> RankSummary:
+    """Join the group, build, measure."""
+    device = device_of(rank.local_index)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    deepspeed.init_distributed()
+    return measure_training(plan, rank, DeepSpeedTraining(plan, device), device)
+
+
+if __name__ == "__main__":
+    main(work)

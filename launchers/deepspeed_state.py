@@ -1,0 +1,43 @@
+"""Where DeepSpeed keeps training state, at every ZeRO stage. The one file that knows its attributes (0.18, 0.19)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def state_tensors(engine: Any, module: nn.Module) -> dict[str, list[torch.Tensor]]:
+    """Tensors of this rank by kind. Call between backward and step for the gradients, after step for the rest."""
+    masters = _masters(engine)
+    return {
+        "parameters": [getattr(parameter, "ds_tensor", parameter.data) for parameter in module.parameters()],
+        "gradients": _gradients(engine, [*module.parameters(), *masters]),
+        "optimizer": [*_not_of(module, masters), *_moments(engine)],
+    }
+
+
+def _masters(engine: Any) -> list[torch.Tensor]:
+    partitions = getattr(engine.optimizer, "fp32_partitioned_groups_flat", None)
+    if partitions is not None:
+        return list(partitions)
+    return [parameter for group in engine.basic_optimizer.param_groups for parameter in group["params"]]
+
+
+def _not_of(module: nn.Module, masters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    return [master.data for master in masters if master.untyped_storage().data_ptr() not in own]
+
+
+def _moments(engine: Any) -> list[torch.Tensor]:
+    states = engine.basic_optimizer.state.values()
+    return [value for state in states for value in state.values() if torch.is_tensor(value) and value.dim() > 0]
+
+
+def _gradients(engine: Any, parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    # ZeRO keeps a rank's reduced share here, by parameter group, from backward to step.
+    shares = getattr(engine.optimizer, "averaged_gradients", None) or {}
+    reduced = [tensor for group in shares.values() if group is not None for tensor in group if tensor is not None]
+    return reduced + [parameter.grad for parameter in parameters if parameter.grad is not None]

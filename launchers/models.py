@@ -1,0 +1,91 @@
+"""Models of transformers with weights seeded by parameter name, so that every engine and layout starts from the same numbers."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+from accelerate import init_empty_weights
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
+
+from llmexp.launchers.quantize import quantized_linear
+from llmexp.schema import ModelConfig
+
+WEIGHT_STD = 0.02
+CONFIGURATIONS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def configuration(model: ModelConfig) -> PreTrainedConfig:
+    """Translate the model's section to transformers; for architecture hf read it from model.path."""
+    if model.architecture == "hf":
+        return AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
+    return CONFIGURATIONS[model.architecture](
+        vocab_size=model.vocab_size,
+        hidden_size=model.hidden_size,
+        intermediate_size=model.intermediate_size,
+        num_hidden_layers=model.num_layers,
+        num_attention_heads=model.num_heads,
+        num_key_value_heads=model.num_kv_heads,
+        head_dim=model.head_dim,
+        max_position_embeddings=model.max_positions,
+        rms_norm_eps=model.rms_norm_eps,
+        tie_word_embeddings=model.tie_embeddings,
+        rope_parameters={"rope_type": "default", "rope_theta": model.rope_theta},
+        use_cache=False,
+    )
+
+
+def from_configuration(config: PreTrainedConfig, dtype: torch.dtype, attention: str) -> PreTrainedModel:
+    """A model in training mode with whatever weights transformers gives it; callers seed them."""
+    config.use_cache = False
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
+    return model.train()
+
+
+def build(config: PreTrainedConfig, dtype: torch.dtype, attention: str, **options: Any) -> PreTrainedModel:
+    """A model on `device` with seeded weights, built tensor by tensor so that its peak is its own size; options as for `materialise`."""
+    with init_empty_weights(include_buffers=False):
+        model = from_configuration(config, dtype, attention)
+    return materialise(model, **options)
+
+
+def materialise(model: PreTrainedModel, device: torch.device, seed: int, quantization: str | None = None) -> PreTrainedModel:
+    """Give every parameter of a model on the meta device its seeded values; with `quantization` the layers' matrices become frozen 4-bit."""
+    filled: dict[int, nn.Parameter] = {}
+    for prefix, module in list(model.named_modules()):
+        for leaf, parameter in list(module.named_parameters(recurse=False)):
+            if id(parameter) not in filled:
+                weight = torch.empty_like(parameter, device=device)
+                fill(f"{prefix}.{leaf}", weight, seed)
+                filled[id(parameter)] = nn.Parameter(weight, requires_grad=parameter.requires_grad)
+            setattr(module, leaf, filled[id(parameter)])
+        if quantization and isinstance(module, nn.Linear) and module is not model.get_output_embeddings():
+            model.set_submodule(prefix, quantized_linear(module, quantization))
+    return model.to(device)
+
+
+def fill(name: str, tensor: torch.Tensor, seed: int) -> None:
+    """Fill one parameter from a generator seeded by its name: gains 1, biases 0, matrices normal with deviation WEIGHT_STD."""
+    with torch.no_grad():
+        if tensor.dim() < 2:
+            tensor.fill_(0.0 if name.endswith("bias") else 1.0)
+            return
+        digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+        generator = torch.Generator(tensor.device).manual_seed(int.from_bytes(digest[:6], "big"))
+        values = torch.empty(tensor.shape, dtype=torch.float32, device=tensor.device)
+        tensor.copy_(values.normal_(0.0, WEIGHT_STD, generator=generator))
+
+
+class ExactBuffers:
+    """Keeps a model's buffers in the dtype they were made in: engines that cast the module would round the rotary frequencies to bf16."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._kept = [(module, name, buffer.clone()) for module in model.modules() for name, buffer in module.named_buffers(recurse=False)]
+
+    def restore(self, device: torch.device) -> None:
+        """Put the kept buffers back, on `device`."""
+        for module, name, buffer in self._kept:
+            setattr(module, name, buffer.to(device))

@@ -1,0 +1,113 @@
+"""A rank's frame: where its output goes, who it is, and what it leaves behind when it ends or breaks."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from llmexp.record.folder import write_atomically
+from llmexp.record.process import die_with_parent
+from llmexp.record.result import RankFailure, RankSummary, to_json
+
+if TYPE_CHECKING:
+    import torch
+
+    from llmexp.plan.run_plan import RunPlan
+
+
+@dataclass(frozen=True)
+class Rank:
+    """This process among its peers, and the repeat's folder that it writes to."""
+
+    index: int
+    local_index: int
+    world_size: int
+    folder: Path
+
+    @classmethod
+    def from_environment(cls, folder: Path) -> Rank:
+        """Read what torchrun and the deepspeed launcher set."""
+        return cls(int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"]), folder)
+
+    @property
+    def samples_path(self) -> Path:
+        """One line a step."""
+        return self.folder / f"samples.{self.index}.jsonl"
+
+    def write(self, name: str, record: RankSummary | RankFailure) -> None:
+        """Write rank.<r>.json or failure.<r>.json."""
+        write_atomically(self.folder / f"{name}.{self.index}.json", to_json(record))
+
+    def seconds_since_start(self) -> float:
+        """Seconds since this interpreter was started."""
+        return time.time() - psutil.Process().create_time()
+
+
+def main(work: Callable[[RunPlan, Rank], RankSummary]) -> None:
+    """Run `work` for the plan beside the repeat's folder, which the first argument names; never returns."""
+    rank = Rank.from_environment(Path(sys.argv[1]))
+    die_with_parent()
+    _log_to(rank.folder / f"log.{rank.index}.txt")
+    try:
+        from llmexp.plan.run_plan import RunPlan
+
+        rank.write("rank", work(RunPlan.read(rank.folder.parent / "plan.json"), rank))
+    except BaseException as error:
+        traceback.print_exc()
+        rank.write("failure", _failure(rank, error))
+        _leave(1)
+    _leave(0)
+
+
+def _leave(code: int) -> None:
+    # Without the interpreter's clean-up: a peer that hangs in a collective must not keep a broken rank from ending.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _log_to(path: Path) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+
+def _failure(rank: Rank, error: BaseException) -> RankFailure:
+    kind = "oom" if _is_out_of_memory(error) else "error"
+    message = f"{type(error).__name__}: {error}".splitlines()[0]
+    return RankFailure(rank=rank.index, kind=kind, message=message, traceback=traceback.format_exc(), allocator=_allocator())
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    torch = sys.modules.get("torch")
+    if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and ("can't allocate memory" in str(error) or "CUDA out of memory" in str(error))
+
+
+def _allocator() -> dict[str, int]:
+    if "torch" not in sys.modules:
+        return {}
+    from llmexp.measure.memory import allocator_figures
+
+    return allocator_figures(device_of(int(os.environ["LOCAL_RANK"])))
+
+
+def device_of(local_index: int) -> torch.device:
+    """The device of a rank: its own GPU, or the CPU where there is none."""
+    import torch
+
+    return torch.device("cuda", local_index) if torch.cuda.is_available() else torch.device("cpu")

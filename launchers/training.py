@@ -1,0 +1,95 @@
+"""The measured part of a training rank, the same for every engine: warm up, measure, trace, sum up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import distributed, nn
+
+from llmexp.launchers import data
+from llmexp.launchers.rank import Rank
+from llmexp.launchers.versions import rank_environment
+from llmexp.measure import memory
+from llmexp.measure.clock import clock_for
+from llmexp.measure.kernels import KernelProbe, trace_to
+from llmexp.measure.loop import MicroBatch, StepLoop, Trainable, traced_steps
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.result import RankSummary, StateBytes
+
+
+class TrainingEngine(Trainable, Protocol):
+    """What an engine's launcher builds: a training step, its model as people wrote it, and a look at its state."""
+
+    module: nn.Module
+    vocab_size: int
+    parameters: int
+    trainable_parameters: int
+
+    def state_tensors(self) -> dict[str, list[torch.Tensor]]:
+        """Tensors that hold parameters, gradients and optimizer states now, by kind."""
+
+    def what_ran(self) -> dict[str, Any]:
+        """Optimizer class, backend and the like."""
+
+
+class StateWatch:
+    """Reads the gradients' bytes where they exist: after backward, before the update."""
+
+    def __init__(self, engine: TrainingEngine, device: torch.device) -> None:
+        self._engine, self._device = engine, device
+        self.state: dict[str, StateBytes] = {}
+
+    def forward(self, batch: MicroBatch) -> torch.Tensor:
+        return self._engine.forward(batch)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        self._engine.backward(loss)
+        self.state["gradients"] = memory.bytes_of(self._engine.state_tensors()["gradients"], self._device)
+
+    def step(self) -> None:
+        self._engine.step()
+        for kind in ("parameters", "optimizer"):
+            self.state[kind] = memory.bytes_of(self._engine.state_tensors()[kind], self._device)
+
+
+def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> RankSummary:
+    """Run the protocol of plan.config.measure on `engine` and return what this rank saw."""
+    protocol = plan.config.measure
+    batches = _batches(plan, rank, engine.vocab_size, device)
+    memory.reset_peaks(device)
+    watch, probe = StateWatch(engine, device), KernelProbe()
+    clock, reading = clock_for(device), memory.current_bytes(device)
+    with rank.samples_path.open("a") as file:
+        with probe.watch():
+            StepLoop(watch, clock, file, reading).run(batches, range(1), warmup=True)
+        time_to_first_step_s = rank.seconds_since_start()
+        loop = StepLoop(engine, clock, file, reading)
+        loop.phases = protocol.phases
+        loop.run(batches, range(1, protocol.warmup_steps), warmup=True)
+        distributed.barrier()
+        last = protocol.warmup_steps + protocol.steps
+        window_wall_s = loop.run(batches, range(protocol.warmup_steps, last), warmup=False)
+        peaks = memory.peaks(device)
+        if protocol.profile and rank.folder.name == f"repeat.{protocol.repeats - 1}":
+            trace = trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz")
+            traced_steps(loop, batches, range(last, last + protocol.profile_steps), trace)
+    return RankSummary(
+        rank=rank.index,
+        window_wall_s=window_wall_s,
+        time_to_first_step_s=time_to_first_step_s,
+        parameters=engine.parameters,
+        trainable_parameters=engine.trainable_parameters,
+        state_bytes=watch.state,
+        what_ran={"attention_kernel": probe.attention, "device": str(device), **engine.what_ran()},
+        environment=rank_environment(device) if rank.index == 0 else {},
+        **peaks,
+    )
+
+
+def _batches(plan: RunPlan, rank: Rank, vocab_size: int, device: torch.device) -> Iterator[Sequence[MicroBatch]]:
+    protocol = plan.config.measure
+    steps = protocol.warmup_steps + protocol.steps + protocol.profile_steps
+    sequences = data.load(plan.config.data, vocab_size, steps * plan.batch.global_, plan.config.seed)
+    return data.batches(sequences, rank.index, plan.dims.dp, plan.batch, device)

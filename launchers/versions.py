@@ -1,0 +1,25 @@
+"""What only a rank can say of its environment: the torch build, the device and its libraries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def rank_environment(device: torch.device) -> dict[str, Any]:
+    """Versions and device properties as torch reports them."""
+    found: dict[str, Any] = {"torch": torch.__version__, "torch_threads": torch.get_num_threads(), "device_type": device.type}
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        found |= {
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+            "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+            "device_name": properties.name,
+            "device_memory_bytes": properties.total_memory,
+            "compute_capability": f"{properties.major}.{properties.minor}",
+        }
+    else:
+        found["cpu_capability"] = torch.backends.cpu.get_cpu_capability()
+    return found

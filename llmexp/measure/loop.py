@@ -1,0 +1,124 @@
+"""The measured loop: warm-up, then a window of steps, with a sample a step; the same for every engine."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, TextIO
+
+import torch
+
+from llmexp.measure.clock import Clock, Mark
+from llmexp.record.result import StepSample
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Token ids and labels of one pass, both [micro, seq_len] int64; labels are -100 where a position is padding."""
+
+    input_ids: torch.Tensor
+    labels: torch.Tensor
+    real_tokens: int
+
+    @property
+    def positions(self) -> int:
+        """Positions computed, padding included."""
+        return self.input_ids.numel()
+
+
+class Trainable(Protocol):
+    """An engine's training step, cut where phases are timed. backward and step are called once a pass, as DeepSpeed wants it."""
+
+    def forward(self, batch: MicroBatch) -> torch.Tensor:
+        """Return the loss of one pass, a scalar on the device."""
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Compute gradients of one pass."""
+
+    def step(self) -> None:
+        """Update the parameters where this pass completes a step."""
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A step whose work may still be running on the device."""
+
+    step: int
+    warmup: bool
+    batches: Sequence[MicroBatch]
+    loss: torch.Tensor
+    marks: Sequence[tuple[str, Mark]]
+    memory_bytes: int
+
+
+class StepLoop:
+    """Runs steps and writes a line of samples.<rank>.jsonl for each as soon as the device has finished it."""
+
+    def __init__(self, trainable: Trainable, clock: Clock, file: TextIO, memory_bytes: Callable[[], int]) -> None:
+        self._trainable, self._clock, self._memory_bytes = trainable, clock, memory_bytes
+        self._file = file
+        self._pending: deque[_Pending] = deque()
+        self._origin = clock.mark()
+        self.phases = True
+
+    def run(self, batches: Iterator[Sequence[MicroBatch]], steps: range, warmup: bool) -> float:
+        """Run the steps of `steps`, each on the next passes of `batches`; return the wall seconds from before the first to after the last."""
+        self._clock.synchronize()
+        start_s = time.perf_counter()
+        for step in steps:
+            self._pending.append(self._step(step, warmup, next(batches)))
+            self._write_finished()
+        self._clock.synchronize()
+        wall_s = time.perf_counter() - start_s
+        self._write_finished()
+        return wall_s
+
+    def _step(self, step: int, warmup: bool, passes: Sequence[MicroBatch]) -> _Pending:
+        marks = [("start", self._clock.mark())]
+        losses = []
+        for batch in passes:
+            loss = self._trainable.forward(batch)
+            losses.append(loss.detach())
+            self._mark(marks, "forward")
+            self._trainable.backward(loss)
+            self._mark(marks, "backward")
+            self._trainable.step()
+            self._mark(marks, "optimizer")
+        mean_loss = torch.stack(losses).mean().to("cpu", non_blocking=True)
+        marks.append(("end", self._clock.mark()))
+        return _Pending(step, warmup, passes, mean_loss, marks, self._memory_bytes())
+
+    def _mark(self, marks: list[tuple[str, Mark]], phase: str) -> None:
+        if self.phases:
+            marks.append((phase, self._clock.mark()))
+
+    def _write_finished(self) -> None:
+        while self._pending and self._pending[0].marks[-1][1].passed():
+            self._file.write(self._sample(self._pending.popleft()).model_dump_json() + "\n")
+        self._file.flush()
+
+    def _sample(self, done: _Pending) -> StepSample:
+        phases: dict[str, float] = defaultdict(float)
+        for (_, earlier), (phase, later) in zip(done.marks, done.marks[1:], strict=False):
+            phases[phase] += later.seconds_since(earlier)
+        phases.pop("end")
+        return StepSample(
+            step=done.step,
+            warmup=done.warmup,
+            t_start_s=done.marks[0][1].seconds_since(self._origin),
+            t_end_s=done.marks[-1][1].seconds_since(self._origin),
+            positions=sum(batch.positions for batch in done.batches),
+            real_tokens=sum(batch.real_tokens for batch in done.batches),
+            loss=float(done.loss),
+            phases_s=dict(phases) or None,
+            memory_bytes=done.memory_bytes,
+        )
+
+
+def traced_steps(loop: StepLoop, batches: Iterator[Sequence[MicroBatch]], steps: range, trace: AbstractContextManager[object]) -> None:
+    """Run a few more steps inside a profiler; they are written as warm-up, because a profiled step is not a measured one."""
+    with trace:
+        loop.run(batches, steps, warmup=True)
