@@ -1,0 +1,41 @@
+"""A matplotlib figure without pyplot: no window, no global state, one look for all pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#3b6ea5", "#c0703a", "#5b8c5a", "#8a5a9e", "#a33b4b", "#5f6b73")
+INK = "#222222"
+DOTS_PER_INCH = 120
+
+
+def new_figure(width_inch: float, height_inch: float, title: str) -> Figure:
+    """An empty figure that arranges its panels so that nothing overlaps."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width_inch, height_inch), dpi=DOTS_PER_INCH, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def plain(axes: Axes, grid: Literal["x", "y"]) -> None:
+    """Leave out what carries no information; a light grid along `grid` ('x' or 'y')."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis=grid, color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write the PNG by rename, so that no reader sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}")
+    figure.savefig(temporary, format="png")
+    temporary.replace(path)

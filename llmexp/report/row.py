@@ -1,0 +1,140 @@
+"""One run as a row: what its plan says, how it stands or ended, what it measured, and the paper's cell of the same work."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from llmexp.errors import RecordError
+from llmexp.record.folder import RunFolder
+from llmexp.record.result import Batch, Metric, RunResult, RunStatus
+from llmexp.reference import SEQ_LEN, WORLD_SIZE, PaperCell, paper_cell
+
+OOM = RunStatus.OOM.value
+# Where there is no allocator to ask (cpu), the process's memory says nothing of a small model; the bytes of its training state do.
+MEMORY_METRICS = ("peak_allocated_bytes", "training_state_bytes")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run as planned, and its result where it has one; `state` is 'planned', 'running' or a RunStatus."""
+
+    folder: RunFolder
+    plan: dict[str, Any]
+    state: str
+    reason: str
+    result: RunResult | None
+
+    @cached_property
+    def work(self) -> dict[str, str]:
+        """What runs must share, apart from the method, for their speeds to be compared; by the words that a heading uses."""
+        config, batch = self.plan["config"], self.batch
+        return {
+            "task": config["task"]["name"],
+            "model": self.model,
+            "hardware": self.hardware,
+            "engine": config["engine"]["name"],
+            "ranks": str(self.world_size),
+            "batch": str(batch.micro) if batch.accumulation == 1 else f"{batch.micro} x {batch.accumulation} passes",
+            "seq_len": str(self.seq_len),
+            "precision": config["precision"]["name"],
+        }
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return str(self.plan["config"]["model"]["name"])
+
+    @property
+    def method(self) -> str:
+        """The canonical name of the method."""
+        return str(self.plan["method"])
+
+    @property
+    def hardware(self) -> str:
+        """The hardware's name."""
+        return str(self.plan["config"]["hardware"]["name"])
+
+    @property
+    def world_size(self) -> int:
+        """Ranks in all."""
+        dims = self.plan["dims"]
+        return int(dims["dp"] * dims["tp"] * dims["pp"] * dims["cp"])
+
+    @property
+    def batch(self) -> Batch:
+        """Samples per rank and pass, passes, samples per step."""
+        return Batch.model_validate(self.plan["batch"])
+
+    @property
+    def seq_len(self) -> int:
+        """Positions of one sample."""
+        return int(self.plan["config"]["data"]["seq_len"])
+
+    @property
+    def command(self) -> str:
+        """The shell line that repeats the run."""
+        return str(self.plan["rerun_command"])
+
+    @property
+    def partly_trained(self) -> bool:
+        """Whether 4-bit weights stay frozen, so that the run is not full pre-training."""
+        return "Q" in self.method.split("+")
+
+    def metric(self, name: str) -> Metric | None:
+        """A metric of a run that was measured to its end; None for every other one."""
+        return self.result.metrics.get(name) if self.result and self.state == RunStatus.SUCCESS else None
+
+    @cached_property
+    def memory(self) -> tuple[str, float] | None:
+        """The metric that tells this run's memory, and its bytes."""
+        known = ((name, self.metric(name)) for name in MEMORY_METRICS)
+        return next(((name, metric.mean) for name, metric in known if metric), None)
+
+    @cached_property
+    def paper(self) -> PaperCell | None:
+        """The paper's cell of the same method, model, hardware, samples per GPU, GPUs, passes and sequence length."""
+        if (self.work["task"], self.world_size, self.seq_len, self.batch.accumulation) != ("pretrain", WORLD_SIZE, SEQ_LEN, 1):
+            return None
+        return paper_cell(self.model, self.method, self.hardware, self.batch.micro)
+
+    @property
+    def speed_over_paper(self) -> float | None:
+        """Tokens/s over the paper's."""
+        rate = self.metric("tokens_per_s")
+        return rate.mean / self.paper.tokens_per_s if rate and self.paper and self.paper.tokens_per_s else None
+
+    @property
+    def memory_over_paper(self) -> float | None:
+        """Peak allocated bytes over the paper's peak; None where only the training state is known."""
+        peak = self.metric("peak_allocated_bytes")
+        return peak.mean / self.paper.memory_bytes if peak and self.paper and self.paper.memory_bytes else None
+
+
+def read_row(folder: RunFolder) -> Row:
+    """Read a run's folder at any moment of its life; raises RecordError where its files are not what they should be."""
+    plan, result = read_plan(folder), folder.result()
+    state, reason = (result.status.value, result.reason) if result else _unfinished(folder)
+    if result and result.status is RunStatus.SUCCESS and result.evidence != "measured":
+        state, reason = result.evidence, f"{result.evidence}, not measured"
+    return Row(folder, plan, state, " ".join(reason.split()), result)
+
+
+def read_plan(folder: RunFolder) -> dict[str, Any]:
+    """Read plan.json as it stands, without judging it; raises RecordError."""
+    try:
+        plan = json.loads(folder.plan_path.read_text())
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{folder.plan_path} cannot be read: {error}") from None
+    if not isinstance(plan, dict) or not {"config", "method", "dims", "batch", "rerun_command"} <= plan.keys():
+        raise RecordError(f"{folder.plan_path} is not a plan")
+    return plan
+
+
+def _unfinished(folder: RunFolder) -> tuple[str, str]:
+    state, events = folder.state(), folder.events()
+    at = str(events[-1].get("at", "an unknown time")) if events else ""
+    reasons = {"planned": "", "running": f"last event at {at}"}
+    return state, reasons.get(state, f"the driver ended without writing a result; last event at {at}")

@@ -1,0 +1,76 @@
+"""The report over run folders: the paper's table, with our runs, on the terminal, in Markdown and in CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TextIO
+
+from llmexp.errors import RecordError
+from llmexp.record.folder import RunFolder
+from llmexp.report.row import Row, read_row
+
+_IN_TITLE = {"hardware": "on {}", "ranks": "{} ranks", "batch": "batch {} a rank", "seq_len": "seq_len {}"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """Rows in the order of their folders; `unreadable` says of the other folders why they have none."""
+
+    rows: tuple[Row, ...]
+    unreadable: tuple[str, ...] = ()
+
+    @cached_property
+    def shared(self) -> dict[str, str]:
+        """What all rows have in common, by name; the rest needs a column."""
+        first = self.rows[0].work if self.rows else {}
+        return {name: value for name, value in first.items() if all(row.work[name] == value for row in self.rows)}
+
+    @property
+    def title(self) -> str:
+        """What all rows have in common, in one line."""
+        return ", ".join(_IN_TITLE.get(name, "{}").format(value) for name, value in self.shared.items())
+
+    def over_naive(self, row: Row) -> float | None:
+        """Speed relative to Naive doing the same work in this table."""
+        rate, naive = row.metric("tokens_per_s"), self._naive.get(tuple(row.work.values()))
+        return rate.mean / naive if rate and naive else None
+
+    @cached_property
+    def _naive(self) -> dict[tuple[str, ...], float]:
+        rates: dict[tuple[str, ...], float] = {}
+        for row in self.rows:
+            rate = row.metric("tokens_per_s")
+            if row.method == "Naive" and rate:
+                rates.setdefault(tuple(row.work.values()), rate.mean)
+        return rates
+
+    def to_terminal(self, file: TextIO | None = None) -> None:
+        """Print to standard output, or to `file`, as wide as the terminal is."""
+        from llmexp.report.terminal import print_report
+
+        print_report(self, file)
+
+    def to_markdown(self) -> str:
+        """The table with the command of each row, its legend and its notes."""
+        from llmexp.report.text import markdown
+
+        return markdown(self)
+
+    def to_csv(self) -> str:
+        """One line a run in SI units and bytes; columns are always the same."""
+        from llmexp.report.text import comma_separated
+
+        return comma_separated(self)
+
+
+def build_report(folders: Sequence[RunFolder]) -> Report:
+    """Read run folders into a report; one that cannot be read is said and hides no other."""
+    rows, unreadable = [], []
+    for folder in folders:
+        try:
+            rows.append(read_row(folder))
+        except RecordError as error:
+            unreadable.append(str(error))
+    return Report(tuple(rows), tuple(unreadable))

@@ -1,0 +1,106 @@
+"""The report on a terminal: what does not fit its width is left out and said, commands stand below in full."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from llmexp.report.columns import Column, columns, legend, notes_of
+from llmexp.report.compare import Comparison, Difference, Ratio, ending
+from llmexp.report.table import Report
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+WIDTH_WITHOUT_TERMINAL = 120
+
+
+def print_report(report: Report, file: TextIO | None = None) -> None:
+    """Print the table, its legend and notes, and the command of each row."""
+    screen = console(file)
+    write(screen, report.title or "No runs")
+    numbers = Column("#", tuple(str(number) for number, _ in enumerate(report.rows, 1)))
+    shown, left_out = _fitting([numbers, *columns(report)], screen)
+    screen.print(as_table(shown))
+    for line in legend(report):
+        write(screen, line, "dim")
+    if left_out:
+        write(screen, f"no room for: {', '.join(left_out)} (in Markdown and CSV, or on a wider terminal)", "dim")
+    for number, note in enumerate(notes_of(report), 1):
+        write(screen, f"({number}) {note}")
+    for reason in report.unreadable:
+        write(screen, f"unreadable: {reason}")
+    for number, row in enumerate(report.rows, 1):
+        write(screen, f"#{number:<3} {row.command}")
+
+
+def console(file: TextIO | None = None) -> Console:
+    """A rich console as wide as the terminal; where there is none and COLUMNS is not set, of fixed width."""
+    from rich.console import Console
+
+    target = file or sys.stdout
+    has_width = target.isatty() or "COLUMNS" in os.environ
+    return Console(file=target, width=None if has_width else WIDTH_WITHOUT_TERMINAL, highlight=False)
+
+
+def write(screen: Console, line: str, style: str | None = None) -> None:
+    """Print a line as it is: no markup, and not broken, so that it can be copied."""
+    screen.print(line, style=style, markup=False, soft_wrap=True)
+
+
+def as_table(shown: Sequence[Column]) -> Table:
+    """Columns as a rich table."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for column in shown:
+        table.add_column(column.header.replace(" ", "\n"), justify="left" if column.left else "right", vertical="bottom", overflow="fold")
+    for cells in zip(*(column.cells for column in shown), strict=True):
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _fitting(found: list[Column], screen: Console) -> tuple[list[Column], list[str]]:
+    shown, left_out = list(found), []
+    unlimited = screen.options.update(max_width=10_000)
+    while screen.measure(as_table(shown), options=unlimited).maximum > screen.width and any(column.dispensable for column in shown):
+        first = min((column for column in shown if column.dispensable), key=lambda column: column.dispensable)
+        shown.remove(first)
+        left_out.append(first.header)
+    return shown, left_out
+
+
+def print_comparison(comparison: Comparison, file: TextIO | None = None) -> None:
+    """Print both runs, what differs, whether the work was the same, and the ratios."""
+    screen = console(file)
+    for name, row in (("a", comparison.a), ("b", comparison.b)):
+        write(screen, f"{name}: {row.folder.path.name} ({ending(row)})")
+    write(screen, "\nsame work" if comparison.same_work else "\nNOT the same work:", None if comparison.same_work else "bold")
+    for title, differences in (("work", comparison.work), ("setting", comparison.settings)):
+        if differences:
+            screen.print(_difference_table(title, differences))
+    if comparison.ratios:
+        screen.print(_ratio_table(comparison.ratios))
+        write(screen, "b / a ± standard deviation that follows from those between repeats, where both are known; units as in the names", "dim")
+
+
+def _difference_table(title: str, differences: Sequence[Difference]) -> Table:
+    keys, a, b = zip(*((d.key, d.a or "", d.b or "") for d in differences), strict=True)
+    return as_table([Column(title, keys, left=True), Column("a", a, left=True), Column("b", b, left=True)])
+
+
+def _ratio_table(ratios: Sequence[Ratio]) -> Table:
+    rows = [(ratio.name, f"{ratio.a.mean:,.6g}", f"{ratio.b.mean:,.6g}", _ratio(ratio)) for ratio in ratios]
+    name, a, b, over = zip(*rows, strict=True)
+    return as_table([Column("metric", name, left=True), Column("a", a), Column("b", b), Column("b/a", over)])
+
+
+def _ratio(ratio: Ratio) -> str:
+    if ratio.value is None:
+        return ""
+    return f"{ratio.value:.3f}" + (f" ± {ratio.deviation:.3f}" if ratio.deviation is not None else "")

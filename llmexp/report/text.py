@@ -1,0 +1,111 @@
+"""The report as Markdown for people and as CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+from llmexp.record.result import Metric
+from llmexp.report.columns import columns, legend, notes_of
+from llmexp.report.row import Row
+from llmexp.report.table import Report
+
+# In analysis.metrics there is one function for each; a test holds the two together.
+METRICS = (
+    "tokens_per_s",
+    "tokens_per_s_per_gpu",
+    "real_tokens_per_s",
+    "step_time_s",
+    "forward_time_s",
+    "backward_time_s",
+    "optimizer_time_s",
+    "tflops_per_s_per_gpu",
+    "mfu",
+    "usd_per_million_tokens",
+    "peak_allocated_bytes",
+    "peak_allocated_rank0_bytes",
+    "peak_reserved_bytes",
+    "peak_device_used_bytes",
+    "peak_rss_bytes",
+    "parameter_bytes",
+    "parameter_host_bytes",
+    "gradient_bytes",
+    "gradient_host_bytes",
+    "optimizer_bytes",
+    "optimizer_host_bytes",
+    "training_state_bytes",
+    "training_state_host_bytes",
+    "parameters",
+    "trainable_parameters",
+    "first_loss",
+    "final_loss",
+    "time_to_first_step_s",
+)
+
+
+def markdown(report: Report) -> str:
+    """A table whose last column repeats the run, then the legend and the numbered notes."""
+    shown = columns(report)
+    headers = [column.header for column in shown] + ["command"]
+    rules = ["---" if column.left else "---:" for column in shown] + ["---"]
+    body = [[*cells, f"`{row.command}`"] for row, *cells in zip(report.rows, *(column.cells for column in shown), strict=True)]
+    lines = [f"## {report.title or 'No runs'}", "", *(_line(cells) for cells in (headers, rules, *body)), ""]
+    lines += [f"- {line}" for line in legend(report)]
+    lines += ["", *(f"({number}) {note}  " for number, note in enumerate(notes_of(report), 1))]
+    lines += [f"unreadable: {reason}  " for reason in report.unreadable]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def comma_separated(report: Report) -> str:
+    """A header and one line a run; a metric has three columns: its mean, its deviation between repeats and within the run."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(csv_columns())
+    writer.writerows(_values(row, report) for row in report.rows)
+    return text.getvalue()
+
+
+def csv_columns() -> list[str]:
+    """The names of the CSV's columns, which don't depend on the runs."""
+    metrics = [name + suffix for name in METRICS for suffix in ("", "_std_between_repeats", "_std_within_run")]
+    return [*IDENTITY, *metrics, *COMPARISON, "command"]
+
+
+IDENTITY = (
+    *("sweep", "id", "stack", "state", "reason", "evidence", "task", "engine", "model", "method", "hardware", "precision", "world_size"),
+    *("batch_micro", "batch_accumulation", "batch_global", "seq_len", "repeats", "full_pretraining"),
+)
+COMPARISON = (
+    *("speed_over_naive", "paper_table", "paper_oom", "paper_tokens_per_s", "tokens_per_s_over_paper", "paper_memory_bytes"),
+    *("peak_allocated_over_paper", "paper_note"),
+)
+
+
+def _values(row: Row, report: Report) -> list[Any]:
+    metrics = [value for name in METRICS for value in _metric_values(row.metric(name))]
+    return [*_identity(row), *metrics, *_comparison(row, report), row.command]
+
+
+def _identity(row: Row) -> list[Any]:
+    result, batch, work = row.result, row.batch, row.work
+    return [
+        *(row.plan["config"]["sweep"]["name"], row.plan["id"], result and result.stack, row.state, row.reason, result and result.evidence),
+        *(work["task"], work["engine"], row.model, row.method, row.hardware, work["precision"], row.world_size),
+        *(batch.micro, batch.accumulation, batch.global_, row.seq_len, result.repeats if result else 0, not row.partly_trained),
+    ]
+
+
+def _comparison(row: Row, report: Report) -> list[Any]:
+    paper, over_naive = row.paper, report.over_naive(row)
+    if not paper:
+        return [over_naive, *[None] * (len(COMPARISON) - 1)]
+    return [over_naive, paper.table, paper.oom, paper.tokens_per_s, row.speed_over_paper, paper.memory_bytes, row.memory_over_paper, paper.note]
+
+
+def _metric_values(metric: Metric | None) -> tuple[float | None, float | None, float | None]:
+    return (metric.mean, metric.std_between_repeats, metric.std_within_run) if metric else (None, None, None)
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"

@@ -1,0 +1,117 @@
+import pytest
+
+from llmexp.record.result import Metric
+from llmexp.report.columns import columns, legend, notes_of
+from llmexp.report.table import build_report
+
+BETWEEN = Metric(mean=1000.0, std_between_repeats=12.5, std_within_run=99.0, n=3)
+WITHIN = Metric(mean=2000.0, std_within_run=40.0)
+A800 = {"hardware__name": "a800"}
+
+
+def shown(*folders):
+    return {column.header: list(column.cells) for column in columns(build_report(folders))}
+
+
+def said(*folders):
+    return "\n".join(legend(build_report(folders)))
+
+
+def test_deviation_is_the_one_between_repeats_and_else_the_marked_one_within_the_run(make_run):
+    folders = (
+        make_run(metrics={"tokens_per_s": BETWEEN}),
+        make_run("F", metrics={"tokens_per_s": WITHIN}),
+        make_run("R", metrics={"tokens_per_s": 1.0}),
+    )
+    assert shown(*folders)["tokens/s"] == ["1,000.0 ± 12.5", "2,000.0 ± 40.0 w", "1.0"]
+    assert "±: standard deviation between repeats" in said(*folders)
+    assert "± … w: standard deviation of the steps within the run" in said(*folders)
+    assert "w:" not in said(folders[0])
+
+
+def test_only_out_of_memory_is_a_dash(make_run):
+    endings = ["oom", "skipped", "timeout", "failed", "killed", "incomplete"]
+    methods = ["Naive", "F", "R", "Z2", "Z3", "Z1"]
+    folders = [make_run(method, status, reason="" if status == "oom" else f"why {status}") for method, status in zip(methods, endings, strict=True)]
+    table = shown(*folders, make_run("F+R", None))
+    assert table["tokens/s"] == ["-", "skipped (1)", "timeout (2)", "failed (3)", "killed (4)", "incomplete (5)", "planned"]
+    assert table["memory GB"] == ["-", "", "", "", "", "", ""]
+    assert notes_of(build_report(folders)) == ["why skipped", "why timeout", "why failed", "why killed", "why incomplete"]
+    assert "-: out of memory" in said(*folders)
+
+
+def test_one_reason_is_one_note(make_run):
+    folders = [make_run(method, "skipped", reason="too large") for method in ("Naive", "F")]
+    assert shown(*folders)["tokens/s"] == ["skipped (1)", "skipped (1)"]
+    assert notes_of(build_report(folders)) == ["too large"]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "header", "cell"),
+    [
+        ({"peak_allocated_bytes": 66.7e9}, "peak GB", "66.7"),
+        ({"training_state_bytes": 12.34e6}, "state MB", "12.3"),
+        ({"training_state_bytes": 2e9, "peak_rss_bytes": 9e9}, "state GB", "2.0"),
+    ],
+)
+def test_memory_says_its_kind_and_unit(make_run, metrics, header, cell):
+    folder = make_run(metrics=metrics | {"tokens_per_s": 1.0})
+    assert shown(folder)[header] == [cell]
+    assert f"{header}: " in said(folder)
+    assert f"{header[-2:]} = 10^{9 if header.endswith('GB') else 6} bytes" in said(folder)
+
+
+def test_two_kinds_of_memory_are_both_explained(make_run):
+    folders = make_run(metrics={"training_state_bytes": 5e8}), make_run("F", metrics={"peak_allocated_bytes": 2e9}, **A800)
+    assert shown(*folders)["memory GB"] == ["0.5", "2.0"]
+    assert "peak allocated" in said(*folders)
+    assert "optimizer state" in said(*folders)
+
+
+def test_speed_is_relative_to_naive_with_the_same_work(make_run):
+    fast = {"metrics": {"tokens_per_s": 300.0}}
+    folders = [
+        make_run("Naive", metrics={"tokens_per_s": 200.0}),
+        make_run("F", **fast),
+        make_run("F", **fast, batch={"micro": 2, "accumulation": 1}),
+        make_run("F", **fast, precision__name="fp32"),
+        make_run("R", "oom"),
+    ]
+    assert shown(*folders)["x Naive"] == ["1.00", "1.50", "", "", ""]
+
+
+def test_what_varies_has_a_column_and_what_does_not_is_in_the_title(make_run):
+    folders = make_run("Naive"), make_run("Naive", batch={"micro": 2, "accumulation": 3})
+    assert shown(*folders)["batch"] == ["1", "2 x 3 passes"]
+    assert build_report(folders).title == "pretrain, tiny, on cpu, deepspeed, 2 ranks, seq_len 350, bf16_mixed"
+    assert "precision" not in shown(*folders)
+
+
+def test_the_papers_cell_stands_beside_with_the_ratio(make_run):
+    measured = {"tokens_per_s": 3744.15, "peak_allocated_bytes": 33.35e9, "mfu": 0.4, "tflops_per_s_per_gpu": 124.8}
+    ours = make_run("Naive", metrics=measured, model__name="7b", **A800)
+    table = shown(ours, make_run("Naive", "oom", model__name="7b", hardware__name="rtx4090"))
+    assert table["paper tokens/s"] == ["7,488.3", "-"]
+    assert table["x paper"] == ["0.50", ""]
+    assert table["paper GB"] == ["66.7", "-"]
+    assert table["GB x paper"] == ["0.50", ""]
+    assert table["MFU %"] == ["40.0", ""]
+    assert table["TFLOP/s per device"] == ["124.80", ""]
+    assert "arXiv 2311.03687v2, table III" in said(ours)
+
+
+def test_without_a_match_there_are_no_columns_of_the_paper(make_run):
+    assert not [header for header in shown(make_run(metrics={"tokens_per_s": 1.0})) if "paper" in header]
+
+
+def test_a_doubtful_figure_of_the_paper_has_a_note(make_run):
+    folder = make_run("R+Z2+O", model__name="13b", batch={"micro": 64, "accumulation": 1}, **A800)
+    assert shown(folder)["paper tokens/s"] == ["6,404.4 (1)"]
+    assert notes_of(build_report([folder]))[0].startswith("paper, table IV: doubt: ")
+
+
+def test_q_is_labelled(make_run):
+    folders = make_run("Q"), make_run("Naive")
+    assert shown(*folders)["method"] == ["Q†", "Naive"]
+    assert "† not full pre-training" in said(*folders)
+    assert "†" not in said(folders[1])

@@ -1,0 +1,76 @@
+import pytest
+
+from llmexp.record.result import Metric
+from llmexp.report.compare import compare
+
+SLOW = {"tokens_per_s": Metric(mean=100.0, std_between_repeats=3.0, n=3), "step_time_s": 2.0, "mfu": 0.1}
+FAST = {"tokens_per_s": Metric(mean=200.0, std_between_repeats=8.0, n=3), "step_time_s": 1.0}
+
+
+def test_ratios_carry_the_deviation_that_follows(make_run):
+    ratios = {ratio.name: ratio for ratio in compare(make_run("Naive", metrics=SLOW), make_run("F", metrics=FAST)).ratios}
+    assert list(ratios) == ["tokens_per_s", "step_time_s"]
+    # Relative deviations 3 % and 4 % make 5 % of 2.
+    assert ratios["tokens_per_s"].value == pytest.approx(2)
+    assert ratios["tokens_per_s"].deviation == pytest.approx(0.1)
+    assert ratios["step_time_s"].value == pytest.approx(0.5)
+    assert ratios["step_time_s"].deviation is None
+
+
+def test_only_what_differs_is_listed(make_run):
+    found = compare(make_run("Naive"), make_run("R", measure__steps=7)).settings
+    assert {difference.key: (difference.a, difference.b) for difference in found} == {"method": ("Naive", "R"), "measure.steps": ("2", "7")}
+
+
+def test_a_run_equals_itself(make_run):
+    folder = make_run(metrics=SLOW)
+    comparison = compare(folder, folder)
+    assert comparison.settings == ()
+    assert comparison.same_work
+    assert {ratio.value for ratio in comparison.ratios} == {1}
+
+
+def test_recording_elsewhere_is_no_difference(make_run):
+    assert compare(make_run("F"), make_run("F", sweep__name="other", force=True)).settings == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"batch": {"micro": 2, "accumulation": 1}}, "global batch"),
+        ({"data__seq_len": 128}, "seq_len"),
+        ({"precision__name": "fp32"}, "precision"),
+        ({"method": "Q"}, "trainable_parameters"),
+    ],
+)
+def test_other_work_is_said(make_run, changes, key):
+    comparison = compare(make_run(), make_run(**changes))
+    assert not comparison.same_work
+    assert [difference.key for difference in comparison.work] == [key]
+
+
+def test_the_same_global_batch_in_other_pieces_is_the_same_work(make_run):
+    pieces = {"batch": {"micro": 1, "accumulation": 2}}, {"batch": {"micro": 2, "accumulation": 1}}
+    comparison = compare(*(make_run(**changes) for changes in pieces))
+    assert comparison.same_work
+    assert {"batch.micro", "batch.accumulation"} <= {difference.key for difference in comparison.settings}
+
+
+def test_what_ran_and_the_stack_are_compared(make_run):
+    other = make_run("F")
+    other.result_path.write_text(other.result_path.read_text().replace('"what_ran": {}', '"what_ran": {"attention_kernel": "flash"}'))
+    found = {difference.key: (difference.a, difference.b) for difference in compare(make_run("Naive"), other).settings}
+    assert found["what_ran.attention_kernel"] == (None, "flash")
+
+
+def test_the_terminal_shows_all_of_it(make_run, capsys):
+    compare(make_run("Naive", metrics=SLOW), make_run("Q", metrics=FAST)).to_terminal()
+    out = capsys.readouterr().out
+    assert "NOT the same work:" in out
+    assert "trainable_parameters" in out
+    assert "2.000 ± 0.100" in out
+    compare(make_run("Naive"), make_run("F", "failed", reason="broke")).to_terminal()
+    out = capsys.readouterr().out
+    assert "same work" in out
+    assert "NOT" not in out
+    assert "(failed: broke)" in out

@@ -1,0 +1,79 @@
+import pytest
+from matplotlib.image import imread
+
+from llmexp.record.result import Metric
+from llmexp.report.picture import new_figure
+from llmexp.report.plots import draw, draw_run
+from llmexp.report.table import build_report
+
+METHODS = [f"{prefix}{zero}" for prefix in ("", "F+", "R+", "F+R+") for zero in ("Z1", "Z2", "Z2+O", "Z3", "Z3+O")]
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """All figures that are drawn, to look at what they hold."""
+    made = []
+
+    def keep(*arguments):
+        made.append(new_figure(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr("llmexp.report.plots.new_figure", keep)
+    monkeypatch.setattr("llmexp.report.run_plots.new_figure", keep)
+    return made
+
+
+def texts(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def test_a_bar_a_run_with_the_papers_values_and_endings(make_run, figures, tmp_path):
+    measured = {"tokens_per_s": Metric(mean=7000.0, std_between_repeats=50.0, n=3), "peak_allocated_bytes": 60e9}
+    paper = {"model__name": "7b", "hardware__name": "a800"}
+    folders = [make_run("Naive", metrics=measured, **paper), make_run("F", "oom", **paper), make_run("R", "timeout", **paper)]
+    draw(build_report(folders), tmp_path / "figures" / "report.png")
+    speed, memory = figures[0].axes
+    assert "7b, on a800" in figures[0].get_suptitle()
+    assert speed.get_xlabel() == "tokens/s"
+    assert memory.get_xlabel() == "peak allocated (GB a rank)"
+    assert [label.get_text() for label in speed.get_yticklabels()] == ["Naive", "F", "R"]
+    assert texts(speed) == ["7,000.0", "out of memory", "timeout"]
+    assert [bar.get_width() for bar in speed.patches] == [7000, 0, 0]
+    assert [list(line.get_xdata()) for line in speed.lines if line.get_marker() == "D"] == [[7488.3, 7694.1, 7236.8]]
+    assert imread(tmp_path / "figures" / "report.png").shape[1] == 1260
+
+
+@pytest.mark.parametrize("count", [0, 1, 20])
+def test_no_text_overlaps_another_or_leaves_the_picture(make_run, figures, tmp_path, count):
+    metrics = {"tokens_per_s": Metric(mean=123456.7, std_within_run=9e3), "training_state_bytes": 1e9}
+    draw(build_report([make_run(method, metrics=metrics) for method in METHODS[:count]]), tmp_path / "report.png")
+    figure = figures[0]
+    for axes in figure.axes:
+        labels = [*axes.texts, *axes.get_yticklabels()] if axes is figure.axes[0] else axes.texts
+        boxes = [text.get_window_extent() for text in labels if text.get_text()]
+        assert all(figure.bbox.containsx(box.x0) and figure.bbox.containsx(box.x1) for box in boxes)
+        assert not [1 for number, box in enumerate(boxes) for other in boxes[:number] if box.overlaps(other)]
+
+
+def test_one_runs_loss_and_step_time(make_run, write_samples, figures):
+    folder = make_run("F+R")
+    for repeat in (0, 1):
+        write_samples(folder, repeat, 0, [(5.0, 6.0), (1.0, 5.0), (1.0, 4.0), (1.0, 3.0)])
+        write_samples(folder, repeat, 1, [(5.0, 7.0), (2.0, 6.0), (2.0, 5.0)])
+    draw_run(folder)
+    assert sorted(path.name for path in folder.figures.iterdir()) == ["loss.png", "step_time.png"]
+    loss, step_time = (figure.axes[0] for figure in figures)
+    assert figures[0].get_suptitle() == "F+R: tiny on cpu, 2 ranks, bf16_mixed"
+    # The mean over ranks, and the slowest rank, as far as both have come.
+    assert [list(line.get_ydata()) for line in loss.lines] == [[6.5, 5.5, 4.5]] * 2
+    assert [list(line.get_ydata()) for line in step_time.lines] == [[5.0, 2.0, 2.0]] * 2
+    assert step_time.get_ylim() == (0, 2.5)
+    assert step_time.get_title(loc="left") == "cut off: the first step, 5 s"
+    assert [text.get_text() for text in figures[0].legends[0].texts] == ["repeat 0, mean over ranks", "repeat 1, mean over ranks", "warm-up"]
+
+
+def test_a_run_that_took_no_step_has_no_picture(make_run):
+    folder = make_run(status="failed")
+    (folder.repeat(0)).mkdir(parents=True)
+    draw_run(folder)
+    assert not folder.figures.exists()

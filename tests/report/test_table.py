@@ -1,0 +1,33 @@
+import subprocess
+import sys
+
+from llmexp.record.folder import RunFolder
+from llmexp.report.table import build_report
+
+
+def test_rows_keep_the_order_given(make_run):
+    folders = [make_run(method) for method in ("Z3", "Naive", "F")]
+    assert [row.method for row in build_report(folders).rows] == ["Z3", "Naive", "F"]
+
+
+def test_an_unreadable_folder_is_said_and_hides_no_other(make_run, tmp_path):
+    broken = make_run("F")
+    broken.result_path.write_text("{}")
+    report = build_report([broken, RunFolder(tmp_path / "none"), make_run("R")])
+    assert [row.method for row in report.rows] == ["R"]
+    assert "result.json is not a result" in report.unreadable[0]
+    assert "plan.json cannot be read" in report.unreadable[1]
+
+
+def test_no_runs_is_a_report_too(capsys):
+    report = build_report([])
+    report.to_terminal()
+    assert "No runs" in capsys.readouterr().out
+    assert report.to_markdown().startswith("## No runs")
+    assert report.to_csv().count("\n") == 1
+
+
+def test_importing_reports_loads_no_heavy_library():
+    code = "import sys, llmexp.report.plots, llmexp.report.compare, llmexp.report.terminal, llmexp.report.text; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"rich", "matplotlib", "mlflow", "pandas", "torch"} & set(loaded)

@@ -1,0 +1,44 @@
+import pytest
+
+from llmexp.record.result import Metric
+from llmexp.report.table import build_report
+
+MEASURED = {
+    "tokens_per_s": Metric(mean=7123.4, std_between_repeats=123.4, n=3),
+    "peak_allocated_bytes": 66e9,
+    "step_time_s": 0.4,
+    "mfu": 0.4,
+    "tflops_per_s_per_gpu": 124.0,
+}
+
+
+@pytest.fixture
+def report(make_run):
+    methods = ("Naive", "F+R+Z3+O", "Q")
+    return build_report([make_run(method, metrics=MEASURED, model__name="7b", hardware__name="a800") for method in methods])
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_fits_and_says_what_it_leaves_out(report, width, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(width))
+    report.to_terminal()
+    lines = capsys.readouterr().out.splitlines()
+    rule = next(number for number, line in enumerate(lines) if "───" in line)
+    assert max(len(line) for line in lines[1 : rule + 5]) <= width
+    assert [line.split()[2] for line in lines[rule + 1 : rule + 4]] == ["Naive", "F+R+Z3+O", "Q†"]
+    assert "7,123.4 ± 123.4" in lines[rule + 1]
+    assert any(line.startswith("no room for: ") for line in lines) == (width == 80)
+
+
+def test_commands_stand_below_in_full(report, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    report.to_terminal()
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        f"#{number}   python -m llmexp method={method} model.name=7b hardware.name=a800"
+        for number, method in enumerate(("Naive", "F+R+Z3+O", "Q"), 1)
+    ]
+
+
+def test_reasons_are_printed_as_they_are(make_run, capsys):
+    build_report([make_run(status="failed", reason="[bold]list[0][/bold] at 3")]).to_terminal()
+    assert "(1) [bold]list[0][/bold] at 3" in capsys.readouterr().out.splitlines()

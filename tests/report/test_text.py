@@ -1,0 +1,48 @@
+import csv
+import io
+
+from llmexp.analysis.metrics import METRICS as MEASURED
+from llmexp.record.result import Metric
+from llmexp.report.table import build_report
+from llmexp.report.text import METRICS, csv_columns
+
+
+def read(report):
+    return list(csv.DictReader(io.StringIO(report.to_csv())))
+
+
+def test_every_metric_that_is_measured_has_columns():
+    assert set(METRICS) == set(MEASURED)
+    assert len(set(csv_columns())) == len(csv_columns())
+
+
+def test_csv_holds_raw_values_and_ends_with_the_command(make_run):
+    metrics = {"tokens_per_s": Metric(mean=3744.15, std_between_repeats=1.5, n=3), "peak_allocated_bytes": 33.35e9}
+    ours = make_run("Naive", metrics=metrics, model__name="7b", hardware__name="a800")
+    row, failed = read(build_report([ours, make_run("Q", "failed", reason="a, b")]))
+    assert float(row["tokens_per_s"]) == 3744.15
+    assert float(row["tokens_per_s_std_between_repeats"]) == 1.5
+    assert row["tokens_per_s_std_within_run"] == ""
+    assert float(row["peak_allocated_bytes"]) == 33.35e9
+    assert float(row["tokens_per_s_over_paper"]) == 0.5
+    assert (row["paper_table"], row["paper_oom"], row["world_size"], row["full_pretraining"]) == ("III", "False", "8", "True")
+    assert list(row)[-1] == "command"
+    assert row["command"] == "python -m llmexp method=Naive model.name=7b hardware.name=a800"
+    assert (failed["state"], failed["reason"], failed["tokens_per_s"], failed["full_pretraining"]) == ("failed", "a, b", "", "False")
+
+
+def test_csv_of_a_planned_run(make_run):
+    row = read(build_report([make_run(status=None)]))[0]
+    assert (row["state"], row["stack"], row["repeats"]) == ("planned", "", "0")
+
+
+def test_markdown_is_one_table_with_legend_and_notes(make_run):
+    folders = make_run(metrics={"tokens_per_s": 5.0}), make_run("F", "skipped", reason="no room"), make_run("R", "oom")
+    lines = build_report(folders).to_markdown().splitlines()
+    assert lines[0].startswith("## pretrain, tiny, on cpu")
+    table = [line for line in lines if line.startswith("|")]
+    assert table[0].endswith("| command |")
+    assert {line.count("|") for line in table} == {table[0].count("|")}
+    assert table[2].endswith("| `python -m llmexp method=Naive` |")
+    assert "- -: out of memory" in lines
+    assert lines[-1].strip() == "(1) no room"
