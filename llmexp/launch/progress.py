@@ -49,7 +49,7 @@ class Progress:
         """Read what rank 0 has written since the last time."""
         samples = self._follower.read()
         if samples and not self._steps:
-            self._startup_s = time.monotonic() - self._begun_s - samples[-1].t_end_s
+            self._startup_s = max(0.0, time.monotonic() - self._begun_s - samples[-1].t_end_s)
         self._steps += len(samples)
         self._recent.extend(samples)
 
@@ -71,8 +71,9 @@ class Progress:
     @property
     def remaining_s(self) -> float:
         """Seconds until the last repeat's last step at the recent pace, starting up included."""
-        repeats_left = self.repeats - self._repeat - 1
-        return (self.steps_in_all - self.steps_done) * self._recent_s / len(self._recent) + repeats_left * max(0.0, self._startup_s)
+        step_s = self._recent_s / len(self._recent)
+        startups_left = self.repeats - self._repeat - 1
+        return max(0, self.steps_in_all - self.steps_done) * step_s + startups_left * self._startup_s
 
     @property
     def _recent_s(self) -> float:

@@ -20,6 +20,7 @@ from llmexp.launch.preflight import preflight
 from llmexp.launch.progress import Progress, duration
 from llmexp.launch.spawn import Agent, environment
 from llmexp.launch.watch import Limits, watch
+from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.environment import capture
 from llmexp.record.folder import RunFolder, process_identity
@@ -39,14 +40,14 @@ def run_one(plan: RunPlan, folder: RunFolder) -> RunResult:
     set_aside(folder)
     folder.write(folder.plan_path, plan)
     folder.event("running", **process_identity())
-    node = capture()
+    driver = capture()
     try:
         with _sigterm_interrupts():
-            ending = preflight(plan, node) or _run_repeats(plan, folder)
+            ending = preflight(plan, detect()) or _run_repeats(plan, folder)
     except KeyboardInterrupt as interruption:
-        conclude(plan, folder, Ending(RunStatus.KILLED, _interrupted_by(interruption)), node)
+        conclude(plan, folder, Ending(RunStatus.KILLED, _interrupted_by(interruption)), driver)
         raise
-    result = conclude(plan, folder, ending, node)
+    result = conclude(plan, folder, ending, driver)
     ended = f"{result.status}: {result.reason}" if result.reason else f"{result.status}"
     say(f"{Progress(plan).label} · {ended} · after {duration(time.monotonic() - started_s)}")
     return result
@@ -107,7 +108,7 @@ def _sigterm_interrupts() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, earlier)
+        signal.signal(signal.SIGTERM, earlier or signal.SIG_DFL)
 
 
 def _terminate(number: int, frame: FrameType | None) -> Never:

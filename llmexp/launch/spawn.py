@@ -32,7 +32,7 @@ class Agent:
         self._line, keepers_end = socket.socketpair()
         with (repeat / AGENT_LOG).open("ab") as log, keepers_end:
             keeper = [sys.executable, "-m", "llmexp.launch.keeper", *command]
-            self._keeper = subprocess.Popen(keeper, stdin=keepers_end, stdout=log, stderr=log, env=dict(env), start_new_session=True)
+            self._keeper = subprocess.Popen(keeper, stdin=keepers_end.fileno(), stdout=log, stderr=log, env=dict(env), start_new_session=True)
 
     def __enter__(self) -> Agent:
         return self

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+
+from llmexp.launch import preflight as module
+from llmexp.launch.preflight import preflight
+from llmexp.plan.detect import Detected
+from llmexp.plan.memory import GIB, MemoryEstimate
+from llmexp.record.result import RunStatus, StateBytes
+
+LAPTOP = Detected("cpu", "cpu", "", 2, None)
+FOUR_A800 = Detected("a800", "a800", "NVIDIA A800-SXM4-80GB", 4, 80 * GIB)
+A800 = {
+    "name": "a800",
+    "device": "cuda",
+    "device_names": ("NVIDIA A800-SXM4-80GB", "NVIDIA A800-SXM4-40GB"),
+    "devices_per_node": 8,
+    "memory_bytes": 80 * GIB,
+}
+
+
+@pytest.fixture(autouse=True)
+def _host_of_16_gib(monkeypatch):
+    monkeypatch.setattr(module, "host_memory_bytes", lambda: 16 * GIB)
+
+
+@pytest.fixture
+def make(make_plan):
+    def plan(device_gib: float = 1, host_gib: float = 0, hardware: dict | None = None, force: bool = False, skip: str | None = None):
+        made = make_plan()
+        nothing = StateBytes()
+        memory = MemoryEstimate(
+            parameters=StateBytes(device=int(device_gib * GIB), host=int(host_gib * GIB)), gradients=nothing, optimizer=nothing, arithmetic="sum"
+        )
+        config = made.config.model_copy(update={"hardware": made.config.hardware.model_copy(update=hardware or {}), "force": force})
+        return made.model_copy(update={"memory": memory, "config": config, "skip": skip})
+
+    return plan
+
+
+def test_what_fits_starts(make):
+    assert preflight(make(device_gib=7.9), LAPTOP) is None
+    assert preflight(make(device_gib=79, hardware=A800), FOUR_A800) is None
+
+
+def test_an_unsupported_combination_is_skipped_first(make):
+    assert preflight(make(device_gib=1000, skip="not with this engine"), LAPTOP).reason == "not with this engine"
+
+
+def test_host_memory_counts_all_ranks_on_cpu(make):
+    ending = preflight(make(device_gib=8.5), LAPTOP)
+    assert ending.status is RunStatus.SKIPPED
+    assert "needs 17.0 GiB of host memory for certain on 2 ranks a node, which has 16.0 GiB: sum" in ending.reason
+    assert "force=true" in ending.reason
+
+
+def test_force_starts_it_all_the_same(make):
+    assert preflight(make(device_gib=8.5, force=True), LAPTOP) is None
+
+
+def test_device_memory_is_the_nodes_own(make):
+    small = Detected("a800", "a800", "NVIDIA A800-SXM4-40GB", 4, 40 * GIB)
+    ending = preflight(make(device_gib=50, hardware=A800), small)
+    assert ending.status is RunStatus.SKIPPED
+    assert "50.0 GiB on the device for certain, which has 40.0 GiB" in ending.reason
+
+
+def test_offloaded_state_is_held_against_the_host(make):
+    assert preflight(make(device_gib=1, host_gib=9, hardware=A800), FOUR_A800).status is RunStatus.SKIPPED
+
+
+def test_other_nodes_hardware_is_a_failure_that_names_both(make):
+    ending = preflight(make(hardware=A800), Detected("h200", "h200", "NVIDIA H200", 8, 140 * GIB))
+    assert ending.status is RunStatus.FAILED
+    assert (
+        ending.reason == "hardware=a800 is not this node's: it takes 2 x NVIDIA A800-SXM4-80GB or NVIDIA A800-SXM4-40GB, and here are 8 x NVIDIA H200"
+    )
+
+
+def test_no_gpu_is_a_failure(make):
+    ending = preflight(make(hardware=A800), LAPTOP)
+    assert ending.status is RunStatus.FAILED
+    assert ending.reason.endswith("no NVIDIA GPU is visible here")
+
+
+def test_too_few_gpus_are_a_failure(make):
+    one = Detected("a800", "a800", "NVIDIA A800-SXM4-80GB", 1, 80 * GIB)
+    assert preflight(make(hardware=A800), one).reason.endswith("here are 1 x NVIDIA A800-SXM4-80GB")
+
+
+def test_memory_short_on_the_hardware_named_is_a_skip_even_where_it_is_not(make):
+    assert preflight(make(device_gib=81, hardware=A800), LAPTOP).status is RunStatus.SKIPPED
+
+
+def test_hosts_memory_elsewhere_is_not_this_ones(make):
+    assert preflight(make(device_gib=1, host_gib=9, hardware=A800), LAPTOP).status is RunStatus.FAILED
+
+
+def test_unknown_device_memory_is_taken_to_suffice(make):
+    gpu = {**A800, "memory_bytes": None}
+    assert preflight(make(device_gib=500, hardware=gpu), Detected("gpu", "a800", "NVIDIA A800-SXM4-80GB", 2, None)) is None

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from llmexp.launch import display as module
+from llmexp.launch.display import display
+from llmexp.launch.progress import Progress, duration
+from llmexp.record.result import StepSample
+
+
+@pytest.fixture
+def repeat(tmp_path):
+    path = tmp_path / "repeat.0"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def take_steps(repeat):
+    """Append steps of 0.5 s and 100 positions to rank 0's samples."""
+
+    def take(first: int, count: int) -> None:
+        with (repeat / "samples.0.jsonl").open("a") as file:
+            for step in range(first, first + count):
+                times = {"t_start_s": step / 2, "t_end_s": (step + 1) / 2}
+                sample = StepSample(step=step, warmup=step < 2, positions=100, real_tokens=90, loss=2.0, memory_bytes=2**30, **times)
+                file.write(sample.model_dump_json() + "\n")
+
+    return take
+
+
+@pytest.fixture
+def progress(make_plan, repeat):
+    made = Progress(make_plan("well", warmup_steps=2, steps=8, repeats=3))
+    made.begin(0, repeat)
+    return made
+
+
+def test_before_the_first_step(progress):
+    progress.update()
+    assert str(progress) == "tiny Naive · repeat 1/3 · starting"
+
+
+def test_warm_up_and_measured_steps_are_told_apart(progress, take_steps):
+    take_steps(0, 1)
+    progress.update()
+    assert "step 1/10 (warm-up) · 200 tokens/s" not in str(progress)
+    assert "step 1/10 (warm-up) · 400 tokens/s · 1.00 GiB" in str(progress)
+    take_steps(1, 3)
+    progress.update()
+    assert "step 4/10 (measured)" in str(progress)
+
+
+def test_time_left_covers_all_repeats(progress, take_steps):
+    take_steps(0, 4)
+    progress.update()
+    assert progress.remaining_s == pytest.approx((3 * 10 - 4) * 0.5, abs=0.1)
+
+
+def test_later_repeats_start_from_nothing(progress, take_steps, tmp_path):
+    take_steps(0, 10)
+    progress.update()
+    progress.begin(1, tmp_path / "repeat.1")
+    assert str(progress) == "tiny Naive · repeat 2/3 · starting"
+    assert progress.steps_done == 10
+
+
+def test_single_repeat_is_not_counted(make_plan):
+    assert str(Progress(make_plan("well"))) == "tiny Naive · starting"
+
+
+def test_plain_lines_come_now_and_then(progress, take_steps, capsys, monkeypatch):
+    now_s = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now_s[0])
+    with display(progress) as show:
+        take_steps(0, 1)
+        show()
+        assert capsys.readouterr().err.splitlines() == ["tiny Naive · repeat 1/3 · starting"]
+        now_s[0] += module.PLAIN_INTERVAL_S
+        show()
+        show()
+    assert [line.split(" · ")[2] for line in capsys.readouterr().err.splitlines()] == ["step 1/10 (warm-up)"]
+
+
+def test_terminal_gets_one_living_line(progress, take_steps, capsys, monkeypatch):
+    monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    with display(progress) as show:
+        take_steps(0, 3)
+        show()
+    assert "step 3/10 (measured)" in capsys.readouterr().err
+
+
+def test_duration_is_readable():
+    assert duration(3725.4) == "1:02:05"
