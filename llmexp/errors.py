@@ -2,7 +2,8 @@
 
 LlmexpError
 ├── ConfigError    wrong input: one line, found before anything starts, exit code 2
-└── RecordError    a run's folder or the tracker cannot be read or written
+├── RecordError    a run's folder or the tracker cannot be read or written
+└── BuildError     an engine's native code cannot be built on this machine
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ class RecordError(LlmexpError):
     """A run's folder or the tracker cannot be read or written."""
 
 
+class BuildError(LlmexpError):
+    """An engine's native code cannot be built on this machine; its message says what is missing or where the compiler's words are."""
+
+
 def nearest(value: str, choices: Iterable[str]) -> str | None:
     """Return the choice that was probably meant, or None where nothing is close."""
     by_lower = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(value.lower(), by_lower, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(value.lower(), by_lower, n=1, cutoff=0.5)
     return by_lower[close[0]] if close else None
 
 

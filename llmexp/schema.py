@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from llmexp.errors import ConfigError, unknown
+from llmexp.errors import ConfigError, nearest
 
 Dtype = Literal["fp32", "bf16"]
 BYTES_PER_ELEMENT: dict[str, int] = {"fp32": 4, "bf16": 2}
@@ -75,7 +75,7 @@ class HardwareConfig(Section):
 
     name: str
     device: Literal["cuda", "cpu"]
-    device_names: Annotated[tuple[str, ...], Tuple] = Field((), description="parts of the driver's device name that identify it")
+    device_names: Annotated[tuple[str, ...], Tuple] = Field((), description="the driver's names for this device")
     devices_per_node: PositiveInt
     memory_bytes: PositiveInt | None = Field(None, description="of one device; None on cpu: the host's memory counts")
     host_memory_bytes: PositiveInt | None = None
@@ -224,21 +224,38 @@ def _section(annotation: Any) -> type[BaseModel] | None:
     return next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
 
 
+def check_key(path: str) -> None:
+    """Raise ConfigError where the configuration has no such dotted key; below a free mapping such as engine.options any key goes."""
+    section: type[BaseModel] = RunConfig
+    parts = path.split(".")
+    for depth, name in enumerate(parts, start=1):
+        if name not in section.model_fields:
+            raise unknown_key(".".join(parts[:depth]))
+        inner = _section(section.model_fields[name].annotation)
+        if inner is None:
+            return
+        section = inner
+
+
+def unknown_key(path: str) -> ConfigError:
+    """Build the error for a dotted key that the configuration has not: the nearest one beside it or of its name elsewhere, then all beside it."""
+    section, _, name = path.rpartition(".")
+    every = keys()
+    beside = {key.rpartition(".")[2]: key for key in every if key.rpartition(".")[0] == section}
+    elsewhere = [key for key in every if key.rpartition(".")[2] == name]
+    close = nearest(name, beside)
+    guess = beside[close] if close else next(iter(elsewhere), None)
+    hint = f"did you mean {guess}? " if guess else ""
+    return ConfigError(f"unknown key '{path}': {hint}{f'keys of {section}' if section else 'keys'} are {', '.join(beside)}")
+
+
 def _explain(error: ErrorDetails) -> ConfigError:
-    path = ".".join(str(part) for part in error["loc"])
+    path = ".".join(str(part) for part in error["loc"] if part != "[key]")
     if error["type"] == "extra_forbidden":
         return unknown_key(path)
-    if error["type"] == "missing" or error["input"] == "???":
+    if error["type"] == "missing":
         return ConfigError(f"{path} is missing: set {path}=<value>")
     message = error["msg"].removeprefix("Value error, ")
     if not path or error["type"] == "value_error":
         return ConfigError(message)
     return ConfigError(f"{path}={error['input']}: {message[0].lower()}{message[1:]}")
-
-
-def unknown_key(path: str) -> ConfigError:
-    """Build the error for a dotted key that the configuration has not: its section's members are the choices."""
-    section, _, name = path.rpartition(".")
-    siblings = [key for key in keys() if key.rpartition(".")[0] == section]
-    error = unknown("key", name, (key.rpartition(".")[2] for key in siblings)) if siblings else ConfigError(f"unknown key '{name}'")
-    return ConfigError(str(error) if not section else f"{error} (in {section})")

@@ -1,0 +1,1 @@
+"""Hydra finds sweepers only below hydra_plugins/."""

@@ -1,0 +1,38 @@
+"""The sweeper of llmexp: cells of an experiment and sweeps of the command line, all planned before the first one runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_store import ConfigStore
+
+from llmexp.cli.jobs import plan_jobs
+from llmexp.cli.sweep import run_sweep
+
+
+@dataclass
+class LlmexpSweeperConf:
+    """cells: mappings of overrides, a list or commas for several values; the sweep is the union of the cells' products."""
+
+    _target_: str = "hydra_plugins.llmexp_sweeper.sweeper.LlmexpSweeper"
+    cells: list[dict[str, Any]] = field(default_factory=list)
+
+
+ConfigStore.instance().store(group="hydra/sweeper", name="llmexp", node=LlmexpSweeperConf, provider="llmexp")
+
+
+class LlmexpSweeper(BasicSweeper):
+    """Hands planned jobs to whatever launcher is configured and answers with the exit code."""
+
+    def __init__(self, cells: list[dict[str, Any]]) -> None:
+        super().__init__(max_batch_size=None)
+        self.cells = cells
+
+    def sweep(self, arguments: list[str]) -> int:
+        """Plan all jobs, run them, report them; raises ConfigError before anything has started."""
+        assert self.hydra_context is not None
+        assert self.config is not None
+        assert self.launcher is not None
+        return run_sweep(plan_jobs(self.hydra_context.config_loader, self.config), self.launcher)

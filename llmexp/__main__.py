@@ -1,0 +1,27 @@
+"""`python -m llmexp` and `llmexp`: a command by its name, everything else is a run. Exits: 0 answered, 1 not, 2 wrong input, 130 Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from llmexp.cli import commands, run
+from llmexp.errors import ConfigError, LlmexpError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what the words say and return the exit code; every error that a person can mend is one line on stderr."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    command = commands.COMMANDS.get(words[0]) if words else None
+    try:
+        return command(words[1:]) if command else run.main(words)
+    except LlmexpError as error:
+        print(f"llmexp: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ConfigError) else 1
+    except KeyboardInterrupt:
+        print("llmexp: interrupted; the same command goes on with what is missing", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Parsing of words that are not overrides: flags in any place, and errors in one line."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Never
+
+from llmexp import __version__
+from llmexp.errors import ConfigError
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose errors are ConfigErrors."""
+
+    def error(self, message: str) -> Never:
+        """Raise instead of printing the usage and leaving."""
+        raise ConfigError(f"{message}; {self.prog} --help explains")
+
+
+def add_overrides(parser: Parser) -> None:
+    """Take what says which runs are meant."""
+    parser.add_argument("overrides", nargs="*", help="group=option or key=value; commas sweep")
+    parser.add_argument("-m", "--multirun", action="store_true", help="accepted, and not needed: every run is a sweep")
+    parser.add_argument("-cd", "--config-dir", help="a folder with more groups and options, such as model/mine.yaml")
+
+
+def run_parser() -> Parser:
+    """The flags of a run, by Hydra's names."""
+    parser = Parser("llmexp", add_help=False, allow_abbrev=False)
+    add_overrides(parser)
+    parser.add_argument("-h", "--help", action="store_true", help="this text")
+    parser.add_argument("--version", action="version", version=f"llmexp {__version__}")
+    parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"), help="show the configuration instead of running")
+    parser.add_argument("-p", "--package", help="with --cfg: only this part of it, such as model")
+    parser.add_argument("--resolve", action="store_true", help="with --cfg: interpolations replaced by their values")
+    parser.add_argument("-i", "--info", nargs="?", const="all", help="how Hydra found and merged the files: defaults, defaults-tree, searchpath, ...")
+    parser.add_argument("-sc", "--shell-completion", action="store_true", help='completion in bash: eval "$(llmexp -sc install=bash)"')
+    return parser

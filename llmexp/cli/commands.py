@@ -1,0 +1,133 @@
+"""The commands that measure nothing: plan, report, compare, status, sync, ui."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from llmexp.cli.arguments import Parser, add_overrides
+from llmexp.errors import ConfigError
+from llmexp.record.folder import RunFolder, find_runs
+from llmexp.schema import TrackingConfig
+
+OUTPUTS = "outputs"
+
+
+def plan(words: Sequence[str]) -> int:
+    """Print what a command line would run."""
+    parser = _parser(
+        "plan", "What a command line would run: atoms, degrees, memory, native configuration, command. Starts nothing, needs no torch and no GPU."
+    )
+    add_overrides(parser)
+    parser.add_argument("--json", action="store_true", help="the plans themselves, one a line")
+    args = parser.parse_intermixed_args(words)
+    from llmexp.cli.run import jobs_of
+    from llmexp.cli.show import plan_text
+
+    for index, job in enumerate(jobs_of(args)):
+        print(job.plan.model_dump_json() if args.json else "\n" * bool(index) + plan_text(job.plan))
+    return 0
+
+
+def report(words: Sequence[str]) -> int:
+    """Print the table of runs."""
+    parser = _parser("report", "The table of runs, from their folders.")
+    _add_paths(parser)
+    parser.add_argument("--format", choices=("terminal", "markdown", "csv"), default="terminal")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it too: a PNG, SVG or PDF")
+    args = parser.parse_args(words)
+    from llmexp.report.table import build_report
+
+    table = build_report(_runs(args.paths))
+    if args.format == "terminal":
+        table.to_terminal()
+    else:
+        print(table.to_markdown() if args.format == "markdown" else table.to_csv(), end="")
+    if args.figure:
+        from llmexp.report.plots import draw
+
+        draw(table, args.figure)
+    return 0
+
+
+def compare(words: Sequence[str]) -> int:
+    """Print how two runs differ, and by how much."""
+    parser = _parser("compare", "What differs between two runs, in what was asked and in what was measured.")
+    parser.add_argument("a", type=Path, help="a run's folder")
+    parser.add_argument("b", type=Path, help="another's")
+    args = parser.parse_args(words)
+    from llmexp.report.compare import compare as compare_runs
+
+    print(compare_runs(_one_run(args.a), _one_run(args.b)))
+    return 0
+
+
+def status(words: Sequence[str]) -> int:
+    """Print the state of every run."""
+    parser = _parser("status", "Where every run stands, also of runs that were killed.")
+    _add_paths(parser)
+    from llmexp.cli.status import print_status
+
+    print_status(_runs(parser.parse_args(words).paths))
+    return 0
+
+
+def sync(words: Sequence[str]) -> int:
+    """Copy run folders to MLflow; what is there already is left alone."""
+    parser = _parser("sync", "Copy runs to MLflow: those that a tracker missed, or that another machine made. Safe to repeat.")
+    _add_paths(parser)
+    parser.add_argument("--uri", help="default: MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
+    args = parser.parse_args(words)
+    from llmexp.record.mlflow import sync as sync_runs
+
+    print(sync_runs(_runs(args.paths), TrackingConfig(name="mlflow", uri=args.uri)))
+    return 0
+
+
+def ui(words: Sequence[str]) -> int:
+    """Serve MLflow's pages on this machine until Ctrl-C."""
+    parser = _parser("ui", "MLflow's pages on 127.0.0.1, until Ctrl-C.")
+    parser.add_argument("--port", type=int, default=5000)
+    parser.add_argument("--uri", help="default: MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
+    args = parser.parse_args(words)
+    from llmexp.record.mlflow import serve_ui
+
+    serve_ui(TrackingConfig(name="mlflow", uri=args.uri), args.port)
+    return 0
+
+
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "plan": plan,
+    "report": report,
+    "compare": compare,
+    "status": status,
+    "sync": sync,
+    "ui": ui,
+}
+
+
+def _parser(name: str, description: str) -> Parser:
+    return Parser(f"llmexp {name}", description=description, allow_abbrev=False)
+
+
+def _add_paths(parser: Parser) -> None:
+    described = f"runs, sweeps or folders of them; default {OUTPUTS}"
+    parser.add_argument("paths", nargs="*", type=Path, default=[Path(OUTPUTS)], metavar="PATHS", help=described)
+
+
+def _runs(paths: Sequence[Path]) -> list[RunFolder]:
+    """All runs below the paths, each once; raises ConfigError where there is none."""
+    for path in paths:
+        if not path.exists():
+            raise ConfigError(f"there is no {path}: name a run's folder, a sweep's or one that holds them")
+    found = {run.path.resolve(): run for path in paths for run in find_runs(path)}
+    if not found:
+        raise ConfigError(f"no runs in {', '.join(map(str, paths))}: python -m llmexp makes one")
+    return list(found.values())
+
+
+def _one_run(path: Path) -> RunFolder:
+    runs = _runs([path])
+    if len(runs) > 1:
+        raise ConfigError(f"{path} holds {len(runs)} runs: name one of them, such as {runs[0].path}")
+    return runs[0]

@@ -1,0 +1,86 @@
+"""Everything that is not a command: a run or a sweep of runs, or Hydra's own questions about them (--cfg, --help, --info, completion)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from llmexp.cli.arguments import run_parser
+from llmexp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hydra._internal.hydra import Hydra
+
+    from llmexp.cli.jobs import Job
+
+
+def main(words: Sequence[str]) -> int:
+    """Run what the words say, or show what they compose to; returns the exit code."""
+    from llmexp.cli.app import CONFIG, accept, hydra_app
+    from llmexp.cli.sweep import run_job
+
+    parser = run_parser()
+    args = parser.parse_intermixed_args(words)
+    with hydra_app() as hydra:
+        if args.shell_completion:
+            os.environ["COMP_LINE"] = without_command(os.environ.get("COMP_LINE", ""))
+            hydra.shell_completion(CONFIG, args.overrides)
+            return 0
+        args.overrides = accept(hydra.config_loader, search_path(args) + args.overrides)
+        if args.help:
+            hydra.app_help(CONFIG, parser, args)
+        elif args.info:
+            hydra.show_info(args.info, CONFIG, args.overrides)
+        elif args.cfg:
+            _show_config(hydra, args)
+        else:
+            return cast(int, hydra.multirun(CONFIG, run_job, args.overrides))
+    return 0
+
+
+def jobs_of(args: argparse.Namespace) -> list[Job]:
+    """Plan what the overrides say and start nothing."""
+    from llmexp.cli.app import accept, hydra_app
+
+    with hydra_app() as hydra:
+        return _plan(hydra, accept(hydra.config_loader, search_path(args) + args.overrides))
+
+
+def without_command(line: str) -> str:
+    """A line to complete, as if plan, which takes the same overrides, were not there."""
+    return re.sub(r"^(\S+\s+)plan\s+", r"\1", line)
+
+
+def search_path(args: argparse.Namespace) -> list[str]:
+    """--config-dir as the override that Hydra also takes in a sweep; raises ConfigError where there is no such folder."""
+    if args.config_dir is None:
+        return []
+    folder = Path(args.config_dir).resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"--config-dir {args.config_dir}: there is no such folder")
+    return [f"hydra.searchpath=[file://{folder}]"]
+
+
+def _plan(hydra: Hydra, overrides: list[str]) -> list[Job]:
+    from hydra.types import RunMode
+
+    from llmexp.cli.app import CONFIG
+    from llmexp.cli.jobs import plan_jobs
+
+    master = hydra.compose_config(CONFIG, overrides, RunMode.MULTIRUN)
+    return plan_jobs(hydra.config_loader, master)
+
+
+def _show_config(hydra: Hydra, args: argparse.Namespace) -> None:
+    """Print the configuration of every job, after all of them are checked."""
+    from llmexp.cli.app import CONFIG
+
+    of_hydra = [override for override in args.overrides if override.lstrip("+").startswith("hydra")]
+    for index, job in enumerate(_plan(hydra, args.overrides)):
+        if index:
+            print("---")
+        hydra.show_cfg(CONFIG, of_hydra + list(job.overrides), args.cfg, args.package, args.resolve)

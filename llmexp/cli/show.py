@@ -1,0 +1,92 @@
+"""A plan in words: what would run, what each atom changed, the arithmetic of degrees, batch and memory, and why it might not."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+from llmexp.cli.sweep import folder_of
+from llmexp.plan.memory import GIB, MemoryEstimate, shortage
+from llmexp.plan.run_plan import RunPlan
+
+
+def plan_text(plan: RunPlan) -> str:
+    """Several lines for one plan, without the last newline."""
+    config = plan.config
+    head = f"{config.model.name} {plan.method} on {config.hardware.name}: {config.task.name} by {config.engine.name}, run {plan.id}"
+    lines = [head, *(_line(label, line) for label, text in _facts(plan).items() for label, line in _spread(label, text))]
+    return "\n".join(lines)
+
+
+def _facts(plan: RunPlan) -> dict[str, str]:
+    facts = {
+        "skipped": plan.skip or "",
+        "atoms": "\n".join(f"{atom.code}: {atom.help} [{_values(atom.sets)}]" for atom in plan.atoms) or "none: nothing is changed",
+        "degrees": _degrees(plan),
+        "batch": _batch(plan),
+        "steps": _steps(plan),
+        "parameters": _parameters(plan),
+        "memory": _memory(plan, plan.memory) if plan.memory else "not known before the model is built",
+        "engine": json.dumps(plan.engine_config, indent=2),
+        "command": _command(plan),
+        "again": plan.rerun_command,
+    }
+    return {label: text for label, text in facts.items() if text}
+
+
+def _degrees(plan: RunPlan) -> str:
+    dims = plan.dims
+    node = f"{plan.config.hardware.devices_per_node} devices a node"
+    return f"dp {dims.dp} x tp {dims.tp} x pp {dims.pp} x cp {dims.cp} = {dims.world_size} ranks ({node}); ep {dims.ep}"
+
+
+def _batch(plan: RunPlan) -> str:
+    batch, seq_len = plan.batch, plan.config.data.seq_len
+    samples = f"dp {plan.dims.dp} x micro {batch.micro} x accumulation {batch.accumulation} = {batch.global_} samples a step"
+    return f"{samples}; x seq_len {seq_len} = {batch.global_ * seq_len:,} positions"
+
+
+def _steps(plan: RunPlan) -> str:
+    measure = plan.config.measure
+    return f"{measure.warmup_steps} to warm up + {measure.steps} measured, {measure.repeats} times in fresh processes"
+
+
+def _parameters(plan: RunPlan) -> str:
+    if plan.parameters is None or plan.trainable_parameters is None:
+        return "not known before the model is built"
+    return f"{plan.parameters:,}, of which {plan.trainable_parameters:,} train"
+
+
+def _memory(plan: RunPlan, memory: MemoryEstimate) -> str:
+    """What is certain; activations, buffers and the allocator's waste come on top."""
+    hardware = plan.config.hardware
+    device = f"{memory.device / GIB:.4g} GiB on the device{_of(hardware.memory_bytes)}"
+    host = f"{memory.host / GIB:.4g} GiB on the host, x {plan.dims.world_size} ranks{_of(hardware.host_memory_bytes)}"
+    ranks = min(plan.dims.world_size, hardware.devices_per_node)
+    lack = shortage(memory, ranks, hardware.memory_bytes, hardware.host_memory_bytes)
+    verdict = f"\nit cannot fit, so it would be skipped (force=true tries): {lack}" if lack else ""
+    return f"a rank holds for certain {device} and {host}; activations come on top\n{memory.arithmetic}{verdict}"
+
+
+def _of(size: int | None) -> str:
+    return f" of {size / GIB:.4g}" if size else ""
+
+
+def _command(plan: RunPlan) -> str:
+    folder = folder_of(plan).path / "repeat.0"
+    words = [word.replace("{folder}", str(folder)) for word in plan.command.argv]
+    return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in plan.command.env.items()), shlex.join(words)])
+
+
+def _values(sets: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sets.items())
+
+
+def _spread(label: str, text: str) -> list[tuple[str, str]]:
+    first, *rest = text.splitlines()
+    return [(label, first), *(("", line) for line in rest)]
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<11}{text}"

@@ -1,0 +1,101 @@
+"""The runs of a sweep, from plans to the report: one run's failure never stops the others, and the folders are the only memory."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from omegaconf import DictConfig
+
+from llmexp.cli.jobs import Job, container_of, plan_of
+from llmexp.cli.resume import why_again
+from llmexp.errors import LlmexpError
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.folder import RunFolder, write_atomically
+from llmexp.schema import TrackingConfig
+
+
+def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
+    """Run all jobs through Hydra's launcher, print and write their report; 0 where every run answered its question, else 1."""
+    print(announcement([job.plan for job in jobs]), flush=True)
+    returned = launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
+    folders = [folder_of(job.plan) for job in jobs]
+    report(folders, jobs[0].plan.config.tracking)
+    return 0 if all(answered(*pair) for pair in zip(folders, returned, strict=True)) else 1
+
+
+def run_job(config: DictConfig) -> None:
+    """Measure one composed run, or keep its earlier result: what Hydra's launcher calls, here or on another machine."""
+    try:
+        plan = plan_of(container_of(config), HydraConfig.get().overrides.task)
+        measure(plan, folder_of(plan))
+    except LlmexpError as error:
+        print(f"llmexp: {error}", file=sys.stderr)
+        raise
+    except Exception:  # the sweep's edge: said here, while it is fresh; Hydra keeps it and goes on with the next run
+        traceback.print_exc()
+        raise
+
+
+def measure(plan: RunPlan, folder: RunFolder) -> None:
+    """Run a plan unless its folder already has the answer, then copy the folder to the tracker."""
+    from llmexp.launch.run import run_one
+    from llmexp.launch.stack import stack_digest
+
+    earlier = folder.result()
+    again = why_again(plan.config, earlier, stack_digest(plan)) if earlier else None
+    if earlier and not again:
+        print(f"{folder.path.name}: {earlier.status} already, {earlier.ended_at}; rerun=all measures again", flush=True)
+    else:
+        if again:
+            print(f"{folder.path.name}: again, {again}", flush=True)
+        run_one(plan, folder)
+    if plan.config.tracking.name == "mlflow":
+        from llmexp.record.mlflow import record_runs
+
+        record_runs([folder], plan.config.tracking)
+
+
+def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
+    """Print the table of these runs and leave it beside them as Markdown, CSV and PNG."""
+    from llmexp.report.plots import draw
+    from llmexp.report.table import build_report
+
+    table = build_report(folders)
+    table.to_terminal()
+    root = folders[0].path.parent
+    write_atomically(root / "report.md", table.to_markdown())
+    write_atomically(root / "report.csv", table.to_csv())
+    draw(table, root / "report.png")
+    if tracking.name == "mlflow":
+        from llmexp.record.mlflow import record_report
+
+        record_report(root.name, [root / "report.md", root / "report.csv", root / "report.png"], tracking)
+        print("Open the results in MLflow: llmexp ui (in a checkout: make ui)")
+
+
+def folder_of(plan: RunPlan) -> RunFolder:
+    """The run's folder below the sweep's."""
+    sweep = plan.config.sweep
+    return RunFolder(Path(sweep.outputs) / sweep.name / plan.folder_name)
+
+
+def answered(folder: RunFolder, returned: JobReturn) -> bool:
+    """Whether the job ended without an error of its own and its result answers the question."""
+    result = folder.result() if returned.status is JobStatus.COMPLETED else None
+    return result is not None and result.status.is_answer
+
+
+def announcement(plans: Sequence[RunPlan]) -> str:
+    """One line: what will run, where it goes."""
+    work: dict[str, list[str]] = {}
+    for plan in plans:
+        where = f"{plan.config.model.name} on {plan.dims.world_size} x {plan.config.hardware.name}"
+        work.setdefault(where, []).append(plan.method)
+    parts = [f"{where}: {', '.join(methods)}" for where, methods in work.items()]
+    return f"{len(plans)} run{'s' * (len(plans) > 1)} of {folder_of(plans[0]).path.parent} | {' | '.join(parts)}"
