@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import isfinite, sqrt
+from math import isfinite, nan, sqrt
 from statistics import fmean, stdev, variance
 
 from llmexp.analysis.window import Repeat
@@ -38,11 +38,13 @@ Function = Callable[[Repeat, Facts], Observed | None]
 
 
 def over_repeats(observed: Sequence[Observed | None]) -> Metric | None:
-    """Mean and deviations; None unless every repeat has the quantity as a finite number."""
-    known = [one for one in observed if one is not None and isfinite(one.value)]
+    """Mean and deviations; None unless every repeat has the quantity, NaN where one of them is no finite number (a diverged loss)."""
+    known = [one for one in observed if one is not None]
     if not known or len(known) < len(observed):
         return None
     values = [one.value for one in known]
+    if not all(isfinite(value) for value in values):
+        return Metric(mean=nan, n=len(values))
     return Metric(
         mean=fmean(values),
         std_between_repeats=stdev(values) if len(values) > 1 else None,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from llmexp.errors import RecordError
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 COLOURS = ("#3b6ea5", "#c0703a", "#5b8c5a", "#8a5a9e", "#a33b4b", "#5f6b73")
 INK = "#222222"
 DOTS_PER_INCH = 120
+FORMATS = ("png", "svg", "pdf")
 
 
 def new_figure(width_inch: float, height_inch: float, title: str) -> Figure:
@@ -34,8 +37,11 @@ def plain(axes: Axes, grid: Literal["x", "y"]) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the PNG by rename, so that no reader sees half of it."""
+    """Write the picture in the format of its suffix, by rename, so that no reader sees half of it; raises RecordError on another suffix."""
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise RecordError(f"{path}: a picture cannot be written as '{kind}': choices are {', '.join(FORMATS)}")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}")
-    figure.savefig(temporary, format="png")
+    figure.savefig(temporary, format=kind)
     temporary.replace(path)

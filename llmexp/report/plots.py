@@ -38,7 +38,7 @@ class Bars:
 
 
 def draw(report: Report, path: Path) -> None:
-    """Write a PNG: tokens/s with their deviation on the left, memory on the right, the paper's values as diamonds."""
+    """Write a PNG (or SVG, PDF, by the suffix): tokens/s with their deviation on the left, memory on the right, the paper's values as diamonds."""
     title = f"{report.title or 'no runs'}\nbars and numbers: measured, with standard deviation"
     if any(row.paper for row in report.rows):
         title += f"; diamonds: the paper ({SOURCE})"

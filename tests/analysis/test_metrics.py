@@ -1,3 +1,4 @@
+import math
 import re
 
 import pytest
@@ -132,11 +133,15 @@ def test_without_phases_there_are_no_phase_times(write_repeat):
     assert measure([folder], Facts(world_size=1, dp=1))["forward_time_s"] is None
 
 
-def test_a_loss_that_is_no_number_is_no_metric(write_repeat):
-    folder = write_repeat(0, {0: {}}, {0: [(1.0, 10, 10, 1.0)] * 2})
-    samples = folder / "samples.0.jsonl"
-    samples.write_text(samples.read_text().replace('"loss":1.0', '"loss":NaN'))
-    assert measure([folder], Facts(world_size=1, dp=1))["final_loss"] is None
+@pytest.mark.parametrize("diverged", ["null", "Infinity"])
+def test_a_diverged_loss_is_no_number_and_spoils_nothing_else(write_repeat, diverged):
+    folders = [write_repeat(k, {0: {}}, {0: [(1.0, 10, 10, 1.0)] * 2}) for k in (0, 1)]
+    samples = folders[1] / "samples.0.jsonl"
+    samples.write_text(samples.read_text().replace('"loss":1.0', f'"loss":{diverged}'))
+    metrics = measure(folders, Facts(world_size=1, dp=1))
+    assert math.isnan(metrics["final_loss"].mean)
+    assert (metrics["final_loss"].std_between_repeats, metrics["final_loss"].n) == (None, 2)
+    assert metrics["tokens_per_s"].mean == 10
 
 
 def test_no_repeats_is_an_error():

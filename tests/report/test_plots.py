@@ -1,6 +1,7 @@
 import pytest
 from matplotlib.image import imread
 
+from llmexp.errors import RecordError
 from llmexp.record.result import Metric
 from llmexp.report.picture import new_figure
 from llmexp.report.plots import draw, draw_run
@@ -77,3 +78,22 @@ def test_a_run_that_took_no_step_has_no_picture(make_run):
     (folder.repeat(0)).mkdir(parents=True)
     draw_run(folder)
     assert not folder.figures.exists()
+
+
+@pytest.mark.parametrize(("suffix", "begin"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_the_suffix_chooses_the_format(make_run, tmp_path, suffix, begin):
+    path = tmp_path / f"report.{suffix}"
+    draw(build_report([make_run(metrics={"tokens_per_s": 1.0})]), path)
+    assert path.read_bytes().startswith(begin)
+
+
+def test_another_format_is_refused_with_the_choices(make_run, tmp_path):
+    with pytest.raises(RecordError, match="cannot be written as 'bmp': choices are png, svg, pdf"):
+        draw(build_report([make_run()]), tmp_path / "report.bmp")
+
+
+def test_a_diverged_loss_leaves_a_gap(make_run, write_samples, figures):
+    folder = make_run()
+    write_samples(folder, 0, 0, [(1.0, 6.0), (1.0, float("nan")), (1.0, 5.0)])
+    draw_run(folder)
+    assert [str(value) for value in figures[0].axes[0].lines[0].get_ydata()] == ["6.0", "nan", "5.0"]
