@@ -19,7 +19,7 @@ from llmexp.record.result import Metric
 
 __all__ = ["METRICS", "Facts", "measure"]
 
-METRICS: dict[str, Function] = dict(MEMORY)
+METRICS: dict[str, Function] = {}
 F = TypeVar("F", bound=Function)
 
 
@@ -161,3 +161,6 @@ def _mean_of(steps: Sequence[float]) -> Observed:
 
 def _loss(step: Step) -> Observed:
     return Observed(fmean(sample.loss for sample in step))
+
+
+METRICS |= MEMORY

@@ -13,7 +13,7 @@ from llmexp.report.table import Report
 PARTLY_TRAINED = "†"
 MEMORY_WORDS = {
     "peak_allocated_bytes": "peak allocated on the device, largest rank",
-    "training_state_bytes": "parameters, gradients and optimizer state of the largest rank, without what is offloaded",
+    "training_state_bytes": "parameters, gradients and optimizer state on the largest rank's device",
 }
 MEMORY_HEADERS = {"peak_allocated_bytes": "peak", "training_state_bytes": "state"}
 

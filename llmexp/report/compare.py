@@ -110,7 +110,7 @@ def _flat(value: Any, path: str = "") -> dict[str, str]:
 def _ratios(a: Row, b: Row) -> list[Ratio]:
     names = a.result.metrics if a.result else {}
     pairs = ((name, a.metric(name), b.metric(name)) for name in names)
-    return [Ratio(name, first, second) for name, first, second in pairs if first and second]
+    return [Ratio(name, first, second) for name, first, second in pairs if first and second and (first.mean or second.mean)]
 
 
 def ending(row: Row) -> str:

@@ -95,9 +95,13 @@ def _difference_table(title: str, differences: Sequence[Difference]) -> Table:
 
 
 def _ratio_table(ratios: Sequence[Ratio]) -> Table:
-    rows = [(ratio.name, f"{ratio.a.mean:,.6g}", f"{ratio.b.mean:,.6g}", _ratio(ratio)) for ratio in ratios]
+    rows = [(ratio.name, _figure(ratio.a.mean), _figure(ratio.b.mean), _ratio(ratio)) for ratio in ratios]
     name, a, b, over = zip(*rows, strict=True)
     return as_table([Column("metric", name, left=True), Column("a", a), Column("b", b), Column("b/a", over)])
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.5g}"
 
 
 def _ratio(ratio: Ratio) -> str:

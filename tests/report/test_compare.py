@@ -17,6 +17,12 @@ def test_ratios_carry_the_deviation_that_follows(make_run):
     assert ratios["step_time_s"].deviation is None
 
 
+def test_what_is_nothing_in_both_has_no_ratio(make_run):
+    nothing = {"optimizer_host_bytes": 0.0, "peak_rss_bytes": 0.0}
+    ratios = compare(make_run("Z2", metrics=nothing), make_run("Z2+O", metrics=nothing | {"optimizer_host_bytes": 5.0})).ratios
+    assert [(ratio.name, ratio.value) for ratio in ratios] == [("optimizer_host_bytes", None)]
+
+
 def test_only_what_differs_is_listed(make_run):
     found = compare(make_run("Naive"), make_run("R", measure__steps=7)).settings
     assert {difference.key: (difference.a, difference.b) for difference in found} == {"method": ("Naive", "R"), "measure.steps": ("2", "7")}
@@ -69,6 +75,8 @@ def test_the_terminal_shows_all_of_it(make_run, capsys):
     assert "NOT the same work:" in out
     assert "trainable_parameters" in out
     assert "2.000 ± 0.100" in out
+    compare(make_run("Naive", metrics={"peak_rss_bytes": 6.7439e8}), make_run("Q", metrics={"peak_rss_bytes": 6.7439e8})).to_terminal()
+    assert "674,390,000" in capsys.readouterr().out
     compare(make_run("Naive"), make_run("F", "failed", reason="broke")).to_terminal()
     out = capsys.readouterr().out
     assert "same work" in out
