@@ -9,7 +9,7 @@ TABLE  ?= +experiment=paper_table03 model=1b measure=quick
 TORCH_VERSION := $(shell sed -n 's/^torch==//p' constraints.txt)
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: help run test lint ui gpu clean
 .DEFAULT_GOAL := help
@@ -47,13 +47,13 @@ $(VENV)/.python:
 	done; \
 	echo "llmexp needs Python 3.11 or 3.12, which none of these is: $(PYTHON). Name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; exit 2
 
-# Torch comes first, alone: the rest then finds it and no resolver reaches for a CUDA build.
-$(VENV)/.torch: $(VENV)/.python
+# Torch comes first and alone, so that nothing later reaches for a CUDA build; what it depends on comes from PyPI with the rest.
+$(VENV)/.torch: $(VENV)/.python constraints.txt
 	@echo "installing torch $(TORCH_VERSION) ($(TORCH)) ..."
 	@case "$(TORCH)" in \
-	  cpu) $(PIP) torch==$(TORCH_VERSION)+cpu 2>/dev/null || $(PIP) --index-url $(TORCH_CPU_INDEX) torch==$(TORCH_VERSION) ;; \
-	  cuda) $(PIP) torch==$(TORCH_VERSION) ;; \
-	  *) $(PIP) $(TORCH) ;; \
+	  cpu) $(PIP) --no-deps torch==$(TORCH_VERSION)+cpu 2>/dev/null || $(PIP) --no-deps --index-url $(TORCH_CPU_INDEX) torch==$(TORCH_VERSION)+cpu ;; \
+	  cuda) $(PIP) --no-deps torch==$(TORCH_VERSION) ;; \
+	  *) $(PIP) --no-deps $(TORCH) ;; \
 	esac
 	@touch $@
 

@@ -1,0 +1,43 @@
+"""DeepSpeed's compiled ops: loaded in the ranks, and built by `python -m llmexp.launchers.ops <op>` into TORCH_EXTENSIONS_DIR."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from llmexp.launch.ops import FOLDER_VARIABLE
+
+_BUILDERS = {"cpu_adam": "CPUAdamBuilder", "fused_adam": "FusedAdamBuilder"}
+
+
+def use_built_ops() -> None:
+    """Hand DeepSpeed the ops that the driver built; to be called before deepspeed.init_distributed."""
+    import deepspeed.ops
+    from deepspeed.ops.op_builder.builder import OpBuilder
+
+    # Only tensor-parallel inference calls shm_comm, yet each rank would compile it at the start; torch.distributed serves that too.
+    deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
+    folder = os.environ.get(FOLDER_VARIABLE)
+    for library in sorted(Path(folder).glob("*.so")) if folder else ():
+        OpBuilder._loaded_ops[library.stem] = _load(library)
+
+
+def _load(library: Path) -> object:
+    spec = importlib.util.spec_from_file_location(library.stem, library)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{library} is not an extension module")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _build(op: str) -> None:
+    from deepspeed.accelerator import get_accelerator
+
+    get_accelerator().create_op_builder(_BUILDERS[op]).jit_load(verbose=True)
+
+
+if __name__ == "__main__":
+    _build(sys.argv[1])

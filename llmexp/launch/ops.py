@@ -1,0 +1,138 @@
+"""DeepSpeed's compiled ops: built by the driver before any rank starts, in one visible step, and kept for this machine.
+
+Ranks never compile: killed while they do, they would leave a lock on which the next run hangs in silence. An op that is in the folder is
+complete, because it came by rename; a build that was killed leaves nothing but its own scratch folder, and a file lock that the kernel freed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from llmexp.errors import BuildError
+from llmexp.launch.display import say
+from llmexp.launch.spawn import AGENT_LOG, Agent
+from llmexp.plan.run_plan import RunPlan
+
+FOLDER_VARIABLE = "LLMEXP_DEEPSPEED_OPS"
+BUILDER = (sys.executable, "-m", "llmexp.launchers.ops")
+BUILD_TIMEOUT_S = 1200.0
+_COMPILERS = ("c++", "g++", "clang++")
+
+
+def needed_op(plan: RunPlan) -> str | None:
+    """The op that DeepSpeed would compile for this plan: that of its own Adam, on the host with offload. torch's optimizers need none."""
+    if plan.config.engine.name != "deepspeed" or "optimizer" not in plan.engine_config:
+        return None
+    return "cpu_adam" if "offload_optimizer" in plan.engine_config["zero_optimization"] else "fused_adam"
+
+
+def unbuildable(plan: RunPlan) -> str | None:
+    """Say which tool this machine lacks to build what the plan needs and is not built yet, or None."""
+    op = needed_op(plan)
+    if op is None or _library(plan, op).exists():
+        return None
+    missing = [] if _compiler() else [f"a C++ compiler ({', '.join(_COMPILERS)})"]
+    missing += [] if shutil.which("ninja", path=_path()) else ["ninja"]
+    missing += ["nvcc (CUDA toolkit)"] if _needs_nvcc(plan, op) and not _nvcc() else []
+    if not missing:
+        return None
+    lacking = " and no ".join(missing)
+    return f"optimizer.implementation=deepspeed compiles DeepSpeed's {op}, and this machine has no {lacking}; optimizer=adamw compiles nothing"
+
+
+def prepare_ops(plan: RunPlan) -> dict[str, str]:
+    """Build what the plan needs and this machine has not got yet; return variables for the ranks. Raises BuildError."""
+    op = needed_op(plan)
+    if op is None:
+        return {}
+    library = _library(plan, op)
+    if not library.exists():
+        if reason := unbuildable(plan):
+            raise BuildError(reason)
+        with _alone_in(library.parent):
+            if not library.exists():
+                _build(op, library)
+    return {FOLDER_VARIABLE: str(library.parent)}
+
+
+def _build(op: str, library: Path) -> None:
+    say(f"building DeepSpeed's {op}, once on this machine; a minute or two ...")
+    started_s = time.monotonic()
+    for killed in library.parent.glob("build.*"):
+        shutil.rmtree(killed, ignore_errors=True)
+    # A fresh TORCH_EXTENSIONS_DIR has no lock in it that anybody could have left.
+    scratch = library.parent / f"build.{os.getpid()}"
+    env = {**os.environ, "TORCH_EXTENSIONS_DIR": str(scratch), "CXX": _compiler() or "", "PATH": _path()}
+    with Agent([*BUILDER, op], scratch, env) as builder:
+        in_time = builder.ends_within(BUILD_TIMEOUT_S)
+        code = builder.stop()
+    log = (scratch / AGENT_LOG).replace(library.with_suffix(".log"))
+    if not in_time or code:
+        raise BuildError(f"DeepSpeed's {op} {'could not be built' if in_time else f'was not built within {BUILD_TIMEOUT_S} s'}: see {log}")
+    (scratch / op / library.name).replace(library)
+    shutil.rmtree(scratch)
+    say(f"built {op} in {time.monotonic() - started_s:.0f} s")
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, which ends with its holder; wait aloud while another driver builds."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError as error:
+        raise BuildError(f"cannot keep DeepSpeed's ops in {folder}: {error.strerror}; set XDG_CACHE_HOME to a folder that can be written") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another llmexp that is building DeepSpeed's ops ...")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _library(plan: RunPlan, op: str) -> Path:
+    """Where the built op lies: a folder for each Python, torch, DeepSpeed, CPU (they compile for the CPU at hand) and CUDA toolkit."""
+    parts = [str(sys.implementation.cache_tag), version("torch"), version("deepspeed"), _cpu()]
+    if _needs_nvcc(plan, op):
+        parts += [plan.config.hardware.name, str(_nvcc())]
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "llmexp" / "deepspeed_ops" / digest / f"{op}.so"
+
+
+def _cpu() -> str:
+    """Model and instruction sets of this machine's CPU."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() + platform.machine()
+    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
+
+
+def _compiler() -> str | None:
+    return os.environ.get("CXX") or next((name for name in _COMPILERS if shutil.which(name)), None)
+
+
+def _needs_nvcc(plan: RunPlan, op: str) -> bool:
+    return plan.config.hardware.device == "cuda" and op == "fused_adam"
+
+
+def _nvcc() -> str | None:
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    return shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
+
+
+def _path() -> str:
+    """PATH with this interpreter's own folder first: ninja is installed there, whether or not the environment is activated."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
