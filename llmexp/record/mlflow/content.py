@@ -108,8 +108,10 @@ class RunContent:
         return [*steps, *result_points(self._result, self.window), *system_points(self.folder.system_path, self.window)]
 
     def files(self) -> list[Path]:
-        """Everything in the folder, unfinished writes left out."""
-        return sorted(path for path in self.folder.path.rglob("*") if path.is_file() and not path.name.startswith("."))
+        """Everything that this attempt left; unfinished writes and earlier attempts are left out."""
+        root = self.folder.path
+        found = (path for path in root.rglob("*") if path.is_file() and not path.name.startswith("."))
+        return sorted(path for path in found if path.relative_to(root).parts[0] != "previous")
 
 
 def read(folder: RunFolder) -> RunContent | None:

@@ -49,7 +49,7 @@ def connect(uri: str, timeout_s: float) -> MlflowClient:
     except ImportError:
         raise RecordError("mlflow is not installed") from None
     for logger in _CHATTY_LOGGERS:
-        logging.getLogger(logger).setLevel(logging.ERROR)
+        logging.getLogger(logger).setLevel(logging.CRITICAL)  # what they say is in the error too
     return MlflowClient(uri)
 
 

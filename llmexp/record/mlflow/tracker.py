@@ -50,7 +50,7 @@ class Tracker:
         run_id = self._client.create_run(self._experiment_id, start_ms, tags, run_name=content.name).info.run_id
         self._log_values(run_id, content)
         for path in content.files():
-            self._log_file(run_id, path, path.parent.relative_to(content.folder.path).as_posix())
+            self._log_file(run_id, path, path.relative_to(content.folder.path))
         self._client.log_text(run_id, redact(json.dumps(content.environment, indent=2)), "environment.json")
         self._client.set_terminated(run_id, content.mlflow_status, end_ms)
         self._client.set_tag(run_id, DIGEST_TAG, content.digest)
@@ -60,7 +60,7 @@ class Tracker:
         """Put files into the sweep's parent run; what a Markdown file says is shown on its page."""
         parent = self._parent(sweep, round(1e3 * time.time()))
         for path in files:
-            self._log_file(parent, path, "report")
+            self._log_file(parent, path, Path("report", path.name))
             if path.suffix == ".md":
                 self._client.set_tag(parent, NOTE_TAG, redact(path.read_text()))
 
@@ -81,13 +81,14 @@ class Tracker:
             self._client.delete_run(other)
         return str(parents[0])
 
-    def _log_file(self, run_id: str, path: Path, folder: str) -> None:
-        """Copy a file into a folder of a run's artifacts; secrets are left out of texts."""
+    def _log_file(self, run_id: str, path: Path, name: Path) -> None:
+        """Copy a file to the artifact `name`; secrets are left out of texts."""
         text = path.read_text(errors="replace") if path.suffix in _TEXT_SUFFIXES else ""
         clean = redact(text)
         if clean != text:
-            self._client.log_text(run_id, clean, f"{folder}/{path.name}")
+            self._client.log_text(run_id, clean, name.as_posix())
         else:
+            folder = name.parent.as_posix() if len(name.parts) > 1 else None
             self._client.log_artifact(run_id, str(path), folder)
 
     def _log_values(self, run_id: str, content: RunContent) -> None:

@@ -1,0 +1,57 @@
+import os
+
+import pytest
+
+from llmexp.errors import RecordError
+from llmexp.record.folder import write_atomically
+from llmexp.record.mlflow.content import LONGEST_VALUE, read
+
+
+def test_params_are_flat_and_say_what_ran_but_not_where_it_is_recorded(make_run):
+    params = read(make_run("F+Z2")).params
+    assert (params["method"], params["data.seq_len"], params["precision.master"], params["world_size"]) == ("F+Z2", "350", "fp32", "2")
+    assert params["what_ran.attention_kernel"] == "aten::_softmax"
+    assert not [name for name in params if name.startswith(("tracking", "sweep"))]
+
+
+def test_long_values_are_cut_and_odd_keys_are_made_valid(make_run):
+    params = read(make_run(engine__options={"a,b": "x" * 1000})).params
+    assert params["engine.options.a_b"] == "x" * (LONGEST_VALUE - 1) + "…"
+
+
+def test_the_digest_follows_result_ending_and_figures(make_run):
+    folder = make_run()
+    digests = [read(folder).digest, read(folder).digest]
+    write_atomically(folder.figures / "memory.png", "more")
+    digests.append(read(folder).digest)
+    folder.write(folder.result_path, folder.result().model_copy(update={"stack": "fedcba987654"}))
+    digests.append(read(folder).digest)
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+
+
+def test_earlier_attempts_and_unfinished_writes_are_not_among_the_files(make_run):
+    folder = make_run()
+    write_atomically(folder.path / "previous" / "1" / "result.json", "{}")
+    (folder.path / ".result.json.77").write_text("{")
+    names = {path.relative_to(folder.path).as_posix() for path in read(folder).files()}
+    assert "result.json" in names
+    assert not [name for name in names if name.startswith((".", "previous"))]
+
+
+def test_a_killed_run_lasted_until_its_last_sign_of_life(make_run):
+    folder = make_run(status=None)
+    folder.event("running", host=os.uname().nodename, pid=2**22 + 1, process_started_at_s=0.0)
+    at_s = 4_000_000_000
+    os.utime(folder.repeat(0) / "samples.1.jsonl", (at_s, at_s))
+    content = read(folder)
+    assert (content.mlflow_status, content.tags["status"]) == ("KILLED", "killed")
+    assert content.window.end_s == at_s
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"id": "1"}'])
+def test_what_is_not_a_plan_is_named(make_run, text):
+    folder = make_run()
+    folder.plan_path.write_text(text)
+    with pytest.raises(RecordError, match=r"plan\.json is not a plan"):
+        read(folder)

@@ -1,0 +1,60 @@
+import math
+
+import pytest
+
+from llmexp.record.folder import RunFolder
+from llmexp.record.mlflow.content import read
+from llmexp.record.mlflow.points import Point, Window, step_points, system_points
+
+ALWAYS = Window(0.0, 1e12)
+
+
+def _values(points: list[Point], name: str) -> dict[int, float]:
+    return {point.step: point.value for point in points if point.name == name}
+
+
+def test_the_slowest_rank_sets_time_and_rate_and_profiled_steps_are_left_out(make_run):
+    points = list(step_points(make_run(), positions_per_step=1400, window=ALWAYS))
+    times = _values(points, "repeat.0/step_time_s")
+    assert times == pytest.approx(dict.fromkeys(range(25), 0.1))
+    assert _values(points, "repeat.0/tokens_per_s")[7] == pytest.approx(14000)
+    assert _values(points, "repeat.0/forward_s")[0] == 0.01
+
+
+def test_every_repeat_has_its_own_curves(make_run):
+    names = {point.name for point in step_points(make_run(repeats=2), 1400, ALWAYS)}
+    assert {"repeat.0/loss", "repeat.1/loss"} <= names
+
+
+def test_tokens_per_s_of_a_step_is_the_global_batch_over_its_time(make_run):
+    rates = _values(read(make_run()).points(), "repeat.0/tokens_per_s")
+    assert rates[10] == pytest.approx(2 * 2 * 350 / 0.1)
+
+
+def test_steps_end_no_later_than_the_run(make_run):
+    """A copied folder's files are newer than the run."""
+    folder = make_run()
+    times = [point.at_ms for point in step_points(folder, 1400, Window(0.0, 1000.0))]
+    assert max(times) <= 1000_000
+
+
+def test_a_sample_cut_off_by_a_kill_and_a_diverged_loss_are_read(make_run):
+    folder = make_run()
+    path = folder.repeat(0) / "samples.0.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:6], lines[6].replace('"loss":5.4', '"loss":null'), lines[7][:20]]))
+    losses = _values(list(step_points(folder, 1400, ALWAYS)), "repeat.0/loss")
+    assert list(losses) == list(range(7))
+    assert math.isnan(losses[6])
+
+
+def test_a_repeat_without_samples_has_no_points(tmp_path):
+    (tmp_path / "repeat.0").mkdir()
+    (tmp_path / "repeat.0" / "samples.0.jsonl").write_text("")
+    assert list(step_points(RunFolder(tmp_path), 1400, ALWAYS)) == []
+
+
+def test_system_load_of_an_earlier_attempt_is_left_out(tmp_path):
+    path = tmp_path / "system.jsonl"
+    path.write_text('{"at_s": 5.0, "cpu": 1}\n{"at_s": 15.0, "cpu": 2}\n{"at_s": 20.0, "cp')
+    assert list(system_points(path, Window(10.0, 20.0))) == [Point("system/cpu", 2.0, 15_000, 0)]

@@ -1,0 +1,242 @@
+import itertools
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from llmexp.errors import RecordError
+from llmexp.record.folder import process_identity
+from llmexp.record.mlflow import record_report, record_runs, sync
+from llmexp.schema import TrackingConfig
+
+PASSWORD, TOKEN = "hunter2hunter2", "tok-0123456789abcdef"
+
+
+def test_a_run_and_its_sweep_are_recorded_with_everything_in_its_folder(make_run, tracking, client, recorded):
+    folder = make_run("F+R+Z3", repeats=2)
+    record_runs([folder], tracking)
+    [parent], [run] = recorded("sweep"), recorded()
+    assert (parent.info.run_name, parent.data.tags["llmexp.sweep"]) == ("main", "main")
+    assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert run.info.status == parent.info.status == "FINISHED"
+    expected = {"method": "F+R+Z3", "model": "tiny", "hardware": "cpu", "engine": "deepspeed", "status": "success", "stack": "0123456789ab"}
+    assert expected.items() <= run.data.tags.items()
+    assert run.data.tags["id"] == run.data.tags["llmexp.run"] == folder.result().id
+    assert (run.data.params["model.hidden_size"], run.data.params["parallelism.dp"], run.data.params["batch.global"]) == ("128", "2", "4")
+    assert run.data.metrics["tokens_per_s"] == 7000.0
+    assert run.data.metrics["tokens_per_s_std_between_repeats"] == 12.5
+    names = {item.path for folder in ("", "repeat.0", "repeat.1/trace", "figures") for item in client.list_artifacts(run.info.run_id, folder)}
+    top = {"plan.json", "result.json", "events.jsonl", "system.jsonl", "environment.json"}
+    deeper = {"repeat.0/samples.0.jsonl", "repeat.0/samples.1.jsonl", "repeat.0/log.1.txt", "repeat.1/trace/trace.0.json.gz", "figures/loss.png"}
+    assert top | deeper <= names
+
+
+def test_metrics_have_steps_and_the_times_at_which_they_happened(make_run, tracking, client, recorded):
+    folder = make_run()
+    record_runs([folder], tracking)
+    [run] = recorded()
+    result = folder.result()
+    loss = client.get_metric_history(run.info.run_id, "repeat.0/loss")
+    assert [point.step for point in loss] == list(range(25))
+    assert loss[3].value == pytest.approx(5.7)
+    assert [later.timestamp - earlier.timestamp for earlier, later in itertools.pairwise(loss)] == pytest.approx([100] * 24, abs=1)
+    assert [point.value for point in client.get_metric_history(run.info.run_id, "system/cpu_utilization_percentage")] == [50, 51, 52]
+    assert 1e-3 * (run.info.end_time - run.info.start_time) == pytest.approx(50, abs=0.01)
+    assert result.started_at.startswith(time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(run.info.start_time / 1e3)))
+
+
+@pytest.mark.parametrize(
+    ("status", "mlflow_status"), [("success", "FINISHED"), ("oom", "FINISHED"), ("skipped", "FINISHED"), ("timeout", "FAILED"), ("failed", "FAILED")]
+)
+def test_an_ending_is_told_by_status_and_tag(make_run, tracking, recorded, status, mlflow_status):
+    record_runs([make_run(status=status)], tracking)
+    [run] = recorded()
+    assert (run.info.status, run.data.tags["llmexp.status"]) == (mlflow_status, status)
+
+
+def test_syncing_twice_writes_nothing_the_second_time(make_run, tracking, outputs, recorded):
+    folders = [make_run(method) for method in ("Naive", "F", "Z3")]
+    first = sync(folders, tracking)
+    before = (outputs / "mlflow.db").read_bytes()
+    second = sync(folders, tracking)
+    assert (first.written, second.written, second.unchanged) == (3, 0, 3)
+    assert (outputs / "mlflow.db").read_bytes() == before
+    assert (len(recorded()), len(recorded("sweep"))) == (3, 1)
+
+
+def test_a_run_that_was_measured_again_replaces_its_earlier_record(make_run, tracking, recorded):
+    folder = make_run()
+    record_runs([folder], tracking)
+    result = folder.result().model_copy(update={"stack": "fedcba987654"})
+    folder.write(folder.result_path, result)
+    record_runs([folder], tracking)
+    [run] = recorded()
+    assert run.data.tags["stack"] == "fedcba987654"
+
+
+def test_a_record_that_was_cut_off_is_replaced(make_run, tracking, client, recorded):
+    folder = make_run()
+    sync([folder], tracking)
+    client.delete_tag(recorded()[0].info.run_id, "llmexp.digest")
+    client.create_run("1", tags=dict(recorded()[0].data.tags))
+    assert sync([folder], tracking).written == 1
+    assert len(recorded()) == 1
+
+
+def test_the_same_run_in_another_sweep_is_another_record(make_run, tracking, recorded):
+    sync([make_run(), make_run(sweep={"name": "other", "outputs": "outputs"})], tracking)
+    assert sorted(run.info.run_name for run in recorded("sweep")) == ["main", "other"]
+    assert len(recorded()) == 2
+
+
+def test_parents_made_by_two_drivers_at_once_become_one(make_run, tracking, client, recorded):
+    sync([make_run("F")], tracking)
+    [first] = recorded("sweep")
+    second = client.create_run("1", tags={"llmexp.sweep": "main", "llmexp.kind": "sweep"}).info.run_id
+    client.set_tag(recorded()[0].info.run_id, "mlflow.parentRunId", second)
+    sync([make_run("R")], tracking)
+    assert [run.info.run_id for run in recorded("sweep")] == [first.info.run_id]
+    assert {run.data.tags["mlflow.parentRunId"] for run in recorded()} == {first.info.run_id}
+
+
+def test_a_killed_driver_is_recorded_as_killed(make_run, tracking, recorded):
+    folder = make_run(status=None)
+    script = (
+        "import sys, os; from llmexp.record.folder import *; RunFolder(sys.argv[1]).event('running', **process_identity()); os.kill(os.getpid(), 9)"
+    )
+    driver = subprocess.run([sys.executable, "-c", script, str(folder.path)], check=False)
+    assert driver.returncode == -signal.SIGKILL
+    assert sync([folder], tracking).written == 1
+    [run] = recorded()
+    assert (run.info.status, run.data.tags["status"], run.data.tags["method"]) == ("KILLED", "killed", "Naive")
+    assert run.info.end_time >= run.info.start_time
+    assert sync([folder], tracking).unchanged == 1
+
+
+def test_planned_and_running_runs_are_left_alone(make_run, tracking, recorded):
+    planned, running = make_run("F", status=None), make_run("R", status=None)
+    running.event("running", **process_identity())
+    summary = sync([planned, running], tracking)
+    assert (summary.written, summary.not_ended) == (0, 2)
+    assert recorded() == []
+
+
+def test_an_unreadable_folder_is_named_and_does_not_stop_the_others(make_run, tracking, recorded):
+    broken, whole = make_run("F"), make_run("R")
+    broken.result_path.write_text("{")
+    summary = sync([broken, whole], tracking)
+    assert summary.written == len(recorded()) == 1
+    [reason] = summary.unreadable
+    assert str(broken.result_path) in reason
+
+
+def test_the_report_is_shown_on_the_sweeps_page(make_run, tracking, outputs, client, recorded, tmp_path):
+    record_runs([make_run()], tracking)
+    table, figure = tmp_path / "report.md", tmp_path / "report.png"
+    table.write_text("| method | tokens/s |\n")
+    figure.write_bytes(b"png")
+    record_report("main", [table, figure], tracking, outputs)
+    [parent] = recorded("sweep")
+    assert [item.path for item in client.list_artifacts(parent.info.run_id, "report")] == ["report/report.md", "report/report.png"]
+    assert parent.data.tags["mlflow.note.content"] == table.read_text()
+
+
+def test_no_secret_reaches_the_store(make_run, tracking, outputs, monkeypatch, tmp_path):
+    monkeypatch.setenv("FOO_TOKEN", TOKEN)
+    secret_uri = f"http://me:{PASSWORD}@tracker.invalid:5000"
+    folder = make_run(tracking__uri=secret_uri, engine__options={"upload": {"url": secret_uri}})
+    (folder.repeat(0) / "log.0.txt").write_text(f"login with {TOKEN} to {secret_uri}\n")
+    assert PASSWORD in folder.plan_path.read_text()
+    record_runs([folder], tracking)
+    written = [outputs / "mlflow.db", *(path for path in (outputs / "mlartifacts").rglob("*") if path.is_file())]
+    assert any(path.name == "log.0.txt" for path in written)
+    for secret in (PASSWORD, TOKEN):
+        assert [path for path in written if secret.encode() in path.read_bytes()] == []
+
+
+def _only_line(capsys: pytest.CaptureFixture[str]) -> str:
+    out, err = capsys.readouterr()
+    assert out == ""
+    [line] = err.splitlines()
+    assert "llmexp sync" in line
+    return line
+
+
+def test_a_tracker_that_is_down_costs_one_line_and_later_runs_nothing(make_run, capsys):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        uri = f"http://me:{PASSWORD}@127.0.0.1:{closed.getsockname()[1]}"
+        down = TrackingConfig(name="mlflow", uri=uri, timeout_s=20.0)
+        record_runs([make_run("F")], down)
+        assert PASSWORD not in _only_line(capsys)
+        later = make_run("R")
+        record_runs([later], down)
+        assert capsys.readouterr() == ("", "")
+        with pytest.raises(RecordError, match=r"127\.0\.0\.1"):
+            sync([later], down)
+
+
+def test_a_tracker_that_never_answers_is_given_up_in_time(make_run, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began_s = time.monotonic()
+        record_runs([make_run()], TrackingConfig(name="mlflow", uri=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.5))
+        assert time.monotonic() - began_s < 5
+        assert "tracking.timeout_s=0.5" in _only_line(capsys)
+
+
+def test_a_store_that_cannot_be_written_costs_one_line(make_run, capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    record_runs([make_run()], TrackingConfig(name="mlflow", uri=f"sqlite:///{tmp_path}/file/mlflow.db"))
+    assert re.search(r"Not a directory|File exists", _only_line(capsys))
+
+
+def test_a_full_disk_costs_one_line_and_syncs_later(make_run, tracking, outputs, recorded, capsys):
+    folder = make_run()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((outputs / "mlflow.db").stat().st_size, limits[1]))
+    try:
+        record_runs([folder], tracking)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "disk" in _only_line(capsys)
+    assert sync([folder], tracking).written == 1
+    assert len(recorded()) == 1
+
+
+def test_without_mlflow_one_line_says_so(make_run, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    record_runs([make_run()], TrackingConfig(name="mlflow"))
+    assert "mlflow is not installed" in _only_line(capsys)
+
+
+def test_tracking_none_records_nothing(make_run, outputs):
+    record_runs([make_run()], TrackingConfig(name="none"))
+    assert not (outputs / "mlflow.db").exists()
+
+
+def test_drivers_share_a_new_store(make_run, outputs):
+    """From the database's creation on: one parent, nothing lost, nothing said."""
+    from mlflow import MlflowClient
+
+    folders = [make_run(method) for method in ("F", "R", "Z2", "Z3")]
+    script = """
+import sys
+from llmexp.record.folder import RunFolder
+from llmexp.record.mlflow import record_runs
+from llmexp.schema import TrackingConfig
+for path in sys.argv[1:]:
+    record_runs([RunFolder(path)], TrackingConfig(name="mlflow"))
+"""
+    env = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    halves = [[str(folder.path) for folder in folders[half::2]] for half in (0, 1)]
+    drivers = [subprocess.Popen([sys.executable, "-c", script, *half], stderr=subprocess.PIPE, text=True, env=env) for half in halves]
+    assert [driver.communicate(timeout=120)[1] for driver in drivers] == ["", ""]
+    client = MlflowClient(f"sqlite:///{outputs}/mlflow.db")
+    runs = client.search_runs([client.get_experiment_by_name("llmexp").experiment_id])
+    assert sorted(run.data.tags["llmexp.kind"] for run in runs) == ["run"] * 4 + ["sweep"]

@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import pytest
+
+from llmexp.record.mlflow.store import artifact_root, database_path, resolve_uri
+from llmexp.schema import TrackingConfig
+
+
+def test_the_configured_uri_comes_before_the_environment_s_before_the_outputs_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://from-environment")
+    assert resolve_uri(TrackingConfig(name="mlflow", uri="http://configured"), tmp_path) == "http://configured"
+    assert resolve_uri(TrackingConfig(name="mlflow"), tmp_path) == "http://from-environment"
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert resolve_uri(TrackingConfig(name="mlflow"), tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
+
+
+def test_artifacts_lie_beside_a_sqlite_store_wherever_one_calls_from(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert artifact_root("sqlite:///runs/mlflow.db?timeout=5") == str(tmp_path / "runs" / "mlartifacts")
+
+
+@pytest.mark.parametrize("uri", ["http://host:5000", "postgresql://host/db"])
+def test_a_server_decides_on_its_artifacts_itself(uri):
+    assert artifact_root(uri) is database_path(uri) is None
+
+
+def test_planning_and_reading_need_no_mlflow():
+    import subprocess
+    import sys
+
+    script = "import sys, llmexp.record.mlflow; sys.exit('mlflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False, cwd=Path("/")).returncode == 0

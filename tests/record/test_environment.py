@@ -1,0 +1,101 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llmexp.record import environment
+from llmexp.record.environment import capture, device_model, stack_digest, versions
+
+SMI = """#!/bin/sh
+echo "570.86.15, NVIDIA H200, 143771, 700.00"
+echo "570.86.15, NVIDIA H200, 143771, 700.00"
+"""
+
+
+@pytest.fixture
+def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A machine whose nvidia-smi names two GPUs."""
+    (tmp_path / "nvidia-smi").write_text(SMI)
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    environment._nvidia.cache_clear()
+    yield
+    environment._nvidia.cache_clear()
+
+
+def test_capture_is_json_and_says_what_ran_where():
+    captured = json.loads(json.dumps(capture()))
+    assert captured["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert {"llmexp", "pydantic"} <= captured["distributions"].keys()
+    assert captured["cpu"]["logical_cores"] >= captured["cpu"]["usable_cores"] >= 1
+    assert captured["memory_bytes"] > 0
+
+
+def test_capture_does_not_import_torch():
+    script = "import sys; from llmexp.record.environment import capture; capture(); sys.exit('torch' in sys.modules or 'mlflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_gpus_are_named_by_the_driver(two_gpus):
+    nvidia = capture()["nvidia"]
+    assert nvidia["driver_version"] == "570.86.15"
+    assert [device["name"] for device in nvidia["devices"]] == ["NVIDIA H200"] * 2
+    assert device_model("cuda") == "NVIDIA H200"
+    assert device_model("cpu") != "NVIDIA H200"
+
+
+def test_only_listed_variables_are_captured(monkeypatch):
+    for name in ("NCCL_DEBUG", "FOO_TOKEN", "NCCL_AUTH_TOKEN", "HOME_ADDRESS"):
+        monkeypatch.setenv(name, f"value-of-{name}")
+    captured = capture()
+    assert captured["variables"]["NCCL_DEBUG"] == "value-of-NCCL_DEBUG"
+    assert json.dumps(captured).count("value-of") == 1
+
+
+def test_the_working_directory_s_checkout_is_named_without_credentials(tmp_path, monkeypatch):
+    def git(*words: str) -> str:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        return subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    (tmp_path / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-qm", "first")
+    git("remote", "add", "origin", "https://me:secret@example.org/a.git")
+    monkeypatch.chdir(tmp_path)
+    clean = capture()["git"]["working_directory"]
+    assert clean == {"commit": git("rev-parse", "HEAD"), "dirty": False, "remote": "https://***@example.org/a.git"}
+    (tmp_path / "file").write_text("2")
+    assert capture()["git"]["working_directory"]["dirty"]
+
+
+def test_outside_a_checkout_there_is_no_commit(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert capture()["git"]["working_directory"] is None
+
+
+def test_a_missing_distribution_has_no_version():
+    assert versions(["pydantic", "no-such-distribution"]).keys() == {"pydantic"}
+
+
+def test_the_stack_changes_with_device_versions_and_worker_sources(tmp_path, monkeypatch):
+    base = stack_digest(["pydantic"], "A800")
+    assert len(base) == 12
+    assert stack_digest(["pydantic"], "A800") == base
+    assert len({base, stack_digest(["pydantic"], "H200"), stack_digest(["pydantic", "psutil"], "A800")}) == 3
+    source = tmp_path / "loop.py"
+    digests = set()
+    for text in ("a = 1", "a = 2"):
+        source.write_text(text)
+        with monkeypatch.context() as sources:
+            sources.setattr(environment, "_worker_sources", lambda: [source])
+            digests.add(stack_digest(["pydantic"], "A800"))
+    assert len(digests) == 2
+
+
+def test_worker_sources_are_the_ranks_code():
+    names = {f"{path.parent.name}/{path.name}" for path in environment._worker_sources()}
+    assert {"record/result.py", "measure/__init__.py", "launchers/__init__.py"} <= names
+    assert not any(name.startswith(("plan/", "report/", "launch/")) for name in names)

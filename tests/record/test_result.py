@@ -1,0 +1,53 @@
+import json
+import math
+
+import pytest
+from pydantic import ValidationError
+
+from llmexp.record.result import Metric, RunStatus, StepSample, read_samples, to_json
+
+SAMPLE = StepSample(step=0, warmup=False, t_start_s=0.0, t_end_s=0.5, positions=700, real_tokens=650, loss=6.25)
+
+
+def test_result_json_has_the_contract_s_names(make_run):
+    result = json.loads(make_run("F+R+Z3", repeats=3).result_path.read_text())
+    top = {"schema", "id", "stack", "status", "reason", "evidence", "task", "engine", "model", "method", "hardware", "world_size", "batch"}
+    assert top | {"metrics", "repeats", "points", "what_ran", "environment", "command"} <= result.keys()
+    assert (result["schema"], result["method"], result["evidence"], result["repeats"]) == (1, "F+R+Z3", "measured", 3)
+    assert result["batch"] == {"micro": 2, "accumulation": 1, "global": 4}
+    assert result["metrics"]["mfu"] is None
+    assert {"mean", "std_between_repeats", "n"} <= result["metrics"]["tokens_per_s"].keys()
+
+
+@pytest.mark.parametrize(("status", "answers"), [("success", True), ("oom", True), ("skipped", True), ("timeout", False), ("killed", False)])
+def test_which_endings_answer_the_run_s_question(status, answers):
+    assert RunStatus(status).is_answer is answers
+
+
+def test_a_diverged_loss_is_null_in_json_and_nan_again_when_read(tmp_path):
+    diverged = SAMPLE.model_copy(update={"loss": math.nan})
+    path = tmp_path / "samples.0.jsonl"
+    path.write_text("".join(sample.model_dump_json() + "\n" for sample in (SAMPLE, diverged, SAMPLE)))
+    assert '"loss":null' in path.read_text()
+    assert [math.isnan(sample.loss) for sample in read_samples(path)] == [False, True, False]
+
+
+def test_records_are_valid_json_even_with_nan():
+    def refuse(constant: str) -> float:
+        raise AssertionError(f"{constant} is not JSON")
+
+    written = to_json(Metric(mean=math.inf))
+    assert json.loads(written, parse_constant=refuse)["mean"] is None
+    assert math.isnan(Metric.model_validate_json(written).mean)
+
+
+def test_samples_are_read_up_to_the_line_that_a_kill_cut_off(tmp_path):
+    path = tmp_path / "samples.0.jsonl"
+    whole = SAMPLE.model_dump_json()
+    path.write_text(f"{whole}\n{whole}\n{whole[:30]}")
+    assert read_samples(path) == [SAMPLE, SAMPLE]
+
+
+def test_an_unknown_field_is_an_error():
+    with pytest.raises(ValidationError, match="tokens"):
+        StepSample.model_validate(SAMPLE.model_dump() | {"tokens": 1})
