@@ -41,7 +41,7 @@ def unbuildable(plan: RunPlan) -> str | None:
     op = needed_op(plan)
     if op is None or _library(plan, op).exists():
         return None
-    missing = [] if _compiler() else [f"a C++ compiler ({', '.join(_COMPILERS)})"]
+    missing = [] if _compiler() else [f"C++ compiler ({', '.join(_COMPILERS)})"]
     missing += [] if shutil.which("ninja", path=_path()) else ["ninja"]
     missing += ["nvcc (CUDA toolkit)"] if _needs_nvcc(plan, op) and not _nvcc() else []
     if not missing:

@@ -1,0 +1,19 @@
+"""Stands in for the compiler: op_builder.py <tally> <behaviour> <op> adds to the tally and builds, waits for release, fails or never ends."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+tally, behaviour, op = sys.argv[1:]
+scratch = Path(os.environ["TORCH_EXTENSIONS_DIR"])
+with Path(tally).open("a") as file:
+    file.write(f"{op} beside {sorted(path.name for path in scratch.iterdir() if path.is_dir())}\n")
+if behaviour == "never":
+    time.sleep(600)
+while behaviour == "when released" and not Path(tally).with_name("released").exists():
+    time.sleep(0.02)
+if behaviour == "fail":
+    sys.exit("error: no such header")
+(scratch / op).mkdir()
+(scratch / op / f"{op}.so").write_text("machine code")
