@@ -22,7 +22,7 @@ run: $(VENV)/.installed-train  ## install into .venv, measure the first sweep, p
 	@echo "Charts, traces and every number of it: make ui"
 
 test: $(VENV)/.installed-train,dev  ## run the tests that need no GPU
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.installed-train,dev  ## ruff and mypy
 	@$(BIN)/ruff check .

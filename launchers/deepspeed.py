@@ -10,7 +10,8 @@ from torch import nn
 
 from llmexp.launchers import models
 from llmexp.launchers.attention import implementation
-from llmexp.launchers.deepspeed_state import state_tensors
+from llmexp.launchers.deepspeed_state import offloaded_kinds, state_tensors
+from llmexp.launchers.ops import use_built_ops
 from llmexp.launchers.quantize import quantized_tensors
 from llmexp.launchers.rank import Rank, device_of, main
 from llmexp.launchers.training import measure_training
@@ -57,6 +58,10 @@ class DeepSpeedTraining:
         found = state_tensors(self.engine, self.module)
         found["parameters"] += quantized_tensors(self.module)
         return found
+
+    def offloaded(self) -> frozenset[str]:
+        """See TrainingEngine."""
+        return offloaded_kinds(self.engine, self.module)
 
     def what_ran(self) -> dict[str, Any]:
         """See TrainingEngine."""
@@ -109,6 +114,7 @@ def work(plan: RunPlan, rank: Rank) -> RankSummary:
     device = device_of(rank.local_index)
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    use_built_ops()
     deepspeed.init_distributed()
     return measure_training(plan, rank, DeepSpeedTraining(plan, device), device)
 

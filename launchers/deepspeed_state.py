@@ -19,6 +19,19 @@ def state_tensors(engine: Any, module: nn.Module) -> dict[str, list[torch.Tensor
     }
 
 
+def offloaded_kinds(engine: Any, module: nn.Module) -> frozenset[str]:
+    """Kinds of state that lie in ZeRO's host buffers, seen by their place: on a CPU rank their device does not tell."""
+    optimizer = engine.optimizer
+    kinds = set()
+    if getattr(optimizer, "cpu_offload", False) or getattr(optimizer, "offload_optimizer", False):
+        kinds |= {"optimizer", "gradients"}
+    buffers = {buffer.untyped_storage().data_ptr() for buffer in getattr(optimizer, "param_groups_fp16_flat_cpu_memory", [])}
+    shards = [getattr(parameter, "ds_tensor", parameter) for parameter in module.parameters()]
+    if buffers and all(shard.untyped_storage().data_ptr() in buffers for shard in shards):
+        kinds.add("parameters")
+    return frozenset(kinds)
+
+
 def _masters(engine: Any) -> list[torch.Tensor]:
     partitions = getattr(engine.optimizer, "fp32_partitioned_groups_flat", None)
     if partitions is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from io import StringIO
 from typing import Any, Protocol
 
 import torch
@@ -14,7 +15,7 @@ from llmexp.launchers.versions import rank_environment
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.kernels import KernelProbe, trace_to
-from llmexp.measure.loop import MicroBatch, StepLoop, Trainable, traced_steps
+from llmexp.measure.loop import MicroBatch, StepLoop, Trainable
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.result import RankSummary, StateBytes
 
@@ -30,28 +31,38 @@ class TrainingEngine(Trainable, Protocol):
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
         """Tensors that hold parameters, gradients and optimizer states now, by kind."""
 
+    def offloaded(self) -> frozenset[str]:
+        """Kinds of state that the engine keeps on the host for the device's sake."""
+
     def what_ran(self) -> dict[str, Any]:
         """Optimizer class, backend and the like."""
 
 
 class StateWatch:
-    """Reads the gradients' bytes where they exist: after backward, before the update."""
+    """Stands before an engine for one step and counts its state when there is most of it: gradients after backward, the rest after the update."""
 
     def __init__(self, engine: TrainingEngine, device: torch.device) -> None:
         self._engine, self._device = engine, device
         self.state: dict[str, StateBytes] = {}
 
     def forward(self, batch: MicroBatch) -> torch.Tensor:
+        """As the engine does."""
         return self._engine.forward(batch)
 
     def backward(self, loss: torch.Tensor) -> None:
+        """As the engine does; then count the gradients."""
         self._engine.backward(loss)
-        self.state["gradients"] = memory.bytes_of(self._engine.state_tensors()["gradients"], self._device)
+        self._count("gradients")
 
     def step(self) -> None:
+        """As the engine does; then count what it updated."""
         self._engine.step()
-        for kind in ("parameters", "optimizer"):
-            self.state[kind] = memory.bytes_of(self._engine.state_tensors()[kind], self._device)
+        self._count("parameters", "optimizer")
+
+    def _count(self, *kinds: str) -> None:
+        tensors, offloaded = self._engine.state_tensors(), self._engine.offloaded()
+        for kind in kinds:
+            self.state[kind] = memory.bytes_of(tensors[kind], self._device, offloaded=kind in offloaded)
 
 
 def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> RankSummary:
@@ -73,8 +84,9 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         window_wall_s = loop.run(batches, range(protocol.warmup_steps, last), warmup=False)
         peaks = memory.peaks(device)
         if protocol.profile and rank.folder.name == f"repeat.{protocol.repeats - 1}":
-            trace = trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz")
-            traced_steps(loop, batches, range(last, last + protocol.profile_steps), trace)
+            # Their samples are dropped: a profiled step is not a measured one.
+            with trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz"):
+                StepLoop(engine, clock, StringIO(), reading).run(batches, range(last, last + protocol.profile_steps), warmup=True)
     return RankSummary(
         rank=rank.index,
         window_wall_s=window_wall_s,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -12,15 +11,10 @@ from llmexp.cli.jobs import plan_jobs
 from llmexp.cli.sweep import run_sweep
 
 
-@dataclass
-class LlmexpSweeperConf:
-    """cells: mappings of overrides, a list or commas for several values; the sweep is the union of the cells' products."""
-
-    _target_: str = "hydra_plugins.llmexp_sweeper.sweeper.LlmexpSweeper"
-    cells: list[dict[str, Any]] = field(default_factory=list)
-
-
-ConfigStore.instance().store(group="hydra/sweeper", name="llmexp", node=LlmexpSweeperConf, provider="llmexp")
+# cells: mappings of overrides, a list or commas for several values; the sweep is the union of the cells' products.
+# A plain mapping, because Hydra loads plugins in a way that a dataclass with postponed annotations does not survive.
+_NODE = {"_target_": "hydra_plugins.llmexp_sweeper.sweeper.LlmexpSweeper", "cells": []}
+ConfigStore.instance().store(group="hydra/sweeper", name="llmexp", node=_NODE, provider="llmexp")
 
 
 class LlmexpSweeper(BasicSweeper):

@@ -22,6 +22,10 @@ class Engine(ABC):
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Say why this engine cannot run the combination, or None; the run is then skipped with this reason."""
 
+    def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:
+        """Whether the optimizer updates a copy of the parameters of its own."""
+        return config.precision.master != config.precision.parameters
+
     @abstractmethod
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """The configuration in the engine's own terms."""

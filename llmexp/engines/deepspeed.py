@@ -37,6 +37,10 @@ class DeepSpeedEngine(Engine):
             return f"O with precision={config.precision.name} needs DeepSpeed's CPUAdam: set optimizer=deepspeed_adamw"
         return None
 
+    def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:
+        """ZeRO's partitions are copies, also where their dtype is the parameters' own."""
+        return techniques.zero_stage > 0 or super().keeps_master_copy(config, techniques)
+
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """The dictionary that deepspeed.initialize takes."""
         native: dict[str, Any] = {

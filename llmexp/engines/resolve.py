@@ -24,6 +24,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     shape = shape_of(config.model)
     _check_positions(config)
     engine = get_engine(config.engine.name)
+    master_copy = engine.keeps_master_copy(config, techniques)
     native = engine.native_config(config, techniques, dims)
     return RunPlan(
         id=identity(config, str(method), native),
@@ -34,7 +35,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         parameters=shape.parameters if shape else None,
         trainable_parameters=trainable(shape, techniques) if shape else None,
         flops_per_token=_flops_per_token(shape, config, quantized=techniques.quantization is not None),
-        memory=estimate(shape, config.precision, techniques, dims.dp) if shape else None,
+        memory=estimate(shape, config.precision, techniques, dims.dp, master_copy=master_copy) if shape else None,
         engine_config=native,
         command=engine.command(config, dims),
         rerun_command=shlex.join(["python", "-m", "llmexp", *overrides]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TextIO
 
@@ -116,9 +115,3 @@ class StepLoop:
             phases_s=dict(phases) or None,
             memory_bytes=done.memory_bytes,
         )
-
-
-def traced_steps(loop: StepLoop, batches: Iterator[Sequence[MicroBatch]], steps: range, trace: AbstractContextManager[object]) -> None:
-    """Run a few more steps inside a profiler; they are written as warm-up, because a profiled step is not a measured one."""
-    with trace:
-        loop.run(batches, steps, warmup=True)

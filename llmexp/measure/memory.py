@@ -39,8 +39,11 @@ def peaks(device: torch.device) -> dict[str, int]:
     return found
 
 
-def bytes_of(tensors: Iterable[torch.Tensor], device: torch.device) -> StateBytes:
-    """Bytes of storages, each counted once: those on the rank's device, and those that were moved to the host."""
+def bytes_of(tensors: Iterable[torch.Tensor], device: torch.device, *, offloaded: bool = False) -> StateBytes:
+    """Bytes of storages, each counted once: those on the rank's device, and those moved to the host.
+
+    On a CPU rank both are the same memory; there `offloaded` says which of the two it stands for.
+    """
     on_device = on_host = 0
     seen: set[tuple[torch.device, int]] = set()
     for tensor in tensors:
@@ -49,7 +52,7 @@ def bytes_of(tensors: Iterable[torch.Tensor], device: torch.device) -> StateByte
             continue
         seen.add(key)
         size = tensor.untyped_storage().nbytes()
-        if tensor.device.type == device.type:
+        if tensor.device.type == device.type and not (offloaded and device.type == "cpu"):
             on_device += size
         else:
             on_host += size

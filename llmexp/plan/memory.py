@@ -35,18 +35,20 @@ class MemoryEstimate(Record):
         return self.parameters.host + self.gradients.host + self.optimizer.host
 
 
-def estimate(shape: ModelShape, precision: PrecisionConfig, techniques: Techniques, dp: int) -> MemoryEstimate:
-    """Count what one of `dp` replicas' ranks holds under ZeRO and offload (arXiv 1910.02054, section 3)."""
-    trained, frozen = trainable(shape, techniques), shape.parameters
-    frozen -= trained
+def estimate(shape: ModelShape, precision: PrecisionConfig, techniques: Techniques, dp: int, *, master_copy: bool) -> MemoryEstimate:
+    """Count what one of `dp` replicas' ranks holds under ZeRO and offload (arXiv 1910.02054, section 3); `master_copy`: parameters held twice."""
+    trained = trainable(shape, techniques)
+    frozen = shape.parameters - trained
     size = BYTES_PER_ELEMENT
-    master = 0 if precision.master == precision.parameters else size[precision.master]
+    master = size[precision.master] if master_copy else 0
     shares = [dp if techniques.zero_stage >= stage else 1 for stage in (3, 2, 1)]
     weights = ceil(trained * size[precision.parameters] / shares[0]) + ceil(frozen * NF4_BYTES_PER_PARAMETER)
-    gradients = ceil(trained * size[precision.gradients] / shares[1])
+    # Offloaded gradients lie beside the master copy that they update, in its dtype.
+    gradient = size[precision.master if techniques.offload_optimizer else precision.gradients]
+    gradients = ceil(trained * gradient / shares[1])
     states = ceil(trained * (master + 2 * size[precision.moments]) / shares[2])
     words = (
-        f"{trained / 1e9:.4g}e9 trained parameters: {size[precision.parameters]} B weights / {shares[0]} + {size[precision.gradients]} B gradients / "
+        f"{trained / 1e9:.4g}e9 trained parameters: {size[precision.parameters]} B weights / {shares[0]} + {gradient} B gradients / "
         f"{shares[1]} + {master + 2 * size[precision.moments]} B optimizer states / {shares[2]}"
     )
     if frozen:

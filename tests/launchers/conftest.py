@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from llmexp.engines.resolve import resolve
+from llmexp.launch.ops import prepare_ops
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.result import to_json
+from llmexp.reference import read_table
+from llmexp.schema import validate
+
+WORKER = Path(__file__).parent / "methods_worker.py"
+RANKS = 2
+Observed = dict[str, list[dict[str, Any]]]
+
+
+def table03_methods(model: str = "7B") -> list[str]:
+    return list(dict.fromkeys(row["method"] for row in read_table("table03_pretrain_bs1") if row["model"] == model))
+
+
+def make_plan(*overrides: str) -> RunPlan:
+    with initialize_config_module("llmexp.conf", version_base="1.3"):
+        composed = OmegaConf.to_container(compose("config", [*overrides, "hydra/sweeper=basic"]), resolve=True)
+    assert isinstance(composed, dict)
+    return resolve(validate({str(key): value for key, value in composed.items() if key not in ("hydra", "experiment")}), overrides)
+
+
+@pytest.fixture(scope="session")
+def observe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Observed]:
+    """Train methods on two real ranks and return what each rank observed, by the name of the plan."""
+
+    def run(plans: dict[str, RunPlan]) -> Observed:
+        folder = tmp_path_factory.mktemp("methods")
+        for name, plan in plans.items():
+            (folder / f"{name}.json").write_text(to_json(plan))
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(RANKS), str(WORKER)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **prepare_ops(next(iter(plans.values())))}
+        command = [*torchrun, str(folder / "observed"), *(str(folder / f"{name}.json") for name in plans)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr[-4000:]
+        ranks = [json.loads((folder / f"observed.{rank}.json").read_text()) for rank in range(RANKS)]
+        return {name: [rank[name] for rank in ranks] for name in plans}
+
+    return run
