@@ -32,7 +32,7 @@ def what_ran(tmp_path: Path) -> Callable[..., dict[str, Any]]:
             (tmp_path / "extensions" / op / "lock").touch()
         place = {"PATH": str(tmp_path), "TORCH_EXTENSIONS_DIR": str(tmp_path / "extensions"), "OMP_NUM_THREADS": "1"}
         command = [word.replace("{folder}", str(repeat)) for word in plan.command.argv]
-        done = subprocess.run(command, env={**os.environ, **place, **environment}, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, env={**os.environ, **place, **environment}, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, (repeat / "log.0.txt").read_text()[-4000:]
         found: dict[str, Any] = json.loads((repeat / "rank.0.json").read_text())["what_ran"]
         return found
