@@ -1,0 +1,123 @@
+"""Imports go one way, and what is heavy stays in its room: read from the sources, and once by really importing."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# A room of llmexp and the rooms, or single modules, that it may import besides itself.
+LOWEST = ("errors", "schema", "record")
+PLANNING = (*LOWEST, "method", "plan")
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "errors": (),
+    "schema": ("errors",),
+    "record": ("errors", "schema"),
+    "reference": ("errors",),
+    "method": ("errors", "schema"),
+    "plan": PLANNING,
+    "engines": PLANNING,
+    "analysis": ("errors", "record"),
+    "report": ("errors", "record", "reference", "analysis"),
+    "measure": ("schema", "record.result"),
+    "launch": (*PLANNING, "engines", "analysis"),
+    "launchers": (*PLANNING, "measure", "launch.ops"),
+    "cli": (*PLANNING, "engines", "analysis", "report", "reference", "launch", "hydra_plugins"),
+    "hydra_plugins": ("errors", "schema", "cli"),
+    "__main__": ("errors", "cli"),
+}
+# A library and the only rooms that may import it.
+ONLY_IN = {
+    "torch": ("measure", "launchers"),
+    "deepspeed": ("launchers",),
+    "transformers": ("launchers",),
+    "peft": ("launchers",),
+    "bitsandbytes": ("launchers",),
+    "flash_attn": ("launchers",),
+    "datasets": ("launchers",),
+    "megatron": ("launchers",),
+    "mlflow": ("record.mlflow",),
+}
+# What makes a command slow to answer where it is imported before it is needed.
+LAZY = ("torch", "deepspeed", "transformers", "mlflow", "matplotlib", "pandas", "rich")
+
+
+def modules() -> dict[str, Path]:
+    """Every module by its name below llmexp, hydra_plugins and launchers included."""
+    found = {}
+    for folder, prefix in (("llmexp", ""), ("launchers", "launchers."), ("hydra_plugins", "hydra_plugins.")):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            found[(prefix + ".".join(parts)).removesuffix("__init__").rstrip(".")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imported(source: str) -> Iterator[str]:
+    """Dotted names that a source imports, wherever in it; `from a import b` as a.b."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{'.' * node.level}{node.module}.{alias.name}" for alias in node.names)
+
+
+def within(name: str, rooms: tuple[str, ...]) -> bool:
+    return any(f"{name}.".startswith(f"{room}.") for room in rooms)
+
+
+def offences(module: str, source: str) -> list[str]:
+    room = module.partition(".")[0]
+    wrong = []
+    for name in imported(source):
+        own = name.removeprefix("llmexp.")
+        is_own = own != name or name.startswith(("hydra_plugins.", "."))
+        if is_own and own != "__version__" and not within(own, (room, *MAY_IMPORT[room])):
+            wrong.append(name)
+        if not within(module, ONLY_IN.get(name.partition(".")[0], (module,))):
+            wrong.append(name)
+    return wrong
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name])
+def test_a_module_imports_only_what_its_room_may(module: str) -> None:
+    assert offences(module, MODULES[module].read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("plan.dims", "from llmexp.launch.run import run_one"),
+        ("analysis.metrics", "def f():\n    from llmexp import schema"),
+        ("engines.deepspeed", "import llmexp.launchers.ops"),
+        ("measure.loop", "from llmexp.record.folder import RunFolder"),
+        ("measure.loop", "import deepspeed.ops"),
+        ("launch.run", "def f():\n    import torch"),
+        ("record.folder", "from mlflow import MlflowClient"),
+        ("record.folder", "from . import result"),
+    ],
+)
+def test_the_rule_sees_an_offence(module: str, source: str) -> None:
+    assert len(offences(module, source)) == 1
+
+
+def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
+    names = [f"llmexp.{name}" for name in MODULES if name and not within(name, ("measure", "launchers", "hydra_plugins"))]
+    loads = f"import importlib, sys\nfor name in {names}: importlib.import_module(name)\nprint([name for name in {LAZY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_planning_needs_none_of_what_only_ranks_need() -> None:
+    absent = [name for name, rooms in ONLY_IN.items() if "launchers" in rooms]
+    hide = f"import runpy, sys\nfor name in {absent}: sys.modules[name] = None\nrunpy.run_module('llmexp', run_name='__main__', alter_sys=True)"
+    done = subprocess.run([sys.executable, "-c", hide, "plan", "method=F+R+Z3", "model=13b", "hardware=a800"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "F+R+Z3" in done.stdout
