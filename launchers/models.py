@@ -54,16 +54,14 @@ def build(config: PreTrainedConfig, dtype: torch.dtype, attention: str, **option
 
 def materialise(model: PreTrainedModel, device: torch.device, seed: int, quantization: str | None = None) -> PreTrainedModel:
     """Give every parameter of a model on the meta device its seeded values; with `quantization` the layers' matrices become frozen 4-bit."""
-    filled: dict[int, nn.Parameter] = {}
     for prefix, module in list(model.named_modules()):
         for leaf, parameter in list(module.named_parameters(recurse=False)):
-            if id(parameter) not in filled:
-                weight = torch.empty_like(parameter, device=device)
-                fill(f"{prefix}.{leaf}", weight, seed)
-                filled[id(parameter)] = nn.Parameter(weight, requires_grad=parameter.requires_grad)
-            setattr(module, leaf, filled[id(parameter)])
+            weight = torch.empty_like(parameter, device=device)
+            fill(f"{prefix}.{leaf}", weight, seed)
+            setattr(module, leaf, nn.Parameter(weight, requires_grad=parameter.requires_grad))
         if quantization and isinstance(module, nn.Linear) and module is not model.get_output_embeddings():
             model.set_submodule(prefix, quantized_linear(module, quantization))
+    model.tie_weights()
     return model.to(device)
 
 

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 
-from llmexp.engines.resolve import resolve
+from llmexp.cli.arguments import run_parser
+from llmexp.cli.run import jobs_of
 from llmexp.launch.ops import prepare_ops
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.result import to_json
 from llmexp.reference import read_table
-from llmexp.schema import validate
 
 WORKER = Path(__file__).parent / "methods_worker.py"
 RANKS = 2
@@ -28,11 +26,9 @@ def table03_methods(model: str = "7B") -> list[str]:
     return list(dict.fromkeys(row["method"] for row in read_table("table03_pretrain_bs1") if row["model"] == model))
 
 
-def make_plan(*overrides: str) -> RunPlan:
-    with initialize_config_module("llmexp.conf", version_base="1.3"):
-        composed = OmegaConf.to_container(compose("config", [*overrides, "hydra/sweeper=basic"]), resolve=True)
-    assert isinstance(composed, dict)
-    return resolve(validate({str(key): value for key, value in composed.items() if key not in ("hydra", "experiment")}), overrides)
+def make_plan(*words: str) -> RunPlan:
+    (job,) = jobs_of(run_parser().parse_intermixed_args(words))
+    return job.plan
 
 
 @pytest.fixture(scope="session")

@@ -22,13 +22,14 @@ BF16_TO_FP32_TOLERANCE = 3e-2
 BF16_METHODS = ["Naive", "F", "R", "Z1", "Z2", "Z2+O", "Z3", "Z3+O", "F+R+Z3+O"]
 
 
-def plan(method: str, precision: str) -> RunPlan:
-    return make_plan("hardware=cpu", "parallelism.dp=2", "data.seq_len=64", f"method={method}", f"precision={precision}")
+def plan(method: str, precision: str, *overrides: str) -> RunPlan:
+    return make_plan("hardware=cpu", "parallelism.dp=2", "data.seq_len=64", f"method={method}", f"precision={precision}", *overrides)
 
 
 @pytest.fixture(scope="module")
 def fp32(observe: Callable[[dict[str, RunPlan]], Observed]) -> Observed:
-    return observe({name: plan(name, "fp32") for name in METHODS})
+    frozen = {f"{name}, lr 0": plan(name, "fp32", "optimizer.lr=0.0") for name in ("Q", "Z3")}
+    return observe({name: plan(name, "fp32") for name in METHODS} | frozen)
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +114,12 @@ def test_q_trains_only_what_is_not_quantised(fp32: Observed, method: str) -> Non
     assert 0.5 * frozen < four_bit < 0.6 * frozen
     assert any("4bit" in name for name in observed["operators"])
     assert observed["losses"][-1] < observed["losses"][0]
+
+
+@pytest.mark.parametrize("method", ["Q", "Z3"])
+def test_without_a_learning_rate_nothing_changes(fp32: Observed, method: str) -> None:
+    losses = fp32[f"{method}, lr 0"][0]["losses"]
+    assert set(losses) == {fp32[method][0]["losses"][0]}
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import make_plan
+from torch import nn
+from transformers import GPT2Config, PreTrainedModel
+
+from llmexp.launchers import models
+from llmexp.plan.shape import shape_of
+
+CPU = torch.device("cpu")
+
+
+def build(*overrides: str, dtype: torch.dtype = torch.float32, seed: int = 0, quantization: str | None = None) -> PreTrainedModel:
+    config = models.configuration(make_plan("hardware=cpu", *overrides).config.model)
+    return models.build(config, dtype, "eager", device=CPU, seed=seed, quantization=quantization)
+
+
+@pytest.mark.parametrize("overrides", [(), ("model.tie_embeddings=true",), ("model.architecture=qwen3",), ("model.head_dim=64",)])
+def test_the_planners_arithmetic_counts_what_transformers_builds(overrides: tuple[str, ...]) -> None:
+    shape = shape_of(make_plan("hardware=cpu", *overrides).config.model)
+    assert shape is not None
+    assert shape.parameters == sum(parameter.numel() for parameter in build(*overrides).parameters())
+
+
+def test_weights_depend_on_seed_and_name_alone() -> None:
+    first, again, other, bf16 = build(), build(), build(seed=1), build(dtype=torch.bfloat16)
+    deeper = dict(build("model.num_layers=6").named_parameters())
+    for name, weight in first.named_parameters():
+        assert torch.equal(weight, again.get_parameter(name))
+        assert torch.equal(weight, deeper[name])
+        assert torch.equal(weight.bfloat16(), bf16.get_parameter(name))
+    assert not torch.equal(first.lm_head.weight, other.lm_head.weight)
+    assert not torch.equal(first.model.layers[0].mlp.up_proj.weight, first.model.layers[1].mlp.up_proj.weight)
+    assert first.lm_head.weight.std().item() == pytest.approx(models.WEIGHT_STD, rel=0.02)
+
+
+def test_tied_embeddings_stay_one_tensor() -> None:
+    model = build("model.tie_embeddings=true")
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+
+
+def test_quantised_weights_are_near_the_seeded_ones() -> None:
+    plain, quantised = build(), build(quantization="nf4")
+    inputs = torch.randn(4, 128)
+    expected, got = plain.model.layers[0].mlp.up_proj(inputs), quantised.model.layers[0].mlp.up_proj(inputs)
+    assert not torch.equal(expected, got)
+    assert (expected - got).norm() < 0.15 * expected.norm()
+    assert isinstance(quantised.lm_head, nn.Linear)
+    assert quantised.lm_head.weight.requires_grad
+
+
+def test_any_causal_model_of_transformers_builds_from_its_configuration(tmp_path: Path) -> None:
+    GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=2, n_positions=64, architectures=["GPT2LMHeadModel"]).save_pretrained(tmp_path)
+    model = build("model=hf", f"model.path={tmp_path}")
+    ids = torch.randint(300, (2, 16))
+    loss = model(input_ids=ids, labels=ids).loss
+    assert type(model).__name__ == "GPT2LMHeadModel"
+    assert loss.item() == pytest.approx(torch.tensor(300.0).log().item(), abs=0.5)
+
+
+def test_rotary_frequencies_survive_a_cast() -> None:
+    model = build()
+    exact = model.model.rotary_emb.inv_freq.clone()
+    buffers = models.ExactBuffers(model)
+    model.bfloat16()
+    assert not torch.equal(model.model.rotary_emb.inv_freq.float(), exact)
+    buffers.restore(CPU)
+    assert torch.equal(model.model.rotary_emb.inv_freq, exact)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from llmexp.measure.kernels import KernelProbe, trace_to
+
+
+def attend(backend: SDPBackend | None) -> None:
+    query = torch.rand(1, 2, 8, 16)
+    if backend is None:
+        (query @ query.transpose(-1, -2)).softmax(-1) @ query
+        return
+    with sdpa_kernel(backend):
+        functional.scaled_dot_product_attention(query, query, query, is_causal=True)
+
+
+@pytest.mark.parametrize(
+    ("backend", "kernel"),
+    [
+        (SDPBackend.FLASH_ATTENTION, "aten::_scaled_dot_product_flash_attention_for_cpu"),
+        (SDPBackend.MATH, "aten::_scaled_dot_product_attention_math"),
+        (None, "aten::_softmax"),
+    ],
+)
+def test_the_attention_that_ran_is_named(backend: SDPBackend | None, kernel: str) -> None:
+    probe = KernelProbe()
+    with probe.watch():
+        attend(backend)
+    assert probe.attention == kernel
+
+
+def test_without_attention_nothing_is_named() -> None:
+    probe = KernelProbe()
+    with probe.watch():
+        torch.ones(2).sum()
+    assert probe.attention is None
+
+
+def test_a_trace_is_compressed_json_with_the_operators_that_ran(tmp_path: Path) -> None:
+    path = tmp_path / "trace" / "rank0.json.gz"
+    with trace_to(path):
+        attend(None)
+    names = {event["name"] for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]}
+    assert "aten::_softmax" in names

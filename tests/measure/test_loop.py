@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import itertools
+from io import StringIO
+
+import torch
+
+from llmexp.measure.clock import HostClock, Mark
+from llmexp.measure.loop import MicroBatch, StepLoop
+from llmexp.record.result import StepSample
+
+
+class Recorder:
+    """A training step that notes its calls; its loss is the batch's mean id."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def forward(self, batch: MicroBatch) -> torch.Tensor:
+        self.calls.append("forward")
+        return batch.input_ids.float().mean()
+
+    def backward(self, loss: torch.Tensor) -> None:
+        self.calls.append("backward")
+
+    def step(self) -> None:
+        self.calls.append("step")
+
+
+class SlowMark:
+    """A mark of a device that reaches it only when asked to synchronise."""
+
+    def __init__(self, clock: SlowClock) -> None:
+        self.clock, self.index = clock, next(clock.counter)
+
+    def passed(self) -> bool:
+        return self.index < self.clock.reached
+
+    def seconds_since(self, earlier: Mark) -> float:
+        assert isinstance(earlier, SlowMark)
+        return float(self.index - earlier.index)
+
+
+class SlowClock:
+    def __init__(self) -> None:
+        self.counter, self.reached = itertools.count(), 0
+
+    def mark(self) -> SlowMark:
+        return SlowMark(self)
+
+    def synchronize(self) -> None:
+        self.reached = 10**6
+
+
+def passes(*ids: list[int], real: int | None = None) -> list[MicroBatch]:
+    tensors = [torch.tensor([row]) for row in ids]
+    return [MicroBatch(tensor, tensor, tensor.numel() if real is None else real) for tensor in tensors]
+
+
+def samples(file: StringIO) -> list[StepSample]:
+    return [StepSample.model_validate_json(line) for line in file.getvalue().splitlines()]
+
+
+def test_a_step_is_all_its_passes_and_counts_positions_and_real_tokens_apart() -> None:
+    recorder, file = Recorder(), StringIO()
+    loop = StepLoop(recorder, HostClock(), file, lambda: 7)
+    loop.run(iter([passes([2, 4, 6, 8], [0, 0, 0, 4], real=3)]), range(5, 6), warmup=False)
+    assert recorder.calls == ["forward", "backward", "step"] * 2
+    (sample,) = samples(file)
+    assert (sample.step, sample.warmup, sample.positions, sample.real_tokens, sample.memory_bytes) == (5, False, 8, 6, 7)
+    assert sample.loss == 3.0
+
+
+def test_phases_add_up_to_the_step() -> None:
+    file = StringIO()
+    StepLoop(Recorder(), HostClock(), file, lambda: 0).run(iter([passes([1], [2])] * 3), range(3), warmup=True)
+    for sample in samples(file):
+        assert sample.phases_s is not None
+        assert set(sample.phases_s) == {"forward", "backward", "optimizer"}
+        assert 0 < sum(sample.phases_s.values()) <= sample.t_end_s - sample.t_start_s
+
+
+def test_without_phases_only_the_step_is_timed() -> None:
+    file = StringIO()
+    loop = StepLoop(Recorder(), HostClock(), file, lambda: 0)
+    loop.phases = False
+    loop.run(iter([passes([1])]), range(1), warmup=True)
+    assert samples(file)[0].phases_s is None
+
+
+def test_a_sample_is_written_only_when_the_device_has_finished_the_step() -> None:
+    file, clock, seen = StringIO(), SlowClock(), []
+
+    class Watching(Recorder):
+        def forward(self, batch: MicroBatch) -> torch.Tensor:
+            seen.append(len(samples(file)))
+            return super().forward(batch)
+
+    loop = StepLoop(Watching(), clock, file, lambda: 0)
+    batches = iter([passes([1])] * 3)
+    clock.synchronize = lambda: None  # type: ignore[method-assign]
+    loop.run(batches, range(2), warmup=True)
+    assert samples(file) == []
+    clock.reached = 10**6
+    loop.run(batches, range(2, 3), warmup=True)
+    assert seen == [0, 0, 0]
+    assert [sample.step for sample in samples(file)] == [0, 1, 2]
+    assert [sample.t_start_s for sample in samples(file)] == sorted(sample.t_start_s for sample in samples(file))
+
+
+def test_the_wall_time_covers_all_steps() -> None:
+    file = StringIO()
+    wall_s = StepLoop(Recorder(), HostClock(), file, lambda: 0).run(iter([passes([1])] * 4), range(4), warmup=False)
+    found = samples(file)
+    assert wall_s >= found[-1].t_end_s - found[0].t_start_s > 0
