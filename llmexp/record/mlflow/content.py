@@ -19,7 +19,7 @@ from llmexp.record.result import RunStatus
 # Bookkeeping, by which runs are found again; the plain tags beside them are for people, who may edit them.
 RUN_TAG, SWEEP_TAG, STATUS_TAG, DIGEST_TAG, KIND_TAG = "llmexp.run", "llmexp.sweep", "llmexp.status", "llmexp.digest", "llmexp.kind"
 # Tags that MLflow itself reads.
-PARENT_TAG, NOTE_TAG, COMMIT_TAG = "mlflow.parentRunId", "mlflow.note.content", "mlflow.source.git.commit"
+PARENT_TAG, COMMIT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit"
 SOURCE = {"mlflow.source.name": "llmexp", "mlflow.source.type": "LOCAL"}
 LONGEST_VALUE = 500
 # Where and how a run is recorded, and what people say about it: not what it measures.
@@ -78,12 +78,21 @@ class RunContent:
         """The run in words, its bookkeeping, and what MLflow shows on the run's page."""
         result = self._result
         groups = {group: str(self._config[group]["name"]) for group in ("task", "model", "hardware", "engine", "sweep")}
-        ending = {"stack": result.stack, "reason": result.reason, "evidence": result.evidence} if result else {"reason": "the driver was killed"}
-        plain = {"id": self.id, "method": str(self._plan["method"]), "status": self.state.value} | groups | ending
+        plain = {"id": self.id, "method": str(self._plan["method"]), "status": self.state.value, "reason": self._reason} | groups
+        measured = {"stack": result.stack, "evidence": result.evidence} if result else {}
         bookkeeping = {RUN_TAG: self.id, SWEEP_TAG: self.sweep, STATUS_TAG: self.state.value, KIND_TAG: "run"}
-        shown = {NOTE_TAG: _note(plain, str(self._plan.get("rerun_command", "")))} | SOURCE
-        commit = ((self.environment.get("git") or {}).get("llmexp") or {}).get("commit")
-        return plain | bookkeeping | shown | ({COMMIT_TAG: commit} if commit else {})
+        commit = {COMMIT_TAG: ((self.environment.get("git") or {}).get("llmexp") or {}).get("commit")}
+        return {name: value for name, value in (plain | measured | bookkeeping | SOURCE | commit).items() if value}
+
+    @property
+    def note(self) -> str:
+        """What the run's page says at first sight, in Markdown."""
+        reason = f": {self._reason}" if self._reason else ""
+        return f"**{self.state.value}**{reason}\n\nRepeat it with\n\n    {self._plan.get('rerun_command', '')}\n"
+
+    @property
+    def _reason(self) -> str:
+        return self._result.reason if self._result else "the driver was killed"
 
     @property
     def params(self) -> dict[str, str]:
@@ -127,12 +136,6 @@ def _read_plan(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{path} is not a plan: {error!r}") from None
     return plan
-
-
-def _note(tags: Mapping[str, str], command: str) -> str:
-    reason = f": {tags['reason']}" if tags["reason"] else ""
-    title = f"**{tags['status']}**{reason}. Method {tags['method']}, model {tags['model']}, engine {tags['engine']}, hardware {tags['hardware']}."
-    return f"{title}\n\nAgain:\n\n    {command}\n"
 
 
 def _flatten(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

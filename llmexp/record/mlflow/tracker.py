@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from llmexp.errors import RecordError
-from llmexp.record.mlflow.content import DIGEST_TAG, KIND_TAG, NOTE_TAG, PARENT_TAG, RUN_TAG, SOURCE, SWEEP_TAG, RunContent
+from llmexp.record.mlflow.content import DIGEST_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, SOURCE, SWEEP_TAG, RunContent
 from llmexp.record.mlflow.store import artifact_root, connect
 from llmexp.record.redact import redact
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-# Limits of MLflow's API on one call.
-PARAMS_PER_CALL, METRICS_PER_CALL = 100, 1000
+NOTE_TAG, EXPERIMENT_KIND_TAG = "mlflow.note.content", "mlflow.experimentKind"
+# Limits of MLflow's API: values in one call, characters in a tag.
+PARAMS_PER_CALL, METRICS_PER_CALL, LONGEST_TAG = 100, 1000, 8000
 _TEXT_SUFFIXES = (".json", ".jsonl", ".txt", ".md", ".csv", ".log")
 
 
@@ -46,23 +48,20 @@ class Tracker:
         """Write one run below its sweep's parent; the digest comes last, so that a run that was cut off is known by the lack of it."""
         start_ms, end_ms = round(1e3 * content.window.start_s), round(1e3 * content.window.end_s)
         parent = self._parent(content.sweep, start_ms)
-        tags = {name: redact(value) for name, value in content.tags.items()} | {PARENT_TAG: parent}
+        tags = {name: redact(value)[:LONGEST_TAG] for name, value in content.tags.items()} | {PARENT_TAG: parent}
         run_id = self._client.create_run(self._experiment_id, start_ms, tags, run_name=content.name).info.run_id
         self._log_values(run_id, content)
-        for path in content.files():
-            self._log_file(run_id, path, path.relative_to(content.folder.path))
+        self._log_files(run_id, {path.relative_to(content.folder.path).as_posix(): path for path in content.files()}, content.note)
         self._client.log_text(run_id, redact(json.dumps(content.environment, indent=2)), "environment.json")
         self._client.set_terminated(run_id, content.mlflow_status, end_ms)
         self._client.set_tag(run_id, DIGEST_TAG, content.digest)
         self._client.set_terminated(parent, "FINISHED", end_ms)
 
     def write_report(self, sweep: str, files: Sequence[Path]) -> None:
-        """Put files into the sweep's parent run; what a Markdown file says is shown on its page."""
+        """Put files into the sweep's parent run; its page shows the Markdown among them, and the pictures."""
         parent = self._parent(sweep, round(1e3 * time.time()))
-        for path in files:
-            self._log_file(parent, path, Path("report", path.name))
-            if path.suffix == ".md":
-                self._client.set_tag(parent, NOTE_TAG, redact(path.read_text()))
+        note = "\n\n".join(path.read_text() for path in files if path.suffix == ".md")
+        self._log_files(parent, {f"report/{path.name}": path for path in files}, note)
 
     def remove(self, runs: Sequence[Run]) -> None:
         """Put runs into MLflow's bin."""
@@ -81,15 +80,18 @@ class Tracker:
             self._client.delete_run(other)
         return str(parents[0])
 
-    def _log_file(self, run_id: str, path: Path, name: Path) -> None:
-        """Copy a file to the artifact `name`; secrets are left out of texts."""
-        text = path.read_text(errors="replace") if path.suffix in _TEXT_SUFFIXES else ""
-        clean = redact(text)
-        if clean != text:
-            self._client.log_text(run_id, clean, name.as_posix())
-        else:
-            folder = name.parent.as_posix() if len(name.parts) > 1 else None
-            self._client.log_artifact(run_id, str(path), folder)
+    def _log_files(self, run_id: str, files: Mapping[str, Path], note: str) -> None:
+        """Copy files to artifacts of the given names, secrets left out of texts; describe the run by `note` and the pictures among them."""
+        for name, path in files.items():
+            text = path.read_text(errors="replace") if path.suffix in _TEXT_SUFFIXES else ""
+            clean = redact(text)
+            if clean != text:
+                self._client.log_text(run_id, clean, name)
+            else:
+                self._client.log_artifact(run_id, str(path), name.rpartition("/")[0] or None)
+        # The server that shows the page also serves its artifacts, under this address.
+        pictures = [f"![{path.stem}](get-artifact?path={quote(name)}&run_uuid={run_id})" for name, path in files.items() if path.suffix == ".png"]
+        self._client.set_tag(run_id, NOTE_TAG, _whole_lines(redact(note), pictures))
 
     def _log_values(self, run_id: str, content: RunContent) -> None:
         from mlflow.entities import Metric, Param
@@ -118,12 +120,20 @@ class Tracker:
         found = self._client.get_experiment_by_name(name)
         if found is None:
             try:
-                return str(self._client.create_experiment(name, artifacts))
+                return str(self._client.create_experiment(name, artifacts, {EXPERIMENT_KIND_TAG: "custom_model_development"}))
             except MlflowException:  # perhaps another driver was faster
                 found = self._client.get_experiment_by_name(name)
                 if found is None:
                     raise
         return str(found.experiment_id)
+
+
+def _whole_lines(note: str, pictures: Sequence[str]) -> str:
+    """Join text and pictures to what a tag can hold, cut between lines."""
+    lines = [*note.splitlines(), "", *pictures]
+    room = LONGEST_TAG - len("\n…")
+    fitting = sum(1 for end in accumulate(len(line) + 1 for line in lines) if end <= room)
+    return "\n".join(lines if fitting == len(lines) else [*lines[:fitting], "…"])
 
 
 def _chunks(values: Sequence[Any], size: int) -> Iterator[list[Any]]:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from llmexp.errors import RecordError
 from llmexp.record.mlflow.sink import OUTPUTS
@@ -31,20 +38,27 @@ def serve_ui(tracking: TrackingConfig, port: int, outputs: Path = OUTPUTS) -> in
         return 0
     _check_free(port)
     outputs.mkdir(parents=True, exist_ok=True)
+    with _sigterm_as_ctrl_c(), tempfile.TemporaryFile() as words, contextlib.suppress(KeyboardInterrupt):
+        server = _start(uri, port, words)
+        try:
+            _wait_until_up(server, port, words)
+            print(f"MLflow UI: {_page(port, tracking.experiment)}   (Ctrl-C ends it)", flush=True)
+            return server.wait()
+        finally:
+            _stop(server)
+    return 0
+
+
+@contextlib.contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
     earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    server = _start(uri, port)
     try:
-        _wait_until_up(server, port)
-        print(f"MLflow UI: http://{HOST}:{port}   (Ctrl-C ends it)", flush=True)
-        return server.wait()
-    except KeyboardInterrupt:
-        return 0
+        yield
     finally:
-        _stop(server)
         signal.signal(signal.SIGTERM, earlier)
 
 
-def _start(uri: str, port: int) -> subprocess.Popen[bytes]:
+def _start(uri: str, port: int, words: IO[bytes]) -> subprocess.Popen[bytes]:
     if importlib.util.find_spec("mlflow") is None:
         raise RecordError("mlflow is not installed, so there is no UI: pip install mlflow")
     # The store's address may hold a password, and a command line is for all to see: it goes by the environment.
@@ -67,8 +81,20 @@ def _start(uri: str, port: int) -> subprocess.Popen[bytes]:
         "--log-level warning",
     ]
     return subprocess.Popen(
-        command, env=os.environ | settings, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent
+        command, env=os.environ | settings, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True, preexec_fn=die_with_parent
     )
+
+
+def _page(port: int, experiment: str) -> str:
+    """The page of the experiment's runs: MLflow would open on one for chat traces."""
+    server = f"http://{HOST}:{port}"
+    query = urllib.parse.urlencode({"experiment_name": experiment})
+    try:
+        with urllib.request.urlopen(f"{server}/api/2.0/mlflow/experiments/get-by-name?{query}", timeout=_STARTS_WITHIN_S) as answer:
+            number = json.load(answer)["experiment"]["experiment_id"]
+    except urllib.error.HTTPError:  # nothing is recorded yet
+        return server
+    return f"{server}/#/experiments/{number}?workflowType=machine_learning"
 
 
 def _check_free(port: int) -> None:
@@ -80,15 +106,22 @@ def _check_free(port: int) -> None:
             raise RecordError(f"port {port} of {HOST} is taken: choose another, as in `llmexp ui --port {port + 1}`") from None
 
 
-def _wait_until_up(server: subprocess.Popen[bytes], port: int) -> None:
+def _wait_until_up(server: subprocess.Popen[bytes], port: int, words: IO[bytes]) -> None:
     deadline_s = time.monotonic() + _STARTS_WITHIN_S
     while time.monotonic() < deadline_s:
         with contextlib.suppress(OSError), socket.create_connection((HOST, port), _TRY_EVERY_S):
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = server.wait(_TRY_EVERY_S)
-            raise RecordError(f"the MLflow server ended with exit code {code} before it answered; its own words are above")
+            raise RecordError(f"the MLflow server ended with exit code {code}: {_complaint(words)}")
     raise RecordError(f"the MLflow server did not answer on port {port} within {_STARTS_WITHIN_S:g} s")
+
+
+def _complaint(words: IO[bytes]) -> str:
+    """The last line that names an error, else the last one."""
+    words.seek(0)
+    lines = words.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
+    return redact(next((line for line in reversed(lines) if "Error" in line), lines[-1]))
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:

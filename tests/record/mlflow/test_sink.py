@@ -33,6 +33,7 @@ def test_a_run_and_its_sweep_are_recorded_with_everything_in_its_folder(make_run
     assert run.data.metrics["tokens_per_s_std_between_repeats"] == 12.5
     names = {item.path for folder in ("", "repeat.0", "repeat.1/trace", "figures") for item in client.list_artifacts(run.info.run_id, folder)}
     top = {"plan.json", "result.json", "events.jsonl", "system.jsonl", "environment.json"}
+    assert f"get-artifact?path=figures/loss.png&run_uuid={run.info.run_id}" in run.data.tags["mlflow.note.content"]
     deeper = {"repeat.0/samples.0.jsonl", "repeat.0/samples.1.jsonl", "repeat.0/log.1.txt", "repeat.1/trace/trace.0.json.gz", "figures/loss.png"}
     assert top | deeper <= names
 
@@ -144,7 +145,21 @@ def test_the_report_is_shown_on_the_sweeps_page(make_run, tracking, outputs, cli
     record_report("main", [table, figure], tracking, outputs)
     [parent] = recorded("sweep")
     assert [item.path for item in client.list_artifacts(parent.info.run_id, "report")] == ["report/report.md", "report/report.png"]
-    assert parent.data.tags["mlflow.note.content"] == table.read_text()
+    note = parent.data.tags["mlflow.note.content"]
+    assert note.startswith(table.read_text())
+    assert f"get-artifact?path=report/report.png&run_uuid={parent.info.run_id}" in note
+
+
+def test_a_report_too_long_for_a_page_is_cut_between_its_lines(make_run, tracking, outputs, recorded, tmp_path):
+    table = tmp_path / "report.md"
+    table.write_text("".join(f"| row {number} | {'x' * 90} |\n" for number in range(200)))
+    record_report("main", [table], tracking, outputs)
+    [parent] = recorded("sweep")
+    note = parent.data.tags["mlflow.note.content"]
+    *rows, last = note.splitlines()
+    assert rows == table.read_text().splitlines()[: len(rows)]
+    assert last == "…"
+    assert 7800 < len(note) <= 8000
 
 
 def test_no_secret_reaches_the_store(make_run, tracking, outputs, monkeypatch, tmp_path):

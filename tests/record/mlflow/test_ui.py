@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from llmexp.errors import RecordError
-from llmexp.record.mlflow import serve_ui
+from llmexp.record.mlflow import record_runs, serve_ui
 from llmexp.schema import TrackingConfig
 
 SERVE = """
@@ -26,12 +26,13 @@ def port() -> int:
         return int(free.getsockname()[1])
 
 
-def test_the_page_is_served_until_a_signal_and_leaves_no_process(tracking, outputs, port):
+def test_the_page_is_served_until_a_signal_and_leaves_no_process(make_run, tracking, outputs, port):
+    record_runs([make_run()], tracking)
     server = subprocess.Popen([sys.executable, "-c", SERVE, str(port), str(outputs)], stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
         url = f"http://127.0.0.1:{port}"
-        assert url in server.stdout.readline()
+        assert f" {url}/#/experiments/1?" in server.stdout.readline()
         with urllib.request.urlopen(url, timeout=60) as page:
             assert b"MLflow" in page.read()
         started = psutil.Process(server.pid).children(recursive=True)
@@ -49,6 +50,12 @@ def test_a_taken_port_is_named(tmp_path):
         port = taken.getsockname()[1]
         with pytest.raises(RecordError, match=rf"port {port} .* is taken"):
             serve_ui(TrackingConfig(name="mlflow", uri=f"sqlite:///{tmp_path}/mlflow.db"), port, tmp_path)
+
+
+def test_a_store_that_mlflow_cannot_open_is_named_in_its_words(tmp_path, port):
+    (tmp_path / "mlflow.db").write_text("not a database " * 100)
+    with pytest.raises(RecordError, match="exit code 1: .*file is not a database"):
+        serve_ui(TrackingConfig(name="mlflow", uri=f"sqlite:///{tmp_path}/mlflow.db"), port, tmp_path)
 
 
 def test_a_server_elsewhere_is_named_without_its_password(capsys):
