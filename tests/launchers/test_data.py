@@ -77,7 +77,7 @@ def test_sequences_come_round_again() -> None:
 
 
 def test_a_file_pattern_without_a_match_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nothing matches .*none"):
+    with pytest.raises(ConfigError, match=r"nothing matches .*none"):
         data.load(section(files=[str(tmp_path / "none*")]), 512, 1, 0)
 
 
