@@ -18,7 +18,6 @@ from llmexp.record.result import to_json
 from llmexp.reference import read_table
 
 WORKER = Path(__file__).parent / "methods_worker.py"
-RANKS = 2
 Observed = dict[str, list[dict[str, Any]]]
 
 
@@ -33,18 +32,18 @@ def make_plan(*words: str) -> RunPlan:
 
 @pytest.fixture(scope="session")
 def observe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Observed]:
-    """Train methods on two real ranks and return what each rank observed, by the name of the plan."""
+    """Train methods on real ranks and return what each rank observed, by the name of the plan."""
 
-    def run(plans: dict[str, RunPlan]) -> Observed:
+    def run(plans: dict[str, RunPlan], ranks: int = 2) -> Observed:
         folder = tmp_path_factory.mktemp("methods")
         for name, plan in plans.items():
             (folder / f"{name}.json").write_text(to_json(plan))
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(RANKS), str(WORKER)]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks), str(WORKER)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **prepare_ops(next(iter(plans.values())))}
         command = [*torchrun, str(folder / "observed"), *(str(folder / f"{name}.json") for name in plans)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr[-4000:]
-        ranks = [json.loads((folder / f"observed.{rank}.json").read_text()) for rank in range(RANKS)]
-        return {name: [rank[name] for rank in ranks] for name in plans}
+        observed = [json.loads((folder / f"observed.{rank}.json").read_text()) for rank in range(ranks)]
+        return {name: [rank[name] for rank in observed] for name in plans}
 
     return run

@@ -1,0 +1,66 @@
+"""What only a GPU shows: run by `make gpu`. One rank is enough for kernels, places of state, and the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Observed, make_plan
+
+from llmexp.cli.sweep import folder_of
+from llmexp.launch.run import run_one
+from llmexp.method import Method
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.result import read_samples
+
+pytestmark = pytest.mark.gpu
+
+METHODS = ["Naive", "F", "R", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3+O", "Q", "R+Q"]
+
+
+def plan(method: str, *overrides: str) -> RunPlan:
+    return make_plan("hardware=auto", "parallelism.dp=1", "data.seq_len=64", f"method={method}", *overrides)
+
+
+@pytest.fixture(scope="module")
+def cuda(observe: Callable[..., Observed]) -> dict[str, dict[str, Any]]:
+    observed = observe({str(Method.parse(name)): plan(name) for name in METHODS}, ranks=1)
+    return {name: ranks[0] for name, ranks in observed.items()}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_f_runs_a_flash_kernel_of_the_gpu(cuda: dict[str, dict[str, Any]], method: str) -> None:
+    observed = cuda[str(Method.parse(method))]
+    assert ("flash" in observed["attention_kernel"].lower()) == ("F" in method.split("+"))
+    assert any("softmax" in name.lower() for name in observed["operators"]) or "F" in method.split("+")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_o_puts_state_into_host_memory_and_nothing_else_does(cuda: dict[str, dict[str, Any]], method: str) -> None:
+    state = cuda[str(Method.parse(method))]["state"]
+    offloads = "O" in method.split("+")
+    assert (state["optimizer"]["host"] > 0) == offloads
+    assert (state["optimizer"]["device"] > 0) != offloads
+    assert (state["parameters"]["host"] > 0) == (offloads and "Z3" in method)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if "Q" not in name])
+def test_losses_follow_one_curve(cuda: dict[str, dict[str, Any]], method: str) -> None:
+    assert cuda[str(Method.parse(method))]["losses"] == pytest.approx(cuda["Naive"]["losses"], abs=2e-2)
+
+
+def test_a_run_measures_with_the_devices_clock(tmp_path: Path) -> None:
+    chosen = plan("F", "measure=quick", "tracking=none", f"sweep.outputs={tmp_path}", "sweep.name=cuda")
+    folder = folder_of(chosen)
+    result = run_one(chosen, folder)
+    assert result.status == "success", result.reason
+    tokens_per_s, allocated = result.metrics["tokens_per_s"], result.metrics["peak_allocated_bytes"]
+    assert tokens_per_s is not None
+    assert allocated is not None
+    assert allocated.mean > 8 * 857_216
+    measured = [sample for sample in read_samples(folder.repeat(0) / "samples.0.jsonl") if not sample.warmup]
+    window_s = measured[-1].t_end_s - measured[0].t_start_s
+    assert sum(sample.positions for sample in measured) / window_s == pytest.approx(tokens_per_s.mean, rel=0.05)
+    assert result.environment["nccl"]
