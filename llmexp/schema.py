@@ -238,13 +238,12 @@ def check_key(path: str) -> None:
 
 
 def unknown_key(path: str) -> ConfigError:
-    """Build the error for a dotted key that the configuration has not: the nearest one beside it or of its name elsewhere, then all beside it."""
+    """Build the error for a dotted key that the configuration has not: the one of its name elsewhere or the nearest beside it, then all beside it."""
     section, _, name = path.rpartition(".")
     every = keys()
     beside = {key.rpartition(".")[2]: key for key in every if key.rpartition(".")[0] == section}
     elsewhere = [key for key in every if key.rpartition(".")[2] == name]
-    close = nearest(name, beside)
-    guess = beside[close] if close else next(iter(elsewhere), None)
+    guess = next(iter(elsewhere), None) or beside.get(nearest(name, beside) or "")
     hint = f"did you mean {guess}? " if guess else ""
     return ConfigError(f"unknown key '{path}': {hint}{f'keys of {section}' if section else 'keys'} are {', '.join(beside)}")
 

@@ -27,12 +27,19 @@ if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
 
 CONFIG = "config"
+RESOLVERS: dict[str, Callable[..., Any]] = {
+    "detected_hardware": lambda: f"/hardware/{detect().hardware}",
+    "detected": lambda field: getattr(detect(), field),
+    "model_name": lambda path: Path(path).name if path else "hf",
+    "atoms": lambda: "\n  ".join(f"{atom.code:<5}{atom.help}" for atom in ATOMS.values()),
+}
+for name, resolver in RESOLVERS.items():
+    OmegaConf.register_new_resolver(f"llmexp.{name}", resolver, replace=True)  # at import: a job unpickled on another machine needs them too
 
 
 @contextmanager
 def hydra_app() -> Iterator[Hydra]:
-    """Give Hydra with conf/, llmexp's resolvers and its sweeper; what goes wrong inside becomes a ConfigError."""
-    _register_resolvers()
+    """Give Hydra with conf/ and llmexp's sweeper; what goes wrong inside becomes a ConfigError."""
     try:
         with initialize_config_module("llmexp.conf", job_name="llmexp", version_base="1.3"):
             from hydra_plugins.llmexp_sweeper.sweeper import LlmexpSweeper
@@ -43,17 +50,6 @@ def hydra_app() -> Iterator[Hydra]:
             yield hydra
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error) from None
-
-
-def _register_resolvers() -> None:
-    resolvers: dict[str, Callable[..., Any]] = {
-        "detected_hardware": lambda: f"/hardware/{detect().hardware}",
-        "detected": lambda field: getattr(detect(), field),
-        "model_name": lambda path: Path(path).name if path else "hf",
-        "atoms": lambda: "\n  ".join(f"{atom.code:<5}{atom.help}" for atom in ATOMS.values()),
-    }
-    for name, resolver in resolvers.items():
-        OmegaConf.register_new_resolver(f"llmexp.{name}", resolver, replace=True)
 
 
 def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:

@@ -58,7 +58,7 @@ def compare(words: Sequence[str]) -> int:
     args = parser.parse_args(words)
     from llmexp.report.compare import compare as compare_runs
 
-    print(compare_runs(_one_run(args.a), _one_run(args.b)))
+    compare_runs(_one_run(args.a), _one_run(args.b)).to_terminal()
     return 0
 
 
@@ -92,8 +92,7 @@ def ui(words: Sequence[str]) -> int:
     args = parser.parse_args(words)
     from llmexp.record.mlflow import serve_ui
 
-    serve_ui(TrackingConfig(name="mlflow", uri=args.uri), args.port)
-    return 0
+    return serve_ui(TrackingConfig(name="mlflow", uri=args.uri), args.port)
 
 
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.conf import HydraConf
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
@@ -37,17 +38,23 @@ def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
     jobs: dict[str, Job] = {}
     for overrides in choices:
         try:
-            plan = plan_of(composer.container(overrides), overrides)
+            plan = plan_of(composer.container(overrides), words_of(master.hydra, overrides))
         except ConfigError as error:
             raise ConfigError(f"{_difference(overrides, choices)}{error}") from None
         jobs.setdefault(plan.id, Job(tuple(overrides), plan))
-    _check_one_sweep(list(jobs.values()))
+        _check_one_sweep(next(iter(jobs.values())).plan, plan)
     return list(jobs.values())
 
 
-def plan_of(container: Mapping[str, Any], overrides: Sequence[str]) -> RunPlan:
-    """Check and plan one composed configuration; raises ConfigError."""
-    return resolve(validate(container), as_typed(overrides))
+def plan_of(container: Mapping[str, Any], words: Sequence[str]) -> RunPlan:
+    """Check and plan one composed configuration, which these words give; raises ConfigError."""
+    return resolve(validate(container), words)
+
+
+def words_of(hydra: HydraConf, overrides: Sequence[str]) -> list[str]:
+    """What a person types for a job alone: its overrides, and where its files were searched for; launchers are left out."""
+    searched = [override for override in hydra.overrides.hydra if override.startswith("hydra.searchpath=")]
+    return searched + as_typed(overrides)
 
 
 def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -100,6 +107,6 @@ def _difference(overrides: Sequence[str], choices: Sequence[Sequence[str]]) -> s
     return f"run {' '.join(own)}: " if own else ""
 
 
-def _check_one_sweep(jobs: Sequence[Job]) -> None:
-    if len({(job.plan.config.sweep, job.plan.config.tracking) for job in jobs}) > 1:
+def _check_one_sweep(first: RunPlan, plan: RunPlan) -> None:
+    if (plan.config.sweep, plan.config.tracking) != (first.config.sweep, first.config.tracking):
         raise ConfigError("sweep.name, sweep.outputs and tracking are of a whole sweep: give each one value")

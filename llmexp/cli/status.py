@@ -17,28 +17,30 @@ def print_status(folders: Sequence[RunFolder]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("run", "state", "repeats", "steps", "reason", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for header in ("run", "state", "repeats", "measured steps"):
+        table.add_column(header, no_wrap=True)
+    table.add_column("reason")
     for folder in folders:
         table.add_row(*row(folder))
-    Console(soft_wrap=not folders).print(table)
+    Console().print(table)
 
 
 def row(folder: RunFolder) -> list[str]:
-    """The run's name, state, repeats and steps done of those planned, and reason; what cannot be read is said in the reason."""
+    """The run's name, state, repeats and measured steps of those planned, and reason; what cannot be read is said in the reason."""
     name = f"{folder.path.parent.name}/{folder.path.name}"
     try:
         measure = RunPlan.read(folder.plan_path).config.measure
         result = folder.result()
         repeats, steps = _progress(folder)
-        planned = measure.warmup_steps + measure.steps
-        return [name, folder.state(), f"{repeats}/{measure.repeats}", f"{steps}/{planned}", result.reason if result else ""]
+        return [name, folder.state(), f"{repeats}/{measure.repeats}", f"{steps}/{measure.steps}", result.reason if result else ""]
     except (RecordError, ValidationError) as error:
         return [name, "unreadable", "", "", str(error).partition("\n")[0]]
 
 
 def _progress(folder: RunFolder) -> tuple[int, int]:
-    """Repeats that rank 0 finished, and steps that it has written in the latest one."""
+    """Repeats that rank 0 finished, and steps that it has measured in the latest one."""
     repeats = folder.repeats()
     finished = sum((repeat / "rank.0.json").exists() for repeat in repeats)
     samples = repeats[-1] / "samples.0.jsonl" if repeats else None
-    return finished, len(read_samples(samples)) if samples and samples.exists() else 0
+    return finished, sum(not sample.warmup for sample in read_samples(samples)) if samples and samples.exists() else 0

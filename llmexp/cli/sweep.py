@@ -12,7 +12,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
-from llmexp.cli.jobs import Job, container_of, plan_of
+from llmexp.cli.jobs import Job, container_of, plan_of, words_of
 from llmexp.cli.resume import why_again
 from llmexp.errors import LlmexpError
 from llmexp.plan.run_plan import RunPlan
@@ -32,7 +32,8 @@ def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
 def run_job(config: DictConfig) -> None:
     """Measure one composed run, or keep its earlier result: what Hydra's launcher calls, here or on another machine."""
     try:
-        plan = plan_of(container_of(config), HydraConfig.get().overrides.task)
+        hydra = HydraConfig.get()
+        plan = plan_of(container_of(config), words_of(hydra, hydra.overrides.task))
         measure(plan, folder_of(plan))
     except LlmexpError as error:
         print(f"llmexp: {error}", file=sys.stderr)
@@ -75,7 +76,7 @@ def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
     if tracking.name == "mlflow":
         from llmexp.record.mlflow import record_report
 
-        record_report(root.name, [root / "report.md", root / "report.csv", root / "report.png"], tracking)
+        record_report(root.name, [root / "report.md", root / "report.csv", root / "report.png"], tracking, root.parent)
         print("Open the results in MLflow: llmexp ui (in a checkout: make ui)")
 
 

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from llmexp.launch.stack import stack_digest
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.folder import RunFolder
+from llmexp.record.result import RunResult, RunStatus
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@dataclass
+class Runner:
+    """Stands for llmexp.launch.run.run_one: notes what it was given and ends it as told, by method."""
+
+    endings: dict[str, RunStatus | Exception] = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)
+
+    def __call__(self, plan: RunPlan, folder: RunFolder) -> RunResult:
+        self.ran.append(f"{plan.config.model.name} {plan.method}")
+        folder.write(folder.plan_path, plan)
+        ending = self.endings.get(plan.method, RunStatus.SUCCESS)
+        if isinstance(ending, Exception):
+            raise ending
+        result = result_of(plan, ending)
+        folder.write(folder.result_path, result)
+        return result
+
+
+def result_of(plan: RunPlan, status: RunStatus) -> RunResult:
+    config = plan.config
+    return RunResult(
+        id=plan.id,
+        stack=stack_digest(plan),
+        status=status,
+        task=config.task.name,
+        engine=config.engine.name,
+        model=config.model.name,
+        method=plan.method,
+        hardware=config.hardware.name,
+        sweep=config.sweep.name,
+        world_size=plan.dims.world_size,
+        batch=plan.batch,
+        seq_len=config.data.seq_len,
+        command=plan.rerun_command,
+    )
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> Runner:
+    fake = Runner()
+    monkeypatch.setattr("llmexp.launch.run.run_one", fake)
+    return fake
+
+
+@pytest.fixture
+def llmexp(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run a command line in this process: exit code, stdout, stderr."""
+    from llmexp.__main__ import main
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(words)
+        return code, *capfd.readouterr()
+
+    return run

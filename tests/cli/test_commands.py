@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llmexp.record.folder import find_runs
+from llmexp.record.result import RunStatus, StepSample
+
+QUIET = ("tracking=none", "model=tiny", "hardware=cpu")
+
+
+@pytest.fixture
+def runs(llmexp, runner, here: Path) -> list[Path]:
+    runner.endings = {"R": RunStatus.OOM}
+    llmexp("method=Naive,R", *QUIET)
+    return [run.path for run in find_runs(here / "outputs")]
+
+
+def test_plan_says_what_would_run(llmexp, here: Path):
+    code, out, _ = llmexp("plan", "method=F+Z3+O", "model=13b", "hardware=rtx4090", "precision=bf16_pure", "batch.accumulation=2")
+    assert code == 0
+    for expected in [
+        "13b F+Z3+O on rtx4090",
+        "offload_optimizer=True, offload_parameters=True",
+        "dp 8 x tp 1 x pp 1 x cp 1 = 8 ranks",
+        "dp 8 x micro 1 x accumulation 2 = 16 samples a step; x seq_len 256 = 4,096 positions",
+        "13,015,864,320",
+        "0 GiB on the device of 24",
+        '"stage": 3',
+        "NCCL_P2P_DISABLE=1 ",
+        "--nproc_per_node 8",
+        "python -m llmexp method=F+Z3+O model=13b hardware=rtx4090 precision=bf16_pure batch.accumulation=2",
+    ]:
+        assert expected in out
+    assert list(here.iterdir()) == []
+
+
+def test_plan_says_that_it_cannot_fit(llmexp):
+    _, out, _ = llmexp("plan", "model=7b", "hardware=rtx4090")
+    assert "it cannot fit" in out
+    assert "24.0 GiB" in out
+
+
+def test_plan_says_why_an_engine_skips(llmexp):
+    _, out, _ = llmexp("plan", "hardware=a800", "parallelism.tp=2")
+    assert "skipped    engine=deepspeed runs data parallelism only, not tp=2" in out
+
+
+def test_plan_of_a_model_that_only_building_can_count(llmexp):
+    code, out, _ = llmexp("plan", "model=hf", "model.path=someone/some-model")
+    assert code == 0
+    assert out.startswith("some-model Naive on")
+    assert out.count("not known before the model is built") == 2
+
+
+def test_plan_as_json_is_one_plan_a_line(llmexp):
+    _, out, _ = llmexp("plan", "experiment=first_run", "--json")
+    assert [json.loads(line)["method"] for line in out.splitlines()] == ["Naive", "F", "R", "Z2", "Z3+O", "F+R+Z3"]
+
+
+def test_plan_needs_no_torch_and_nothing_slow():
+    code = "import sys; from llmexp.__main__ import main; main(['plan', 'method=F']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert modules.isdisjoint({"torch", "deepspeed", "transformers", "mlflow", "matplotlib", "pandas", "rich"})
+
+
+def test_status_names_every_state(runs, llmexp, here: Path):
+    repeat = runs[0] / "repeat.0"
+    repeat.mkdir()
+    steps = [StepSample(step=i, warmup=i == 0, t_start_s=0, t_end_s=1, positions=1, real_tokens=1, loss=1) for i in range(3)]
+    (repeat / "samples.0.jsonl").write_text("".join(step.model_dump_json() + "\n" for step in steps) + '{"step": 3, "cut')
+    (runs[1] / "result.json").write_text("{")
+    (runs[0] / "result.json").unlink()
+    code, out, _ = llmexp("status")
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[1].split()[1:4] == ["planned", "0/1", "2/20"]
+    assert "unreadable" in lines[2]
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown", "csv"])
+def test_report_at_any_time(form, runs, llmexp, here: Path):
+    code, out, _ = llmexp("report", "--format", form, "--figure", "table.png")
+    assert code == 0
+    assert "Naive" in out
+    assert (here / "table.png").stat().st_size > 0
+
+
+def test_report_of_the_runs_named(runs, llmexp):
+    _, out, _ = llmexp("report", str(runs[0]), str(runs[0]), "--format", "csv")
+    assert out.count("\n") == 2
+
+
+def test_compare_two_runs(runs, llmexp):
+    code, out, _ = llmexp("compare", *map(str, runs))
+    assert code == 0
+    assert "Naive" in out
+
+
+def test_sync_takes_the_runs_and_the_store(runs, llmexp, monkeypatch):
+    given = []
+    monkeypatch.setattr("llmexp.record.mlflow.sync", lambda folders, tracking: given.append((len(folders), tracking.uri)) or "2 recorded")
+    assert llmexp("sync", "--uri", "sqlite:///other.db")[:2] == (0, "2 recorded\n")
+    assert given == [(2, "sqlite:///other.db")]
+
+
+def test_ui_serves_the_store(llmexp, monkeypatch):
+    monkeypatch.setattr("llmexp.record.mlflow.serve_ui", lambda tracking, port: port)
+    assert llmexp("ui", "--port", "7")[0] == 7

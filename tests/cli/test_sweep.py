@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llmexp.record.folder import find_runs
+from llmexp.record.result import RunStatus
+
+QUIET = ("tracking=none", "model=tiny", "hardware=cpu")
+
+
+def test_a_single_run_is_a_sweep_of_one(llmexp, runner, here: Path):
+    code, out, _ = llmexp("method=F", *QUIET)
+    assert code == 0
+    assert runner.ran == ["tiny F"]
+    assert out.startswith("1 run of outputs/main | tiny on 2 x cpu: F\n")
+    assert len(find_runs(here / "outputs")) == 1
+
+
+def test_one_method_by_two_names_is_one_run(llmexp, runner):
+    llmexp("+method=R+F,F+R,f+r", *QUIET, "-m")
+    assert runner.ran == ["tiny F+R"]
+
+
+@pytest.mark.parametrize("status", RunStatus)
+def test_the_exit_code_says_whether_every_run_answered(status, llmexp, runner):
+    runner.endings = {"R": status}
+    code, _, _ = llmexp("method=Naive,R,F", *QUIET)
+    assert code == (0 if status in ("success", "oom", "skipped") else 1)
+    assert runner.ran == ["tiny Naive", "tiny R", "tiny F"]
+
+
+def test_a_defect_in_one_run_is_shown_and_stops_no_other(llmexp, runner):
+    runner.endings = {"R": ZeroDivisionError("driver's defect")}
+    code, out, err = llmexp("method=Naive,R,F", *QUIET)
+    assert code == 1
+    assert runner.ran == ["tiny Naive", "tiny R", "tiny F"]
+    assert "ZeroDivisionError: driver's defect" in err
+    assert "planned" in out
+
+
+def test_ctrl_c_ends_the_sweep(llmexp, monkeypatch):
+    def interrupt(plan, folder):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("llmexp.launch.run.run_one", interrupt)
+    code, _, err = llmexp("method=Naive,R", *QUIET)
+    assert code == 130
+    assert err.count("\n") == 1
+
+
+def test_the_report_is_of_this_sweep_and_lies_beside_it(llmexp, runner, here: Path):
+    llmexp("method=Q", *QUIET)
+    _, out, _ = llmexp("method=Naive,R", *QUIET)
+    table = (here / "outputs/main/report.md").read_text()
+    assert "Naive" in table
+    assert "Naive" in out
+    assert "| Q " not in table
+    assert (here / "outputs/main/report.csv").read_text().count("\n") == 3
+    assert (here / "outputs/main/report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_hydra_writes_nothing_of_its_own(llmexp, runner, here: Path):
+    llmexp("method=Naive,R", *QUIET)
+    written = {path.name.partition("_")[0] for path in (here / "outputs/main").iterdir()}
+    assert written == {"tiny", "report.md", "report.csv", "report.png"}
+    assert [path.name for path in here.iterdir()] == ["outputs"]
+
+
+def test_answers_are_kept_and_failures_measured_again(llmexp, runner):
+    runner.endings = {"R": RunStatus.FAILED}
+    llmexp("method=Naive,R", *QUIET)
+    runner.ran.clear()
+    code, out, _ = llmexp("method=Naive,R", *QUIET)
+    assert runner.ran == ["tiny R"]
+    assert code == 1
+    assert "success already" in out
+    assert "again, it ended failed" in out
+    llmexp("method=Naive", "rerun=all", *QUIET)
+    assert runner.ran == ["tiny R", "tiny Naive"]
+
+
+def test_every_run_and_the_report_reach_the_tracker(llmexp, runner, monkeypatch, here: Path):
+    recorded = []
+
+    def note_run(folders, tracking):
+        recorded.append(folders[0].path.name.rpartition("_")[0])
+
+    def note_report(sweep, files, tracking, outputs):
+        recorded.append((sweep, *(file.name for file in files), outputs))
+
+    monkeypatch.setattr("llmexp.record.mlflow.record_runs", note_run)
+    monkeypatch.setattr("llmexp.record.mlflow.record_report", note_report)
+    code, out, _ = llmexp("method=Naive,R", "tracking=mlflow", "sweep.outputs=elsewhere", "sweep.name=mine")
+    assert code == 0
+    assert recorded == ["tiny_Naive", "tiny_R", ("mine", "report.md", "report.csv", "report.png", Path("elsewhere"))]
+    assert "llmexp ui" in out.splitlines()[-1]

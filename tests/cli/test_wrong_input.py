@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llmexp.plan.detect import Detected
+
+# What people type, and words that the one line must hold: what is wrong, and the valid choice or the nearest name.
+WRONG = {
+    "method=F+X": ["'X'", "F, R, Z1, Z2, Z3, O, Q"],
+    "method=Z2+Z3": ["Z2 and Z3 exclude each other"],
+    "+method=F+O": ["O needs Z2 or Z3"],
+    "+methd=F": ["'methd'", "did you mean method?"],
+    "modl=7b": ["'modl'", "did you mean model?"],
+    "model.parms=3": ["'model.parms'", "num_layers"],
+    "+model.parms=3": ["'model.parms'", "num_layers"],
+    "++measure.step=3": ["'measure.step'", "did you mean measure.steps?"],
+    "seq_len=3": ["did you mean data.seq_len?"],
+    "model=7c": ["unknown model '7c'", "did you mean 7b?", "tiny"],
+    "hardware=rtx4080": ["did you mean rtx4090?"],
+    "experiment=paper": ["paper_table03"],
+    "hydra/launcher=slrm": ["hydra/launcher", "basic"],
+    "measure.steps=0": ["measure.steps=0", "greater than or equal to 1"],
+    "measure.steps=many": ["measure.steps=many", "integer"],
+    "batch.micro=1.5": ["batch.micro=1.5", "integer"],
+    "parallelism.tp=3": ["tp 3", "does not divide the 2 devices"],
+    "hardware=a800 parallelism.dp=9": ["9 ranks", "8 devices"],
+    "hardware=a800 parallelism.cp=8 data.seq_len=350": ["parallelism.cp=8 does not divide data.seq_len"],
+    "model=hf": ["model.path"],
+    "data=hf": ["data.path is missing"],
+    "~tracking": ["tracking is missing"],
+    "sweep.name=../up": ["sweep.name"],
+    "method=Naive,Z2+Z3,F": ["run method=Z2+Z3:", "exclude"],
+    "experiment=paper_table03 measure.stepz=1": ["measure.stepz"],
+    "sweep.name=a,b": ["sweep.name", "of a whole sweep"],
+    "seed=interval(0,1)": ["sweep"],
+    "foo=(": ["cannot read 'foo=('"],
+    "repot": ["did you mean report?"],
+    "--cgf": ["--cgf"],
+}
+
+
+@pytest.fixture(autouse=True)
+def _two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmexp.cli.app.detect", lambda: Detected("cpu", "cpu", "", 2, None))
+
+
+@pytest.mark.parametrize("mode", [(), ("--cfg", "job"), ("plan",)], ids=["run", "cfg", "plan"])
+@pytest.mark.parametrize("words", WRONG)
+def test_wrong_input_is_one_line_and_starts_nothing(words, mode, llmexp, runner, here: Path):
+    code, out, err = llmexp(*mode, *words.split())
+    assert code == 2
+    assert err.count("\n") == 1
+    assert err.startswith("llmexp: ")
+    for expected in WRONG[words]:
+        assert expected in err
+    assert out == ""
+    assert runner.ran == []
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["report", "nowhere"], "there is no nowhere"),
+        (["status"], "there is no outputs"),
+        (["report", "--format", "html", "."], "'terminal', 'markdown', 'csv'"),
+        (["compare", "."], "required: b"),
+        (["sync", "."], "no runs in ."),
+        (["ui", "--port", "high"], "--port"),
+        (["plan", "--jso"], "--jso"),
+        (["--cfg", "jobs"], "'job', 'hydra', 'all'"),
+        (["--config-dir", "nowhere"], "--config-dir nowhere"),
+    ],
+)
+def test_wrong_words_of_commands_are_one_line(words, expected, llmexp):
+    code, out, err = llmexp(*words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert expected in err

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import csv
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from llmexp.cli.arguments import run_parser
+from llmexp.cli.run import jobs_of
+from llmexp.method import Method
+
+CONF = Path(__file__).parents[2] / "conf"
+EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+
+
+def planned(*words: str) -> list[tuple[str, str]]:
+    return [(job.plan.config.model.name, job.plan.method) for job in jobs_of(run_parser().parse_intermixed_args(words))]
+
+
+def table03() -> set[tuple[str, str]]:
+    with (files("llmexp.reference") / "table03_pretrain_bs1.csv").open() as file:
+        return {(row["model"].lower(), str(Method.parse(row["method"]))) for row in csv.DictReader(file)}
+
+
+def test_paper_table03_is_the_papers_table():
+    found = planned("experiment=paper_table03", "hardware=a800")
+    assert len(found) == len(set(found)) == 38
+    assert set(found) == table03()
+
+
+def test_paper_table03_on_one_model_is_its_22_methods():
+    found = planned("experiment=paper_table03", "model=tiny")
+    assert len(found) == 22
+    assert {method for _, method in found} == {method for model, method in table03() if model == "7b"}
+
+
+def test_the_command_line_wins_over_cells():
+    assert planned("experiment=paper_table03", "model=tiny,125m", "method=R+F") == [("tiny", "F+R"), ("125m", "F+R")]
+
+
+def test_paper_table03_keeps_the_papers_protocol():
+    plans = [job.plan for job in jobs_of(run_parser().parse_intermixed_args(["experiment=paper_table03", "hardware=a800", "model=7b"]))]
+    for plan in plans:
+        config = plan.config
+        assert (config.data.name, config.data.seq_len, config.precision.name, config.batch.micro) == ("synthetic", 350, "bf16_pure", 1)
+        assert (config.measure.warmup_steps, config.measure.steps, plan.dims.world_size) == (30, 100, 8)
+
+
+def test_first_run_is_small_and_on_real_text():
+    assert planned("experiment=first_run") == [("tiny", method) for method in ("Naive", "F", "R", "Z2", "Z3+O", "F+R+Z3")]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_is_its_own_sweep(name):
+    assert OmegaConf.load(CONF / "experiment" / f"{name}.yaml").sweep.name == name

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from llmexp.cli.arguments import run_parser
+from llmexp.cli.run import jobs_of
+
+ROOT = Path(__file__).parents[2]
+NEED_A_PATH_OR_GPU = ("hf", "gpu")
+FILES = [path for path in (ROOT / "conf").glob("*/*.yaml") if path.parent.name != "experiment" and path.stem not in NEED_A_PATH_OR_GPU]
+OPTIONS = sorted(f"{path.parent.name}={path.stem}" for path in FILES)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_composes_into_a_plan(option):
+    (job,) = jobs_of(run_parser().parse_intermixed_args([option]))
+    assert job.plan.rerun_command == f"python -m llmexp {option}"
+
+
+def test_every_folder_is_packaged():
+    packages = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    folders = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in (ROOT / "conf").rglob("*.yaml")}
+    assert {f"llmexp.{folder}" for folder in folders} <= packages

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from llmexp.plan.shape import shape_of
+from llmexp.schema import ModelConfig
+
+CONF = Path(__file__).parents[2] / "conf" / "model"
+NAMES = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "hf")
+# As the published checkpoints count them; 125m and tiny are this project's own shapes.
+PARAMETERS = {
+    "tiny": 857_216,
+    "125m": 125_258_496,
+    "1b": 1_100_048_384,
+    "7b": 6_738_415_616,
+    "13b": 13_015_864_320,
+    "70b": 68_976_648_192,
+    "llama3-8b": 8_030_261_248,
+    "qwen3-8b": 8_190_735_360,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_model_has_its_published_size(name):
+    model = ModelConfig.model_validate(OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml")))
+    shape = shape_of(model)
+    assert model.name == name
+    assert model.source
+    assert shape is not None
+    assert shape.parameters == PARAMETERS[name]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "70b"])
+def test_transformers_counts_the_same(name):
+    """Holds the arithmetic to the code that is run: the model is built without memory and counted."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    model = ModelConfig.model_validate(OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml")))
+    config = AutoConfig.for_model(
+        model.architecture,
+        vocab_size=model.vocab_size,
+        hidden_size=model.hidden_size,
+        intermediate_size=model.intermediate_size,
+        num_hidden_layers=model.num_layers,
+        num_attention_heads=model.num_heads,
+        num_key_value_heads=model.num_kv_heads,
+        head_dim=model.head_dim,
+        tie_word_embeddings=model.tie_embeddings,
+    )
+    with torch.device("meta"):
+        built = AutoModelForCausalLM.from_config(config)
+    assert sum(parameter.numel() for parameter in built.parameters()) == PARAMETERS[name]

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from llmexp.plan.memory import GIB, shortage
+
+SIZE = 6_738_415_616
+
+
+@pytest.mark.parametrize(
+    ("words", "device_bytes_per_parameter", "host_bytes_per_parameter"),
+    [
+        (["precision=bf16_mixed"], 16, 0),
+        (["precision=bf16_pure"], 8, 0),
+        (["precision=fp32"], 16, 0),
+        (["method=Z1"], 4 + 12 / 8, 0),
+        (["method=Z2"], 2 + 14 / 8, 0),
+        (["method=Z3"], 16 / 8, 0),
+        (["method=Z2", "precision=bf16_pure"], 2 + 8 / 8, 0),  # DeepSpeed's ZeRO keeps a second copy of the parameters
+        (["method=Z2+O", "precision=bf16_pure"], 2, 8 / 8),
+        (["method=Z3+O", "precision=bf16_pure"], 0, 10 / 8),
+    ],
+)
+def test_bytes_a_parameter(words, device_bytes_per_parameter, host_bytes_per_parameter, plan):
+    memory = plan("model=7b", *words).memory
+    assert memory.device == pytest.approx(device_bytes_per_parameter * SIZE, rel=1e-6)
+    assert memory.host == pytest.approx(host_bytes_per_parameter * SIZE, rel=1e-6)
+
+
+def test_the_papers_naive_7b_fits_and_13b_does_not(plan):
+    """66.7 GB of 80 GB were measured for 7B (table III); 13B has no Naive row."""
+    small, large = (plan(f"model={name}", "precision=bf16_pure").memory for name in ("7b", "13b"))
+    assert small.device < 66.7e9
+    assert shortage(small, 8, 80 * GIB, 512 * GIB) is None
+    assert "97.0 GiB on the device for certain" in str(shortage(large, 8, 80 * GIB, 512 * GIB))
+
+
+def test_four_bits_freeze_the_matrices(plan):
+    made = plan("model=7b", "method=Q", "precision=bf16_pure")
+    assert made.trainable_parameters == 2 * 32000 * 4096 + (2 * 32 + 1) * 4096
+    assert made.memory.device < 9.8e9  # what the paper measured, activations included
+
+
+def test_host_memory_is_shared_by_the_ranks_of_a_node(plan):
+    memory = plan("model=13b", "method=Z3+O").memory
+    assert shortage(memory, 8, 80 * GIB, 512 * GIB) is None
+    assert "8 ranks a node" in str(shortage(memory, 8, 80 * GIB, 128 * GIB))
+
+
+def test_on_cpu_everything_is_host_memory(plan):
+    memory = plan("model=13b", "method=F+R+Z3", "hardware=cpu").memory
+    assert "194.0 GiB of host memory" in str(shortage(memory, 2, None, 16 * GIB))

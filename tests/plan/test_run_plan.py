@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.folder import RunFolder
+
+
+def test_a_plan_survives_its_file(plan, tmp_path: Path):
+    made = plan("method=F+Z3", "model=7b")
+    folder = RunFolder(tmp_path)
+    folder.write(folder.plan_path, made)
+    assert RunPlan.read(folder.plan_path) == made
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["method=Z3+F"],
+        ["sweep.name=other"],
+        ["sweep.outputs=elsewhere"],
+        ["tracking=none"],
+        ["force=true"],
+        ["rerun=all"],
+        ["engine.launcher=deepspeed"],
+    ],
+)
+def test_the_id_ignores_where_and_how_a_run_is_recorded(words, plan):
+    assert plan("method=F+Z3", *words).id == plan("method=F+Z3").id
+
+
+@pytest.mark.parametrize(
+    "words", [["method=Z2"], ["seed=1"], ["batch.micro=2"], ["optimizer.lr=1e-3"], ["hardware=h100"], ["measure.steps=3"], ["precision=fp32"]]
+)
+def test_the_id_holds_all_that_is_measured(words, plan):
+    assert plan(*words).id != plan().id
+
+
+def test_the_folder_is_named_for_people(plan):
+    made = plan("method=R+F", "model=7b")
+    assert made.folder_name == f"7b_F+R_{made.id}"

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from llmexp.errors import ConfigError
+from llmexp.plan.shape import shape_of
+from llmexp.schema import ModelConfig
+
+
+def of_path(path: Path | str) -> ModelConfig:
+    return ModelConfig(name="mine", architecture="hf", path=str(path))
+
+
+def test_flops_of_a_token_by_hand(plan):
+    made = plan("model=7b", "data=synthetic")
+    linear, head, attention = 32 * (4 * 4096**2 + 3 * 4096 * 11008), 32000 * 4096, 6 * 32 * 4096 * 350
+    assert made.flops_per_token == 6 * (linear + head) + attention
+    assert plan("model=7b", "data=synthetic", "method=Q").flops_per_token == 4 * linear + 6 * head + attention
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_folder_of_transformers_is_counted(tied, tmp_path: Path):
+    sizes = {"vocab_size": 32, "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "tie_word_embeddings": tied, **sizes}))
+    shape = shape_of(of_path(tmp_path))
+    assert shape is not None
+    assert shape.parameters == 2 * (4 * 8 * 8 + 3 * 8 * 16 + 2 * 8) + 8 + (1 if tied else 2) * 32 * 8
+
+
+def test_other_architectures_and_hub_names_are_counted_when_built(tmp_path: Path):
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["GPT2LMHeadModel"]}))
+    assert shape_of(of_path(tmp_path)) is None
+    assert shape_of(of_path("someone/some-model")) is None
+
+
+def test_a_folder_that_is_none_is_said_at_once(tmp_path: Path):
+    with pytest.raises(ConfigError, match="there is no such folder"):
+        shape_of(of_path(tmp_path / "nothing"))
+    with pytest.raises(ConfigError, match=r"config\.json cannot be read"):
+        shape_of(of_path(tmp_path))
