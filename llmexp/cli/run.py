@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from llmexp.cli.arguments import run_parser
 from llmexp.errors import ConfigError
+from llmexp.schema import check_key
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -79,6 +80,8 @@ def _show_config(hydra: Hydra, args: argparse.Namespace) -> None:
     """Print the configuration of every job, after all of them are checked."""
     from llmexp.cli.app import CONFIG
 
+    if args.package and args.cfg == "job":
+        check_key(args.package)
     of_hydra = [override for override in args.overrides if override.lstrip("+").startswith("hydra")]
     for index, job in enumerate(_plan(hydra, args.overrides)):
         if index:

@@ -72,6 +72,7 @@ def test_wrong_input_is_one_line_and_starts_nothing(words, mode, llmexp, runner,
         (["plan", "--jso"], "--jso"),
         (["--cfg", "jobs"], "'job', 'hydra', 'all'"),
         (["--config-dir", "nowhere"], "--config-dir nowhere"),
+        (["--cfg", "job", "--package", "modle"], "did you mean model?"),
     ],
 )
 def test_wrong_words_of_commands_are_one_line(words, expected, llmexp):

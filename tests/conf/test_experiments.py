@@ -5,7 +5,6 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.run import jobs_of
@@ -54,4 +53,13 @@ def test_first_run_is_small_and_on_real_text():
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_is_its_own_sweep(name):
-    assert OmegaConf.load(CONF / "experiment" / f"{name}.yaml").sweep.name == name
+    jobs = jobs_of(run_parser().parse_intermixed_args([f"experiment={name}"]))
+    assert {job.plan.config.sweep.name for job in jobs} == {name}
+
+
+def test_the_command_line_wins_over_the_experiments_values():
+    (job,) = jobs_of(
+        run_parser().parse_intermixed_args(["experiment=paper_table03", "sweep.name=mine", "batch.micro=2", "precision=fp32", "method=F", "model=7b"])
+    )
+    config = job.plan.config
+    assert (config.sweep.name, config.batch.micro, config.precision.name) == ("mine", 2, "fp32")
