@@ -19,7 +19,6 @@ help:  ## list the targets
 
 run: $(VENV)/.installed-train  ## install into .venv, measure the first sweep, print its table
 	@$(BIN)/python -m llmexp +experiment=first_run
-	@echo "Charts, traces and every number of it: make ui"
 
 test: $(VENV)/.installed-train,dev  ## run the tests that need no GPU
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
