@@ -100,7 +100,7 @@ class DeepSpeedTraining:
 
     def _optimizer(self) -> torch.optim.Optimizer | None:
         chosen = self._plan.config.optimizer
-        if chosen.implementation == "deepspeed":
+        if "optimizer" in self._plan.engine_config:
             return None
         return torch.optim.AdamW(self._trained(), lr=chosen.lr, betas=chosen.betas, eps=chosen.eps, weight_decay=chosen.weight_decay, fused=True)
 

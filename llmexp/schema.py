@@ -93,7 +93,7 @@ class OptimizerConfig(Section):
     """The optimizer and the dtype of its moments (None: that of the master parameters)."""
 
     name: Literal["adamw"]
-    implementation: Literal["torch", "deepspeed"]
+    implementation: Literal["torch", "deepspeed", "deepspeed_with_offload"]
     lr: Annotated[float, Field(ge=0)]
     betas: Annotated[tuple[float, float], Tuple]
     eps: PositiveFloat

@@ -33,8 +33,8 @@ class DeepSpeedEngine(Engine):
         bf16 = config.precision.parameters == "bf16"
         if techniques.flash_attention and config.hardware.device == "cuda" and not bf16:
             return f"F: the flash kernels of CUDA take bf16, not precision={config.precision.name}"
-        if techniques.offload_optimizer and config.precision.moments == "bf16" and config.optimizer.implementation != "deepspeed":
-            return f"O with precision={config.precision.name} needs DeepSpeed's CPUAdam: set optimizer=deepspeed_adamw"
+        if techniques.offload_optimizer and config.precision.moments == "bf16" and not _uses_own_optimizer(config, techniques):
+            return f"O with precision={config.precision.name} needs DeepSpeed's CPUAdam: set optimizer=adamw_cpuadam"
         return None
 
     def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:
@@ -51,7 +51,7 @@ class DeepSpeedEngine(Engine):
         }
         if _uses_bf16_section(config, techniques):
             native["bf16"] = _bf16(config)
-        if config.optimizer.implementation == "deepspeed":
+        if _uses_own_optimizer(config, techniques):
             native["optimizer"] = _optimizer(config)
         else:
             # torch's AdamW is handed over; these two let ZeRO and its offload take it.
@@ -94,6 +94,11 @@ def _uses_bf16_section(config: RunConfig, techniques: Techniques) -> bool:
 def _bf16(config: RunConfig) -> dict[str, Any]:
     pure = config.precision.master == "bf16"
     return {"enabled": True} | ({"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True} if pure else {})
+
+
+def _uses_own_optimizer(config: RunConfig, techniques: Techniques) -> bool:
+    chosen = config.optimizer.implementation
+    return chosen == "deepspeed" or (chosen == "deepspeed_with_offload" and techniques.offload_optimizer)
 
 
 def _optimizer(config: RunConfig) -> dict[str, Any]:
