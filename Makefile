@@ -1,7 +1,7 @@
 # `make` lists what there is. Variables are set on the command line: make run PYTHON=/path/to/python3.12
 PYTHON ?= python3 python3.12 python3.11
 VENV   ?= .venv
-# Which torch: cpu, cuda (PyPI's build), or any arguments of pip install. Chosen by the machine: cuda where nvidia-smi answers.
+# Which torch: cpu, cuda (PyPI's build) or any arguments of pip install. The machine chooses: cuda where nvidia-smi answers. To change it, `make clean`.
 TORCH  ?= $(shell if nvidia-smi >/dev/null 2>&1; then echo cuda; elif [ `uname` = Darwin ]; then echo torch==$(TORCH_VERSION); else echo cpu; fi)
 # What `make gpu` measures after its tests.
 TABLE  ?= +experiment=paper_table03 model=1b measure=quick
@@ -9,7 +9,7 @@ TABLE  ?= +experiment=paper_table03 model=1b measure=quick
 TORCH_VERSION := $(shell sed -n 's/^torch==//p' constraints.txt)
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help run test lint ui gpu clean
 .DEFAULT_GOAL := help
@@ -48,15 +48,16 @@ $(VENV)/.python:
 
 # Torch comes first and alone, so that nothing later reaches for a CUDA build; what it depends on comes from PyPI with the rest.
 $(VENV)/.torch: $(VENV)/.python constraints.txt
-	@echo "installing torch $(TORCH_VERSION) ($(TORCH)) ..."
+	@echo "installing torch ($(TORCH)) ..."
 	@case "$(TORCH)" in \
 	  cpu) $(PIP) --no-deps torch==$(TORCH_VERSION)+cpu 2>/dev/null || $(PIP) --no-deps --index-url $(TORCH_CPU_INDEX) torch==$(TORCH_VERSION)+cpu ;; \
 	  cuda) $(PIP) --no-deps torch==$(TORCH_VERSION) ;; \
 	  *) $(PIP) --no-deps $(TORCH) ;; \
 	esac
+	@grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml constraints.txt
 	@echo "installing llmexp[$*] ..."
-	@$(PIP) --editable '.[$*]'
+	@$(PIP) --constraint $(VENV)/constraints.txt --editable '.[$*]'
 	@touch $@

@@ -7,21 +7,21 @@ import os
 import sys
 from pathlib import Path
 
-from llmexp.launch.ops import FOLDER_VARIABLE
+from llmexp.launch.ops import LIBRARY_VARIABLE
 
 _BUILDERS = {"cpu_adam": "CPUAdamBuilder", "fused_adam": "FusedAdamBuilder"}
 
 
 def use_built_ops() -> None:
-    """Hand DeepSpeed the ops that the driver built; to be called before deepspeed.init_distributed."""
+    """Hand DeepSpeed the op that the driver built; to be called before deepspeed.init_distributed."""
     import deepspeed.ops
     from deepspeed.ops.op_builder.builder import OpBuilder
 
     # Only tensor-parallel inference calls shm_comm, yet each rank would compile it at the start; torch.distributed serves that too.
     deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
-    folder = os.environ.get(FOLDER_VARIABLE)
-    for library in sorted(Path(folder).glob("*.so")) if folder else ():
-        OpBuilder._loaded_ops[library.stem] = _load(library)
+    library = os.environ.get(LIBRARY_VARIABLE)
+    if library:
+        OpBuilder._loaded_ops[Path(library).stem] = _load(Path(library))
 
 
 def _load(library: Path) -> object:

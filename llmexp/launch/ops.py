@@ -23,7 +23,7 @@ from llmexp.launch.display import say
 from llmexp.launch.spawn import AGENT_LOG, Agent
 from llmexp.plan.run_plan import RunPlan
 
-FOLDER_VARIABLE = "LLMEXP_DEEPSPEED_OPS"
+LIBRARY_VARIABLE = "LLMEXP_DEEPSPEED_OP"
 BUILDER = (sys.executable, "-m", "llmexp.launchers.ops")
 BUILD_TIMEOUT_S = 1200.0
 _COMPILERS = ("c++", "g++", "clang++")
@@ -62,7 +62,7 @@ def prepare_ops(plan: RunPlan) -> dict[str, str]:
         with _alone_in(library.parent):
             if not library.exists():
                 _build(op, library)
-    return {FOLDER_VARIABLE: str(library.parent)}
+    return {LIBRARY_VARIABLE: str(library)}
 
 
 def _build(op: str, library: Path) -> None:

@@ -85,7 +85,7 @@ def test_builds_once_and_aloud(
     builder("build")
     variables = [ops.prepare_ops(plan_of()) for _ in range(2)]
     assert variables[0] == variables[1]
-    assert Path(variables[0][ops.FOLDER_VARIABLE], "fused_adam.so").read_text() == "machine code"
+    assert Path(variables[0][ops.LIBRARY_VARIABLE]).read_text() == "machine code"
     assert tally.read_text() == "fused_adam beside []\n"
     assert capsys.readouterr().err.splitlines() == [
         "building DeepSpeed's fused_adam, once on this machine; a minute or two ...",
