@@ -10,7 +10,6 @@ from hydra.core.config_store import ConfigStore
 from llmexp.cli.jobs import plan_jobs
 from llmexp.cli.sweep import run_sweep
 
-
 # cells: mappings of overrides, a list or commas for several values; the sweep is the union of the cells' products.
 # A plain mapping, because Hydra loads plugins in a way that a dataclass with postponed annotations does not survive.
 _NODE = {"_target_": "hydra_plugins.llmexp_sweeper.sweeper.LlmexpSweeper", "cells": []}

@@ -10,6 +10,7 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.conf import HydraConf
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
 from llmexp.cli.app import accept, as_typed
@@ -58,15 +59,38 @@ def words_of(hydra: HydraConf, overrides: Sequence[str]) -> list[str]:
 
 
 def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Multiply out sweeps: the union of the cells' products, each with the command line's. A key on the command line leaves the cells."""
+    """Multiply out the command line's sweeps, and each of their jobs with the cells that it selects; a key of the job leaves the cells."""
     parser = OverridesParser.create(config_loader=loader)
-    typed = parser.parse_overrides(list(words))
-    taken = {override.key_or_group for override in typed}
+    parsed = [parser.parse_overrides(accept(loader, [f"{key}={_sweep(value)}" for key, value in cell.items()])) for cell in cells or [{}]]
     found: list[list[str]] = []
-    for cell in cells or [{}]:
-        kept = accept(loader, [f"{key}={_sweep(value)}" for key, value in cell.items() if key not in taken])
-        found += BasicSweeper.split_arguments(typed + parser.parse_overrides(kept), None)[0]
+    for job in _product(parser.parse_overrides(list(words))):
+        typed = {key: value for key, _, value in (word.partition("=") for word in as_typed(job))}
+        for cell in select(parsed, typed):
+            found += [job + rest for rest in _product([override for override in cell if override.key_or_group not in typed])]
     return [list(job) for job in dict.fromkeys(tuple(job) for job in found)]
+
+
+def select(cells: list[list[Override]], job: Mapping[str, str]) -> list[list[Override]]:
+    """The cells that a job asks for: those that hold its values, as 13b holds half of a table; all where none does, as with another model."""
+    for key, value in job.items():
+        spelling = _spelling(key, value)
+        held = [{_spelling(key, v) for override in cell if override.key_or_group == key for v in _values(override)} for cell in cells]
+        if any(spelling in values for values in held):
+            cells = [cell for cell, values in zip(cells, held, strict=True) if not values or spelling in values]
+    return cells
+
+
+def _product(overrides: list[Override]) -> list[list[str]]:
+    return [list(job) for job in BasicSweeper.split_arguments(overrides, None)[0]]
+
+
+def _values(override: Override) -> list[str]:
+    return list(override.sweep_string_iterator()) if override.is_sweep_override() else [override.get_value_element_as_str()]
+
+
+def _spelling(key: str, value: str) -> str:
+    """A value as it is compared: the atoms of a method in one order."""
+    return "+".join(sorted(value.upper().split("+"))) if key == "method" else value
 
 
 def container_of(config: DictConfig) -> dict[str, Any]:

@@ -35,6 +35,13 @@ def test_paper_table03_on_one_model_is_its_22_methods():
     assert {method for _, method in found} == {method for model, method in table03() if model == "7b"}
 
 
+def test_a_cell_of_paper_table03_can_be_asked_for_by_its_own_values():
+    assert planned("experiment=paper_table03", "hardware=a800", "model=13b") == [
+        pair for pair in planned("experiment=paper_table03") if pair[0] == "13b"
+    ]
+    assert planned("experiment=paper_table03", "hardware=a800", "method=O+Z2+R,Q") == [("7b", "R+Z2+O"), ("13b", "R+Z2+O"), ("7b", "Q")]
+
+
 def test_the_command_line_wins_over_cells():
     assert planned("experiment=paper_table03", "model=tiny,125m", "method=R+F") == [("tiny", "F+R"), ("125m", "F+R")]
 

@@ -70,6 +70,16 @@ def test_a_key_on_the_command_line_leaves_the_cells(tmp_path: Path):
     assert jobs == [["model=tiny", "method=F"], ["model=tiny", "method=R"]]
 
 
+def test_a_value_that_cells_hold_selects_them(tmp_path: Path):
+    cells = "[{model: 7b, method: [F, R+Z2]}, {model: 13b, method: R}, {method: Q}]"
+    assert sweep(tmp_path, cells, "model=7b") == [["model=7b", "method=F"], ["model=7b", "method=R+Z2"], ["model=7b", "method=Q"]]
+
+
+def test_a_method_that_cells_hold_selects_them_in_any_spelling(tmp_path: Path):
+    cells = "[{model: 7b, method: [F, R+Z2]}, {model: 13b, method: R}]"
+    assert sweep(tmp_path, cells, "method=Z2+R,R") == [["method=Z2+R", "model=7b"], ["method=R", "model=13b"]]
+
+
 def test_a_wrong_cell_ends_all_before_the_first_starts(tmp_path: Path, capsys):
     assert sweep(tmp_path, "[{method: F}, {method: O}]") == []
     assert "run method=O: " in capsys.readouterr().err
