@@ -30,7 +30,7 @@ def test_the_defaults_are_valid_and_frozen(container):
     [
         ("measure", "steps", "20", "measure.steps=20: input should be a valid integer"),
         ("measure", "profile", 1, "measure.profile=1: input should be a valid boolean"),
-        ("optimizer", "implementation", "jax", "optimizer.implementation=jax: input should be 'torch' or 'deepspeed'"),
+        ("optimizer", "implementation", "jax", "optimizer.implementation=jax: input should be 'torch', 'deepspeed'"),
         ("data", "seq_len", 1, "data.seq_len=1: input should be greater than or equal to 2"),
         ("batch", "mikro", 1, "unknown key 'batch.mikro': did you mean batch.micro?"),
         ("model", "num_kv_heads", 3, "model.num_heads=4 is not a multiple of model.num_kv_heads=3"),
