@@ -47,6 +47,7 @@ def measure(plan: RunPlan, folder: RunFolder) -> None:
     """Run a plan unless its folder already has the answer, then copy the folder to the tracker."""
     from llmexp.launch.run import run_one
     from llmexp.launch.stack import stack_digest
+    from llmexp.report.plots import draw_run
 
     earlier = folder.result()
     again = why_again(plan.config, earlier, stack_digest(plan)) if earlier else None
@@ -56,6 +57,7 @@ def measure(plan: RunPlan, folder: RunFolder) -> None:
         if again:
             print(f"{folder.path.name}: again, {again}", flush=True)
         run_one(plan, folder)
+        draw_run(folder)
     if plan.config.tracking.name == "mlflow":
         from llmexp.record.mlflow import record_runs
 

@@ -64,7 +64,7 @@ class DeepSpeedEngine(Engine):
         if config.engine.launcher == "torchrun":
             start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks, "-m"]
         else:
-            start = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--module"]
+            start = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--no_local_rank", "--module"]
         return Command(argv=[*start, WORKER, "{folder}"], env=dict(config.hardware.environment))
 
 
