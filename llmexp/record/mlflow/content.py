@@ -111,10 +111,10 @@ class RunContent:
         return self._result.environment if self._result else {}
 
     def points(self) -> list[Point]:
-        """All values of all metrics."""
+        """All values of all metrics; the final ones first, as the run's page lists them."""
         positions = int(self._plan["batch"]["global"]) * int(self._config["data"]["seq_len"])
         steps = step_points(self.folder, positions, self.window)
-        return [*steps, *result_points(self._result, self.window), *system_points(self.folder.system_path, self.window)]
+        return [*result_points(self._result, self.window), *steps, *system_points(self.folder.system_path, self.window)]
 
     def files(self) -> list[Path]:
         """Everything that this attempt left; unfinished writes and earlier attempts are left out."""

@@ -66,20 +66,8 @@ def _start(uri: str, port: int, words: IO[bytes]) -> subprocess.Popen[bytes]:
     artifacts = artifact_root(uri)
     if artifacts:
         settings["MLFLOW_DEFAULT_ARTIFACT_ROOT"] = artifacts
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "server",
-        "--host",
-        HOST,
-        "--port",
-        str(port),
-        "--workers",
-        "1",
-        "--uvicorn-opts",
-        "--log-level warning",
-    ]
+    options = {"host": HOST, "port": str(port), "workers": "1", "uvicorn-opts": "--log-level warning"}
+    command = [sys.executable, "-m", "mlflow", "server", *(f"--{name}={value}" for name, value in options.items())]
     return subprocess.Popen(
         command, env=os.environ | settings, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True, preexec_fn=die_with_parent
     )

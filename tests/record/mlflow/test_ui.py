@@ -54,7 +54,7 @@ def test_a_taken_port_is_named(tmp_path):
 
 def test_a_store_that_mlflow_cannot_open_is_named_in_its_words(tmp_path, port):
     (tmp_path / "mlflow.db").write_text("not a database " * 100)
-    with pytest.raises(RecordError, match="exit code 1: .*file is not a database"):
+    with pytest.raises(RecordError, match=r"exit code 1: .*file is not a database"):
         serve_ui(TrackingConfig(name="mlflow", uri=f"sqlite:///{tmp_path}/mlflow.db"), port, tmp_path)
 
 
