@@ -1,9 +1,10 @@
-"""What is certain before anything starts, on the node that runs: a combination not supported, memory that cannot suffice, other hardware."""
+"""What is certain on this node before anything starts: a combination not supported, memory that cannot suffice, other hardware, no compiler."""
 
 from __future__ import annotations
 
 from llmexp.launch.cgroup import host_memory_bytes
 from llmexp.launch.ending import Ending
+from llmexp.launch.ops import unbuildable
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import shortage
 from llmexp.plan.run_plan import RunPlan
@@ -18,7 +19,10 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     short = None if plan.config.force else _shortage(plan, None if elsewhere else node)
     if short:
         return Ending(RunStatus.SKIPPED, f"{plan.config.model.name} with {plan.method} {short}; force=true starts it all the same")
-    return Ending(RunStatus.FAILED, elsewhere) if elsewhere else None
+    if elsewhere:
+        return Ending(RunStatus.FAILED, elsewhere)
+    unbuilt = unbuildable(plan)
+    return Ending(RunStatus.SKIPPED, unbuilt) if unbuilt else None
 
 
 def _other_hardware(plan: RunPlan, node: Detected) -> str | None:

@@ -11,11 +11,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Never
 
+from llmexp.errors import LlmexpError
+from llmexp.launch.attempt import only_attempt, set_aside
 from llmexp.launch.cgroup import oom_kills
 from llmexp.launch.classify import Ended, classify
 from llmexp.launch.collect import conclude
 from llmexp.launch.display import display, say
 from llmexp.launch.ending import SUCCESS, Ending
+from llmexp.launch.ops import prepare_ops
 from llmexp.launch.preflight import preflight
 from llmexp.launch.progress import Progress, duration
 from llmexp.launch.spawn import Agent, environment
@@ -28,6 +31,7 @@ from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.system import SystemSampler
 
 SYSTEM_INTERVAL_S = 5.0
+UNEXPECTED = Ending(RunStatus.FAILED, "llmexp itself failed; its own output says how")
 
 
 class Terminated(KeyboardInterrupt):
@@ -35,39 +39,40 @@ class Terminated(KeyboardInterrupt):
 
 
 def run_one(plan: RunPlan, folder: RunFolder) -> RunResult:
-    """Run a plan and leave its result in the folder; raises KeyboardInterrupt, after writing the result, where the user or SIGTERM ends it."""
+    """Run a plan and leave its result in the folder; raises KeyboardInterrupt, after writing the result, where the user or SIGTERM ends it.
+
+    Raises RecordError where another driver is at work in the folder.
+    """
     started_s = time.monotonic()
-    set_aside(folder)
-    folder.write(folder.plan_path, plan)
-    folder.event("running", **process_identity())
-    driver = capture()
-    try:
-        with _sigterm_interrupts():
-            ending = preflight(plan, detect()) or _run_repeats(plan, folder)
-    except KeyboardInterrupt as interruption:
-        conclude(plan, folder, Ending(RunStatus.KILLED, _interrupted_by(interruption)), driver)
-        raise
-    result = conclude(plan, folder, ending, driver)
+    with only_attempt(folder):
+        set_aside(folder)
+        folder.write(folder.plan_path, plan)
+        folder.event("running", **process_identity())
+        result = _attempt(plan, folder)
     ended = f"{result.status}: {result.reason}" if result.reason else f"{result.status}"
     say(f"{Progress(plan).label} · {ended} · after {duration(time.monotonic() - started_s)}")
     return result
 
 
-def set_aside(folder: RunFolder) -> None:
-    """Move what an earlier attempt left to previous/<n>/, its result first: a result never stands without its samples."""
-    left = [folder.result_path, *folder.repeats(), folder.system_path, folder.figures, folder.events_path]
-    there = [path for path in left if path.exists()]
-    if not there:
-        return
-    previous = folder.path / "previous"
-    aside = previous / str(1 + max((int(path.name) for path in previous.glob("*")), default=0))
-    aside.mkdir(parents=True)
-    for path in there:
-        path.rename(aside / path.name)
+def _attempt(plan: RunPlan, folder: RunFolder) -> RunResult:
+    """Write a result whatever happens, so that no ended run seems to go on."""
+    environment_here = capture()
+    ending = UNEXPECTED
+    try:
+        with _sigterm_interrupts():
+            ending = preflight(plan, detect()) or _run_repeats(plan, folder)
+    except LlmexpError as error:
+        ending = Ending(RunStatus.FAILED, str(error))
+    except KeyboardInterrupt as interruption:
+        ending = Ending(RunStatus.KILLED, _interrupted_by(interruption))
+        raise
+    finally:
+        result = conclude(plan, folder, ending, environment_here)
+    return result
 
 
 def _run_repeats(plan: RunPlan, folder: RunFolder) -> Ending:
-    env = environment(plan, _prepare(plan))
+    env = environment(plan, prepare_ops(plan))
     limits = Limits(plan.config.measure, time.monotonic())
     progress = Progress(plan)
     with SystemSampler(folder.system_path, SYSTEM_INTERVAL_S), display(progress) as show:
@@ -87,15 +92,6 @@ def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Lim
     if reached:
         return Ending(RunStatus.TIMEOUT, reached)
     return classify(Ended(repeat, plan.dims.world_size, exit_code, killed_for_memory=oom_kills() > kills))
-
-
-def _prepare(plan: RunPlan) -> dict[str, str]:
-    """Build what the engine would otherwise build in silence inside the first repeat; return variables for the ranks."""
-    if plan.config.engine.name != "deepspeed":
-        return {}
-    from llmexp.launch.ops import prepare_ops
-
-    return prepare_ops(plan)
 
 
 @contextmanager

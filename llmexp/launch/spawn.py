@@ -18,8 +18,6 @@ from llmexp.launch.keeper import SIGNALLED
 from llmexp.plan.run_plan import RunPlan
 
 AGENT_LOG = "log.agent.txt"
-# How long torchrun waits for ranks that ignore SIGTERM; its own default is 30 s.
-SHUTDOWN_TIMEOUT_S = 5
 
 
 class Agent:
@@ -59,13 +57,7 @@ class Agent:
 
 def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:
     """The ranks' environment: this process's own, threads pinned, then `extra`, then what the plan's command says."""
-    return {
-        **os.environ,
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(SHUTDOWN_TIMEOUT_S),
-        **_threads(plan),
-        **extra,
-        **plan.command.env,
-    }
+    return {**os.environ, **_threads(plan), **extra, **plan.command.env}
 
 
 def _threads(plan: RunPlan) -> dict[str, str]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from llmexp.launch import preflight as module
+from llmexp.launch.ending import Ending
 from llmexp.launch.preflight import preflight
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import GIB, MemoryEstimate
@@ -99,3 +100,8 @@ def test_hosts_memory_elsewhere_is_not_this_ones(make):
 def test_unknown_device_memory_is_taken_to_suffice(make):
     gpu = {**A800, "memory_bytes": None}
     assert preflight(make(device_gib=500, hardware=gpu), Detected("gpu", "a800", "NVIDIA A800-SXM4-80GB", 2, None)) is None
+
+
+def test_what_cannot_be_built_here_is_skipped(make, monkeypatch):
+    monkeypatch.setattr(module, "unbuildable", lambda plan: "no compiler here")
+    assert preflight(make(), LAPTOP) == Ending(RunStatus.SKIPPED, "no compiler here")

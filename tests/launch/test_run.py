@@ -5,7 +5,9 @@ import signal
 
 import pytest
 
-from llmexp.launch.run import run_one, set_aside
+from llmexp.errors import BuildError
+from llmexp.launch import run
+from llmexp.launch.run import run_one
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
@@ -92,6 +94,22 @@ def test_skip_starts_nothing(make_plan, folder):
     assert folder.repeats() == []
 
 
+def test_ops_that_cannot_be_built_are_a_failure_in_their_own_words(make_plan, folder, monkeypatch):
+    def refuse(plan):
+        raise BuildError("cpu_adam could not be built")
+
+    monkeypatch.setattr(run, "prepare_ops", refuse)
+    assert run_one(make_plan("well"), folder).reason == "cpu_adam could not be built"
+
+
+def test_an_error_of_our_own_does_not_leave_a_run_that_seems_to_go_on(make_plan, folder, monkeypatch):
+    monkeypatch.setattr(run, "prepare_ops", lambda plan: {}["missing"])
+    with pytest.raises(KeyError):
+        run_one(make_plan("well"), folder)
+    assert folder.result() is not None
+    assert folder.result().status is RunStatus.FAILED
+
+
 def test_timeout_ends_a_run_that_still_makes_progress(make_plan, folder):
     result = run_one(make_plan("slow", timeout_s=1.5), folder)
     assert result.status is RunStatus.TIMEOUT
@@ -104,22 +122,6 @@ def test_standstill_leaves_stacks_and_no_process(make_plan, folder):
     assert result.status is RunStatus.TIMEOUT
     assert "measure.no_progress_timeout_s=2" in result.reason
     assert "in hang" in (folder.repeat(0) / "log.0.txt").read_text()
-
-
-def test_earlier_attempts_are_set_aside_not_deleted(make_plan, folder):
-    run_one(make_plan("broken"), folder)
-    run_one(make_plan("incomplete"), folder)
-    result = run_one(make_plan("well"), folder)
-    assert result.status is RunStatus.SUCCESS
-    assert len(folder.repeats()) == 1
-    statuses = [RunFolder(folder.path / "previous" / number).result().status for number in ("1", "2")]
-    assert statuses == [RunStatus.FAILED, RunStatus.INCOMPLETE]
-    assert (folder.path / "previous" / "1" / "repeat.0" / "log.agent.txt").exists()
-
-
-def test_set_aside_of_a_new_folder_makes_nothing(folder):
-    set_aside(folder)
-    assert not folder.path.exists()
 
 
 @pytest.mark.parametrize(("number", "reason"), [(signal.SIGINT, "interrupted by the user"), (signal.SIGTERM, "terminated by SIGTERM")])

@@ -23,13 +23,16 @@ def make_torchrun_plan(make_plan):
 
 @pytest.mark.parametrize(
     ("behaviour", "status", "reason"),
-    [("killed", RunStatus.KILLED, "rank 1 was killed by SIGKILL"), ("out_of_memory", RunStatus.OOM, "rank 1: MemoryError: no more")],
+    [
+        ("killed", RunStatus.KILLED, "rank 1 was killed by SIGKILL"),
+        ("out_of_memory", RunStatus.OOM, "rank 1: MemoryError: no more"),
+    ],
 )
 def test_one_ranks_end_ends_the_run_within_seconds(make_torchrun_plan, folder, behaviour, status, reason):
     result = run_one(make_torchrun_plan(behaviour), folder)
     assert (result.status, result.reason) == (status, reason)
     met = (folder.repeat(0) / "samples.1.jsonl").stat().st_mtime
-    assert time.time() - met < 10
+    assert time.time() - met < 12
 
 
 def test_killed_driver_takes_torchrun_and_its_ranks_along(make_torchrun_plan, folder, start_driver, until, processes):

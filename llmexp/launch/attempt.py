@@ -1,0 +1,35 @@
+"""One attempt at a time in a run's folder; what an earlier one left is kept aside."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from llmexp.errors import RecordError
+from llmexp.record.folder import RunFolder
+
+
+@contextmanager
+def only_attempt(folder: RunFolder) -> Iterator[None]:
+    """Hold the folder against other drivers; the kernel frees it however this one ends. Raises RecordError where another holds it."""
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with (folder.path / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RecordError(f"{folder.path}: another llmexp is running this very run; wait for it or end it") from None
+        yield
+
+
+def set_aside(folder: RunFolder) -> None:
+    """Move what an earlier attempt left to previous/<n>/, its result first: a result never stands without its samples."""
+    left = [folder.result_path, *folder.repeats(), folder.system_path, folder.figures, folder.events_path]
+    there = [path for path in left if path.exists()]
+    if not there:
+        return
+    previous = folder.path / "previous"
+    aside = previous / str(1 + max((int(path.name) for path in previous.glob("*")), default=0))
+    aside.mkdir(parents=True)
+    for path in there:
+        path.rename(aside / path.name)
