@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from llmexp.errors import BuildError
@@ -37,17 +38,13 @@ def needed_op(plan: RunPlan) -> str | None:
 
 
 def unbuildable(plan: RunPlan) -> str | None:
-    """Say which tool this machine lacks to build what the plan needs and is not built yet, or None."""
+    """Say what this machine lacks to build what the plan needs and is not built yet, or None."""
     op = needed_op(plan)
-    if op is None or _library(plan, op).exists():
-        return None
-    missing = [] if _compiler() else [f"C++ compiler ({', '.join(_COMPILERS)})"]
-    missing += [] if shutil.which("ninja", path=_path()) else ["ninja"]
-    missing += ["nvcc (CUDA toolkit)"] if _needs_nvcc(plan, op) and not _nvcc() else []
+    missing = _missing(plan, op) if op else []
     if not missing:
         return None
-    lacking = " and no ".join(missing)
-    return f"optimizer.implementation=deepspeed compiles DeepSpeed's {op}, and this machine has no {lacking}; optimizer=adamw compiles nothing"
+    chosen, lacking = plan.config.optimizer.implementation, " and no ".join(missing)
+    return f"optimizer.implementation={chosen} compiles DeepSpeed's {op}, and this machine has no {lacking}; optimizer=adamw compiles nothing"
 
 
 def prepare_ops(plan: RunPlan) -> dict[str, str]:
@@ -55,14 +52,23 @@ def prepare_ops(plan: RunPlan) -> dict[str, str]:
     op = needed_op(plan)
     if op is None:
         return {}
+    if reason := unbuildable(plan):
+        raise BuildError(reason)
     library = _library(plan, op)
     if not library.exists():
-        if reason := unbuildable(plan):
-            raise BuildError(reason)
         with _alone_in(library.parent):
             if not library.exists():
                 _build(op, library)
     return {LIBRARY_VARIABLE: str(library)}
+
+
+def _missing(plan: RunPlan, op: str) -> list[str]:
+    absent = [name for name in ("torch", "deepspeed") if find_spec(name) is None]
+    if absent or _library(plan, op).exists():
+        return absent
+    missing = [] if _compiler() else [f"C++ compiler ({', '.join(_COMPILERS)})"]
+    missing += [] if shutil.which("ninja", path=_path()) else ["ninja"]
+    return missing + (["nvcc (CUDA toolkit)"] if _needs_nvcc(plan, op) and not _nvcc() else [])
 
 
 def _build(op: str, library: Path) -> None:

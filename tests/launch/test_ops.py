@@ -188,3 +188,8 @@ def test_a_cache_that_cannot_be_written_is_named(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(BuildError, match="set XDG_CACHE_HOME"):
         ops.prepare_ops(plan_of())
+
+
+def test_a_machine_without_the_libraries_says_so(plan_of: Callable[..., RunPlan], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops, "find_spec", lambda name: None)
+    assert "this machine has no torch and no deepspeed;" in str(ops.unbuildable(plan_of()))
