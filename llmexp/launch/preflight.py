@@ -18,7 +18,7 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     elsewhere = _other_hardware(plan, node)
     short = None if plan.config.force else _shortage(plan, None if elsewhere else node)
     if short:
-        return Ending(RunStatus.SKIPPED, f"{plan.config.model.name} with {plan.method} {short}; force=true starts it all the same")
+        return Ending(RunStatus.SKIPPED, f"{short}; force=true starts it all the same")
     if elsewhere:
         return Ending(RunStatus.FAILED, elsewhere)
     unbuilt = unbuildable(plan)
