@@ -1,0 +1,142 @@
+"""The main job as a person types it: real ranks, a real MLflow store, the table at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from llmexp.record.folder import RunFolder, find_runs
+from llmexp.record.result import RunResult
+
+pytestmark = pytest.mark.ranks
+
+Llmexp = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def llmexp(tmp_path: Path) -> Llmexp:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "llmexp", *words]
+        return subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=900)
+
+    return run
+
+
+def environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")} | {"CUDA_VISIBLE_DEVICES": ""}
+
+
+def results(root: Path) -> dict[str, RunResult]:
+    found = [folder.result() for folder in find_runs(root)]
+    return {result.method: result for result in found if result}
+
+
+def test_a_sweep_measures_tracks_and_ends_with_its_table(llmexp: Llmexp, tmp_path: Path) -> None:
+    done = llmexp("+method=Naive,Z2,Z3,F+R+Z3+O", "model=tiny", "parallelism.dp=2", "-m")
+    assert done.returncode == 0, done.stderr
+    found = results(tmp_path / "outputs")
+    assert set(found) == {"Naive", "Z2", "Z3", "F+R+Z3+O"}
+    for method, result in found.items():
+        assert (result.status, result.world_size, result.evidence) == ("success", 2, "measured")
+        tokens_per_s, state_bytes = result.metrics["tokens_per_s"], result.metrics["training_state_bytes"]
+        assert tokens_per_s is not None
+        assert state_bytes is not None
+        assert f"{tokens_per_s.mean:,.1f}" in done.stdout
+        assert f"python -m llmexp method={method} " in done.stdout
+        assert state_bytes.mean <= 16.1 * 857_216
+    assert "llmexp ui" in done.stdout.splitlines()[-1]
+    _check_tracked(tmp_path / "outputs")
+
+
+def _check_tracked(outputs: Path) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{outputs}/mlflow.db")
+    (experiment,) = [found for found in client.search_experiments() if found.name == "llmexp"]
+    runs = client.search_runs([experiment.experiment_id])
+    (parent,) = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    children = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    assert len(children) == 4
+    for child in children:
+        assert child.info.status == "FINISHED"
+        assert child.data.metrics["tokens_per_s"] > 0
+        assert len(client.get_metric_history(child.info.run_id, "repeat.0/loss")) == 25
+        assert {"plan.json", "result.json"} <= {artifact.path for artifact in client.list_artifacts(child.info.run_id)}
+
+
+def test_the_same_command_keeps_its_results(llmexp: Llmexp, tmp_path: Path) -> None:
+    words = ("method=F", "measure=smoke", "tracking=none", "hardware=cpu")
+    assert llmexp(*words).returncode == 0
+    first = results(tmp_path / "outputs")["F"]
+    again = llmexp(*words)
+    assert again.returncode == 0
+    assert "success already" in again.stdout
+    assert results(tmp_path / "outputs")["F"] == first
+
+
+def test_all_methods_of_table_03_run_on_two_cpu_ranks(llmexp: Llmexp, tmp_path: Path) -> None:
+    done = llmexp("experiment=paper_table03", "model=tiny", "measure=smoke", "measure.profile=false", "tracking=none", "hardware=cpu")
+    assert done.returncode == 0, done.stderr
+    found = results(tmp_path / "outputs" / "paper_table03")
+    assert {method: result.status.value for method, result in found.items() if result.status != "success"} == {}
+    assert len(found) == 22
+    flash = {method: "flash" in result.what_ran["attention_kernel"] for method, result in found.items()}
+    assert flash == {method: "F" in method.split("+") for method in found}
+
+
+def test_what_cannot_fit_is_skipped_with_its_arithmetic_within_seconds(llmexp: Llmexp, tmp_path: Path) -> None:
+    begun_s = time.monotonic()
+    done = llmexp("+method=F+R+Z3", "model=70b", "tracking=none", "-m")
+    assert time.monotonic() - begun_s < 30
+    assert done.returncode == 0
+    assert results(tmp_path / "outputs")["F+R+Z3"].status == "skipped"
+    assert "needs 1027.8 GiB of host memory for certain on 2 ranks a node" in done.stdout
+
+
+def test_a_killed_driver_leaves_the_truth_and_no_process(llmexp: Llmexp, tmp_path: Path) -> None:
+    words = ["method=Naive", "measure.steps=100000", "hardware=cpu"]
+    driver = subprocess.Popen([sys.executable, "-m", "llmexp", *words], cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL)
+    (folder,) = wait_for(lambda: [found for found in find_runs(tmp_path / "outputs") if (found.repeat(0) / "samples.0.jsonl").exists()])
+    ranks = psutil.Process(driver.pid).children(recursive=True)
+    driver.kill()
+    driver.wait()
+    assert psutil.wait_procs(ranks, timeout=20)[1] == []
+    assert RunFolder(folder.path).state() == "killed"
+    assert "killed" in llmexp("status").stdout
+    assert llmexp("sync").returncode == 0
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{tmp_path}/outputs/mlflow.db")
+    (run,) = client.search_runs(["1"], "tags.`llmexp.status` = 'killed'")
+    assert run.info.status == "KILLED"
+
+
+def test_a_killed_rank_ends_the_run_and_is_named(tmp_path: Path) -> None:
+    words = ["method=Z2", "measure.steps=100000", "hardware=cpu", "tracking=none"]
+    driver = subprocess.Popen([sys.executable, "-m", "llmexp", *words], cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL)
+    (folder,) = wait_for(lambda: [found for found in find_runs(tmp_path / "outputs") if (found.repeat(0) / "samples.0.jsonl").exists()])
+    victim = next(p for p in psutil.Process(driver.pid).children(recursive=True) if p.environ().get("RANK") == "1")
+    victim.kill()
+    assert driver.wait(timeout=60) == 1
+    result = folder.result()
+    assert result is not None
+    assert result.status == "killed"
+    assert "rank 1" in result.reason
+    assert "SIGKILL" in result.reason
+    assert json.loads(folder.result_path.read_text())["schema"] == 1
+
+
+def wait_for(found: Callable[[], list[RunFolder]]) -> list[RunFolder]:
+    deadline_s = time.monotonic() + 120
+    while not (folders := found()):
+        assert time.monotonic() < deadline_s, "no rank has written a sample"
+        time.sleep(0.2)
+    return folders
