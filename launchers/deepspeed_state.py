@@ -1,4 +1,4 @@
-"""Where DeepSpeed keeps training state, at every ZeRO stage. The one file that knows its attributes (0.18, 0.19)."""
+"""Where DeepSpeed keeps training state, at every ZeRO stage. The one file that knows its attributes (0.19)."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from llmexp.cli.arguments import Parser, add_overrides
 from llmexp.errors import ConfigError
+from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.schema import TrackingConfig
 
@@ -76,12 +77,19 @@ def sync(words: Sequence[str]) -> int:
     """Copy run folders to MLflow; what is there already is left alone."""
     parser = _parser("sync", "Copy runs to MLflow: those that a tracker missed, or that another machine made. Safe to repeat.")
     _add_paths(parser)
-    parser.add_argument("--uri", help="default: MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
+    parser.add_argument("--uri", help="default: the one each run was planned with, else MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
+    parser.add_argument("--experiment", help="MLflow's; default: the one each run was planned with")
     args = parser.parse_args(words)
     from llmexp.record.mlflow import sync as sync_runs
 
-    print(sync_runs(_runs(args.paths), TrackingConfig(name="mlflow", uri=args.uri)))
-    return 0
+    chosen = {key: value for key, value in (("uri", args.uri), ("experiment", args.experiment)) if value}
+    by_tracker: dict[TrackingConfig, list[RunFolder]] = {}
+    for run in _runs(args.paths):
+        by_tracker.setdefault(_planned_tracking(run).model_copy(update={"name": "mlflow", **chosen}), []).append(run)
+    summaries = [sync_runs(runs, tracking) for tracking, runs in by_tracker.items()]
+    for summary in summaries:
+        print(summary, *summary.unreadable, sep="\n")
+    return 1 if any(summary.unreadable for summary in summaries) else 0
 
 
 def ui(words: Sequence[str]) -> int:
@@ -89,10 +97,11 @@ def ui(words: Sequence[str]) -> int:
     parser = _parser("ui", "MLflow's pages on 127.0.0.1, until Ctrl-C.")
     parser.add_argument("--port", type=int, default=5000)
     parser.add_argument("--uri", help="default: MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
+    parser.add_argument("--outputs", type=Path, default=Path(OUTPUTS), help=f"where sweep.outputs is; default {OUTPUTS}")
     args = parser.parse_args(words)
     from llmexp.record.mlflow import serve_ui
 
-    return serve_ui(TrackingConfig(name="mlflow", uri=args.uri), args.port)
+    return serve_ui(TrackingConfig(name="mlflow", uri=args.uri), args.port, args.outputs)
 
 
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
@@ -112,6 +121,14 @@ def _parser(name: str, description: str) -> Parser:
 def _add_paths(parser: Parser) -> None:
     described = f"runs, sweeps or folders of them; default {OUTPUTS}"
     parser.add_argument("paths", nargs="*", type=Path, default=[Path(OUTPUTS)], metavar="PATHS", help=described)
+
+
+def _planned_tracking(run: RunFolder) -> TrackingConfig:
+    """Where the run was meant to be recorded; the default for a plan of another version."""
+    try:
+        return RunPlan.read(run.plan_path).config.tracking
+    except (OSError, ValueError):
+        return TrackingConfig(name="mlflow")
 
 
 def _runs(paths: Sequence[Path]) -> list[RunFolder]:

@@ -78,8 +78,8 @@ def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
     if tracking.name == "mlflow":
         from llmexp.record.mlflow import record_report
 
-        record_report(root.name, [root / "report.md", root / "report.csv", root / "report.png"], tracking, root.parent)
-        print("Open the results in MLflow: llmexp ui (in a checkout: make ui)")
+        if record_report(root.name, [root / "report.md", root / "report.csv", root / "report.png"], tracking, root.parent):
+            print("Open the results in MLflow: llmexp ui (in a checkout: make ui)")
 
 
 def folder_of(plan: RunPlan) -> RunFolder:

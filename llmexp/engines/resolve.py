@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from llmexp.engines import get_engine
 from llmexp.errors import ConfigError
@@ -23,6 +24,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     _check_fits_node(config, dims)
     shape = shape_of(config.model)
     _check_positions(config)
+    _check_no_secret(config)
     engine = get_engine(config.engine.name)
     master_copy = engine.keeps_master_copy(config, techniques)
     native = engine.native_config(config, techniques, dims)
@@ -61,3 +63,10 @@ def _check_positions(config: RunConfig) -> None:
     limit = config.model.max_positions
     if limit is not None and config.data.seq_len > limit:
         raise ConfigError(f"data.seq_len={config.data.seq_len} exceeds model.max_positions={limit} of model={config.model.name}")
+
+
+def _check_no_secret(config: RunConfig) -> None:
+    if config.tracking.uri and urlsplit(config.tracking.uri).password:
+        raise ConfigError(
+            "tracking.uri holds a password, which the plan would keep: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead"
+        )

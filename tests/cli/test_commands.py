@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.record.folder import find_runs
+from llmexp.record.mlflow import SyncSummary
 from llmexp.record.result import RunStatus, StepSample
 
 QUIET = ("tracking=none", "model=tiny", "hardware=cpu")
@@ -102,13 +103,19 @@ def test_compare_two_runs(runs, llmexp):
     assert "Naive" in out
 
 
-def test_sync_takes_the_runs_and_the_store(runs, llmexp, monkeypatch):
+def test_sync_goes_where_each_run_was_planned_to_go_and_says_what_it_could_not_read(runs, llmexp, monkeypatch):
     given = []
-    monkeypatch.setattr("llmexp.record.mlflow.sync", lambda folders, tracking: given.append((len(folders), tracking.uri)) or "2 recorded")
-    assert llmexp("sync", "--uri", "sqlite:///other.db")[:2] == (0, "2 recorded\n")
-    assert given == [(2, "sqlite:///other.db")]
+
+    def note(folders, tracking):
+        given.append((len(folders), tracking.name, tracking.uri, tracking.experiment))
+        return SyncSummary(written=len(folders), unreadable=["one is broken"])
+
+    monkeypatch.setattr("llmexp.record.mlflow.sync", note)
+    assert llmexp("sync")[:2] == (1, "2 recorded, 0 unchanged, 1 unreadable\none is broken\n")
+    llmexp("sync", "--uri", "sqlite:///other.db", "--experiment", "mine")
+    assert given == [(2, "mlflow", None, "llmexp"), (2, "mlflow", "sqlite:///other.db", "mine")]
 
 
 def test_ui_serves_the_store(llmexp, monkeypatch):
-    monkeypatch.setattr("llmexp.record.mlflow.serve_ui", lambda tracking, port: port)
-    assert llmexp("ui", "--port", "7")[0] == 7
+    monkeypatch.setattr("llmexp.record.mlflow.serve_ui", lambda tracking, port, outputs: port if outputs == Path("there") else -1)
+    assert llmexp("ui", "--port", "7", "--outputs", "there")[0] == 7

@@ -89,6 +89,7 @@ def test_every_run_and_the_report_reach_the_tracker(llmexp, runner, monkeypatch,
 
     def note_report(sweep, files, tracking, outputs):
         recorded.append((sweep, *(file.name for file in files), outputs))
+        return True
 
     monkeypatch.setattr("llmexp.record.mlflow.record_runs", note_run)
     monkeypatch.setattr("llmexp.record.mlflow.record_report", note_report)

@@ -45,15 +45,14 @@ def record_runs(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
         _attempt(lambda deadline_s: _replay(folders, tracking, deadline_s), tracking.timeout_s)
 
 
-def record_report(sweep: str, files: Sequence[Path], tracking: TrackingConfig, outputs: Path = OUTPUTS) -> None:
-    """Copy a sweep's report to its parent run, a Markdown file also as its description; fails as `record_runs` does."""
+def record_report(sweep: str, files: Sequence[Path], tracking: TrackingConfig, outputs: Path = OUTPUTS) -> bool:
+    """Copy a sweep's report to its parent run, a Markdown file also as its description; fails as `record_runs` does, and then answers False."""
 
     def log(deadline_s: float) -> None:
         with _tracker(tracking, outputs, deadline_s) as tracker:
             tracker.write_report(sweep, files)
 
-    if files and tracking.name != "none":
-        _attempt(log, tracking.timeout_s)
+    return bool(files) and tracking.name != "none" and _attempt(log, tracking.timeout_s)
 
 
 def sync(folders: Sequence[RunFolder], tracking: TrackingConfig) -> SyncSummary:
@@ -93,10 +92,10 @@ def _write(content: RunContent, tracker: Tracker) -> bool:
     return not same
 
 
-def _attempt(work: Callable[[float], object], timeout_s: float) -> None:
-    """Do the work in a thread that may be left behind; after one failure nothing more is tried in this process."""
+def _attempt(work: Callable[[float], object], timeout_s: float) -> bool:
+    """Do the work in a thread that may be left behind, and say whether it is done; after one failure nothing more is tried in this process."""
     if _gave_up.is_set():
-        return
+        return False
     reasons = [f"no answer within tracking.timeout_s={timeout_s:g}"]
 
     def guarded() -> None:
@@ -112,6 +111,7 @@ def _attempt(work: Callable[[float], object], timeout_s: float) -> None:
     for reason in list(reasons):
         _gave_up.set()
         print(f"llmexp: not recorded in MLflow: {reason}; the runs' folders have everything, `llmexp sync` records them later", file=sys.stderr)
+    return not reasons
 
 
 @contextmanager
