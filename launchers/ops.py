@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from llmexp.launch.ops import LIBRARY_VARIABLE
+from llmexp.engines.deepspeed import OP_LIBRARY_VARIABLE
 
 _BUILDERS = {"cpu_adam": "CPUAdamBuilder", "fused_adam": "FusedAdamBuilder"}
 
@@ -19,7 +19,7 @@ def use_built_ops() -> None:
 
     # Only tensor-parallel inference calls shm_comm, yet each rank would compile it at the start; torch.distributed serves that too.
     deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
-    library = os.environ.get(LIBRARY_VARIABLE)
+    library = os.environ.get(OP_LIBRARY_VARIABLE)
     if library:
         OpBuilder._loaded_ops[Path(library).stem] = _load(Path(library))
 

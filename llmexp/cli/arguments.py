@@ -8,6 +8,8 @@ from typing import Never
 from llmexp import __version__
 from llmexp.errors import ConfigError
 
+COMMAND_NAMES = ("plan", "report", "compare", "status", "sync", "ui")
+
 
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are ConfigErrors."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from llmexp.cli.arguments import Parser, add_overrides
+from llmexp.cli.arguments import COMMAND_NAMES, Parser, add_overrides
 from llmexp.errors import ConfigError
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, find_runs
@@ -104,14 +104,7 @@ def ui(words: Sequence[str]) -> int:
     return serve_ui(TrackingConfig(name="mlflow", uri=args.uri), args.port, args.outputs)
 
 
-COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
-    "plan": plan,
-    "report": report,
-    "compare": compare,
-    "status": status,
-    "sync": sync,
-    "ui": ui,
-}
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = dict(zip(COMMAND_NAMES, (plan, report, compare, status, sync, ui), strict=True))
 
 
 def _parser(name: str, description: str) -> Parser:

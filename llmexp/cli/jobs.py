@@ -13,7 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from llmexp.cli.app import accept, as_typed
+from llmexp.cli.overrides import accept, as_typed
 from llmexp.engines.resolve import resolve
 from llmexp.errors import ConfigError
 from llmexp.plan.run_plan import RunPlan

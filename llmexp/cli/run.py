@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 def main(words: Sequence[str]) -> int:
     """Run what the words say, or show what they compose to; returns the exit code."""
-    from llmexp.cli.app import CONFIG, accept, hydra_app
+    from llmexp.cli.app import CONFIG, hydra_app
+    from llmexp.cli.overrides import accept
     from llmexp.cli.sweep import run_job
 
     parser = run_parser()
@@ -45,7 +46,8 @@ def main(words: Sequence[str]) -> int:
 
 def jobs_of(args: argparse.Namespace) -> list[Job]:
     """Plan what the overrides say and start nothing."""
-    from llmexp.cli.app import accept, hydra_app
+    from llmexp.cli.app import hydra_app
+    from llmexp.cli.overrides import accept
 
     with hydra_app() as hydra:
         return _plan(hydra, accept(hydra.config_loader, search_path(args) + args.overrides))

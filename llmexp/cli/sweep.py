@@ -13,6 +13,7 @@ from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
 from llmexp.cli.jobs import Job, container_of, plan_of, words_of
+from llmexp.cli.resolvers import register
 from llmexp.cli.resume import why_again
 from llmexp.errors import LlmexpError
 from llmexp.plan.run_plan import RunPlan
@@ -31,6 +32,7 @@ def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
 
 def run_job(config: DictConfig) -> None:
     """Measure one composed run, or keep its earlier result: what Hydra's launcher calls, here or on another machine."""
+    register()  # a launcher may have brought this to a process of its own
     try:
         hydra = HydraConfig.get()
         plan = plan_of(container_of(config), words_of(hydra, hydra.overrides.task))

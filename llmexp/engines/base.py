@@ -15,6 +15,8 @@ class Engine(ABC):
     """Decides before the run; the module in `launchers/` only does what the plan says."""
 
     name: ClassVar[str]
+    modules: ClassVar[tuple[str, ...]]
+    """What its ranks cannot start without."""
     distributions: ClassVar[tuple[str, ...]]
     """Python distributions whose versions decide what is measured; part of the result's stack."""
 

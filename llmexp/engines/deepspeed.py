@@ -13,6 +13,8 @@ from llmexp.plan.shape import shape_of
 from llmexp.schema import RunConfig
 
 WORKER = "llmexp.launchers.deepspeed"
+# Names to the ranks the op that was compiled for them.
+OP_LIBRARY_VARIABLE = "LLMEXP_DEEPSPEED_OP"
 DEFAULT_BUCKET_ELEMENTS = 500_000_000
 # DeepSpeed has no switch for its periodic report, only this interval.
 NEVER = 2**31 - 1
@@ -22,6 +24,7 @@ class DeepSpeedEngine(Engine):
     """Data parallelism with ZeRO 0 to 3."""
 
     name = "deepspeed"
+    modules = ("torch", "deepspeed", "transformers", "accelerate", "bitsandbytes")
     distributions = ("deepspeed", "torch", "transformers", "bitsandbytes", "flash-attn", "triton")
 
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:

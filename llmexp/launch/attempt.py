@@ -14,7 +14,7 @@ from llmexp.record.folder import RunFolder
 def only_attempt(folder: RunFolder) -> Iterator[None]:
     """Hold the folder against other drivers; the kernel frees it however this one ends. Raises RecordError where another holds it."""
     folder.path.mkdir(parents=True, exist_ok=True)
-    with (folder.path / "lock").open("w") as lock:
+    with (folder.path / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -16,15 +16,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
+from llmexp.engines.deepspeed import OP_LIBRARY_VARIABLE
 from llmexp.errors import BuildError
 from llmexp.launch.display import say
 from llmexp.launch.spawn import AGENT_LOG, Agent
 from llmexp.plan.run_plan import RunPlan
 
-LIBRARY_VARIABLE = "LLMEXP_DEEPSPEED_OP"
 BUILDER = (sys.executable, "-m", "llmexp.launchers.ops")
 BUILD_TIMEOUT_S = 1200.0
 _COMPILERS = ("c++", "g++", "clang++")
@@ -59,13 +58,12 @@ def prepare_ops(plan: RunPlan) -> dict[str, str]:
         with _alone_in(library.parent):
             if not library.exists():
                 _build(op, library)
-    return {LIBRARY_VARIABLE: str(library)}
+    return {OP_LIBRARY_VARIABLE: str(library)}
 
 
 def _missing(plan: RunPlan, op: str) -> list[str]:
-    absent = [name for name in ("torch", "deepspeed") if find_spec(name) is None]
-    if absent or _library(plan, op).exists():
-        return absent
+    if _library(plan, op).exists():
+        return []
     missing = [] if _compiler() else [f"C++ compiler ({', '.join(_COMPILERS)})"]
     missing += [] if shutil.which("ninja", path=_path()) else ["ninja"]
     return missing + (["nvcc (CUDA toolkit)"] if _needs_nvcc(plan, op) and not _nvcc() else [])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
+from llmexp.engines import get_engine
 from llmexp.launch.cgroup import host_memory_bytes
 from llmexp.launch.ending import Ending
 from llmexp.launch.ops import unbuildable
@@ -19,8 +22,9 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     short = None if plan.config.force else _shortage(plan, None if elsewhere else node)
     if short:
         return Ending(RunStatus.SKIPPED, f"{short}; force=true starts it all the same")
-    if elsewhere:
-        return Ending(RunStatus.FAILED, elsewhere)
+    unable = elsewhere or _missing_libraries(plan)
+    if unable:
+        return Ending(RunStatus.FAILED, unable)
     unbuilt = unbuildable(plan)
     return Ending(RunStatus.SKIPPED, unbuilt) if unbuilt else None
 
@@ -34,6 +38,11 @@ def _other_hardware(plan: RunPlan, node: Detected) -> str | None:
         return f"{wanted}, and no NVIDIA GPU is visible here"
     alien = bool(hardware.device_names) and node.device_name not in hardware.device_names
     return f"{wanted}, and here are {node.devices} x {node.device_name}" if alien or node.devices < ranks else None
+
+
+def _missing_libraries(plan: RunPlan) -> str | None:
+    missing = [name for name in get_engine(plan.config.engine.name).modules if find_spec(name) is None]
+    return f"engine={plan.config.engine.name} needs {', '.join(missing)}: pip install 'llmexp[train]', torch first" if missing else None
 
 
 def _shortage(plan: RunPlan, node: Detected | None) -> str | None:

@@ -44,7 +44,7 @@ WRONG = {
 
 @pytest.fixture(autouse=True)
 def _two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmexp.cli.app.detect", lambda: Detected("cpu", "cpu", "", 2, None))
+    monkeypatch.setattr("llmexp.cli.resolvers.detect", lambda: Detected("cpu", "cpu", "", 2, None))
 
 
 @pytest.mark.parametrize("mode", [(), ("--cfg", "job"), ("plan",)], ids=["run", "cfg", "plan"])

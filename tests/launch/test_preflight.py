@@ -105,3 +105,10 @@ def test_unknown_device_memory_is_taken_to_suffice(make):
 def test_what_cannot_be_built_here_is_skipped(make, monkeypatch):
     monkeypatch.setattr(module, "unbuildable", lambda plan: "no compiler here")
     assert preflight(make(), LAPTOP) == Ending(RunStatus.SKIPPED, "no compiler here")
+
+
+def test_a_machine_without_the_engines_libraries_says_how_to_get_them(make, monkeypatch):
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    ending = preflight(make(), LAPTOP)
+    assert ending.status is RunStatus.FAILED
+    assert ending.reason == "engine=scripted needs psutil: pip install 'llmexp[train]', torch first"

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from conftest import make_plan
 
-from llmexp.launch.ops import LIBRARY_VARIABLE, prepare_ops
+from llmexp.engines.deepspeed import OP_LIBRARY_VARIABLE
+from llmexp.launch.ops import prepare_ops
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.result import to_json
 
@@ -55,5 +56,5 @@ def test_deepspeeds_adam_is_compiled_before_the_ranks_start(
     monkeypatch.setenv("XDG_CACHE_HOME", str(pytestconfig.cache.mkdir("xdg")))
     plan = tiny("method=Z2+O", "optimizer=deepspeed_adamw")
     variables = prepare_ops(plan)
-    assert set(variables) == {LIBRARY_VARIABLE}
+    assert set(variables) == {OP_LIBRARY_VARIABLE}
     assert what_ran(plan, **variables)["optimizer_class"] == "deepspeed.ops.adam.cpu_adam.DeepSpeedCPUAdam"

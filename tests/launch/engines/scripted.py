@@ -5,6 +5,7 @@ from typing import ClassVar
 
 class ScriptedEngine:
     name: ClassVar[str] = "scripted"
+    modules: ClassVar[tuple[str, ...]] = ("psutil",)
     distributions: ClassVar[tuple[str, ...]] = ("psutil",)
 
 

@@ -1,0 +1,24 @@
+"""What conf/ asks of the running machine and of the code: ${llmexp.detected:devices} and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from llmexp.method import ATOMS
+from llmexp.plan.detect import detect
+
+
+def register() -> None:
+    """Make the resolvers known to OmegaConf, in this process; may be repeated."""
+    resolvers: dict[str, Callable[..., Any]] = {
+        "detected_hardware": lambda: f"/hardware/{detect().hardware}",
+        "detected": lambda field: getattr(detect(), field),
+        "model_name": lambda path: Path(path).name if path else "hf",
+        "atoms": lambda: "\n  ".join(f"{atom.code:<5}{atom.help}" for atom in ATOMS.values()),
+    }
+    for name, resolver in resolvers.items():
+        OmegaConf.register_new_resolver(f"llmexp.{name}", resolver, replace=True)
