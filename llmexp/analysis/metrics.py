@@ -103,6 +103,15 @@ def mfu(repeat: Repeat, facts: Facts) -> Observed | None:
 
 
 @metric
+def hfu(repeat: Repeat, facts: Facts) -> Observed | None:
+    """What the hardware did over the dense peak: mfu with recomputed layers counted."""
+    model = mfu(repeat, facts)
+    if model is None or facts.flops_per_token is None or facts.recomputed_flops_per_token is None:
+        return None
+    return model.times(1 + facts.recomputed_flops_per_token / facts.flops_per_token)
+
+
+@metric
 def time_to_first_step_s(repeat: Repeat, facts: Facts) -> Observed:
     """From a rank's start to the end of its first step, on the slowest rank."""
     return Observed(max(rank.time_to_first_step_s for rank in repeat.ranks))

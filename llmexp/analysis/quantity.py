@@ -13,11 +13,12 @@ from llmexp.record.result import Metric
 
 @dataclass(frozen=True)
 class Facts:
-    """What the plan knows and samples don't: degrees, model FLOPs a token, dense peak of one device in the dtype used, price of one device."""
+    """What the plan knows and samples don't: degrees, FLOPs a token of model and recomputation, a device's dense peak in the dtype used, its price."""
 
     world_size: int
     dp: int
     flops_per_token: float | None = None
+    recomputed_flops_per_token: float | None = None
     peak_flops_per_s: float | None = None
     price_per_device_hour_usd: float | None = None
 

@@ -38,12 +38,14 @@ def report(words: Sequence[str]) -> int:
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it too: a PNG, SVG or PDF")
     args = parser.parse_args(words)
     from llmexp.report.table import build_report
+    from llmexp.report.terminal import print_report
+    from llmexp.report.text import comma_separated, markdown
 
     table = build_report(_runs(args.paths))
     if args.format == "terminal":
-        table.to_terminal()
+        print_report(table)
     else:
-        print(table.to_markdown() if args.format == "markdown" else table.to_csv(), end="")
+        print(markdown(table) if args.format == "markdown" else comma_separated(table), end="")
     if args.figure:
         from llmexp.report.plots import draw
 
@@ -58,8 +60,9 @@ def compare(words: Sequence[str]) -> int:
     parser.add_argument("b", type=Path, help="another's")
     args = parser.parse_args(words)
     from llmexp.report.compare import compare as compare_runs
+    from llmexp.report.terminal import print_comparison
 
-    compare_runs(_one_run(args.a), _one_run(args.b)).to_terminal()
+    print_comparison(compare_runs(_one_run(args.a), _one_run(args.b)))
     return 0
 
 

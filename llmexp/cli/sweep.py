@@ -70,12 +70,14 @@ def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
     """Print the table of these runs and leave it beside them as Markdown, CSV and PNG."""
     from llmexp.report.plots import draw
     from llmexp.report.table import build_report
+    from llmexp.report.terminal import print_report
+    from llmexp.report.text import comma_separated, markdown
 
     table = build_report(folders)
-    table.to_terminal()
+    print_report(table)
     root = folders[0].path.parent
-    write_atomically(root / "report.md", table.to_markdown())
-    write_atomically(root / "report.csv", table.to_csv())
+    write_atomically(root / "report.md", markdown(table))
+    write_atomically(root / "report.csv", comma_separated(table))
     draw(table, root / "report.png")
     if tracking.name == "mlflow":
         from llmexp.record.mlflow import record_report

@@ -12,7 +12,7 @@ from llmexp.method import Method
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import estimate, trainable
 from llmexp.plan.run_plan import AtomChange, RunPlan, identity
-from llmexp.plan.shape import ModelShape, shape_of
+from llmexp.plan.shape import shape_of
 from llmexp.schema import RunConfig
 
 
@@ -22,7 +22,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     techniques = method.techniques
     dims = ParallelDims.of(config)
     _check_fits_node(config, dims)
-    shape = shape_of(config.model)
+    shape, seq_len = shape_of(config.model), config.data.seq_len
     _check_positions(config)
     _check_no_secret(config)
     engine = get_engine(config.engine.name)
@@ -36,7 +36,8 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         batch=dims.batch(config.batch.micro, config.batch.accumulation),
         parameters=shape.parameters if shape else None,
         trainable_parameters=trainable(shape, techniques) if shape else None,
-        flops_per_token=_flops_per_token(shape, config, quantized=techniques.quantization is not None),
+        flops_per_token=shape.flops_per_token(seq_len, linear_trained=not techniques.quantization) if shape else None,
+        recomputed_flops_per_token=shape.recomputed_flops_per_token(seq_len) * techniques.recomputation if shape else None,
         memory=estimate(shape, config.precision, techniques, dims.dp, master_copy=master_copy) if shape else None,
         engine_config=native,
         command=engine.command(config, dims),
@@ -44,10 +45,6 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         skip=engine.unsupported(config, techniques, dims),
         config=config,
     )
-
-
-def _flops_per_token(shape: ModelShape | None, config: RunConfig, quantized: bool) -> float | None:
-    return shape.flops_per_token(config.data.seq_len, linear_trained=not quantized) if shape else None
 
 
 def _check_fits_node(config: RunConfig, dims: ParallelDims) -> None:

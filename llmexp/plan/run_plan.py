@@ -46,6 +46,7 @@ class RunPlan(Record):
     parameters: int | None = Field(description="of the whole model; None where the shape is not known before it is built")
     trainable_parameters: int | None
     flops_per_token: float | None = Field(description="model FLOPs of one token's forward and backward pass, without recomputation")
+    recomputed_flops_per_token: float | None = Field(None, description="what recomputation adds to that; 0 without it")
     memory: MemoryEstimate | None
     engine_config: dict[str, Any]
     command: Command

@@ -68,6 +68,10 @@ class ModelShape:
         attention = 6 * self.num_layers * self.num_heads * self.head_dim * seq_len
         return float(matrices + attention)
 
+    def recomputed_flops_per_token(self, seq_len: int) -> float:
+        """FLOPs that running every layer's forward pass again in backward adds to a token."""
+        return float(2 * self.linear_parameters + 2 * self.num_layers * self.num_heads * self.head_dim * seq_len)
+
 
 def shape_of(model: ModelConfig) -> ModelShape | None:
     """The shape of a configured model; None for a transformers model whose parameters only building it can count."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import hypot
-from typing import Any, TextIO
+from typing import Any
 
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, RunStatus
@@ -61,12 +61,6 @@ class Comparison:
     def same_work(self) -> bool:
         """Whether both runs trained the same number of parameters on as many positions a step in the same precision."""
         return not self.work
-
-    def to_terminal(self, file: TextIO | None = None) -> None:
-        """Print to standard output, or to `file`, as wide as the terminal is."""
-        from llmexp.report.terminal import print_comparison
-
-        print_comparison(self, file)
 
 
 def compare(a: RunFolder, b: RunFolder) -> Comparison:

@@ -1,11 +1,10 @@
-"""The report over run folders: the paper's table, with our runs, on the terminal, in Markdown and in CSV."""
+"""The report over run folders: the rows of the paper's table, with our runs; how they are shown is the renderers' business."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TextIO
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
@@ -45,24 +44,6 @@ class Report:
             if row.method == "Naive" and rate:
                 rates.setdefault(tuple(row.work.values()), rate.mean)
         return rates
-
-    def to_terminal(self, file: TextIO | None = None) -> None:
-        """Print to standard output, or to `file`, as wide as the terminal is."""
-        from llmexp.report.terminal import print_report
-
-        print_report(self, file)
-
-    def to_markdown(self) -> str:
-        """The table with the command of each row, its legend and its notes."""
-        from llmexp.report.text import markdown
-
-        return markdown(self)
-
-    def to_csv(self) -> str:
-        """One line a run in SI units and bytes; columns are always the same."""
-        from llmexp.report.text import comma_separated
-
-        return comma_separated(self)
 
 
 def build_report(folders: Sequence[RunFolder]) -> Report:

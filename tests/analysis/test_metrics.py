@@ -71,11 +71,12 @@ def test_one_repeat_of_one_step_has_no_deviation(write_repeat):
 
 
 def test_flops_mfu_and_cost(two_replicas):
-    facts = Facts(world_size=2, dp=2, flops_per_token=3e12, peak_flops_per_s=240e12, price_per_device_hour_usd=1.8)
+    facts = Facts(2, 2, flops_per_token=3e12, recomputed_flops_per_token=1e12, peak_flops_per_s=240e12, price_per_device_hour_usd=1.8)
     metrics = measure([two_replicas], facts)
     # 20 tokens/s per device x 3e12 FLOPs = 60 TFLOP/s of 240; 2 devices x 1.8 USD / 3600 s / 40 tokens/s = 25 USD per million tokens.
     assert metrics["tflops_per_s_per_gpu"].mean == pytest.approx(60)
     assert metrics["mfu"].mean == pytest.approx(0.25)
+    assert metrics["hfu"].mean == pytest.approx(0.25 * 4 / 3)
     assert metrics["usd_per_million_tokens"].mean == pytest.approx(25)
 
 

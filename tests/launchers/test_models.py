@@ -6,6 +6,7 @@ import pytest
 import torch
 from conftest import make_plan
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, PreTrainedModel
 
 from llmexp.launchers import models
@@ -36,6 +37,23 @@ def test_weights_depend_on_seed_and_name_alone() -> None:
     assert not torch.equal(first.lm_head.weight, other.lm_head.weight)
     assert not torch.equal(first.model.layers[0].mlp.up_proj.weight, first.model.layers[1].mlp.up_proj.weight)
     assert first.lm_head.weight.std().item() == pytest.approx(models.WEIGHT_STD, rel=0.02)
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_the_planners_flops_are_those_that_torch_counts(trained: bool) -> None:
+    ids = torch.randint(257, (2, 64))
+    shape = shape_of(make_plan("hardware=cpu").config.model)
+    assert shape is not None
+    model = build()
+    for layer in model.model.layers:
+        for linear in (module for module in layer.modules() if isinstance(module, nn.Linear)):
+            linear.requires_grad_(trained)
+    with FlopCounterMode(display=False) as counter:
+        model(input_ids=ids, labels=ids).loss.backward()
+    # Eager attention computes the whole square, of which the model needs the causal half.
+    other_half = 6 * shape.num_layers * shape.num_heads * shape.head_dim * 64
+    expected = shape.flops_per_token(64, linear_trained=trained) + other_half
+    assert counter.get_total_flops() / ids.numel() == pytest.approx(expected, rel=1e-6)
 
 
 def test_tied_embeddings_stay_one_tensor() -> None:

@@ -18,6 +18,8 @@ def test_flops_of_a_token_by_hand(plan):
     made = plan("model=7b", "data=synthetic")
     linear, head, attention = 32 * (4 * 4096**2 + 3 * 4096 * 11008), 32000 * 4096, 6 * 32 * 4096 * 350
     assert made.flops_per_token == 6 * (linear + head) + attention
+    assert made.recomputed_flops_per_token == 0
+    assert plan("model=7b", "data=synthetic", "method=R").recomputed_flops_per_token == 2 * linear + attention / 3
     assert plan("model=7b", "data=synthetic", "method=Q").flops_per_token == 4 * linear + 6 * head + attention
 
 
