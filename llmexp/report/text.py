@@ -58,7 +58,7 @@ def markdown(report: Report) -> str:
 
 
 def comma_separated(report: Report) -> str:
-    """A header and one line a run; a metric has three columns: its mean, its deviation between repeats and within the run."""
+    """A header and one line a run, in SI units and bytes; a metric has three columns: mean, deviation between repeats and within the run."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(csv_columns())

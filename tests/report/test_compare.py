@@ -2,6 +2,7 @@ import pytest
 
 from llmexp.record.result import Metric
 from llmexp.report.compare import compare
+from llmexp.report.terminal import print_comparison
 
 SLOW = {"tokens_per_s": Metric(mean=100.0, std_between_repeats=3.0, n=3), "step_time_s": 2.0, "mfu": 0.1}
 FAST = {"tokens_per_s": Metric(mean=200.0, std_between_repeats=8.0, n=3), "step_time_s": 1.0}
@@ -70,14 +71,14 @@ def test_what_ran_and_the_stack_are_compared(make_run):
 
 
 def test_the_terminal_shows_all_of_it(make_run, capsys):
-    compare(make_run("Naive", metrics=SLOW), make_run("Q", metrics=FAST)).to_terminal()
+    print_comparison(compare(make_run("Naive", metrics=SLOW), make_run("Q", metrics=FAST)))
     out = capsys.readouterr().out
     assert "NOT the same work:" in out
     assert "trainable_parameters" in out
     assert "2.000 ± 0.100" in out
-    compare(make_run("Naive", metrics={"peak_rss_bytes": 6.7439e8}), make_run("Q", metrics={"peak_rss_bytes": 6.7439e8})).to_terminal()
+    print_comparison(compare(make_run("Naive", metrics={"peak_rss_bytes": 6.7439e8}), make_run("Q", metrics={"peak_rss_bytes": 6.7439e8})))
     assert "674,390,000" in capsys.readouterr().out
-    compare(make_run("Naive"), make_run("F", "failed", reason="broke")).to_terminal()
+    print_comparison(compare(make_run("Naive"), make_run("F", "failed", reason="broke")))
     out = capsys.readouterr().out
     assert "same work" in out
     assert "NOT" not in out

@@ -3,6 +3,8 @@ import sys
 
 from llmexp.record.folder import RunFolder
 from llmexp.report.table import build_report
+from llmexp.report.terminal import print_report
+from llmexp.report.text import comma_separated, markdown
 
 
 def test_rows_keep_the_order_given(make_run):
@@ -21,10 +23,10 @@ def test_an_unreadable_folder_is_said_and_hides_no_other(make_run, tmp_path):
 
 def test_no_runs_is_a_report_too(capsys):
     report = build_report([])
-    report.to_terminal()
+    print_report(report)
     assert "No runs" in capsys.readouterr().out
-    assert report.to_markdown().startswith("## No runs")
-    assert report.to_csv().count("\n") == 1
+    assert markdown(report).startswith("## No runs")
+    assert comma_separated(report).count("\n") == 1
 
 
 def test_importing_reports_loads_no_heavy_library():

@@ -2,6 +2,7 @@ import pytest
 
 from llmexp.record.result import Metric
 from llmexp.report.table import build_report
+from llmexp.report.terminal import print_report
 
 MEASURED = {
     "tokens_per_s": Metric(mean=7123.4, std_between_repeats=123.4, n=3),
@@ -21,7 +22,7 @@ def report(make_run):
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_table_fits_and_says_what_it_leaves_out(report, width, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
-    report.to_terminal()
+    print_report(report)
     lines = capsys.readouterr().out.splitlines()
     rule = next(number for number, line in enumerate(lines) if "───" in line)
     assert max(len(line) for line in lines[1 : rule + 5]) <= width
@@ -32,7 +33,7 @@ def test_the_table_fits_and_says_what_it_leaves_out(report, width, monkeypatch, 
 
 def test_commands_stand_below_in_full(report, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")
-    report.to_terminal()
+    print_report(report)
     assert capsys.readouterr().out.splitlines()[-3:] == [
         f"#{number}   python -m llmexp method={method} model.name=7b hardware.name=a800"
         for number, method in enumerate(("Naive", "F+R+Z3+O", "Q"), 1)
@@ -40,5 +41,5 @@ def test_commands_stand_below_in_full(report, monkeypatch, capsys):
 
 
 def test_reasons_are_printed_as_they_are(make_run, capsys):
-    build_report([make_run(status="failed", reason="[bold]list[0][/bold] at 3")]).to_terminal()
+    print_report(build_report([make_run(status="failed", reason="[bold]list[0][/bold] at 3")]))
     assert "(1) [bold]list[0][/bold] at 3" in capsys.readouterr().out.splitlines()

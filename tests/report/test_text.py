@@ -4,11 +4,11 @@ import io
 from llmexp.analysis.metrics import METRICS as MEASURED
 from llmexp.record.result import Metric
 from llmexp.report.table import build_report
-from llmexp.report.text import METRICS, csv_columns
+from llmexp.report.text import METRICS, comma_separated, csv_columns, markdown
 
 
 def read(report):
-    return list(csv.DictReader(io.StringIO(report.to_csv())))
+    return list(csv.DictReader(io.StringIO(comma_separated(report))))
 
 
 def test_every_metric_that_is_measured_has_columns():
@@ -38,7 +38,7 @@ def test_csv_of_a_planned_run(make_run):
 
 def test_markdown_is_one_table_with_legend_and_notes(make_run):
     folders = make_run(metrics={"tokens_per_s": 5.0}), make_run("F", "skipped", reason="no room"), make_run("R", "oom")
-    lines = build_report(folders).to_markdown().splitlines()
+    lines = markdown(build_report(folders)).splitlines()
     assert lines[0].startswith("## pretrain, tiny, on cpu")
     table = [line for line in lines if line.startswith("|")]
     assert table[0].endswith("| command |")
