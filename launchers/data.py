@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import sysconfig
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from glob import glob
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +59,10 @@ def load(data: DataConfig, vocab_size: int, number: int, seed: int) -> Sequences
     if size > vocab_size:
         raise ConfigError(f"data.tokenizer={data.tokenizer} has {size} tokens, the model's vocabulary only {vocab_size}")
     documents = (encode(text) for text in texts(data, seed))
-    rows = _packed(documents, data.seq_len, number) if data.pack else _padded(documents, data.seq_len, number)
-    if not rows:
+    sequences = _packed(documents, data.seq_len, number) if data.pack else _padded(documents, data.seq_len, number)
+    if not len(sequences.ids):
         raise ConfigError(f"data={data.name} gave less than one sequence of {data.seq_len} tokens")
-    ids, labels = (torch.tensor(column) for column in zip(*rows, strict=True))
-    return Sequences(ids, labels)
+    return sequences
 
 
 def tokenizer(name: str) -> tuple[Encoder, int]:
@@ -116,20 +116,21 @@ def _hf_dataset(data: DataConfig) -> Any:
     return datasets.load_dataset(data.path, split=data.split)
 
 
-def _packed(documents: Iterator[list[int]], seq_len: int, number: int) -> list[tuple[list[int], list[int]]]:
-    stream: list[int] = []
+def _packed(documents: Iterator[list[int]], seq_len: int, number: int) -> Sequences:
+    stream = array("q")
     for document in documents:
-        stream += document
+        stream.extend(document)
         if len(stream) >= number * seq_len:
             break
-    rows = [stream[start : start + seq_len] for start in range(0, len(stream) - seq_len + 1, seq_len)]
-    return [(row, row) for row in rows[:number]]
+    rows = min(number, len(stream) // seq_len)
+    ids = torch.tensor(stream[: rows * seq_len], dtype=torch.int64).reshape(rows, seq_len)
+    return Sequences(ids, ids)
 
 
-def _padded(documents: Iterator[list[int]], seq_len: int, number: int) -> list[tuple[list[int], list[int]]]:
-    rows = []
-    for document, _ in zip(documents, range(number), strict=False):
-        row = document[:seq_len]
-        padding = seq_len - len(row)
-        rows.append((row + [0] * padding, row + [IGNORED] * padding))
-    return rows
+def _padded(documents: Iterator[list[int]], seq_len: int, number: int) -> Sequences:
+    kept = [document[:seq_len] for document in islice(documents, number)]
+    ids = torch.zeros(len(kept), seq_len, dtype=torch.int64)
+    labels = torch.full_like(ids, IGNORED)
+    for row, document in enumerate(kept):
+        ids[row, : len(document)] = labels[row, : len(document)] = torch.tensor(document)
+    return Sequences(ids, labels)

@@ -69,24 +69,23 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
     """Run the protocol of plan.config.measure on `engine` and return what this rank saw."""
     protocol = plan.config.measure
     batches = _batches(plan, rank, engine.vocab_size, device)
-    memory.reset_peaks(device)
     watch, probe = StateWatch(engine, device), KernelProbe()
-    clock, reading = clock_for(device), memory.current_bytes(device)
+    memory.reset_peaks(device)
     with rank.samples_path.open("a") as file:
-        with probe.watch():
-            StepLoop(watch, clock, file, reading).run(batches, range(1), warmup=True)
-        time_to_first_step_s = rank.seconds_since_start()
-        loop = StepLoop(engine, clock, file, reading)
+        loop = StepLoop(watch, clock_for(device), file, memory.current_bytes(device))
         loop.phases = protocol.phases
+        with probe.watch():
+            loop.run(batches, range(1), warmup=True)
+        time_to_first_step_s = rank.seconds_since_start()
+        loop.trainable = engine
         loop.run(batches, range(1, protocol.warmup_steps), warmup=True)
         distributed.barrier()
-        last = protocol.warmup_steps + protocol.steps
-        window_wall_s = loop.run(batches, range(protocol.warmup_steps, last), warmup=False)
-        peaks = memory.peaks(device)
-        if protocol.profile and rank.folder.name == f"repeat.{protocol.repeats - 1}":
-            # Their samples are dropped: a profiled step is not a measured one.
-            with trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz"):
-                StepLoop(engine, clock, StringIO(), reading).run(batches, range(last, last + protocol.profile_steps), warmup=True)
+        window_wall_s = loop.run(batches, range(protocol.warmup_steps, protocol.warmup_steps + protocol.steps), warmup=False)
+    peaks = memory.peaks(device)
+    if protocol.profile and rank.folder.name == f"repeat.{protocol.repeats - 1}":
+        _trace(engine, batches, protocol.profile_steps, rank, device)
+    # Nobody leaves while a peer may still wait for it in a collective.
+    distributed.barrier()
     return RankSummary(
         rank=rank.index,
         window_wall_s=window_wall_s,
@@ -98,6 +97,13 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         environment=rank_environment(device) if rank.index == 0 else {},
         **peaks,
     )
+
+
+def _trace(engine: TrainingEngine, batches: Iterator[Sequence[MicroBatch]], steps: int, rank: Rank, device: torch.device) -> None:
+    """Profile a few more steps; their samples are dropped, because a profiled step is not a measured one."""
+    loop = StepLoop(engine, clock_for(device), StringIO(), memory.current_bytes(device))
+    with trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz"):
+        loop.run(batches, range(steps), warmup=True)
 
 
 def _batches(plan: RunPlan, rank: Rank, vocab_size: int, device: torch.device) -> Iterator[Sequence[MicroBatch]]:

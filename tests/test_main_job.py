@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.result import RunResult
+from llmexp.record.result import RunResult, read_samples
 
 pytestmark = pytest.mark.ranks
 
@@ -70,6 +70,27 @@ def _check_tracked(outputs: Path) -> None:
         assert child.data.metrics["tokens_per_s"] > 0
         assert len(client.get_metric_history(child.info.run_id, "repeat.0/loss")) == 25
         assert {"plan.json", "result.json"} <= {artifact.path for artifact in client.list_artifacts(child.info.run_id)}
+
+
+def test_padding_accumulation_and_ranks_are_counted_once(llmexp: Llmexp, tmp_path: Path) -> None:
+    words = ("data.pack=false", "data.seq_len=512", "batch.micro=2", "batch.accumulation=3", "measure.steps=4", "measure.profile=false")
+    assert llmexp("method=Z2", "tracking=none", "hardware=cpu", *words).returncode == 0
+    (folder,) = find_runs(tmp_path / "outputs")
+    result = folder.result()
+    assert result is not None
+    assert (result.batch.micro, result.batch.accumulation, result.batch.global_) == (2, 3, 12)
+    repeat = folder.repeat(0)
+    ranks = [[s for s in read_samples(repeat / f"samples.{rank}.jsonl") if not s.warmup] for rank in (0, 1)]
+    assert {sample.positions for rank in ranks for sample in rank} == {2 * 3 * 512}
+    assert len({sample.real_tokens for rank in ranks for sample in rank}) > 1
+    window_s = max(json.loads((repeat / f"rank.{rank}.json").read_text())["window_wall_s"] for rank in (0, 1))
+    tokens_per_s, real_tokens_per_s = result.metrics["tokens_per_s"], result.metrics["real_tokens_per_s"]
+    assert tokens_per_s is not None
+    assert real_tokens_per_s is not None
+    assert tokens_per_s.mean == pytest.approx(4 * 12 * 512 / window_s)
+    real_tokens = sum(sample.real_tokens for rank in ranks for sample in rank)
+    assert real_tokens_per_s.mean == pytest.approx(real_tokens / window_s)
+    assert real_tokens < 4 * 12 * 512
 
 
 def test_the_same_command_keeps_its_results(llmexp: Llmexp, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from llmexp.record.result import Metric
 
 @dataclass(frozen=True)
 class Facts:
-    """What the plan knows and samples don't: degrees, FLOPs a token of model and recomputation, a device's dense peak in the dtype used, its price."""
+    """What the plan knows and samples don't: degrees, FLOPs a token of model and recomputation, a device's dense peak in the dtype used, price."""
 
     world_size: int
     dp: int

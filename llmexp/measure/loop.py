@@ -57,7 +57,7 @@ class StepLoop:
     """Runs steps and writes a line of samples.<rank>.jsonl for each as soon as the device has finished it."""
 
     def __init__(self, trainable: Trainable, clock: Clock, file: TextIO, memory_bytes: Callable[[], int]) -> None:
-        self._trainable, self._clock, self._memory_bytes = trainable, clock, memory_bytes
+        self.trainable, self._clock, self._memory_bytes = trainable, clock, memory_bytes
         self._file = file
         self._pending: deque[_Pending] = deque()
         self._origin = clock.mark()
@@ -79,12 +79,12 @@ class StepLoop:
         marks = [("start", self._clock.mark())]
         losses = []
         for batch in passes:
-            loss = self._trainable.forward(batch)
+            loss = self.trainable.forward(batch)
             losses.append(loss.detach())
             self._mark(marks, "forward")
-            self._trainable.backward(loss)
+            self.trainable.backward(loss)
             self._mark(marks, "backward")
-            self._trainable.step()
+            self.trainable.step()
             self._mark(marks, "optimizer")
         mean_loss = torch.stack(losses).mean().to("cpu", non_blocking=True)
         marks.append(("end", self._clock.mark()))
