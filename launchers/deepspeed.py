@@ -111,9 +111,7 @@ def _class_name(thing: object) -> str:
 
 def work(plan: RunPlan, rank: Rank) -> RankSummary:
     """Join the group, build, measure."""
-    device = device_of(rank.local_index)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    device = device_of(plan.config.hardware, rank.local_index)
     use_built_ops()
     deepspeed.init_distributed()
     return measure_training(plan, rank, DeepSpeedTraining(plan, device), device)

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import psutil
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from llmexp.plan.run_plan import RunPlan
+    from llmexp.schema import HardwareConfig
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,14 @@ def _log_to(path: Path) -> None:
 
 
 def _failure(rank: Rank, error: BaseException) -> RankFailure:
-    kind = "oom" if _is_out_of_memory(error) else "error"
     message = f"{type(error).__name__}: {error}".splitlines()[0]
-    return RankFailure(rank=rank.index, kind=kind, message=message, traceback=traceback.format_exc(), allocator=_allocator())
+    return RankFailure(rank=rank.index, kind=_kind(error), message=message, traceback=traceback.format_exc(), allocator=_allocator())
+
+
+def _kind(error: BaseException) -> Literal["oom", "hardware", "error"]:
+    if isinstance(error, WrongHardwareError):
+        return "hardware"
+    return "oom" if _is_out_of_memory(error) else "error"
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
@@ -103,11 +109,22 @@ def _allocator() -> dict[str, int]:
         return {}
     from llmexp.measure.memory import allocator_figures
 
-    return allocator_figures(device_of(int(os.environ["LOCAL_RANK"])))
+    return allocator_figures()
 
 
-def device_of(local_index: int) -> torch.device:
-    """The device of a rank: its own GPU, or the CPU where there is none."""
+class WrongHardwareError(RuntimeError):
+    """The node has not what the plan was made for."""
+
+
+def device_of(hardware: HardwareConfig, local_index: int) -> torch.device:
+    """The device that the plan's hardware means for this rank, made current; raises WrongHardwareError where torch cannot use it."""
     import torch
 
-    return torch.device("cuda", local_index) if torch.cuda.is_available() else torch.device("cpu")
+    if hardware.device == "cpu":
+        return torch.device("cpu")
+    usable = torch.cuda.device_count()
+    if local_index >= usable:
+        raise WrongHardwareError(f"hardware={hardware.name} needs GPU {local_index}; torch {torch.__version__} can use {usable} here")
+    device = torch.device("cuda", local_index)
+    torch.cuda.set_device(device)
+    return device

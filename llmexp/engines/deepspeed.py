@@ -20,6 +20,10 @@ DEFAULT_BUCKET_ELEMENTS = 500_000_000
 NEVER = 2**31 - 1
 
 
+# hardware=cpu means it, also where there is a GPU.
+_DEVICE: dict[str, dict[str, str]] = {"cpu": {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}, "cuda": {}}
+
+
 class DeepSpeedEngine(Engine):
     """Data parallelism with ZeRO 0 to 3."""
 
@@ -68,7 +72,7 @@ class DeepSpeedEngine(Engine):
             start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks, "-m"]
         else:
             start = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--no_local_rank", "--module"]
-        return Command(argv=[*start, WORKER, "{folder}"], env=dict(config.hardware.environment))
+        return Command(argv=[*start, WORKER, "{folder}"], env=_DEVICE[config.hardware.device] | config.hardware.environment)
 
 
 def _zero(config: RunConfig, techniques: Techniques) -> dict[str, Any]:

@@ -59,10 +59,10 @@ def bytes_of(tensors: Iterable[torch.Tensor], device: torch.device, *, offloaded
     return StateBytes(device=on_device, host=on_host)
 
 
-def allocator_figures(device: torch.device) -> dict[str, int]:
-    """What the allocator held when memory ran out; empty on CPU."""
-    if device.type != "cuda":
+def allocator_figures() -> dict[str, int]:
+    """What the current GPU's allocator held when memory ran out; empty where this process has used none."""
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return {}
     names = ("allocated_bytes.all.current", "allocated_bytes.all.peak", "reserved_bytes.all.current", "reserved_bytes.all.peak")
-    figures = torch.cuda.memory_stats(device)
+    figures = torch.cuda.memory_stats()
     return {name: int(figures.get(name, 0)) for name in names}

@@ -39,7 +39,8 @@ def observe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Observed]
         for name, plan in plans.items():
             (folder / f"{name}.json").write_text(to_json(plan))
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks), str(WORKER)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", **prepare_ops(next(iter(plans.values())))}
+        first = next(iter(plans.values()))
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **prepare_ops(first), **first.command.env}
         command = [*torchrun, str(folder / "observed"), *(str(folder / f"{name}.json") for name in plans)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr[-4000:]

@@ -63,11 +63,10 @@ def main() -> None:
     use_built_ops()
     deepspeed.init_distributed()
     rank = torch.distributed.get_rank()
-    device = device_of(rank)
     found = {}
     for path in plans:
         plan = RunPlan.read(Path(path))
-        found[Path(path).stem] = observe(plan, rank, device)
+        found[Path(path).stem] = observe(plan, rank, device_of(plan.config.hardware, rank))
         gc.collect()
     target.with_suffix(f".{rank}.json").write_text(json.dumps(found))
 

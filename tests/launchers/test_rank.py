@@ -24,6 +24,7 @@ def work(plan, rank):
 
 main(work)
 """
+NO_GPU = "from llmexp.launchers.rank import device_of; device_of(plan.config.hardware.model_copy(update={'name': 'a800', 'device': 'cuda'}), 1)"
 OUT_OF_MEMORY = "import torch; resource.setrlimit(resource.RLIMIT_DATA, (2**31, 2**31)); torch.ones(2**31)"
 
 
@@ -31,7 +32,7 @@ def run(folder: Path, body: str) -> tuple[int, Path]:
     (folder / "plan.json").write_text(to_json(make_plan("hardware=cpu", "method=R+F")))
     repeat = folder / "repeat.0"
     repeat.mkdir()
-    environment = {**os.environ, "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
     done = subprocess.run([sys.executable, "-c", WORK.format(body=body), str(repeat)], env=environment, capture_output=True, timeout=60)
     assert done.stdout == b""
     return done.returncode, repeat
@@ -48,6 +49,7 @@ def test_a_rank_that_finishes_leaves_its_summary_and_its_log(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("body", "kind", "message"),
     [
+        (NO_GPU, "hardware", "WrongHardwareError: hardware=a800 needs GPU 1; torch"),
         ("raise ValueError('no such\\nthing')", "error", "ValueError: no such"),
         ("raise MemoryError('all gone')", "oom", "MemoryError: all gone"),
         (OUT_OF_MEMORY, "oom", "RuntimeError: [enforce fail"),
