@@ -22,6 +22,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Runner:
     """Stands for llmexp.launch.run.run_one: notes what it was given and ends it as told, by method."""
 
+    result_of: Callable[..., RunResult]
     endings: dict[str, RunStatus | Exception] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
 
@@ -31,33 +32,14 @@ class Runner:
         ending = self.endings.get(plan.method, RunStatus.SUCCESS)
         if isinstance(ending, Exception):
             raise ending
-        result = result_of(plan, ending)
+        result = self.result_of(plan, ending, stack=stack_digest(plan))
         folder.write(folder.result_path, result)
         return result
 
 
-def result_of(plan: RunPlan, status: RunStatus) -> RunResult:
-    config = plan.config
-    return RunResult(
-        id=plan.id,
-        stack=stack_digest(plan),
-        status=status,
-        task=config.task.name,
-        engine=config.engine.name,
-        model=config.model.name,
-        method=plan.method,
-        hardware=config.hardware.name,
-        sweep=config.sweep.name,
-        world_size=plan.dims.world_size,
-        batch=plan.batch,
-        seq_len=config.data.seq_len,
-        command=plan.rerun_command,
-    )
-
-
 @pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch) -> Runner:
-    fake = Runner()
+def runner(result_of: Callable[..., RunResult], monkeypatch: pytest.MonkeyPatch) -> Runner:
+    fake = Runner(result_of)
     monkeypatch.setattr("llmexp.launch.run.run_one", fake)
     return fake
 

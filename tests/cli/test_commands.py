@@ -9,7 +9,7 @@ import pytest
 
 from llmexp.record.folder import find_runs
 from llmexp.record.mlflow import SyncSummary
-from llmexp.record.result import RunStatus, StepSample
+from llmexp.record.result import RunStatus
 
 QUIET = ("tracking=none", "model=tiny", "hardware=cpu")
 
@@ -70,11 +70,10 @@ def test_plan_needs_no_torch_and_nothing_slow():
     assert modules.isdisjoint({"torch", "deepspeed", "transformers", "mlflow", "matplotlib", "pandas", "rich"})
 
 
-def test_status_names_every_state(runs, llmexp, here: Path):
-    repeat = runs[0] / "repeat.0"
-    repeat.mkdir()
-    steps = [StepSample(step=i, warmup=i == 0, t_start_s=0, t_end_s=1, positions=1, real_tokens=1, loss=1) for i in range(3)]
-    (repeat / "samples.0.jsonl").write_text("".join(step.model_dump_json() + "\n" for step in steps) + '{"step": 3, "cut')
+def test_status_names_every_state(runs, llmexp, write_samples):
+    write_samples(runs[0] / "repeat.0", 0, [(1.0, 1.0)] * 3, warmup=range(1))
+    with (runs[0] / "repeat.0" / "samples.0.jsonl").open("a") as file:
+        file.write('{"step": 3, "cut')
     (runs[1] / "result.json").write_text("{")
     (runs[0] / "result.json").unlink()
     code, out, _ = llmexp("status")

@@ -12,11 +12,9 @@ import psutil
 import pytest
 
 import llmexp.engines
-from llmexp.plan.dims import ParallelDims
 from llmexp.plan.run_plan import Command, RunPlan
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import Batch, to_json
-from llmexp.schema import RunConfig, validate
+from llmexp.record.result import to_json
 
 HERE = Path(__file__).parent
 MARK = "LLMEXP_TEST_MARK"
@@ -69,55 +67,15 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 @pytest.fixture
-def config() -> RunConfig:
-    sizes = dict.fromkeys(
-        ("vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads", "head_dim", "max_positions"), 8
-    )
-    return validate(
-        {
-            "method": "Naive",
-            "task": {"name": "pretrain"},
-            "model": {"name": "tiny", "architecture": "llama", **sizes},
-            "hardware": {"name": "cpu", "device": "cpu", "devices_per_node": 2},
-            "engine": {"name": "scripted", "launcher": "torchrun"},
-            "parallelism": {"dp": 2},
-            "optimizer": {"name": "adamw", "implementation": "torch", "lr": 1e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.0},
-            "precision": {"name": "fp32", "parameters": "fp32", "gradients": "fp32", "master": "fp32", "moments": "fp32"},
-            "data": {"name": "synthetic", "seq_len": 8},
-            "batch": {"micro": 1, "accumulation": 1},
-            "measure": {
-                "name": "smoke", "warmup_steps": 1, "steps": 2, "repeats": 1, "profile": False, "timeout_s": 60.0, "no_progress_timeout_s": 60.0,
-            },
-            "tracking": {"name": "none"},
-            "sweep": {"name": "main"},
-            "seed": 0,
-            "force": False,
-            "rerun": "failed",
-        }
-    )  # fmt: skip
-
-
-@pytest.fixture
-def make_plan(config: RunConfig) -> Callable[..., RunPlan]:
+def make_plan(tiny_plan: Callable[..., RunPlan]) -> Callable[..., RunPlan]:
     """A plan of two ranks whose agent is scripts/agent.py with a behaviour, or any other command; keywords change `measure`."""
 
     def make(behaviour: str = "well", argv: list[str] | None = None, **measure: Any) -> RunPlan:
-        changed = config.model_copy(update={"measure": config.measure.model_copy(update=measure)})
-        return RunPlan(
-            id="0123456789ab",
-            method="Naive",
-            atoms=[],
-            dims=ParallelDims(dp=2, tp=1, pp=1, cp=1, ep=1),
-            batch=Batch(micro=1, accumulation=1, global_=2),
-            parameters=10,
-            trainable_parameters=10,
-            flops_per_token=60.0,
-            memory=None,
-            engine_config={},
-            command=Command(argv=argv or [sys.executable, str(HERE / "scripts" / "agent.py"), "{folder}", behaviour], env={"EXTRA": "yes"}),
-            rerun_command="python -m llmexp",
-            config=changed,
-        )
+        limits = {"timeout_s": 60.0, "no_progress_timeout_s": 60.0}
+        planned = tiny_plan(**{f"measure__{name}": value for name, value in (limits | measure).items()})
+        config = planned.config.model_copy(update={"engine": planned.config.engine.model_copy(update={"name": "scripted"})})
+        command = Command(argv=argv or [sys.executable, str(HERE / "scripts" / "agent.py"), "{folder}", behaviour], env={"EXTRA": "yes"})
+        return planned.model_copy(update={"config": config, "command": command})
 
     return make
 

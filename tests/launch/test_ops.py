@@ -4,17 +4,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from llmexp.engines.resolve import resolve
 from llmexp.errors import BuildError
 from llmexp.launch import ops
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.result import to_json
-from llmexp.schema import RunConfig
 
 SCRIPT = Path(__file__).parent / "scripts" / "op_builder.py"
 DRIVER = """
@@ -50,15 +47,9 @@ def builder(tally: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tup
 
 
 @pytest.fixture
-def plan_of(config: RunConfig) -> Callable[..., RunPlan]:
+def plan_of(tiny_plan: Callable[..., RunPlan]) -> Callable[..., RunPlan]:
     def plan(method: str = "Z2", implementation: str = "deepspeed", device: str = "cpu") -> RunPlan:
-        changes: dict[str, Any] = {
-            "method": method,
-            "engine": config.engine.model_copy(update={"name": "deepspeed"}),
-            "optimizer": config.optimizer.model_copy(update={"implementation": implementation}),
-            "hardware": config.hardware.model_copy(update={"device": device}),
-        }
-        return resolve(config.model_copy(update=changes))
+        return tiny_plan(method, optimizer__implementation=implementation, hardware__device=device)
 
     return plan
 

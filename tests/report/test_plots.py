@@ -58,9 +58,9 @@ def test_no_text_overlaps_another_or_leaves_the_picture(make_run, figures, tmp_p
 
 def test_one_runs_loss_and_step_time(make_run, write_samples, figures):
     folder = make_run("F+R")
-    for repeat in (0, 1):
-        write_samples(folder, repeat, 0, [(5.0, 6.0), (1.0, 5.0), (1.0, 4.0), (1.0, 3.0)])
-        write_samples(folder, repeat, 1, [(5.0, 7.0), (2.0, 6.0), (2.0, 5.0)])
+    for repeat in (folder.repeat(0), folder.repeat(1)):
+        write_samples(repeat, 0, [(5.0, 6.0), (1.0, 5.0), (1.0, 4.0), (1.0, 3.0)])
+        write_samples(repeat, 1, [(5.0, 7.0), (2.0, 6.0), (2.0, 5.0)])
     draw_run(folder)
     assert sorted(path.name for path in folder.figures.iterdir()) == ["loss.png", "step_time.png"]
     loss, step_time = (figure.axes[0] for figure in figures)
@@ -94,6 +94,6 @@ def test_another_format_is_refused_with_the_choices(make_run, tmp_path):
 
 def test_a_diverged_loss_leaves_a_gap(make_run, write_samples, figures):
     folder = make_run()
-    write_samples(folder, 0, 0, [(1.0, 6.0), (1.0, float("nan")), (1.0, 5.0)])
+    write_samples(folder.repeat(0), 0, [(1.0, 6.0), (1.0, float("nan")), (1.0, 5.0)])
     draw_run(folder)
     assert [str(value) for value in figures[0].axes[0].lines[0].get_ydata()] == ["6.0", "nan", "5.0"]

@@ -16,9 +16,9 @@ def _values(points: list[Point], name: str) -> dict[int, float]:
 def test_the_slowest_rank_sets_time_and_rate_and_profiled_steps_are_left_out(make_run):
     points = list(step_points(make_run(), positions_per_step=1400, window=ALWAYS))
     times = _values(points, "repeat.0/step_time_s")
-    assert times == pytest.approx(dict.fromkeys(range(25), 0.1))
-    assert _values(points, "repeat.0/tokens_per_s")[7] == pytest.approx(14000)
-    assert _values(points, "repeat.0/forward_s")[0] == 0.01
+    assert times == pytest.approx(dict.fromkeys(range(25), 0.2))
+    assert _values(points, "repeat.0/tokens_per_s")[7] == pytest.approx(7000)
+    assert _values(points, "repeat.0/forward_s")[0] == 0.1 / 4
 
 
 def test_every_repeat_has_its_own_curves(make_run):
@@ -28,7 +28,7 @@ def test_every_repeat_has_its_own_curves(make_run):
 
 def test_tokens_per_s_of_a_step_is_the_global_batch_over_its_time(make_run):
     rates = _values(read(make_run()).points(), "repeat.0/tokens_per_s")
-    assert rates[10] == pytest.approx(2 * 2 * 350 / 0.1)
+    assert rates[10] == pytest.approx(2 * 2 * 350 / 0.2)
 
 
 def test_steps_end_no_later_than_the_run(make_run):

@@ -37,20 +37,11 @@ def test_every_model_has_its_published_size(name):
 def test_transformers_counts_the_same(name):
     """Holds the arithmetic to the code that is run: the model is built without memory and counted."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
+
+    from llmexp.launchers.models import configuration
 
     model = ModelConfig.model_validate(OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml")))
-    config = AutoConfig.for_model(
-        model.architecture,
-        vocab_size=model.vocab_size,
-        hidden_size=model.hidden_size,
-        intermediate_size=model.intermediate_size,
-        num_hidden_layers=model.num_layers,
-        num_attention_heads=model.num_heads,
-        num_key_value_heads=model.num_kv_heads,
-        head_dim=model.head_dim,
-        tie_word_embeddings=model.tie_embeddings,
-    )
     with torch.device("meta"):
-        built = AutoModelForCausalLM.from_config(config)
+        built = AutoModelForCausalLM.from_config(configuration(model))
     assert sum(parameter.numel() for parameter in built.parameters()) == PARAMETERS[name]

@@ -1,0 +1,87 @@
+"""Made-up records, for all tests: real plans of runs that never ran, and the samples and results that these might have left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from llmexp.engines.resolve import resolve
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.result import RunResult, StepSample
+from llmexp.schema import validate
+
+CONF = Path(__file__).parents[1] / "conf"
+CHOICES = {
+    "task": "pretrain",
+    "model": "tiny",
+    "hardware": "cpu",
+    "engine": "deepspeed",
+    "parallelism": "data",
+    "optimizer": "adamw",
+    "precision": "bf16_mixed",
+    "data": "synthetic",
+    "measure": "smoke",
+    "tracking": "none",
+}
+IN_NO_GROUP = {"batch": {"micro": 1, "accumulation": 1}, "sweep": {"name": "main"}, "seed": 0, "force": False, "rerun": "none"}
+GPU = {"device": "cuda", "devices_per_node": 8}
+
+
+@pytest.fixture
+def tiny_plan() -> Callable[..., RunPlan]:
+    """Plan a method; `section__field=value` changes a field, `section=value` a whole section. Hardware by any name but cpu is GPUs."""
+
+    def plan(method: str = "Naive", **changes: Any) -> RunPlan:
+        config: dict[str, Any] = {group: OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml")) for group, name in CHOICES.items()}
+        config |= IN_NO_GROUP | {"method": method}
+        for key, value in changes.items():
+            section, _, field = key.partition("__")
+            config[section] = config[section] | {field: value} if field else value
+        if config["hardware"]["name"] != "cpu":
+            config["hardware"] |= GPU
+        return resolve(validate(config), [f"method={method}", *(f"{key.replace('__', '.')}={value}" for key, value in changes.items())])
+
+    return plan
+
+
+@pytest.fixture
+def result_of() -> Callable[..., RunResult]:
+    """The result of a plan that ended with a status; keywords set further fields."""
+
+    def result(plan: RunPlan, status: str, **fields: Any) -> RunResult:
+        names = {section: getattr(plan.config, section).name for section in ("task", "engine", "model", "hardware", "sweep")}
+        planned = {"id": plan.id, "method": plan.method, "world_size": plan.dims.world_size, "batch": plan.batch, "command": plan.rerun_command}
+        return RunResult(status=status, seq_len=plan.config.data.seq_len, **names, **planned, **{"stack": "0123456789ab"} | fields)
+
+    return result
+
+
+@pytest.fixture
+def write_samples() -> Callable[..., None]:
+    """Write one rank's samples, steps end to end: each its seconds and loss, and its positions and real tokens unless 350."""
+
+    def write(repeat: Path, rank: int, steps: Iterable[tuple[Any, ...]], warmup: Container[int] = range(2)) -> None:
+        lines, start_s = [], 0.0
+        for number, (duration_s, loss, *tokens) in enumerate(steps):
+            positions, real_tokens = tokens or (350, 350)
+            sample = StepSample(
+                step=number,
+                warmup=number in warmup,
+                t_start_s=start_s,
+                t_end_s=start_s + duration_s,
+                positions=positions,
+                real_tokens=real_tokens,
+                loss=loss,
+                phases_s={"forward": duration_s / 4, "backward": duration_s / 2, "optimizer": duration_s / 8},
+                memory_bytes=1000 + number,
+            )
+            lines.append(sample.model_dump_json() + "\n")
+            start_s += duration_s
+        repeat.mkdir(parents=True, exist_ok=True)
+        (repeat / f"samples.{rank}.jsonl").write_text("".join(lines))
+
+    return write
