@@ -22,6 +22,7 @@ METRICS = (
     "optimizer_time_s",
     "tflops_per_s_per_gpu",
     "mfu",
+    "hfu",
     "usd_per_million_tokens",
     "peak_allocated_bytes",
     "peak_allocated_rank0_bytes",
