@@ -6,28 +6,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from planning import Observed
 
-from llmexp.cli.arguments import run_parser
-from llmexp.cli.run import jobs_of
 from llmexp.launch.ops import prepare_ops
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.result import to_json
-from llmexp.reference import read_table
 
 WORKER = Path(__file__).parent / "methods_worker.py"
-Observed = dict[str, list[dict[str, Any]]]
-
-
-def table03_methods(model: str = "7B") -> list[str]:
-    return list(dict.fromkeys(row["method"] for row in read_table("table03_pretrain_bs1") if row["model"] == model))
-
-
-def make_plan(*words: str) -> RunPlan:
-    (job,) = jobs_of(run_parser().parse_intermixed_args(words))
-    return job.plan
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import make_plan
+from planning import make_plan
 
 from llmexp.engines.deepspeed import OP_LIBRARY_VARIABLE
 from llmexp.launch.ops import prepare_ops

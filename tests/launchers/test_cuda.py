@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Observed, make_plan
+from planning import Observed, make_plan
 
 from llmexp.cli.sweep import folder_of
 from llmexp.launch.run import run_one

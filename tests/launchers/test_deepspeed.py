@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from conftest import Observed, make_plan, table03_methods
+from planning import Observed, make_plan, table03_methods
 
 from llmexp.method import ATOMS, Method
 from llmexp.plan.run_plan import RunPlan

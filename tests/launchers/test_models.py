@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import make_plan
+from planning import make_plan
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, PreTrainedModel

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import make_plan
+from planning import make_plan
 
 from llmexp.record.result import to_json
 
