@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import bitsandbytes
 import torch
 from torch import nn
 
 
 def quantized_linear(linear: nn.Linear, quantization: str) -> nn.Module:
     """A frozen 4-bit layer with `linear`'s weights, quantised on their device; it computes in their dtype."""
+    import bitsandbytes  # large, and only Q needs it
+
     weight = linear.weight
     layer = bitsandbytes.nn.Linear4bit(
         linear.in_features,
@@ -31,7 +32,7 @@ def quantized_tensors(model: nn.Module) -> list[torch.Tensor]:
     """The 4-bit weights and their scales, of both levels."""
     tensors: list[torch.Tensor] = []
     for module in model.modules():
-        if isinstance(module, bitsandbytes.nn.Linear4bit):
-            state = module.weight.quant_state
+        state = getattr(getattr(module, "weight", None), "quant_state", None)
+        if state is not None:
             tensors += [module.weight.data, state.absmax, state.state2.absmax]
     return tensors

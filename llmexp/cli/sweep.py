@@ -49,7 +49,7 @@ def measure(plan: RunPlan, folder: RunFolder) -> None:
     """Run a plan unless its folder already has the answer, then copy the folder to the tracker."""
     from llmexp.launch.run import run_one
     from llmexp.launch.stack import stack_digest
-    from llmexp.report.plots import draw_run
+    from llmexp.report.plots import can_draw, draw_run
 
     earlier = folder.result()
     again = why_again(plan.config, earlier, stack_digest(plan)) if earlier else None
@@ -59,7 +59,8 @@ def measure(plan: RunPlan, folder: RunFolder) -> None:
         if again:
             print(f"{folder.path.name}: again, {again}", flush=True)
         run_one(plan, folder)
-        draw_run(folder)
+        if can_draw():
+            draw_run(folder)
     if plan.config.tracking.name == "mlflow":
         from llmexp.record.mlflow import record_runs
 
@@ -68,7 +69,7 @@ def measure(plan: RunPlan, folder: RunFolder) -> None:
 
 def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
     """Print the table of these runs and leave it beside them as Markdown, CSV and PNG."""
-    from llmexp.report.plots import draw
+    from llmexp.report.plots import can_draw, draw
     from llmexp.report.table import build_report
     from llmexp.report.terminal import print_report
     from llmexp.report.text import comma_separated, markdown
@@ -78,11 +79,16 @@ def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
     root = folders[0].path.parent
     write_atomically(root / "report.md", markdown(table))
     write_atomically(root / "report.csv", comma_separated(table))
-    draw(table, root / "report.png")
+    left = [root / "report.md", root / "report.csv"]
+    if can_draw():
+        draw(table, root / "report.png")
+        left.append(root / "report.png")
+    else:
+        print("no pictures: matplotlib is not installed here; where it is, llmexp report --figure FILE draws them from the folders")
     if tracking.name == "mlflow":
         from llmexp.record.mlflow import record_report
 
-        if record_report(root.name, [root / "report.md", root / "report.csv", root / "report.png"], tracking, root.parent):
+        if record_report(root.name, left, tracking, root.parent):
             print("Open the results in MLflow: llmexp ui (in a checkout: make ui)")
 
 

@@ -16,7 +16,7 @@ class Engine(ABC):
 
     name: ClassVar[str]
     modules: ClassVar[tuple[str, ...]]
-    """What its ranks cannot start without."""
+    """What its ranks cannot start without, whatever the run."""
     distributions: ClassVar[tuple[str, ...]]
     """Python distributions whose versions decide what is measured; part of the result's stack."""
 
@@ -27,6 +27,10 @@ class Engine(ABC):
     def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:
         """Whether the optimizer updates a copy of the parameters of its own."""
         return config.precision.master != config.precision.parameters
+
+    def needed_modules(self, config: RunConfig, techniques: Techniques) -> tuple[str, ...]:
+        """What the ranks of this run import: `modules`, and what only some techniques or data ask for."""
+        return self.modules
 
     @abstractmethod
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class DeepSpeedEngine(Engine):
     """Data parallelism with ZeRO 0 to 3."""
 
     name = "deepspeed"
-    modules = ("torch", "deepspeed", "transformers", "accelerate", "bitsandbytes")
+    modules = ("torch", "deepspeed", "transformers", "accelerate")
     distributions = ("deepspeed", "torch", "transformers", "bitsandbytes", "flash-attn", "triton")
 
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
@@ -47,6 +47,11 @@ class DeepSpeedEngine(Engine):
     def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:
         """ZeRO's partitions are copies, also where their dtype is the parameters' own."""
         return techniques.zero_stage > 0 or super().keeps_master_copy(config, techniques)
+
+    def needed_modules(self, config: RunConfig, techniques: Techniques) -> tuple[str, ...]:
+        """bitsandbytes for Q, datasets for data=hf."""
+        quantizes = ("bitsandbytes",) if techniques.quantization else ()
+        return self.modules + quantizes + (("datasets",) if config.data.name == "hf" else ())
 
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """The dictionary that deepspeed.initialize takes."""

@@ -8,6 +8,7 @@ from llmexp.engines import get_engine
 from llmexp.launch.cgroup import host_memory_bytes
 from llmexp.launch.ending import Ending
 from llmexp.launch.ops import unbuildable
+from llmexp.method import Method
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import shortage
 from llmexp.plan.run_plan import RunPlan
@@ -41,8 +42,11 @@ def _other_hardware(plan: RunPlan, node: Detected) -> str | None:
 
 
 def _missing_libraries(plan: RunPlan) -> str | None:
-    missing = [name for name in get_engine(plan.config.engine.name).modules if find_spec(name) is None]
-    return f"engine={plan.config.engine.name} needs {', '.join(missing)}: pip install 'llmexp[train]', torch first" if missing else None
+    config = plan.config
+    needed = get_engine(config.engine.name).needed_modules(config, Method.parse(plan.method, config.task.name).techniques)
+    missing = [name for name in needed if find_spec(name) is None]
+    wanted_by = f"engine={config.engine.name} with method={plan.method}, data={config.data.name}"
+    return f"{wanted_by} needs {', '.join(missing)}: pip install 'llmexp[train]', torch first" if missing else None
 
 
 def _shortage(plan: RunPlan, node: Detected | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -17,8 +18,15 @@ DOTS_PER_INCH = 120
 FORMATS = ("png", "svg", "pdf")
 
 
+def can_draw() -> bool:
+    """Whether matplotlib is installed; a node that only measures may lack it."""
+    return find_spec("matplotlib") is not None
+
+
 def new_figure(width_inch: float, height_inch: float, title: str) -> Figure:
-    """An empty figure that arranges its panels so that nothing overlaps."""
+    """An empty figure that arranges its panels so that nothing overlaps; raises RecordError without matplotlib."""
+    if not can_draw():
+        raise RecordError("no picture can be drawn: matplotlib is not installed here")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from llmexp.reference import SOURCE
 from llmexp.report.columns import PARTLY_TRAINED, memory_header, memory_unit
-from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
+from llmexp.report.picture import COLOURS, INK, can_draw, new_figure, plain, save
 from llmexp.report.row import OOM, Row
 from llmexp.report.run_plots import draw_run
 from llmexp.report.table import Report
@@ -17,7 +17,7 @@ from llmexp.report.table import Report
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw", "draw_run"]
+__all__ = ["can_draw", "draw", "draw_run"]
 
 
 @dataclass(frozen=True)

@@ -97,3 +97,9 @@ def test_a_diverged_loss_leaves_a_gap(make_run, write_samples, figures):
     write_samples(folder.repeat(0), 0, [(1.0, 6.0), (1.0, float("nan")), (1.0, 5.0)])
     draw_run(folder)
     assert [str(value) for value in figures[0].axes[0].lines[0].get_ydata()] == ["6.0", "nan", "5.0"]
+
+
+def test_without_matplotlib_one_line_says_so(make_run, monkeypatch, tmp_path):
+    monkeypatch.setattr("llmexp.report.picture.find_spec", lambda name: None)
+    with pytest.raises(RecordError, match="matplotlib is not installed here"):
+        draw(build_report([make_run()]), tmp_path / "report.png")

@@ -8,5 +8,8 @@ class ScriptedEngine:
     modules: ClassVar[tuple[str, ...]] = ("psutil",)
     distributions: ClassVar[tuple[str, ...]] = ("psutil",)
 
+    def needed_modules(self, config, techniques):
+        return self.modules
+
 
 ENGINE = ScriptedEngine()
