@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+
+if __name__ == "__main__":
+    # DeepSpeed's autotuner imports mlflow where it finds it: over a second of every rank's start, and ranks never talk to the tracker.
+    sys.modules["mlflow"] = None  # type: ignore[assignment]
 
 import deepspeed
 import torch
