@@ -6,12 +6,21 @@ TORCH  ?= $(shell if nvidia-smi >/dev/null 2>&1; then echo cuda; elif [ `uname` 
 # What `make gpu` measures after its tests.
 TABLE  ?= +experiment=paper_table03 model=1b measure=quick
 
+# The Python of the node that `make wheelhouse` collects for.
+PY     ?= 3.12
+
 TORCH_VERSION := $(shell sed -n 's/^torch==//p' constraints.txt)
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help run test lint ui gpu clean
+# Published without wheels, and pure Python, so that a wheel built by any Python serves every other.
+PURE_SDISTS := antlr4-python3-runtime deepspeed
+# Wheels that run where glibc is 2.28 (RHEL 8) or later.
+GLIBC_2_28 := $(addsuffix _x86_64,manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014)
+FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constraints.txt
+
+.PHONY: help run test lint ui gpu wheelhouse clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -34,6 +43,15 @@ ui: $(VENV)/.installed-train  ## open the recorded runs in MLflow, on 127.0.0.1
 gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure a table on the GPUs here
 	@$(BIN)/python -m pytest -m gpu
 	@$(BIN)/python -m llmexp $(TABLE)
+
+wheelhouse: $(VENV)/.python  ## collect in ./wheelhouse what a node with torch and no internet needs: make wheelhouse PY=3.12
+	@rm -rf wheelhouse build
+	@echo "collecting wheels for Linux x86_64 and Python $(PY) ..."
+	@$(BIN)/python -m pip download $(FOR_NODE) --dest wheelhouse --requirement wheelhouse.txt \
+	  --only-binary :all: --python-version $(PY) $(addprefix --platform ,$(GLIBC_2_28))
+	@DS_BUILD_OPS=0 $(BIN)/python -m pip wheel $(FOR_NODE) --wheel-dir wheelhouse $(PURE_SDISTS) .
+	@ls -1 wheelhouse
+	@du --apparent-size --bytes -s wheelhouse | awk '{ mb = $$1 / 1e6; printf "%.1f MB, of 60 at most\n", mb; exit mb > 60 }'
 
 clean:  ## remove the virtual environment and caches; measured runs stay
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache *.egg-info
