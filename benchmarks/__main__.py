@@ -1,0 +1,53 @@
+"""`python -m benchmarks`: measure the program's own cost, print the table, exit 1 where a limit is broken."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.commands import first_step, questions, sweeps
+from benchmarks.figure import Figure
+from benchmarks.step import worker_step
+
+
+def figures(folder: Path) -> Iterator[Figure]:
+    """All figures, each as soon as it is measured."""
+    yield from questions(folder, times=10)
+    yield first_step(folder, times=5)
+    yield from sweeps(folder, times=3)
+    yield worker_step(folder, pairs=40)
+
+
+def table(found: list[Figure]) -> Table:
+    """Figures as a table for the terminal."""
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for header in ("figure", "unit", "mean", "95 % interval", "n", "limit", "verdict"):
+        shown.add_column(header, justify="left" if header in ("figure", "unit", "verdict") else "right")
+    for one in found:
+        ends = f"{one.measured.low:.3f} to {one.measured.high:.3f}"
+        limit = "" if one.limit is None else f"{one.limit:g}"
+        shown.add_row(one.name, one.unit, f"{one.measured.mean:.3f}", ends, str(one.n), limit, one.verdict)
+    return shown
+
+
+def main() -> int:
+    """Measure in a scratch folder; 1 where a limit is broken, else 0."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="llmexp-bench-") as folder:
+        for figure in figures(Path(folder)):
+            print(f"{figure.name}: {figure.verdict}", file=sys.stderr, flush=True)
+            found.append(figure)
+    Console(width=None if sys.stdout.isatty() else 140).print(table(found))
+    print(f"{psutil.cpu_count()} cores; load average of the last minute {psutil.getloadavg()[0]:.1f}, the benchmarks' own included")
+    return 1 if any(figure.broken for figure in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

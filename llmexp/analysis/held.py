@@ -1,0 +1,41 @@
+"""How much of the time that runs held their devices went into measured steps: the rest is starting, warming up, tracing and cleaning up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from llmexp.errors import RecordError
+from llmexp.record.folder import RunFolder
+from llmexp.record.result import RankSummary, RunResult, RunStatus
+
+
+def useful_fraction(runs: Iterable[RunFolder]) -> float | None:
+    """Device seconds of measured windows over device seconds held, 0 to 1; None where no run has ended. Raises RecordError.
+
+    A run that failed held its devices for nothing.
+    """
+    held_s = useful_s = 0.0
+    for run in runs:
+        result = run.result()
+        if result and result.started_at and result.ended_at:
+            held_s += result.world_size * _held_s(result)
+            useful_s += result.world_size * (_measured_s(run) if result.status is RunStatus.SUCCESS else 0.0)
+    return useful_s / held_s if held_s else None
+
+
+def _held_s(result: RunResult) -> float:
+    """From the driver's first word on the run to its last."""
+    return (datetime.fromisoformat(result.ended_at) - datetime.fromisoformat(result.started_at)).total_seconds()
+
+
+def _measured_s(run: RunFolder) -> float:
+    """The measured windows of all repeats, each on its slowest rank; raises RecordError where a rank's summary is not one."""
+    return sum(max((_window_s(path.read_text()) for path in repeat.glob("rank.*.json")), default=0.0) for repeat in run.repeats())
+
+
+def _window_s(text: str) -> float:
+    try:
+        return RankSummary.model_validate_json(text).window_wall_s
+    except ValueError as error:
+        raise RecordError(f"not a rank's summary: {error}") from None
