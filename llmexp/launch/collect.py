@@ -9,26 +9,32 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from llmexp.analysis.metrics import measure
+from llmexp.analysis.contention import read_machine
+from llmexp.analysis.metrics import measure, tokens_per_s
 from llmexp.analysis.quantity import Facts
+from llmexp.analysis.stability import judge
+from llmexp.analysis.window import read_repeat
 from llmexp.errors import RecordError
 from llmexp.launch.ending import Ending
 from llmexp.launch.stack import stack_digest
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, now
-from llmexp.record.result import Metric, RankSummary, RunResult, RunStatus
+from llmexp.record.result import Metric, RankSummary, RunResult, RunStatus, Stability
 
 
 def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapping[str, Any]) -> RunResult:
     """Write the result, then the event that says so; whatever the ending, what is known is kept."""
     finished = [repeat for repeat in folder.repeats() if _finished(repeat, plan.dims.world_size)]
     metrics: dict[str, Metric | None] = {}
+    stability = None
     if ending.status is RunStatus.SUCCESS:
         try:
             metrics = measure(finished, facts(plan))
+            stability = _stability(plan, folder, finished, environment)
         except RecordError as error:
             ending = replace(ending, status=RunStatus.FAILED, reason=str(error))
-    result = _result(plan, ending, metrics, finished, environment).model_copy(update={"started_at": _started_at(folder)})
+    known = {"stability": stability, "started_at": _started_at(folder)}
+    result = _result(plan, ending, metrics, finished, environment).model_copy(update=known)
     folder.write(folder.result_path, result)
     folder.event(result.status.value, reason=result.reason)
     return result
@@ -45,6 +51,16 @@ def facts(plan: RunPlan) -> Facts:
         peak_flops_per_s=hardware.peak_flops_per_s.get(plan.config.precision.parameters),
         price_per_device_hour_usd=hardware.price_per_device_hour_usd,
     )
+
+
+def _stability(plan: RunPlan, folder: RunFolder, finished: list[Path], environment: Mapping[str, Any]) -> Stability:
+    """Ranks on cpu share out all cores that they may use; beside GPUs each needs one to feed its device."""
+    world_size, cpu = plan.dims.world_size, environment["cpu"]
+    usable = cpu["usable_cores"] or cpu["logical_cores"]
+    wanted = usable if plan.config.hardware.device == "cpu" else min(usable, world_size)
+    repeats = [read_repeat(repeat, world_size) for repeat in finished]
+    machine = read_machine(folder.system_path, finished, cpu["logical_cores"], wanted)
+    return judge(repeats, [tokens_per_s(repeat, facts(plan)) for repeat in repeats], machine)
 
 
 def _result(plan: RunPlan, ending: Ending, metrics: dict[str, Metric | None], finished: list[Path], environment: Mapping[str, Any]) -> RunResult:

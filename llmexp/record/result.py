@@ -105,6 +105,19 @@ class RankFailure(Record):
     allocator: dict[str, int] = Field(default_factory=dict)
 
 
+class Stability(Record):
+    """How far tokens_per_s of a successful run can be believed: a verdict, what speaks against it in words, and a 95 % confidence interval."""
+
+    verdict: Literal["stable", "unstable", "unknown"]
+    reasons: list[str] = Field(default_factory=list, description="each with its figures; of an unknown one, what is missing")
+    tokens_per_s_low: float | None = Field(None, description="lower end of the 95 % confidence interval")
+    tokens_per_s_high: float | None = Field(None, description="its upper end")
+    source: Literal["repeats", "steps"] | None = Field(None, description="where the interval is from: repeats, or batches of one repeat's steps")
+    drift_ratio: float | None = Field(None, description="median step time, last over first third of the window, of the repeat furthest from 1")
+    warmup_ratio: float | None = Field(None, description="median step time, last warm-up steps over the window, of the repeat furthest from 1")
+    other_cores: float | None = Field(None, description="mean host cores taken during the windows by processes that are not the run's")
+
+
 class RunResult(Record):
     """result.json, written last and by rename. Metrics that the task has not are null."""
 
@@ -126,6 +139,7 @@ class RunResult(Record):
     seq_len: int
     metrics: dict[str, Metric | None] = Field(default_factory=dict)
     repeats: int = 0
+    stability: Stability | None = Field(None, description="None where nothing was measured, and in results older than the field")
     points: list[dict[str, Any]] = Field(default_factory=list)
     what_ran: dict[str, Any] = Field(default_factory=dict)
     environment: dict[str, Any] = Field(default_factory=dict)

@@ -1,25 +1,28 @@
-"""The machine's load beside a run: a thread of the driver that writes a line every few seconds, under the names of MLflow's system metrics."""
+"""The machine beside a run: a thread of the driver that writes a line every few seconds, under the names of MLflow's system metrics."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import psutil
 
-MEGABYTE = 1e6
+from llmexp.record.gpus import MEGABYTE, Gpus
+
 # NVML may hang with its driver; the run must end all the same.
 _END_WITHIN_S = 10.0
+# Seconds that no process computed in. Those that a hypervisor stole are others' work; a guest's are in user already.
+_NOT_COMPUTING = ("idle", "iowait", "guest", "guest_nice")
 
 
 class SystemSampler:
-    """Appends {at_s, <metric>: value, …} to a JSONL file while the block runs; at least one line, and never an error."""
+    """Appends {at_s, interval_s, <metric>: value, …} to a JSONL file while the block runs; at least one line, and never an error."""
 
     def __init__(self, path: Path, interval_s: float = 5.0) -> None:
         self._path, self._interval_s = path, interval_s
@@ -36,63 +39,51 @@ class SystemSampler:
 
     def _run(self) -> None:
         psutil.cpu_percent()  # the first call of a thread only sets where the next one counts from
-        with contextlib.suppress(OSError), _Gpus() as gpus, self._path.open("a", buffering=1) as file:
+        cores = CoresInUse()
+        with contextlib.suppress(OSError), Gpus() as gpus, self._path.open("a", buffering=1) as file:
             ended = False
             while not ended:
                 ended = self._ended.wait(self._interval_s)
-                file.write(json.dumps({"at_s": round(time.time(), 3)} | _host() | gpus.sample()) + "\n")
+                load = cores.since_last()
+                file.write(json.dumps({"at_s": round(time.time(), 3)} | load | _host() | gpus.sample(cores.own_pids)) + "\n")
+
+
+class CoresInUse:
+    """Tells the work of this process's tree from all other work on the host, which is what stands in a measurement's way."""
+
+    def __init__(self) -> None:
+        self._me = psutil.Process()
+        self.own_pids: set[int] = set()
+        self._last = (time.monotonic(), *self._computed())
+
+    def since_last(self) -> dict[str, float]:
+        """Mean cores that the tree and the others kept busy since the last call, and that call's distance in seconds."""
+        earlier, self._last = self._last, (time.monotonic(), *self._computed())
+        seconds, host, own = (now - then for now, then in zip(self._last, earlier, strict=True))
+        seconds = max(seconds, 1e-3)
+        return {
+            "interval_s": round(seconds, 3),
+            "cpu_own_cores": round(own / seconds, 3),
+            "cpu_other_cores": round(max(host - own, 0.0) / seconds, 3),
+        }
+
+    def _computed(self) -> tuple[float, float]:
+        """CPU seconds of the whole host since it started, and of this tree; a process that ended counts with the parent that waited for it."""
+        host, own_s = psutil.cpu_times(), 0.0
+        self.own_pids = set()
+        for process in (self._me, *self._me.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                own_s += times.user + times.system + times.children_user + times.children_system
+                self.own_pids.add(process.pid)
+        return sum(host) - sum(getattr(host, name, 0.0) for name in _NOT_COMPUTING), own_s
 
 
 def _host() -> dict[str, float]:
     memory = psutil.virtual_memory()
     return {
         "cpu_utilization_percentage": psutil.cpu_percent(),
+        "load_average_1m": round(os.getloadavg()[0], 2),
         "system_memory_usage_megabytes": round(memory.used / MEGABYTE, 1),
         "system_memory_usage_percentage": round(100 * memory.used / memory.total, 1),
     }
-
-
-class _Gpus:
-    """All GPUs of the node by NVML; none where its library or driver is missing. What one GPU cannot tell is left out."""
-
-    def __init__(self) -> None:
-        self._nvml: Any = None
-        self._handles: list[Any] = []
-
-    def __enter__(self) -> Self:
-        try:
-            import pynvml
-        except ImportError:
-            return self
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlInit()
-            self._nvml = pynvml
-            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._nvml:
-            with contextlib.suppress(self._nvml.NVMLError):
-                self._nvml.nvmlShutdown()
-
-    def sample(self) -> dict[str, float]:
-        """Utilisation, memory and power of each GPU."""
-        values: dict[str, float] = {}
-        for index, handle in enumerate(self._handles):
-            for read in (self._utilization, self._memory, self._power):
-                with contextlib.suppress(self._nvml.NVMLError):
-                    values.update((f"gpu_{index}_{name}", value) for name, value in read(handle))
-        return values
-
-    def _utilization(self, handle: Any) -> Iterator[tuple[str, float]]:
-        yield "utilization_percentage", self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu
-
-    def _memory(self, handle: Any) -> Iterator[tuple[str, float]]:
-        memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
-        yield "memory_usage_megabytes", round(memory.used / MEGABYTE, 1)
-        yield "memory_usage_percentage", round(100 * memory.used / memory.total, 1)
-
-    def _power(self, handle: Any) -> Iterator[tuple[str, float]]:
-        watts = self._nvml.nvmlDeviceGetPowerUsage(handle) / 1e3
-        yield "power_usage_watts", watts
-        yield "power_usage_percentage", round(1e5 * watts / self._nvml.nvmlDeviceGetEnforcedPowerLimit(handle), 1)

@@ -1,0 +1,81 @@
+"""All GPUs of a node by NVML: load, memory, power, clocks, heat, throttling, and whose processes are on them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from typing import Any, Self
+
+import psutil
+
+MEGABYTE = 1e6
+
+
+class Gpus:
+    """Samples every GPU; none where NVML's library or driver is missing. What one GPU cannot tell is left out."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self._handles: list[Any] = []
+
+    def __enter__(self) -> Self:
+        try:
+            import pynvml
+        except ImportError:
+            return self
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlInit()
+            self._nvml = pynvml
+            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._nvml:
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()
+
+    def sample(self, own: AbstractSet[int]) -> dict[str, float]:
+        """gpu_<index>_<quantity> of each GPU; `own` are the run's process ids."""
+        readings = (self._utilization, self._memory, self._power, self._power_default, self._clocks, self._temperature, self._throttling)
+        values: dict[str, float] = {}
+        for index, handle in enumerate(self._handles):
+            for read in (*readings, lambda handle: self._processes(handle, own)):
+                with contextlib.suppress(self._nvml.NVMLError):
+                    values.update((f"gpu_{index}_{name}", value) for name, value in read(handle))
+        return values
+
+    def _utilization(self, handle: Any) -> Iterator[tuple[str, float]]:
+        yield "utilization_percentage", self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu
+
+    def _memory(self, handle: Any) -> Iterator[tuple[str, float]]:
+        memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
+        yield "memory_usage_megabytes", round(memory.used / MEGABYTE, 1)
+        yield "memory_usage_percentage", round(100 * memory.used / memory.total, 1)
+
+    def _power(self, handle: Any) -> Iterator[tuple[str, float]]:
+        watts = self._nvml.nvmlDeviceGetPowerUsage(handle) / 1e3
+        yield "power_usage_watts", watts
+        cap_watts = self._nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3
+        yield "power_usage_percentage", round(100 * watts / cap_watts, 1)
+        yield "power_cap_watts", cap_watts
+
+    def _power_default(self, handle: Any) -> Iterator[tuple[str, float]]:
+        yield "power_cap_default_watts", self._nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1e3
+
+    def _clocks(self, handle: Any) -> Iterator[tuple[str, float]]:
+        yield "sm_clock_megahertz", self._nvml.nvmlDeviceGetClockInfo(handle, self._nvml.NVML_CLOCK_SM)
+        yield "memory_clock_megahertz", self._nvml.nvmlDeviceGetClockInfo(handle, self._nvml.NVML_CLOCK_MEM)
+
+    def _temperature(self, handle: Any) -> Iterator[tuple[str, float]]:
+        yield "temperature_celsius", self._nvml.nvmlDeviceGetTemperature(handle, self._nvml.NVML_TEMPERATURE_GPU)
+
+    def _throttling(self, handle: Any) -> Iterator[tuple[str, float]]:
+        """NVML's bit mask; analysis.contention names the bits."""
+        yield "throttle_reasons", self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+
+    def _processes(self, handle: Any, own: AbstractSet[int]) -> Iterator[tuple[str, float]]:
+        # In a container NVML may name processes of other namespaces, whose numbers mean nothing here.
+        pids = {process.pid for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle) if psutil.pid_exists(process.pid)}
+        yield "own_processes", len(pids & own)
+        yield "other_processes", len(pids - own)

@@ -1,0 +1,119 @@
+import random
+
+import pytest
+
+from llmexp.analysis.contention import Machine
+from llmexp.analysis.metrics import Facts, tokens_per_s
+from llmexp.analysis.stability import drift, interval, judge, warmup_change
+from llmexp.analysis.window import read_repeat
+
+QUIET = Machine([({"cpu_other_cores": 0.02}, 5.0)], cores=2, wanted_cores=2)
+CONTENDED = Machine([({"cpu_other_cores": 0.9, "load_average_1m": 3.2}, 5.0)], cores=2, wanted_cores=2)
+ONE = Facts(world_size=1, dp=1)
+
+
+@pytest.fixture
+def repeat_of(write_repeat):
+    """A repeat of one rank from the seconds of its warm-up steps and of its measured ones."""
+    made = iter(range(100))
+
+    def make(times_s, warmup_s=(9.0, 1.0, 1.0, 1.0, 1.0)):
+        steps = [(seconds, 10, 10, 1.0) for seconds in (*warmup_s, *times_s)]
+        folder = write_repeat(next(made), {0: {"window_wall_s": sum(times_s)}}, {0: steps}, warmup=len(warmup_s))
+        return read_repeat(folder, world_size=1)
+
+    return make
+
+
+def judged(*repeats, machine=QUIET):
+    return judge(repeats, [tokens_per_s(repeat, ONE) for repeat in repeats], machine)
+
+
+def scattered(level_s=1.0, scatter=0.02, count=60, seed=0):
+    draw = random.Random(seed)
+    return [level_s * draw.gauss(1, scatter) for _ in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_steady_steps_are_stable_with_an_interval_around_their_rate(repeat_of, seed):
+    times_s = scattered(seed=seed)
+    found = judged(repeat_of(times_s))
+    assert (found.verdict, found.reasons, found.source) == ("stable", [], "steps")
+    assert found.tokens_per_s_low < 600 / sum(times_s) < found.tokens_per_s_high
+    assert found.tokens_per_s_high - found.tokens_per_s_low < 0.3
+    assert found.other_cores == 0.02
+
+
+def test_a_drift_is_told_with_its_ratio(repeat_of):
+    times_s = [level * scatter for level, scatter in zip([1 + 0.2 * n / 59 for n in range(60)], scattered(), strict=True)]
+    found = judged(repeat_of(times_s))
+    assert found.verdict == "unstable"
+    assert found.drift_ratio == pytest.approx(1.13, abs=0.02)
+    assert found.reasons == [f"drift: steps of the window's last third took {found.drift_ratio:.2f} times those of its first"]
+
+
+def test_a_drift_of_one_repeat_among_steady_ones_counts(repeat_of):
+    drifting = [1.0] * 20 + [1.05] * 20 + [1.1] * 20
+    found = judged(repeat_of([1.05] * 60), repeat_of(drifting), repeat_of([1.05] * 60))
+    assert [reason.partition(":")[0] for reason in found.reasons] == ["drift"]
+    assert found.drift_ratio == pytest.approx(1.1)
+
+
+def test_a_difference_that_scatter_explains_is_no_drift(repeat_of):
+    change = drift(repeat_of([1.0, 1.5] * 10 + [1.5, 1.0, 1.5] * 4))
+    assert change.ratio > 1.05
+    assert not change.counts
+
+
+def test_a_small_drift_is_not_relevant_however_sure(repeat_of):
+    change = drift(repeat_of([1.0] * 20 + [1.02] * 40))
+    assert change.probability < 1e-6
+    assert not change.counts
+
+
+def test_noise_is_told_with_its_interval(repeat_of):
+    found = judged(repeat_of(scattered(scatter=0.4, count=24, seed=3)))
+    assert found.verdict == "unstable"
+    share = (found.tokens_per_s_high - found.tokens_per_s_low) / 2 / 10
+    assert share > 0.05
+    assert any(reason.startswith("noise: the 95 % interval of tokens/s is ± ") and "6 batches of steps" in reason for reason in found.reasons)
+
+
+def test_repeats_that_differ_are_unstable_though_each_is_steady(repeat_of):
+    found = judged(*(repeat_of(scattered(level_s, seed=n), warmup_s=[level_s] * 5) for n, level_s in enumerate((1.0, 1.1, 1.2))))
+    assert (found.verdict, found.source) == ("unstable", "repeats")
+    assert "from 3 repeats" in found.reasons[0]
+
+
+def test_repeats_that_agree_give_an_interval_by_students_t(repeat_of):
+    repeats = [repeat_of([level_s] * 20) for level_s in (1.0, 1.01, 1.02)]
+    found = interval([tokens_per_s(repeat, ONE) for repeat in repeats])
+    assert (found.source, found.count) == ("repeats", 3)
+    # t of 2 degrees of freedom x s / sqrt(3), s = 0.098.
+    assert found.half_width == pytest.approx(4.303 * 0.098 / 3**0.5, rel=0.01)
+
+
+def test_a_warm_up_that_has_not_settled_is_told(repeat_of):
+    found = judged(repeat_of([1.0] * 20, warmup_s=(9.0, 3.0, 1.3, 1.2, 1.1)))
+    assert found.verdict == "unstable"
+    assert found.reasons == ["warm-up not settled: its last steps took 1.20 times those of the window"]
+
+
+def test_steps_profiled_after_the_window_are_no_warm_up(write_repeat, write_samples):
+    folder = write_repeat(0, {0: {}}, {})
+    write_samples(folder, 0, [(seconds, 1.0) for seconds in [9.0, *[1.0] * 24, *[7.0] * 5]], warmup={*range(5), *range(25, 30)})
+    assert warmup_change(read_repeat(folder, world_size=1)).ratio == pytest.approx(1)
+
+
+def test_contention_is_told_even_of_a_run_too_short_to_judge(repeat_of):
+    assert judged(repeat_of([1.0] * 2), machine=CONTENDED).verdict == "unstable"
+    steady = judged(repeat_of([1.0] * 60), machine=CONTENDED)
+    assert steady.reasons == ["contention: other processes took 0.90 of 2 cores while the ranks compute with 2 (load average up to 3.2)"]
+
+
+def test_too_few_steps_leave_the_verdict_open(repeat_of):
+    short = judged(repeat_of([1.0] * 2, warmup_s=(9.0,)))
+    assert (short.verdict, short.tokens_per_s_low, short.drift_ratio) == ("unknown", None, None)
+    assert short.reasons == ["too few steps to judge: 2 in the window, 18 are needed"]
+    cold = judged(repeat_of([1.0] * 20, warmup_s=(9.0, 1.0)))
+    assert (cold.verdict, cold.reasons) == ("unknown", ["warm-up too short to judge: 4 steps are needed"])
