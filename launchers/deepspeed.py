@@ -13,7 +13,7 @@ import deepspeed
 import torch
 from torch import nn
 
-from llmexp.launchers import models
+from llmexp.launchers import models, targets
 from llmexp.launchers.attention import implementation
 from llmexp.launchers.deepspeed_state import offloaded_kinds, state_tensors
 from llmexp.launchers.ops import use_built_ops
@@ -31,7 +31,8 @@ class DeepSpeedTraining:
 
     def __init__(self, plan: RunPlan, device: torch.device) -> None:
         self._plan, self._device = plan, device
-        self._techniques = Method.parse(plan.method, plan.config.task.name).techniques
+        self._method = Method.parse(plan.method, plan.config.task.name)
+        self._techniques = self._method.techniques
         self.module = self._model()
         buffers = models.ExactBuffers(self.module)
         self.vocab_size = int(self.module.config.vocab_size)
@@ -72,6 +73,7 @@ class DeepSpeedTraining:
         """See TrainingEngine."""
         return {
             "attention_implementation": self.module.config._attn_implementation,
+            "model_class": _class_name(self.module),
             "optimizer_class": _class_name(self.engine.basic_optimizer),
             "engine_optimizer_class": _class_name(self.engine.optimizer),
             "backend": torch.distributed.get_backend(),
@@ -81,16 +83,19 @@ class DeepSpeedTraining:
     def _model(self) -> nn.Module:
         config = models.configuration(self._plan.config.model)
         dtype, seed = models.DTYPES[self._plan.config.precision.parameters], self._plan.config.seed
-        attention = implementation(self._techniques.flash_attention, self._device)
+        attention, target = implementation(self._techniques.flash_attention, self._device), self._plan.config.model.target
         if self._techniques.zero_stage == 3:
             # Its dtype argument is ignored on CPU (0.19.8); the configuration's bf16 section, or its absence, is not.
             with deepspeed.zero.Init(config_dict_or_path=dict(self._plan.engine_config)):
-                model = models.from_configuration(config, dtype, attention)
+                model = models.from_configuration(config, dtype, attention, target)
             self._seed_partitioned(model)
         else:
-            model = models.build(config, dtype, attention, device=self._device, seed=seed, quantization=self._techniques.quantization)
+            model = models.build(config, dtype, attention, target, device=self._device, seed=seed, quantization=self._techniques.quantization)
         if self._techniques.recomputation:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        for atom in self._method.atoms:
+            if atom.model_hook:
+                targets.load(f"model_hook of atom {atom.code}", atom.model_hook)(model, self._techniques)
         return model
 
     def _seed_partitioned(self, model: nn.Module) -> None:
@@ -107,7 +112,10 @@ class DeepSpeedTraining:
         chosen = self._plan.config.optimizer
         if "optimizer" in self._plan.engine_config:
             return None
-        return torch.optim.AdamW(self._trained(), lr=chosen.lr, betas=chosen.betas, eps=chosen.eps, weight_decay=chosen.weight_decay, fused=True)
+        if chosen.target:
+            made: torch.optim.Optimizer = targets.load("optimizer.target", chosen.target)(self._trained(), **chosen.arguments)
+            return made
+        return torch.optim.AdamW(self._trained(), **chosen.arguments, fused=True)
 
 
 def _class_name(thing: object) -> str:

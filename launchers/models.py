@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from accelerate import init_empty_weights
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
 
+from llmexp.launchers import targets
 from llmexp.launchers.quantize import quantized_linear
 from llmexp.schema import ModelConfig
 
@@ -38,17 +40,25 @@ def configuration(model: ModelConfig) -> PreTrainedConfig:
     )
 
 
-def from_configuration(config: PreTrainedConfig, dtype: torch.dtype, attention: str) -> PreTrainedModel:
-    """A model in training mode with whatever weights transformers gives it; callers seed them."""
+def from_configuration(config: PreTrainedConfig, dtype: torch.dtype, attention: str, target: str | None = None) -> PreTrainedModel:
+    """A model in training mode, of the class or by the function that `target` names, with whatever weights that gives it; callers seed them."""
     config.use_cache = False
-    model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
+    model: PreTrainedModel = _maker(target)(config, dtype=dtype, attn_implementation=attention)
     return model.train()
 
 
-def build(config: PreTrainedConfig, dtype: torch.dtype, attention: str, **options: Any) -> PreTrainedModel:
+def _maker(target: str | None) -> Callable[..., Any]:
+    if target is None:
+        return AutoModelForCausalLM.from_config
+    named = targets.load("model.target", target)
+    # What AutoModelForCausalLM itself calls on the class that it finds.
+    return named._from_config if isinstance(named, type) and issubclass(named, PreTrainedModel) else named
+
+
+def build(config: PreTrainedConfig, dtype: torch.dtype, attention: str, target: str | None = None, **options: Any) -> PreTrainedModel:
     """A model on `device` with seeded weights, built tensor by tensor so that its peak is its own size; options as for `materialise`."""
     with init_empty_weights(include_buffers=False):
-        model = from_configuration(config, dtype, attention)
+        model = from_configuration(config, dtype, attention, target)
     return materialise(model, **options)
 
 

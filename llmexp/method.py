@@ -1,6 +1,7 @@
 """Methods: the paper's names for combinations of techniques, such as F+R+Z3, and what each atom of them sets.
 
-One row of `ATOMS` is one technique. Adding a technique is adding a row, and an engine that acts on what the row sets.
+One row of `ATOMS` is one technique. Adding a technique is adding a row, and an engine that acts on what the row sets. Other packages add theirs
+by entry points: docs/extending.md.
 Source of the codes: arXiv 2311.03687, tables III and IX.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from llmexp import outside
 from llmexp.errors import ConfigError, unknown
 
 NAIVE = "Naive"
@@ -25,11 +27,13 @@ class Techniques:
     offload_optimizer: bool = False
     offload_parameters: bool = False
     quantization: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """What atoms of other packages set, for their own model hooks and engines."""
 
 
 @dataclass(frozen=True)
 class Atom:
-    """One technique: its code, what it sets in `Techniques`, what it needs (any one of) and excludes, and its tasks."""
+    """One technique: its code, what it sets in `Techniques` (other names: in `extra`), what it needs (any one of) and excludes, and its tasks."""
 
     code: str
     help: str
@@ -38,6 +42,8 @@ class Atom:
     excludes: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ("pretrain", "finetune")
     sets_with: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    model_hook: str = ""
+    """Dotted path of a function of the built model and the techniques, called in every rank before the engine takes the model."""
 
 
 # In canonical order: P/L/QL, F, R, C, Z, O, Q.
@@ -66,6 +72,22 @@ ATOMS: dict[str, Atom] = {
     )
 }
 
+_TAKEN = frozenset(code.lower() for code in (NAIVE, *ATOMS))
+_FIELDS = {each.name for each in fields(Techniques)} - {"extra"}
+
+
+def atom_codes() -> tuple[str, ...]:
+    """The codes of all atoms in canonical order: llmexp's own, then other packages' in order of names."""
+    return (*ATOMS, *outside.points(outside.ATOMS, _TAKEN))
+
+
+def atom_of(code: str) -> Atom:
+    """The atom of that code; raises ConfigError where its package is broken."""
+    if code in ATOMS:
+        return ATOMS[code]
+    atom: Atom = outside.load(outside.points(outside.ATOMS, _TAKEN)[code], Atom)
+    return replace(atom, code=code)
+
 
 @dataclass(frozen=True)
 class Method:
@@ -78,11 +100,11 @@ class Method:
         """Read a name such as 'R+F' or 'naive' in any order and case; raises ConfigError with what is valid."""
         parts = [part.strip() for part in text.split("+") if part.strip()]
         if not parts:
-            raise ConfigError(f"method '{text}' is empty: use {NAIVE} or atoms of {', '.join(ATOMS)} joined by '+'")
+            raise ConfigError(f"method '{text}' is empty: use {NAIVE} or atoms of {', '.join(atom_codes())} joined by '+'")
         codes = [_code(part) for part in parts]
         if NAIVE in codes and len(codes) > 1:
             raise ConfigError(f"method '{text}': {NAIVE} means no technique at all and stands alone")
-        method = cls(tuple(code for code in ATOMS if code in codes))
+        method = cls(tuple(code for code in atom_codes() if code in codes))
         method._check(text, task)
         return method
 
@@ -92,15 +114,14 @@ class Method:
     @property
     def atoms(self) -> tuple[Atom, ...]:
         """The atoms in canonical order; empty for Naive."""
-        return tuple(ATOMS[code] for code in self.codes)
+        return tuple(atom_of(code) for code in self.codes)
 
     @property
     def techniques(self) -> Techniques:
         """What all atoms together set."""
-        techniques = Techniques()
-        for atom in self.atoms:
-            techniques = replace(techniques, **self.changes_of(atom))
-        return techniques
+        changes = {name: value for atom in self.atoms for name, value in self.changes_of(atom).items()}
+        extra = {name: changes.pop(name) for name in changes.keys() - _FIELDS}
+        return replace(Techniques(), **changes, extra=extra)
 
     def changes_of(self, atom: Atom) -> dict[str, Any]:
         """What one atom sets in the company of this method's other atoms."""
@@ -122,7 +143,7 @@ class Method:
 
 
 def _code(part: str) -> str:
-    by_upper = {code.upper(): code for code in (NAIVE, *ATOMS)}
+    by_upper = {code.upper(): code for code in (NAIVE, *atom_codes())}
     if part.upper() not in by_upper:
         raise unknown("atom", part, by_upper.values())
     return by_upper[part.upper()]
@@ -130,4 +151,5 @@ def _code(part: str) -> str:
 
 def describe(techniques: Techniques) -> dict[str, Any]:
     """What differs from Naive, by field name."""
-    return {f.name: asdict(techniques)[f.name] for f in fields(techniques) if getattr(techniques, f.name) != f.default}
+    naive = asdict(Techniques())
+    return {name: value for name, value in asdict(techniques).items() if value != naive[name]}

@@ -21,6 +21,7 @@ PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 Tuple = Field(strict=False)
+DottedPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
 
 
 class Section(BaseModel):
@@ -39,6 +40,9 @@ class ModelConfig(Section):
     """A decoder-only transformer's shape; for `architecture: hf` the shape comes from `path` instead."""
 
     name: str
+    target: DottedPath | None = Field(
+        None, description="a class of transformers' kind, or a function, that builds the model instead of AutoModelForCausalLM"
+    )
     architecture: Literal["llama", "qwen3", "hf"]
     path: str | None = Field(None, description="folder or hub name of a transformers model; only with architecture hf")
     trust_remote_code: bool = False
@@ -90,14 +94,37 @@ class HardwareConfig(Section):
 
 
 class OptimizerConfig(Section):
-    """The optimizer and the dtype of its moments (None: that of the master parameters)."""
+    """AdamW with its constants; or, with `target`, any optimizer class of torch's kind, whose constants are in `options`."""
 
-    name: Literal["adamw"]
-    implementation: Literal["torch", "deepspeed", "deepspeed_with_offload"]
+    name: str
+    implementation: Literal["torch", "deepspeed", "deepspeed_with_offload"] = "torch"
     lr: Annotated[float, Field(ge=0)]
-    betas: Annotated[tuple[float, float], Tuple]
-    eps: PositiveFloat
-    weight_decay: Annotated[float, Field(ge=0)]
+    betas: Annotated[tuple[float, float] | None, Tuple] = None
+    eps: PositiveFloat | None = None
+    weight_decay: Annotated[float, Field(ge=0)] | None = None
+    target: DottedPath | None = Field(None, description="dotted path of an optimizer class; called with the parameters, lr and options")
+    options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the target's class besides lr")
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of the optimizer's class."""
+        if self.target:
+            return {"lr": self.lr, **self.options}
+        return {"lr": self.lr, "betas": list(self.betas or ()), "eps": self.eps, "weight_decay": self.weight_decay}
+
+    @model_validator(mode="after")
+    def _adamw_or_target(self) -> OptimizerConfig:
+        constants = {"betas": self.betas, "eps": self.eps, "weight_decay": self.weight_decay}
+        wrong = next((name for name, value in constants.items() if (value is None) is not bool(self.target)), None)
+        if wrong and self.target:
+            raise ValueError(f"optimizer.{wrong} is AdamW's: with optimizer.target={self.target} put it into optimizer.options")
+        if wrong:
+            raise ValueError(f"optimizer.{wrong} is missing: set optimizer.{wrong}=<value>, or optimizer.target for another class than AdamW")
+        if self.target and self.implementation != "torch":
+            raise ValueError(f"optimizer.target={self.target} needs optimizer.implementation=torch, not {self.implementation}")
+        if self.options and not self.target:
+            raise ValueError("optimizer.options are those of optimizer.target, which is not set")
+        return self
 
 
 class ParallelismConfig(Section):

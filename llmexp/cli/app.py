@@ -7,13 +7,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hydra import initialize_config_module
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf.errors import OmegaConfBaseException
 
 from llmexp.cli.explain import explain
 from llmexp.cli.resolvers import register
+from llmexp.outside import conf_packages
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -21,10 +24,20 @@ if TYPE_CHECKING:
 CONFIG = "config"
 
 
+class OutsideConf(SearchPathPlugin):
+    """The files of other packages, beside conf/."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Append each package; raises ConfigError for one that is broken."""
+        for name in conf_packages():
+            search_path.append(name, f"pkg://{name}")
+
+
 @contextmanager
 def hydra_app() -> Iterator[Hydra]:
     """Give Hydra with conf/ and llmexp's sweeper; what goes wrong inside becomes a ConfigError."""
     register()
+    Plugins.instance().register(OutsideConf)
     try:
         with initialize_config_module("llmexp.conf", job_name="llmexp", version_base="1.3"):
             from hydra_plugins.llmexp_sweeper.sweeper import LlmexpSweeper

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from llmexp.method import ATOMS
+from llmexp.method import atom_codes, atom_of
 from llmexp.plan.detect import detect
 
 
@@ -18,7 +18,7 @@ def register() -> None:
         "detected_hardware": lambda: f"/hardware/{detect().hardware}",
         "detected": lambda field: getattr(detect(), field),
         "model_name": lambda path: Path(path).name if path else "hf",
-        "atoms": lambda: "\n  ".join(f"{atom.code:<5}{atom.help}" for atom in ATOMS.values()),
+        "atoms": lambda: "\n  ".join(f"{atom.code:<5}{atom.help}" for atom in map(atom_of, atom_codes())),
     }
     for name, resolver in resolvers.items():
         OmegaConf.register_new_resolver(f"llmexp.{name}", resolver, replace=True)

@@ -114,11 +114,7 @@ def _uses_own_optimizer(config: RunConfig, techniques: Techniques) -> bool:
 
 
 def _optimizer(config: RunConfig) -> dict[str, Any]:
-    chosen = config.optimizer
-    return {
-        "type": "AdamW",
-        "params": {"lr": chosen.lr, "betas": list(chosen.betas), "eps": chosen.eps, "weight_decay": chosen.weight_decay},
-    }
+    return {"type": "AdamW", "params": config.optimizer.arguments}
 
 
 def _merged(native: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from llmexp.method import Method
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import estimate, trainable
 from llmexp.plan.run_plan import AtomChange, RunPlan, identity
-from llmexp.plan.shape import shape_of
+from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.schema import RunConfig
 
 
@@ -22,7 +22,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     techniques = method.techniques
     dims = ParallelDims.of(config)
     _check_fits_node(config, dims)
-    shape, seq_len = shape_of(config.model), config.data.seq_len
+    shape, seq_len = _shape(config, method), config.data.seq_len
     _check_positions(config)
     _check_no_secret(config)
     engine = get_engine(config.engine.name)
@@ -38,13 +38,18 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         trainable_parameters=trainable(shape, techniques) if shape else None,
         flops_per_token=shape.flops_per_token(seq_len, linear_trained=not techniques.quantization) if shape else None,
         recomputed_flops_per_token=shape.recomputed_flops_per_token(seq_len) * techniques.recomputation if shape else None,
-        memory=estimate(shape, config.precision, techniques, dims.dp, master_copy=master_copy) if shape else None,
+        memory=estimate(shape, config.precision, techniques, dims.dp, master_copy=master_copy) if shape and not config.optimizer.target else None,
         engine_config=native,
         command=engine.command(config, dims),
         rerun_command=shlex.join(["python", "-m", "llmexp", *overrides]),
         skip=engine.unsupported(config, techniques, dims),
         config=config,
     )
+
+
+def _shape(config: RunConfig, method: Method) -> ModelShape | None:
+    """The model's shape; None where an atom's hook changes it in a way that only the built model shows."""
+    return None if any(atom.model_hook for atom in method.atoms) else shape_of(config.model)
 
 
 def _check_fits_node(config: RunConfig, dims: ParallelDims) -> None:

@@ -22,6 +22,7 @@ from llmexp.launch.ops import prepare_ops
 from llmexp.launch.preflight import preflight
 from llmexp.launch.progress import Progress, duration
 from llmexp.launch.spawn import Agent, environment
+from llmexp.launch.stack import contributors
 from llmexp.launch.watch import Limits, watch
 from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
@@ -56,7 +57,7 @@ def run_one(plan: RunPlan, folder: RunFolder) -> RunResult:
 
 def _attempt(plan: RunPlan, folder: RunFolder) -> RunResult:
     """Write a result whatever happens, so that no ended run seems to go on."""
-    environment_here = capture()
+    environment_here = capture(contributors(plan))
     ending = UNEXPECTED
     try:
         with _sigterm_interrupts():

@@ -1,4 +1,4 @@
-"""What hardware=auto stands for: this machine's GPUs as the driver names them, matched with the files of conf/hardware."""
+"""What hardware=auto stands for: this machine's GPUs as the driver names them, matched with the files of conf/hardware and of other packages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from functools import cache
 from importlib.resources import files
 from itertools import takewhile
 from typing import Any
+
+from llmexp.outside import CONF, conf_packages
 
 MIB = 1024**2
 CPU_RANKS = 2
@@ -85,12 +87,14 @@ def _hardware_of(device_name: str) -> str:
     found = {name: node for name, node in _described().items() if device_name in node.get("device_names", ())}
     if len(found) > 1:
         bridged = "Link 0" in _nvidia_smi(["nvidia-smi", "nvlink", "--status"])
-        found = {name: node for name, node in found.items() if node["interconnect"].startswith("NVLink") == bridged}
+        found = {name: node for name, node in found.items() if str(node.get("interconnect")).startswith("NVLink") == bridged}
     return next(iter(found), "gpu")
 
 
 def _described() -> dict[str, Any]:
     from omegaconf import OmegaConf
 
-    found = (file for file in files("llmexp.conf.hardware").iterdir() if file.name.endswith(".yaml") and file.name not in DETECTING)
-    return {file.name.removesuffix(".yaml"): OmegaConf.create(file.read_text()) for file in sorted(found, key=lambda file: file.name)}
+    folders = (files(package) / "hardware" for package in (CONF, *conf_packages()))
+    found = (file for folder in folders if folder.is_dir() for file in folder.iterdir())
+    named = {file.name.removesuffix(".yaml"): file for file in found if file.name.endswith(".yaml") and file.name not in DETECTING}
+    return {name: OmegaConf.create(named[name].read_text()) for name in sorted(named)}

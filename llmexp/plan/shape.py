@@ -74,7 +74,9 @@ class ModelShape:
 
 
 def shape_of(model: ModelConfig) -> ModelShape | None:
-    """The shape of a configured model; None for a transformers model whose parameters only building it can count."""
+    """The shape of a configured model; None for a class of its own, or a transformers model, whose parameters only building it can count."""
+    if model.target:
+        return None
     if model.architecture == "hf":
         return _shape_of_folder(model)
     sizes = model.model_dump(include={f for f in ModelShape.__dataclass_fields__ if f != "qk_norm"})

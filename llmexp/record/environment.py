@@ -35,13 +35,13 @@ _WORKER_SOURCES = ("llmexp.measure", "llmexp.launchers", "llmexp.record.result")
 _COMMAND_TIMEOUT_S = 20
 
 
-def capture() -> dict[str, Any]:
-    """Describe this machine and checkout; what cannot be found out is None, and no secret is in it."""
+def capture(others: Iterable[str] = ()) -> dict[str, Any]:
+    """Describe this machine and checkout, with the versions of `others` too; what cannot be found out is None, and no secret is in it."""
     return {
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "distributions": versions(DISTRIBUTIONS),
+        "distributions": versions((*DISTRIBUTIONS, *others)),
         "cpu": _cpu(),
         "memory_bytes": psutil.virtual_memory().total,
         "load_average": list(os.getloadavg()),

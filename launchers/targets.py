@@ -1,0 +1,21 @@
+"""Classes and functions that a plan names by a dotted path: imported in the ranks, never in the driver."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+from llmexp.errors import ConfigError
+
+
+def load(key: str, path: str) -> Callable[..., Any]:
+    """Import what `key` of the plan names; raises ConfigError, which names both, where it is not there or cannot be called."""
+    try:
+        found = pkgutil.resolve_name(path)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{key}={path}: {error}") from error
+    if not callable(found):
+        raise ConfigError(f"{key}={path} is a {type(found).__name__}, which cannot be called")
+    called: Callable[..., Any] = found
+    return called

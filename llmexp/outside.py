@@ -1,0 +1,75 @@
+"""What other installed packages add: atoms, engines and configuration files, each named by an entry point of that package.
+
+Nothing of a package is imported before its atom, engine or file is asked for, except the (empty) package that holds its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from llmexp.errors import ConfigError
+
+ATOMS = "llmexp.atoms"
+ENGINES = "llmexp.engines"
+CONF = "llmexp.conf"
+
+
+@cache
+def points(group: str, taken: Container[str] = ()) -> dict[str, EntryPoint]:
+    """Entry points of a group by name, in order of names; raises ConfigError where one, in any case, is in `taken` (lower case) or comes twice."""
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=group), key=lambda point: (point.name, distribution(point))):
+        if point.name.lower() in taken or point.name.lower() in map(str.lower, found):
+            raise ConfigError(f"{_origin(point)}: there is a {point.name} already; give it another name, or uninstall {distribution(point)}")
+        found[point.name] = point
+    return found
+
+
+def load(point: EntryPoint, kind: type[Any]) -> Any:
+    """Import what an entry point names; raises ConfigError, which names the package, for whatever goes wrong there."""
+    try:
+        found = point.load()
+    except Exception as error:  # somebody else's code can raise anything
+        raise ConfigError(f"{_origin(point)} cannot be loaded ({type(error).__name__}: {error}); mend or uninstall it") from error
+    if not isinstance(found, kind):
+        raise ConfigError(f"{_origin(point)} is a {type(found).__name__}, not a {kind.__name__}")
+    return found
+
+
+@cache
+def conf_packages() -> tuple[str, ...]:
+    """Packages with groups of YAML files; raises ConfigError where two of all packages, llmexp's own first, have the same file."""
+    packages = {point: _package(point) for point in points(CONF).values()}
+    owners = dict.fromkeys(_files(import_module(CONF)), "llmexp") if packages else {}
+    for point, package in packages.items():
+        for file in _files(package):
+            if file in owners:
+                raise ConfigError(f"{_origin(point)} has {file}, which {owners[file]} has too; give it another name")
+            owners[file] = distribution(point)
+    return tuple(package.__name__ for package in packages.values())
+
+
+def distribution(point: EntryPoint) -> str:
+    """The name by which pip knows the package of an entry point."""
+    return point.dist.name if point.dist else point.module
+
+
+def _origin(point: EntryPoint) -> str:
+    return f"package {distribution(point)}: {point.group} {point.name} = {point.value}"
+
+
+def _package(point: EntryPoint) -> ModuleType:
+    found: ModuleType = load(point, ModuleType)
+    if not hasattr(found, "__path__"):
+        raise ConfigError(f"{_origin(point)} is a module, not a package of YAML files")
+    return found
+
+
+def _files(package: ModuleType) -> list[str]:
+    return [file.relative_to(root).as_posix() for root in map(Path, package.__path__) for file in root.rglob("*.yaml")]

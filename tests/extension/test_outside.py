@@ -1,0 +1,118 @@
+"""A package of somebody else's, really installed, adds an atom, an optimizer, a model class, an engine, hardware and an experiment."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llmexp.record.folder import find_runs
+
+PACKAGE = Path(__file__).parent / "outside"
+EMBEDDING = 512 * 128
+BROKEN, REMEDY, NO_PACKAGE = "cannot be loaded", "mend or uninstall it", "No module named 'guest.conf'; 'guest' is not a package"
+Llmexp = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that pip put the package into, built from a copy of its sources."""
+    root = tmp_path_factory.mktemp("outside")
+    source = shutil.copytree(PACKAGE, root / "source", ignore=shutil.ignore_patterns("__pycache__"))
+    options = ["--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", "--no-build-isolation"]
+    pip = [sys.executable, "-m", "pip", "install", *options, "--target", str(root / "site"), str(source)]
+    done = subprocess.run(pip, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return root / "site"
+
+
+@pytest.fixture
+def llmexp(tmp_path: Path) -> Llmexp:
+    """Run a command line in an empty folder, with what is installed in `site` beside llmexp."""
+
+    def run(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")}
+        env = kept | {"PYTHONPATH": str(site), "CUDA_VISIBLE_DEVICES": ""}
+        return subprocess.run([sys.executable, "-m", "llmexp", *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
+
+    return run
+
+
+def pretend_to_install(site: Path, group: str, line: str, source: str = "") -> None:
+    """What pip leaves of a package with one module and one entry point."""
+    (site / "guest.py").write_text(source)
+    info = site / "guest-0.3.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 0.3\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{line}\n")
+
+
+@pytest.mark.ranks
+def test_all_that_a_package_adds_runs(installed: Path, llmexp: Llmexp, tmp_path: Path) -> None:
+    done = llmexp(installed, "experiment=outside", "tracking=none")
+    assert done.returncode == 0, done.stderr
+    (folder,) = find_runs(tmp_path / "outputs" / "outside")
+    result, rank = folder.result(), json.loads((folder.repeat(0) / "rank.0.json").read_text())
+    assert result is not None
+    assert (result.status, result.method, result.model, result.hardware, result.engine) == ("success", "Z2+E", "capped", "box", "clipping")
+    assert result.what_ran["optimizer_class"] == "llmexp_outside.ranks.SignDescent"
+    assert result.what_ran["model_class"] == "llmexp_outside.ranks.CappedLlama"
+    assert rank["parameters"] - rank["trainable_parameters"] == EMBEDDING
+    assert result.environment["distributions"]["llmexp-outside"] == "1.2"
+
+
+def test_a_plan_says_what_the_package_decides_and_leaves_unsaid_what_only_building_shows(installed: Path, llmexp: Llmexp) -> None:
+    done = llmexp(installed, "plan", "--json", "method=E", "model=tiny", "engine=clipping", "optimizer=sign", "hardware=box")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["atoms"] == [{"code": "E", "help": "embeddings stay as they are, the rest trains", "sets": {"outside_frozen": "embed_tokens"}}]
+    assert plan["engine_config"]["gradient_clipping"] == 0.5
+    assert (plan["parameters"], plan["flops_per_token"], plan["memory"]) == (None, None, None)
+
+
+def test_what_a_package_adds_obeys_the_rules_of_methods(installed: Path, llmexp: Llmexp) -> None:
+    done = llmexp(installed, "plan", "method=E+Q")
+    assert (done.returncode, done.stderr) == (2, "llmexp: method 'E+Q': E and Q exclude each other; keep one of them\n")
+
+
+def test_help_and_configuration_show_what_a_package_adds(installed: Path, llmexp: Llmexp) -> None:
+    help_text = llmexp(installed, "--help").stdout
+    assert "\n  E    embeddings stay as they are" in help_text
+    for option in ("capped", "box", "sign", "clipping", "outside"):
+        assert option in help_text
+    assert "target: llmexp_outside.ranks.SignDescent" in llmexp(installed, "--cfg", "job", "optimizer=sign").stdout
+
+
+@pytest.mark.parametrize(
+    ("group", "line", "source", "message"),
+    [
+        ("atoms", "W = guest:W", "import absent", f"atoms W = guest:W {BROKEN} (ModuleNotFoundError: No module named 'absent'); {REMEDY}"),
+        ("atoms", "W = guest:W", "", f"atoms W = guest:W {BROKEN} (AttributeError: module 'guest' has no attribute 'W'); {REMEDY}"),
+        ("atoms", "W = guest:W", "1 / 0", f"atoms W = guest:W {BROKEN} (ZeroDivisionError: division by zero); {REMEDY}"),
+        ("atoms", "W = guest:W", "W = 1", "atoms W = guest:W is a int, not a Atom"),
+        ("atoms", "z3 = guest:W", "", "atoms z3 = guest:W: there is a z3 already; give it another name, or uninstall guest"),
+        ("engines", "deepspeed = guest:W", "", "engines deepspeed = guest:W: there is a deepspeed already; give it another name, or uninstall guest"),
+        ("conf", "mine = guest.conf", "", f"conf mine = guest.conf {BROKEN} (ModuleNotFoundError: {NO_PACKAGE}); {REMEDY}"),
+        ("conf", "mine = guest", "", "conf mine = guest is a module, not a package of YAML files"),
+    ],
+)  # fmt: skip
+def test_a_broken_package_is_named_in_one_line(llmexp: Llmexp, tmp_path: Path, group: str, line: str, source: str, message: str) -> None:
+    pretend_to_install(tmp_path, f"llmexp.{group}", line, source)
+    done = llmexp(tmp_path, "plan", "method=F" if group != "atoms" else "method=W")
+    assert (done.returncode, done.stderr) == (2, f"llmexp: package guest: llmexp.{message}\n")
+
+
+def test_a_file_that_llmexp_has_too_is_refused(llmexp: Llmexp, tmp_path: Path) -> None:
+    (tmp_path / "files" / "model").mkdir(parents=True)
+    (tmp_path / "files" / "__init__.py").touch()
+    (tmp_path / "files" / "model" / "7b.yaml").write_text("name: other\n")
+    pretend_to_install(tmp_path, "llmexp.conf", "mine = files")
+    done = llmexp(tmp_path, "plan")
+    expected = "llmexp: package guest: llmexp.conf mine = files has model/7b.yaml, which llmexp has too; give it another name\n"
+    assert (done.returncode, done.stderr) == (2, expected)
