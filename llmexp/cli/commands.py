@@ -1,4 +1,4 @@
-"""The commands that measure nothing: plan, report, compare, status, sync, ui."""
+"""The commands that measure nothing: plan, report, compare, status, sync, ui, doctor."""
 
 from __future__ import annotations
 
@@ -107,7 +107,17 @@ def ui(words: Sequence[str]) -> int:
     return serve_ui(TrackingConfig(name="mlflow", uri=args.uri), args.port, args.outputs)
 
 
-COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = dict(zip(COMMAND_NAMES, (plan, report, compare, status, sync, ui), strict=True))
+def doctor(words: Sequence[str]) -> int:
+    """Check this machine and say what to do; 1 where something fails."""
+    parser = _parser("doctor", "What on this machine would stop or disturb a measurement, and what to do about it. Starts nothing, imports no torch.")
+    parser.add_argument("--outputs", type=Path, default=Path(OUTPUTS), help=f"where sweep.outputs will be; default {OUTPUTS}")
+    args = parser.parse_args(words)
+    from llmexp.cli.doctor import print_findings
+
+    return 0 if print_findings(args.outputs) else 1
+
+
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = dict(zip(COMMAND_NAMES, (plan, report, compare, status, sync, ui, doctor), strict=True))
 
 
 def _parser(name: str, description: str) -> Parser:

@@ -61,6 +61,11 @@ def prepare_ops(plan: RunPlan) -> dict[str, str]:
     return {OP_LIBRARY_VARIABLE: str(library)}
 
 
+def build_tools() -> dict[str, str | None]:
+    """Where that lies which compiles the ops; None for what is missing."""
+    return {f"C++ compiler ({', '.join(_COMPILERS)})": _compiler(), "ninja": shutil.which("ninja", path=_path()), "nvcc": _nvcc()}
+
+
 def _missing(plan: RunPlan, op: str) -> list[str]:
     if _library(plan, op).exists():
         return []

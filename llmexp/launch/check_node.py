@@ -1,0 +1,131 @@
+"""What llmexp doctor checks of the machine: folders, ports, SLURM, memory, the processor's clock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+
+import psutil
+
+from llmexp.launch.cgroup import host_memory_bytes
+from llmexp.launch.finding import Finding
+from llmexp.plan.detect import detect
+from llmexp.plan.memory import GIB
+
+LEAST_DISK_BYTES, AMPLE_DISK_BYTES = 1 * GIB, 10 * GIB
+AMPLE_MEMORY_BYTES = 4 * GIB
+NETWORK_FILESYSTEMS = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb", "glusterfs", "afs", "9p", "fuse.sshfs", "wekafs", "panfs")
+UI_PORT = 5000
+SLURM_COMMANDS = ("sbatch", "srun", "squeue", "scancel", "sacct", "scontrol")
+GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+
+
+def check_hardware() -> Finding:
+    """What hardware=auto stands for."""
+    found = detect()
+    return Finding("ok", "hardware", f"auto is {found.hardware}: {found.devices} x {found.device_name or 'CPU rank'}")
+
+
+def check_folder(what: str, folder: Path, remedy: str) -> Finding:
+    """Whether a folder, which need not exist yet, can be written and has space."""
+    there = nearest_existing(folder)
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            free_bytes = shutil.disk_usage(there).free
+    except OSError as error:
+        return Finding("fail", what, f"{folder} cannot be written ({error.strerror}): {remedy}")
+    said = f"{folder}: {free_bytes / GIB:.1f} GiB free"
+    if free_bytes < LEAST_DISK_BYTES:
+        return Finding("fail", what, f"{said}, too little: free some, or {remedy}")
+    return Finding("warn", what, f"{said}; traces and datasets may fill it") if free_bytes < AMPLE_DISK_BYTES else Finding("ok", what, said)
+
+
+def check_store(outputs: Path) -> Finding:
+    """Whether MLflow's SQLite store can lie in outputs: on one machine's disk, where locks hold."""
+    server = os.environ.get("MLFLOW_TRACKING_URI")
+    if server and not server.startswith("sqlite:"):
+        return Finding("ok", "store", "MLFLOW_TRACKING_URI names a server")
+    kind, there = filesystem(nearest_existing(outputs)), nearest_existing(outputs)
+    remedy = "set MLFLOW_TRACKING_URI to a server, or run with tracking=none and llmexp sync from a local disk"
+    if kind.startswith(NETWORK_FILESYSTEMS):
+        return Finding("warn", "store", f"{outputs} lies on {kind}, where SQLite is not safe: {remedy}")
+    if not can_lock(there):
+        return Finding("warn", "store", f"{outputs} lies on {kind}, which cannot lock files, as SQLite must: {remedy}")
+    return Finding("ok", "store", f"{outputs} lies on {kind}: MLflow's SQLite store can be there")
+
+
+def check_ports() -> Finding:
+    """Whether ranks can meet on 127.0.0.1, and llmexp ui has its port."""
+    if not _can_bind(0):
+        return Finding("fail", "ports", "no port of 127.0.0.1 can be taken, and ranks meet there: is the loopback interface up?")
+    if not _can_bind(UI_PORT):
+        return Finding("warn", "ports", f"127.0.0.1:{UI_PORT} is taken: llmexp ui --port takes another")
+    return Finding("ok", "ports", f"127.0.0.1:{UI_PORT} is free for llmexp ui, and others are for the ranks")
+
+
+def check_slurm() -> Finding:
+    """SLURM's commands: all of them or none."""
+    missing = [name for name in SLURM_COMMANDS if not shutil.which(name)]
+    if len(missing) == len(SLURM_COMMANDS):
+        return Finding("ok", "slurm", "none here: runs start on this node")
+    if missing:
+        return Finding("warn", "slurm", f"no {', '.join(missing)} on PATH: load SLURM's module, or install its client commands")
+    return Finding("ok", "slurm", f"{', '.join(SLURM_COMMANDS)}")
+
+
+def check_memory() -> Finding:
+    """Host memory that processes here can have, and how much of it is free."""
+    limit_bytes, total_bytes = host_memory_bytes(), psutil.virtual_memory().total
+    free_bytes = min(limit_bytes, psutil.virtual_memory().available)
+    limited = f", of this control group; the machine has {total_bytes / GIB:.1f}" if limit_bytes < total_bytes else ""
+    said = f"{free_bytes / GIB:.1f} GiB free of {limit_bytes / GIB:.1f}{limited}"
+    if free_bytes < AMPLE_MEMORY_BYTES:
+        return Finding("warn", "memory", f"{said}: ranks that import torch take about 1 GiB each; end other programs or ask for more")
+    return Finding("ok", "memory", said)
+
+
+def check_governor() -> Finding:
+    """Whether the processor's clock stays up while ranks wait for each other."""
+    try:
+        governor = GOVERNOR.read_text().strip()
+    except OSError:
+        return Finding("ok", "governor", "not shown, as in most virtual machines and containers")
+    if governor == "performance":
+        return Finding("ok", "governor", governor)
+    return Finding("warn", "governor", f"{governor}: step times may scatter; cpupower frequency-set -g performance (as root) steadies them")
+
+
+def nearest_existing(folder: Path) -> Path:
+    """The folder, or the closest one above it that exists."""
+    folder = folder.absolute()
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+def filesystem(folder: Path) -> str:
+    """The type of the filesystem that holds a folder, as the mount table names it; 'unknown' where it does not."""
+    mounts = {Path(mount.mountpoint): mount.fstype for mount in psutil.disk_partitions(all=True)}
+    return next((mounts[path] for path in (folder.resolve(), *folder.resolve().parents) if path in mounts), "unknown")
+
+
+def can_lock(folder: Path) -> bool:
+    """Whether files there can be locked; some network filesystems refuse."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _can_bind(port: int) -> bool:
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,140 @@
+"""What llmexp doctor checks of the software: read from metadata, so that nothing heavy is imported."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, distribution, requires, version
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from packaging.requirements import Requirement
+
+from llmexp.engines import get_engine
+from llmexp.launch.finding import Finding
+from llmexp.launch.ops import build_tools
+from llmexp.record.environment import DISTRIBUTIONS, versions
+
+Cuda = tuple[int, int]
+Level = Literal["ok", "warn", "fail"]
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 12)
+# What can be missing, and what is then missed.
+OPTIONAL = {"mlflow": "no tracking but tracking=none", "matplotlib": "no pictures", "bitsandbytes": "no Q", "datasets": "no data=hf"}
+
+
+def check_python() -> Finding:
+    """The interpreter's version."""
+    said = f"{sys.version_info.major}.{sys.version_info.minor} ({sys.executable})"
+    if sys.version_info[:2] < OLDEST_PYTHON:
+        return Finding("fail", "python", f"{said}: llmexp needs 3.11 or 3.12")
+    newer = sys.version_info[:2] > NEWEST_PYTHON
+    return Finding("warn", "python", f"{said}: tested with 3.11 and 3.12") if newer else Finding("ok", "python", said)
+
+
+def check_torch() -> Finding:
+    """The torch build against the NVIDIA driver."""
+    try:
+        found = version("torch")
+    except PackageNotFoundError:
+        return Finding("warn", "torch", "not installed: planning and reports work, measuring does not; make installs it, or pip install torch")
+    level, said = judge_build(torch_cuda(), driver_cuda())
+    return Finding(level, "torch", f"{found}, {said}")
+
+
+def judge_build(built: Cuda | None, driver: Cuda | None) -> tuple[Level, str]:
+    """Hold the CUDA that torch was built for against the newest that the driver serves; None: without CUDA, no driver."""
+    if built is None and driver is None:
+        return "ok", "a build without CUDA, and no NVIDIA driver"
+    if built is None:
+        return "fail", "a build without CUDA beside an NVIDIA driver: make clean, then make run TORCH=cuda"
+    said = "built for CUDA {}.{}".format(*built)
+    if driver is None:
+        return "warn", f"{said}, and nvidia-smi finds no driver: only hardware=cpu runs on this node"
+    said += "; the driver serves {}.{}".format(*driver)
+    if driver >= built:
+        return "ok", said
+    if driver[0] == built[0]:
+        return "warn", f"{said}: kernels compiled at run time (Triton, torch.compile) may fail; take a newer driver or an older build of torch"
+    return "fail", f"{said} at most: install a torch built for that (make clean, make run TORCH=...), or a newer driver"
+
+
+def torch_cuda() -> Cuda | None:
+    """The CUDA version that the installed torch was built for, from its version file; None for one without CUDA."""
+    source = Path(str(distribution("torch").locate_file("torch/version.py")))
+    return _cuda_in(r"^cuda\b.*= *'(\d+)\.(\d+)", source.read_text())
+
+
+def driver_cuda() -> Cuda | None:
+    """The newest CUDA that the NVIDIA driver serves, from nvidia-smi; None where it does not answer."""
+    if not shutil.which("nvidia-smi"):
+        return None
+    try:
+        answer = subprocess.run(["nvidia-smi"], capture_output=True, text=True, check=True, timeout=60).stdout
+    except (subprocess.SubprocessError, OSError):
+        return None
+    return _cuda_in(r"CUDA (?:\w+ )?Version *: *(\d+)\.(\d+)", answer)
+
+
+def check_engine(name: str) -> Finding:
+    """Whether an engine's ranks can start at all."""
+    missing = [module for module in get_engine(name).modules if find_spec(module) is None]
+    if not missing:
+        return Finding("ok", name, "has what its ranks import")
+    return Finding("warn", name, f"needs {', '.join(missing)}: pip install 'llmexp[train]', torch first; without internet, make wheelhouse elsewhere")
+
+
+def check_libraries() -> Finding:
+    """Versions outside what llmexp takes, or other than those it is tested with."""
+    refused = [f"{name} {here} (takes {taken})" for name, here, taken in outside_ranges()]
+    if refused:
+        return Finding("fail", "libraries", f"{', '.join(refused)}: pip install -c constraints.txt 'llmexp[train]'")
+    tested, here = pinned_versions(), versions(DISTRIBUTIONS)
+    known = [name for name in here if name in tested]
+    other = [f"{name} {here[name]} (tested {tested[name]})" for name in known if here[name].partition("+")[0] != tested[name]]
+    if other:
+        return Finding("warn", "libraries", f"not as tested: {', '.join(other)}; pip install -c constraints.txt 'llmexp[train]' takes those")
+    return Finding("ok", "libraries", f"as tested: {', '.join(known)}")
+
+
+def check_optional() -> Finding:
+    """What only some runs or commands ask for."""
+    missing = [f"{name} ({missed})" for name, missed in OPTIONAL.items() if find_spec(name) is None]
+    if missing:
+        return Finding("warn", "optional", f"not installed: {', '.join(missing)}; pip install what you need of them")
+    return Finding("ok", "optional", f"{', '.join(OPTIONAL)} are here")
+
+
+def check_compiler(needs_nvcc: bool) -> Finding:
+    """What compiles DeepSpeed's own Adam: a C++ compiler, ninja, and with GPUs nvcc."""
+    tools = {name: path for name, path in build_tools().items() if needs_nvcc or name != "nvcc"}
+    missing = [name for name, path in tools.items() if not path]
+    if not missing:
+        return Finding("ok", "compiler", ", ".join(filter(None, tools.values())))
+    said = f"no {', no '.join(missing)}: optimizer=adamw compiles nothing"
+    return Finding("warn", "compiler", f"{said}; deepspeed_adamw and adamw_cpuadam need what is missing")
+
+
+def pinned_versions() -> dict[str, str]:
+    """Distribution to version: constraints.txt, which the package carries."""
+    lines = (files("llmexp") / "constraints.txt").read_text().splitlines()
+    return {name: pinned for name, _, pinned in (line.partition("==") for line in lines) if pinned}
+
+
+def outside_ranges() -> list[tuple[str, str, str]]:
+    """Name, version and llmexp's range of each installed distribution whose version llmexp's own metadata excludes."""
+    wanted = [one for one in map(Requirement, requires("llmexp") or []) if one.marker is None or one.marker.evaluate({"extra": "train"})]
+    here = versions(one.name for one in wanted)
+    return [
+        (one.name, here[one.name], str(one.specifier))
+        for one in wanted
+        if one.name in here and not one.specifier.contains(here[one.name], prereleases=True)
+    ]
+
+
+def _cuda_in(pattern: str, text: str) -> Cuda | None:
+    found = re.search(pattern, text, re.MULTILINE)
+    return (int(found[1]), int(found[2])) if found else None

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from llmexp.launch import check_node as module
+from llmexp.launch.check_node import check_folder, check_governor, check_memory, check_ports, check_slurm, check_store, filesystem
+from llmexp.plan.memory import GIB
+
+
+@pytest.fixture
+def mounted(tmp_path, monkeypatch):
+    def mount(kind):
+        monkeypatch.setattr(module.psutil, "disk_partitions", lambda all: [SimpleNamespace(mountpoint="/", fstype="ext4"), at(kind)])
+
+    def at(kind):
+        return SimpleNamespace(mountpoint=str(tmp_path), fstype=kind)
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return mount
+
+
+@pytest.mark.parametrize(("free_gib", "level"), [(0.5, "fail"), (5, "warn"), (50, "ok")])
+def test_space_where_a_folder_will_be(tmp_path, monkeypatch, free_gib, level):
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: SimpleNamespace(free=free_gib * GIB))
+    assert check_folder("outputs", tmp_path / "not" / "yet", "elsewhere").level == level
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_fails_with_the_remedy(tmp_path):
+    (tmp_path / "file").write_text("")
+    finding = check_folder("outputs", tmp_path / "file", "set sweep.outputs")
+    assert finding.level == "fail"
+    assert finding.says.endswith(": set sweep.outputs")
+
+
+@pytest.mark.parametrize(("kind", "level"), [("ext4", "ok"), ("nfs4", "warn"), ("lustre", "warn"), ("fuse.sshfs", "warn")])
+def test_sqlite_on_a_network_filesystem_is_warned_of_with_the_alternatives(tmp_path, mounted, kind, level):
+    mounted(kind)
+    finding = check_store(tmp_path / "outputs")
+    assert finding.level == level
+    assert kind in finding.says
+    assert ("tracking=none" in finding.says) == (level == "warn")
+
+
+def test_a_server_is_no_matter_of_filesystems(tmp_path, mounted, monkeypatch):
+    mounted("nfs4")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+    assert check_store(tmp_path).level == "ok"
+
+
+def test_files_that_cannot_be_locked_are_warned_of(tmp_path, mounted, monkeypatch):
+    def refuse(*_):
+        raise OSError("no locks available")
+
+    mounted("ext4")
+    monkeypatch.setattr(module.fcntl, "flock", refuse)
+    assert "cannot lock files" in check_store(tmp_path).says
+
+
+def test_the_innermost_mount_names_the_filesystem(tmp_path, mounted):
+    mounted("tmpfs")
+    assert filesystem(tmp_path) == "tmpfs"
+    assert filesystem(tmp_path.parent) == "ext4"
+
+
+def test_the_uis_port_may_be_taken(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(module, "UI_PORT", server.getsockname()[1])
+        assert check_ports().level == "warn"
+    assert check_ports().level == "ok"
+
+
+@pytest.mark.parametrize(("here", "level"), [((), "ok"), (("sbatch", "srun"), "warn"), (module.SLURM_COMMANDS, "ok")])
+def test_slurms_commands_are_all_there_or_none(tmp_path, monkeypatch, here, level):
+    for name in here:
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert check_slurm().level == level
+
+
+@pytest.mark.parametrize(("limit_gib", "free_gib", "level"), [(16, 12, "ok"), (16, 1, "warn"), (2, 12, "warn")])
+def test_memory_is_what_is_free_within_the_limit(monkeypatch, limit_gib, free_gib, level):
+    monkeypatch.setattr(module, "host_memory_bytes", lambda: limit_gib * GIB)
+    monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(total=16 * GIB, available=free_gib * GIB))
+    assert check_memory().level == level
+    assert ("control group" in check_memory().says) == (limit_gib < 16)
+
+
+@pytest.mark.parametrize(("governor", "level"), [("performance\n", "ok"), ("powersave\n", "warn"), (None, "ok")])
+def test_a_governor_that_saves_power_is_warned_of(tmp_path, monkeypatch, governor, level):
+    path = tmp_path / "scaling_governor"
+    if governor:
+        path.write_text(governor)
+    monkeypatch.setattr(module, "GOVERNOR", path)
+    assert check_governor().level == level
