@@ -20,7 +20,7 @@ PURE_SDISTS := antlr4-python3-runtime deepspeed
 GLIBC_2_28 := $(addsuffix _x86_64,manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014)
 FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constraints.txt
 
-.PHONY: help run test lint ui gpu wheelhouse clean
+.PHONY: help run test lint ui bench gpu wheelhouse clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -39,6 +39,9 @@ lint: $(VENV)/.installed-train,dev  ## ruff and mypy
 
 ui: $(VENV)/.installed-train  ## open the recorded runs in MLflow, on 127.0.0.1
 	@$(BIN)/llmexp ui
+
+bench: $(VENV)/.installed-train  ## measure the program's own cost against its limits
+	@$(BIN)/python -m benchmarks
 
 gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure a table on the GPUs here
 	@$(BIN)/python -m pytest -m gpu
