@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.figure import Figure
@@ -41,12 +40,12 @@ def first_step(folder: Path, times: int) -> Figure:
 
 def sweeps(folder: Path, times: int) -> list[Figure]:
     """The driver's own CPU seconds a run, without and with MLflow in turn, and how much of the held time was measured steps."""
-    _sweep(folder, "mlflow", "measure=smoke")
+    _sweep(folder, "warm", tracking="mlflow", measure="smoke")
     costs: dict[str, list[float]] = {"none": [], "mlflow": []}
     useful = []
     for _ in range(times):
         for tracking, found in costs.items():
-            found.append(_sweep(folder, tracking, "measure=quick").own_cpu_s / len(METHODS))
+            found.append(_sweep(folder, tracking, tracking, measure="quick").own_cpu_s / len(METHODS))
             useful.append(useful_fraction(find_runs(folder / "outputs" / tracking)) or 0.0)
     drivers = [Figure(f"driver, a run, tracking={name}", "CPU-s", interval(found), times, limit=1.5) for name, found in costs.items()]
     return [*drivers, Figure("useful fraction, tiny, measure=quick", "", interval(useful), len(useful))]
@@ -68,6 +67,6 @@ def _to_first_step(folder: Path) -> tuple[float, Cost]:
     return seconds[0], cost
 
 
-def _sweep(folder: Path, tracking: str, *words: str) -> Cost:
-    sweep: Sequence[str] = (f"method={','.join(METHODS)}", f"tracking={tracking}", f"sweep.name={tracking}")
-    return cost_of([*LLMEXP, *TINY, *sweep, *words], folder)
+def _sweep(folder: Path, name: str, tracking: str, measure: str) -> Cost:
+    words = (f"method={','.join(METHODS)}", f"measure={measure}", f"tracking={tracking}", f"sweep.name={name}")
+    return cost_of([*LLMEXP, *TINY, *words], folder)
