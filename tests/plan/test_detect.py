@@ -88,6 +88,15 @@ def test_auto_composes_from_what_was_found(driver, plan):
     assert (config.name, config.devices_per_node, config.environment) == ("rtx4090", 3, {"NCCL_P2P_DISABLE": "1"})
 
 
+def test_a_file_of_another_package_describes_a_gpu_too(driver, tmp_path, monkeypatch):
+    (tmp_path / "guest" / "hardware").mkdir(parents=True)
+    (tmp_path / "guest" / "hardware" / "zeta.yaml").write_text("device_names: [NVIDIA Titan Zeta]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("llmexp.plan.detect.conf_packages", lambda: ("guest",))
+    driver("NVIDIA Titan Zeta")
+    assert detect().hardware == "zeta"
+
+
 def test_a_gpu_without_a_file_has_a_name_and_memory_and_no_peaks(driver, plan):
     driver("NVIDIA Titan Zeta", "NVIDIA Titan Zeta")
     config = plan("hardware=auto").config.hardware
