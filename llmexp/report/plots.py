@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from llmexp.reference import SOURCE
-from llmexp.report.columns import PARTLY_TRAINED, memory_header, memory_unit
+from llmexp.report.columns import PARTLY_TRAINED, UNSTABLE, memory_header, memory_unit
 from llmexp.report.picture import COLOURS, INK, can_draw, new_figure, plain, save
 from llmexp.report.row import OOM, Row
 from llmexp.report.run_plots import draw_run
@@ -18,17 +19,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["can_draw", "draw", "draw_run"]
+NOTE_POINTS, NOTE_CHARACTERS = 6.5, 190
 
 
 @dataclass(frozen=True)
 class Bars:
-    """One panel's values, a row each; None where there is nothing to draw. `words` stand where we have no value."""
+    """One panel's values, a row each; None where there is nothing to draw. `words` stand where we have no value, `signs` behind one."""
 
     label: str
     ours: Sequence[float | None]
     deviations: Sequence[float]
     papers: Sequence[float | None]
     words: Sequence[str]
+    signs: Sequence[str]
 
     @property
     def reach(self) -> list[float]:
@@ -42,7 +45,9 @@ def draw(report: Report, path: Path) -> None:
     title = f"{report.title or 'no runs'}\nbars and numbers: measured, with standard deviation"
     if any(row.paper for row in report.rows):
         title += f"; diamonds: the paper ({SOURCE})"
-    figure = new_figure(10.5, 1.3 + 0.26 * max(len(report.rows), 4), title)
+    notes = _notes(report)
+    figure = new_figure(10.5, 1.3 + 0.26 * max(len(report.rows), 4) + 0.12 * len(notes), title)
+    figure.supxlabel("\n".join(notes), x=0.01, ha="left", fontsize=NOTE_POINTS)
     panels = figure.subplots(1, 2, sharey=True, gridspec_kw={"width_ratios": (3, 2)})
     colours = _colours(report)
     for axes, bars in zip(panels, (_speed(report), _memory(report)), strict=True):
@@ -58,7 +63,8 @@ def _speed(report: Report) -> Bars:
     deviations = [(rate.std_between_repeats or rate.std_within_run or 0.0) if rate else 0.0 for rate in rates]
     papers = [row.paper.tokens_per_s if row.paper else None for row in report.rows]
     words = ["out of memory" if row.state == OOM else row.state for row in report.rows]
-    return Bars("tokens/s", [rate.mean if rate else None for rate in rates], deviations, papers, words)
+    signs = [f" {UNSTABLE}" if row.unstable else "" for row in report.rows]
+    return Bars("tokens/s", [rate.mean if rate else None for rate in rates], deviations, papers, words, signs)
 
 
 def _memory(report: Report) -> Bars:
@@ -66,7 +72,7 @@ def _memory(report: Report) -> Bars:
     label = memory_header(report).replace("peak", "peak allocated").replace("state", "training state").replace(unit, f"({unit} a rank)")
     ours = [row.memory[1] / divisor if row.memory else None for row in report.rows]
     papers = [row.paper.memory_bytes / divisor if row.paper and row.paper.memory_bytes else None for row in report.rows]
-    return Bars(label, ours, [0.0] * len(ours), papers, [""] * len(ours))
+    return Bars(label, ours, [0.0] * len(ours), papers, [""] * len(ours), [""] * len(ours))
 
 
 def _draw_bars(axes: Axes, bars: Bars, colours: Sequence[str]) -> None:
@@ -85,7 +91,7 @@ def _write_beside(axes: Axes, bars: Bars) -> None:
     """Write each value, or why there is none, to the right of everything that is drawn in its row."""
     widest = max(bars.reach, default=0) or 1
     for row, (value, words, reach) in enumerate(zip(bars.ours, bars.words, bars.reach, strict=True)):
-        text, style = (words, "italic") if value is None else (f"{value:,.1f}", "normal")
+        text, style = (words, "italic") if value is None else (f"{value:,.1f}{bars.signs[row]}", "normal")
         axes.annotate(text, (reach, row), xytext=(7, 0), textcoords="offset points", va="center", fontsize=7, style=style, color=INK)
     axes.set_xlim(0, 1.16 * widest)
 
@@ -93,6 +99,12 @@ def _write_beside(axes: Axes, bars: Bars) -> None:
 def _colours(report: Report) -> list[str]:
     models = list(dict.fromkeys(row.model for row in report.rows))
     return [COLOURS[models.index(row.model) % len(COLOURS)] for row in report.rows]
+
+
+def _notes(report: Report) -> list[str]:
+    """Why each marked row is unstable, in lines that the picture is wide enough for."""
+    notes = [f"{UNSTABLE} {_label(row, report)} {row.unstable}" for row in report.rows if row.unstable]
+    return [line for note in notes for line in wrap(note, NOTE_CHARACTERS, subsequent_indent="   ")]
 
 
 def _label(row: Row, report: Report) -> str:

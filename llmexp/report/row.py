@@ -87,6 +87,12 @@ class Row:
         """A metric of a run that was measured to its end; None for every other one."""
         return self.result.metrics.get(name) if self.result and self.state == RunStatus.SUCCESS else None
 
+    @property
+    def unstable(self) -> str:
+        """Why the measurement cannot be relied on; empty where nothing speaks against it."""
+        judged = self.result.stability if self.result and self.state == RunStatus.SUCCESS else None
+        return f"unstable: {'; '.join(judged.reasons)}" if judged and judged.verdict == "unstable" else ""
+
     @cached_property
     def memory(self) -> tuple[str, float] | None:
         """The metric that tells this run's memory, and its bytes."""

@@ -59,7 +59,10 @@ def markdown(report: Report) -> str:
 
 
 def comma_separated(report: Report) -> str:
-    """A header and one line a run, in SI units and bytes; a metric has three columns: mean, deviation between repeats and within the run."""
+    """A header and one line a run, in SI units and bytes; a metric has three columns: mean, deviation between repeats and within the run.
+
+    tokens_per_s_low and tokens_per_s_high are the ends of its 95 % confidence interval.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(csv_columns())
@@ -70,13 +73,14 @@ def comma_separated(report: Report) -> str:
 def csv_columns() -> list[str]:
     """The names of the CSV's columns, which don't depend on the runs."""
     metrics = [name + suffix for name in METRICS for suffix in ("", "_std_between_repeats", "_std_within_run")]
-    return [*IDENTITY, *metrics, *COMPARISON, "command"]
+    return [*IDENTITY, *STABILITY, *metrics, *COMPARISON, "command"]
 
 
 IDENTITY = (
     *("sweep", "id", "stack", "state", "reason", "evidence", "task", "engine", "model", "method", "hardware", "precision", "world_size"),
     *("batch_micro", "batch_accumulation", "batch_global", "seq_len", "repeats", "full_pretraining"),
 )
+STABILITY = ("stability", "stability_reasons", "tokens_per_s_low", "tokens_per_s_high", "interval_source")
 COMPARISON = (
     *("speed_over_naive", "paper_table", "paper_oom", "paper_tokens_per_s", "tokens_per_s_over_paper", "paper_memory_bytes"),
     *("peak_allocated_over_paper", "paper_note"),
@@ -85,7 +89,7 @@ COMPARISON = (
 
 def _values(row: Row, report: Report) -> list[Any]:
     metrics = [value for name in METRICS for value in _metric_values(row.metric(name))]
-    return [*_identity(row), *metrics, *_comparison(row, report), row.command]
+    return [*_identity(row), *_stability(row), *metrics, *_comparison(row, report), row.command]
 
 
 def _identity(row: Row) -> list[Any]:
@@ -95,6 +99,13 @@ def _identity(row: Row) -> list[Any]:
         *(work["task"], work["engine"], row.model, row.method, row.hardware, work["precision"], row.world_size),
         *(batch.micro, batch.accumulation, batch.global_, row.seq_len, result.repeats if result else 0, not row.partly_trained),
     ]
+
+
+def _stability(row: Row) -> list[Any]:
+    judged = row.result.stability if row.result else None
+    if not judged:
+        return [None] * len(STABILITY)
+    return [judged.verdict, "; ".join(judged.reasons), judged.tokens_per_s_low, judged.tokens_per_s_high, judged.source]
 
 
 def _comparison(row: Row, report: Report) -> list[Any]:

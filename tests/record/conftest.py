@@ -8,7 +8,7 @@ import pytest
 
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import Metric, RunResult
+from llmexp.record.result import Metric, RunResult, Stability
 
 MakeRun = Callable[..., RunFolder]
 STEPS, WARMUP_STEPS, PROFILED_STEPS, STEP_S = 25, 5, 2, 0.1
@@ -60,7 +60,8 @@ def _measured(status: str, repeats: int) -> dict[str, Any]:
     if status != "success":
         return {"reason": f"made to end as {status}", "repeats": repeats, "environment": environment}
     metrics = {"tokens_per_s": Metric(mean=7000.0, std_between_repeats=12.5, n=repeats), "mfu": None}
-    return {"metrics": metrics, "repeats": repeats, "what_ran": {"attention_kernel": "aten::_softmax"}, "environment": environment}
+    judged = Stability(verdict="unstable", reasons=["drift: a", "noise: b"], tokens_per_s_low=6900.0, tokens_per_s_high=7100.0, source="steps")
+    return {"stability": judged, "metrics": metrics, "repeats": repeats, "what_ran": {"attention_kernel": "aten::_softmax"}, "environment": environment}
 
 
 def _iso(unix_s: float) -> str:

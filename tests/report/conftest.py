@@ -6,7 +6,7 @@ import pytest
 
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import Metric, RunResult
+from llmexp.record.result import Metric, RunResult, Stability
 
 MakeRun = Callable[..., RunFolder]
 
@@ -16,14 +16,19 @@ def make_run(tmp_path: Path, tiny_plan: Callable[..., RunPlan], result_of: Calla
     """Write a run's folder with a real plan, and a result with `metrics` (numbers or Metric) where `status` is given."""
 
     def make(
-        method: str = "Naive", status: str | None = "success", metrics: dict[str, Any] | None = None, reason: str = "", **changes: Any
+        method: str = "Naive",
+        status: str | None = "success",
+        metrics: dict[str, Any] | None = None,
+        reason: str = "",
+        stability: Stability | None = None,
+        **changes: Any,
     ) -> RunFolder:
         plan = tiny_plan(method, **changes)
         folder = RunFolder(tmp_path / plan.config.sweep.name / plan.folder_name)
         folder.write(folder.plan_path, plan)
         if status:
             values = {name: value if isinstance(value, Metric) else Metric(mean=value) for name, value in (metrics or {}).items()}
-            folder.write(folder.result_path, result_of(plan, status, reason=reason, metrics=values, repeats=1))
+            folder.write(folder.result_path, result_of(plan, status, reason=reason, metrics=values, repeats=1, stability=stability))
         return folder
 
     return make

@@ -1,6 +1,6 @@
 import pytest
 
-from llmexp.record.result import Metric
+from llmexp.record.result import Metric, Stability
 from llmexp.report.columns import columns, legend, notes_of
 from llmexp.report.table import build_report
 
@@ -27,6 +27,17 @@ def test_deviation_is_the_one_between_repeats_and_else_the_marked_one_within_the
     assert "±: standard deviation between repeats" in said(*folders)
     assert "± … w: standard deviation of the steps within the run" in said(*folders)
     assert "w:" not in said(folders[0])
+
+
+def test_an_unstable_figure_has_a_sign_and_its_reason_in_a_note(make_run):
+    reasons = ["contention: a hog", "noise: ± 9 %"]
+    found = {verdict: Stability(verdict=verdict, reasons=reasons) for verdict in ("unstable", "unknown", "stable")}
+    methods = ("Naive", "F", "R")
+    folders = [make_run(method, metrics={"tokens_per_s": WITHIN}, stability=found[verdict]) for method, verdict in zip(methods, found, strict=True)]
+    assert shown(*folders)["tokens/s"] == ["2,000.0 ± 40.0 w ! (1)", "2,000.0 ± 40.0 w", "2,000.0 ± 40.0 w"]
+    assert notes_of(build_report(folders)) == ["unstable: contention: a hog; noise: ± 9 %"]
+    assert "! unstable: " in said(folders[0])
+    assert "!" not in said(*folders[1:])
 
 
 def test_only_out_of_memory_is_a_dash(make_run):

@@ -1,8 +1,9 @@
 import pytest
 from matplotlib.image import imread
+from matplotlib.text import Text
 
 from llmexp.errors import RecordError
-from llmexp.record.result import Metric
+from llmexp.record.result import Metric, Stability
 from llmexp.report.picture import new_figure
 from llmexp.report.plots import draw, draw_run
 from llmexp.report.table import build_report
@@ -42,6 +43,17 @@ def test_a_bar_a_run_with_the_papers_values_and_endings(make_run, figures, tmp_p
     assert [bar.get_width() for bar in speed.patches] == [7000, 0, 0]
     assert [list(line.get_xdata()) for line in speed.lines if line.get_marker() == "D"] == [[7488.3, 7694.1, 7236.8]]
     assert imread(tmp_path / "figures" / "report.png").shape[1] == 1260
+
+
+def test_an_unstable_bar_is_marked_and_the_reason_stands_below_the_panels(make_run, figures, tmp_path):
+    judged = Stability(verdict="unstable", reasons=["contention: a hog took much of the machine", "noise: wide"] * 5)
+    draw(build_report([make_run(metrics={"tokens_per_s": 5.0}, stability=judged), make_run("F", metrics={"tokens_per_s": 6.0})]), tmp_path / "a.png")
+    figure = figures[0]
+    assert texts(figure.axes[0]) == ["5.0 !", "6.0"]
+    note = next(text for text in figure.findobj(Text) if text.get_text().startswith("!"))
+    assert note.get_text().startswith("! Naive unstable: contention: a hog")
+    assert note.get_window_extent().y1 < figure.axes[0].xaxis.label.get_window_extent().y0
+    assert note.get_window_extent().x1 < figure.bbox.x1
 
 
 @pytest.mark.parametrize("count", [0, 1, 20])

@@ -2,7 +2,7 @@ import csv
 import io
 
 from llmexp.analysis.metrics import METRICS as MEASURED
-from llmexp.record.result import Metric
+from llmexp.record.result import Metric, Stability
 from llmexp.report.table import build_report
 from llmexp.report.text import METRICS, comma_separated, csv_columns, markdown
 
@@ -31,6 +31,14 @@ def test_csv_holds_raw_values_and_ends_with_the_command(make_run):
     assert (failed["state"], failed["reason"], failed["tokens_per_s"], failed["full_pretraining"]) == ("failed", "a, b", "", "False")
 
 
+def test_csv_has_the_verdict_and_the_interval(make_run):
+    judged = Stability(verdict="unstable", reasons=["drift: x", "noise: y"], tokens_per_s_low=90.0, tokens_per_s_high=110.0, source="steps")
+    unstable, unjudged = read(build_report([make_run(metrics={"tokens_per_s": 100.0}, stability=judged), make_run("F", "oom")]))
+    assert (unstable["stability"], unstable["stability_reasons"], unstable["interval_source"]) == ("unstable", "drift: x; noise: y", "steps")
+    assert (float(unstable["tokens_per_s_low"]), float(unstable["tokens_per_s_high"])) == (90.0, 110.0)
+    assert (unjudged["stability"], unjudged["tokens_per_s_low"]) == ("", "")
+
+
 def test_csv_of_a_planned_run(make_run):
     row = read(build_report([make_run(status=None)]))[0]
     assert (row["state"], row["stack"], row["repeats"]) == ("planned", "", "0")
@@ -46,3 +54,9 @@ def test_markdown_is_one_table_with_legend_and_notes(make_run):
     assert table[2].endswith("| `python -m llmexp method=Naive` |")
     assert "- -: out of memory" in lines
     assert lines[-1].strip() == "(1) no room"
+
+
+def test_markdown_marks_what_is_unstable(make_run):
+    text = markdown(build_report([make_run(metrics={"tokens_per_s": 5.0}, stability=Stability(verdict="unstable", reasons=["drift: x"]))]))
+    assert "| 5.0 ! (1) |" in text
+    assert "(1) unstable: drift: x" in text

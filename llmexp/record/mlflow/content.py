@@ -80,6 +80,8 @@ class RunContent:
         groups = {group: str(self._config[group]["name"]) for group in ("task", "model", "hardware", "engine", "sweep")}
         plain = {"id": self.id, "method": str(self._plan["method"]), "status": self.state.value, "reason": self._reason} | groups
         measured = {"stack": result.stack, "evidence": result.evidence} if result else {}
+        if result and result.stability:
+            measured |= {"stability": result.stability.verdict, "stability_reasons": "; ".join(result.stability.reasons)}
         bookkeeping = {RUN_TAG: self.id, SWEEP_TAG: self.sweep, STATUS_TAG: self.state.value, KIND_TAG: "run"}
         commit = {COMMIT_TAG: ((self.environment.get("git") or {}).get("llmexp") or {}).get("commit")}
         return {name: value for name, value in (plain | measured | bookkeeping | SOURCE | commit).items() if value}
@@ -88,6 +90,8 @@ class RunContent:
     def note(self) -> str:
         """What the run's page says at first sight, in Markdown."""
         reason = f": {self._reason}" if self._reason else ""
+        judged = self._result.stability if self._result else None
+        reason += f"\n\n**{judged.verdict}**: {'; '.join(judged.reasons)}" if judged and judged.reasons else ""
         return f"**{self.state.value}**{reason}\n\nRepeat it with\n\n    {self._plan.get('rerun_command', '')}\n"
 
     @property

@@ -44,7 +44,7 @@ def step_points(folder: RunFolder, positions_per_step: int, window: Window) -> I
 
 
 def result_points(result: RunResult | None, window: Window) -> Iterator[Point]:
-    """Means, and beside them the deviations where there are any."""
+    """Means, and beside them the deviations where there are any; the ends of the interval of tokens_per_s."""
     at_ms = round(1e3 * window.end_s)
     for name, metric in (result.metrics if result else {}).items():
         if metric is None:
@@ -54,6 +54,14 @@ def result_points(result: RunResult | None, window: Window) -> Iterator[Point]:
             value = getattr(metric, deviation)
             if value is not None:
                 yield Point(f"{name}_{deviation}", value, at_ms)
+    yield from _interval_points(result, at_ms)
+
+
+def _interval_points(result: RunResult | None, at_ms: int) -> Iterator[Point]:
+    for end in ("tokens_per_s_low", "tokens_per_s_high"):
+        value = getattr(result.stability, end) if result and result.stability else None
+        if value is not None:
+            yield Point(end, value, at_ms)
 
 
 def system_points(path: Path, window: Window) -> Iterator[Point]:
@@ -61,7 +69,7 @@ def system_points(path: Path, window: Window) -> Iterator[Point]:
     during = (sample for sample in read_json_lines(path) if sample["at_s"] >= window.start_s)
     for step, sample in enumerate(during):
         at_ms = round(1e3 * sample["at_s"])
-        yield from (Point(f"system/{name}", float(value), at_ms, step) for name, value in sample.items() if name != "at_s")
+        yield from (Point(f"system/{name}", float(value), at_ms, step) for name, value in sample.items() if name not in ("at_s", "interval_s"))
 
 
 def _measured(samples: list[StepSample]) -> list[StepSample]:

@@ -14,6 +14,17 @@ def test_params_are_flat_and_say_what_ran_but_not_where_it_is_recorded(make_run)
     assert not [name for name in params if name.startswith(("tracking", "sweep"))]
 
 
+def test_the_verdict_is_a_tag_and_stands_in_the_note_and_its_interval_are_metrics(make_run):
+    content = read(make_run())
+    assert (content.tags["stability"], content.tags["stability_reasons"]) == ("unstable", "drift: a; noise: b")
+    assert "**unstable**: drift: a; noise: b" in content.note
+    assert {("tokens_per_s_low", 6900.0), ("tokens_per_s_high", 7100.0)} <= {(point.name, point.value) for point in content.points()}
+
+
+def test_a_run_without_a_verdict_has_no_tag_of_it(make_run):
+    assert not [name for name in read(make_run(status="oom")).tags if name.startswith("stability")]
+
+
 def test_long_values_are_cut_and_odd_keys_are_made_valid(make_run):
     params = read(make_run(engine__options={"a,b": "x" * 1000})).params
     assert params["engine.options.a_b"] == "x" * (LONGEST_VALUE - 1) + "…"

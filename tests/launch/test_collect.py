@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from llmexp.launch.collect import conclude
+from llmexp.launch.ending import SUCCESS
+from llmexp.launch.run import run_one
+
+
+@pytest.fixture
+def measured(make_plan, folder):
+    """A plan whose two repeats took steps of exactly one length."""
+    plan = make_plan("well", warmup_steps=5, steps=20, repeats=2)
+    run_one(plan, folder)
+    return plan
+
+
+def test_a_result_has_its_verdict_and_interval(measured, folder):
+    result = folder.result()
+    judged, rate = result.stability, result.metrics["tokens_per_s"].mean
+    assert (judged.source, judged.tokens_per_s_low, judged.tokens_per_s_high) == ("repeats", pytest.approx(rate), pytest.approx(rate))
+    assert (judged.drift_ratio, judged.warmup_ratio) == (pytest.approx(1), pytest.approx(1))
+
+
+@pytest.mark.parametrize(("other_cores", "verdict"), [(0.0, "stable"), (1.0, "unstable")])
+def test_others_on_the_cores_that_ranks_compute_with_make_it_unstable(measured, folder, other_cores, verdict):
+    busy(folder, other_cores)
+    assert conclude(measured, folder, SUCCESS, cores(2)).stability.verdict == verdict
+
+
+def test_ranks_beside_gpus_need_a_core_each(measured, folder):
+    busy(folder, 5.9)
+    config = measured.config.model_copy(update={"hardware": measured.config.hardware.model_copy(update={"device": "cuda"})})
+    plan = measured.model_copy(update={"config": config})
+    verdicts = {count: conclude(plan, folder, SUCCESS, cores(count)).stability.verdict for count in (4, 8)}
+    assert verdicts == {4: "unstable", 8: "stable"}
+
+
+def test_a_run_that_was_not_measured_has_no_verdict(make_plan, folder):
+    assert run_one(make_plan("out_of_memory"), folder).stability is None
+
+
+def cores(count):
+    return {"cpu": {"usable_cores": count, "logical_cores": count}}
+
+
+def busy(folder, other_cores):
+    """Let one sample tell of the whole run."""
+    folder.system_path.write_text(json.dumps({"at_s": time.time() + 1, "interval_s": 1000.0, "cpu_other_cores": other_cores}))

@@ -1,0 +1,104 @@
+import os
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from llmexp.record.gpus import Gpus
+
+NO_PROCESS = 2**22 + 1
+
+
+class FakeNvml(ModuleType):
+    """Two GPUs: the second one tells nothing but its memory."""
+
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, works: bool = True) -> None:
+        super().__init__("pynvml")
+        self.works, self.shut_down = works, False
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        if not self.works:
+            raise self.NVMLError("driver not loaded")
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        self.shut_down = True
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:  # noqa: N802
+        return SimpleNamespace(used=2e9, total=8e9)
+
+    def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:  # noqa: N802
+        if handle:
+            raise self.NVMLError("not supported")
+        return SimpleNamespace(gpu=97)
+
+    def nvmlDeviceGetPowerUsage(self, handle: int) -> int:  # noqa: N802
+        if handle:
+            raise self.NVMLError("GPU is lost")
+        return 350_000
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle: int) -> int:  # noqa: N802
+        return 700_000
+
+    def nvmlDeviceGetPowerManagementDefaultLimit(self, handle: int) -> int:  # noqa: N802
+        return self.told_by_first(handle, 750_000)
+
+    def nvmlDeviceGetClockInfo(self, handle: int, kind: int) -> int:  # noqa: N802
+        return self.told_by_first(handle, {1: 1980, 2: 3201}[kind])
+
+    def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:  # noqa: N802
+        return self.told_by_first(handle, 71)
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:  # noqa: N802
+        return self.told_by_first(handle, 0x44)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> Any:  # noqa: N802
+        return self.told_by_first(handle, [SimpleNamespace(pid=pid) for pid in (os.getpid(), os.getppid(), NO_PROCESS)])
+
+    def told_by_first(self, handle: int, value: Any) -> Any:
+        if handle:
+            raise self.NVMLError("not supported")
+        return value
+
+
+def test_gpus_are_sampled_and_what_one_cannot_tell_is_left_out(monkeypatch):
+    nvml = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    with Gpus() as gpus:
+        values = gpus.sample(own={os.getpid()})
+    assert values == {
+        "gpu_0_utilization_percentage": 97,
+        "gpu_0_memory_usage_megabytes": 2000,
+        "gpu_0_memory_usage_percentage": 25,
+        "gpu_0_power_usage_watts": 350,
+        "gpu_0_power_usage_percentage": 50,
+        "gpu_0_power_cap_watts": 700,
+        "gpu_0_power_cap_default_watts": 750,
+        "gpu_0_sm_clock_megahertz": 1980,
+        "gpu_0_memory_clock_megahertz": 3201,
+        "gpu_0_temperature_celsius": 71,
+        "gpu_0_throttle_reasons": 0x44,
+        "gpu_0_own_processes": 1,
+        "gpu_0_other_processes": 1,
+        "gpu_1_memory_usage_megabytes": 2000,
+        "gpu_1_memory_usage_percentage": 25,
+    }
+    assert nvml.shut_down
+
+
+@pytest.mark.parametrize("pynvml", [None, FakeNvml(works=False)], ids=["not installed", "no driver"])
+def test_without_nvml_there_is_nothing_to_sample(monkeypatch, pynvml):
+    monkeypatch.setitem(sys.modules, "pynvml", pynvml)
+    with Gpus() as gpus:
+        assert gpus.sample(own=set()) == {}
