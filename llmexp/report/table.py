@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from llmexp.analysis.held import useful_fraction
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.report.row import Row, read_row
@@ -35,6 +36,14 @@ class Report:
         """Speed relative to Naive doing the same work in this table."""
         rate, naive = row.metric("tokens_per_s"), self._naive.get(tuple(row.work.values()))
         return rate.mean / naive if rate and naive else None
+
+    @cached_property
+    def useful_fraction(self) -> float | None:
+        """See analysis.held; None too where a rank's summary is broken."""
+        try:
+            return useful_fraction(row.folder for row in self.rows)
+        except RecordError:
+            return None
 
     @cached_property
     def _naive(self) -> dict[tuple[str, ...], float]:

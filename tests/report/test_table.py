@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 from llmexp.record.folder import RunFolder
+from llmexp.record.result import RankSummary
 from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
 from llmexp.report.text import comma_separated, markdown
@@ -19,6 +20,20 @@ def test_an_unreadable_folder_is_said_and_hides_no_other(make_run, tmp_path):
     assert [row.method for row in report.rows] == ["R"]
     assert "result.json is not a result" in report.unreadable[0]
     assert "plan.json cannot be read" in report.unreadable[1]
+
+
+def test_what_of_the_held_time_was_measured_is_said(make_run, capsys):
+    run = make_run()
+    times = {"started_at": "2026-01-01T00:00:00.000+00:00", "ended_at": "2026-01-01T00:00:40.000+00:00"}
+    run.write(run.result_path, run.result().model_copy(update=times))
+    sizes = {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1}
+    summary = RankSummary(rank=0, window_wall_s=10.0, time_to_first_step_s=1.0, state_bytes={}, what_ran={}, **sizes)
+    run.write(run.repeat(0) / "rank.0.json", summary)
+    print_report(build_report([run]))
+    assert "held their devices, 25.0% went into measured steps" in capsys.readouterr().out
+    (run.repeat(0) / "rank.0.json").write_text("{")
+    print_report(build_report([run]))
+    assert "held their devices" not in capsys.readouterr().out
 
 
 def test_no_runs_is_a_report_too(capsys):
