@@ -1,4 +1,4 @@
-"""The commands that measure nothing: plan, report, compare, status, sync, ui, doctor."""
+"""The commands beside the run itself: plan, report, compare, status, sync, ui, doctor, reproduce."""
 
 from __future__ import annotations
 
@@ -117,7 +117,18 @@ def doctor(words: Sequence[str]) -> int:
     return 0 if print_findings(args.outputs) else 1
 
 
-COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = dict(zip(COMMAND_NAMES, (plan, report, compare, status, sync, ui, doctor), strict=True))
+def reproduce(words: Sequence[str]) -> int:
+    """Measure an earlier run again and judge whether it says the same; 1 where it does not."""
+    parser = _parser("reproduce", "Measures a run again from its folder, shows what differs in the environment, and gives the verdict.")
+    parser.add_argument("run", type=Path, help="the run's folder")
+    args = parser.parse_args(words)
+    from llmexp.cli.reproduce import reproduce as reproduce_run
+
+    return reproduce_run(_one_run(args.run))
+
+
+_COMMANDS = (plan, report, compare, status, sync, ui, doctor, reproduce)
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = dict(zip(COMMAND_NAMES, _COMMANDS, strict=True))
 
 
 def _parser(name: str, description: str) -> Parser:

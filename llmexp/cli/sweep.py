@@ -46,21 +46,32 @@ def run_job(config: DictConfig) -> None:
 
 
 def measure(plan: RunPlan, folder: RunFolder) -> None:
-    """Run a plan unless its folder already has the answer, then copy the folder to the tracker."""
-    from llmexp.launch.run import run_one
+    """Run a plan unless its folder already has the answer; either way the tracker has the folder afterwards."""
     from llmexp.launch.stack import stack_digest
-    from llmexp.report.plots import can_draw, draw_run
 
     earlier = folder.result()
     again = why_again(plan.config, earlier, stack_digest(plan)) if earlier else None
     if earlier and not again:
         print(f"{folder.path.name}: {earlier.status} already, {earlier.ended_at}; rerun=all measures again", flush=True)
-    else:
-        if again:
-            print(f"{folder.path.name}: again, {again}", flush=True)
-        run_one(plan, folder)
-        if can_draw():
-            draw_run(folder)
+        _record(plan, folder)
+        return
+    if again:
+        print(f"{folder.path.name}: again, {again}", flush=True)
+    remeasure(plan, folder)
+
+
+def remeasure(plan: RunPlan, folder: RunFolder) -> None:
+    """Run a plan whatever its folder holds, draw it and copy it to the tracker."""
+    from llmexp.launch.run import run_one
+    from llmexp.report.plots import can_draw, draw_run
+
+    run_one(plan, folder)
+    if can_draw():
+        draw_run(folder)
+    _record(plan, folder)
+
+
+def _record(plan: RunPlan, folder: RunFolder) -> None:
     if plan.config.tracking.name == "mlflow":
         from llmexp.record.mlflow import record_runs
 

@@ -14,6 +14,8 @@ from llmexp.report.row import OOM, Row, read_row
 
 # What says where and how a run is recorded, not what it measures.
 _NOT_COMPARED = ("tracking", "sweep", "force", "rerun")
+# What differs between any two moments.
+_PASSING = ("load_average",)
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,12 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences in the configuration and in what ran, differences in the work (none: the speeds may be compared), and ratios."""
+    """Differences in the configuration and in what ran, in the environment, in the work (none: the speeds may be compared), and ratios."""
 
     a: Row
     b: Row
     settings: tuple[Difference, ...]
+    environment: tuple[Difference, ...]
     work: tuple[Difference, ...]
     ratios: tuple[Ratio, ...]
 
@@ -70,6 +73,7 @@ def compare(a: RunFolder, b: RunFolder) -> Comparison:
         first,
         second,
         settings=_differences(_settings(first), _settings(second)),
+        environment=_differences(_environment(first), _environment(second)),
         work=_differences(_work(first), _work(second)),
         ratios=tuple(_ratios(first, second)),
     )
@@ -81,6 +85,11 @@ def _settings(row: Row) -> dict[str, str]:
     if row.result:
         found |= _flat({"what_ran": row.result.what_ran, "stack": row.result.stack})
     return found
+
+
+def _environment(row: Row) -> dict[str, str]:
+    found = row.result.environment if row.result else {}
+    return _flat({key: value for key, value in found.items() if key not in _PASSING})
 
 
 def _work(row: Row) -> dict[str, str]:
@@ -109,4 +118,6 @@ def _ratios(a: Row, b: Row) -> list[Ratio]:
 
 def ending(row: Row) -> str:
     """How a run stands, in one line."""
+    if row.unstable:
+        return f"{row.state}, {row.unstable}"
     return row.state if row.state in (RunStatus.SUCCESS, OOM) or not row.reason else f"{row.state}: {row.reason}"

@@ -81,7 +81,7 @@ def print_comparison(comparison: Comparison, file: TextIO | None = None) -> None
     for name, row in (("a", comparison.a), ("b", comparison.b)):
         write(screen, f"{name}: {row.folder.path.name} ({ending(row)})")
     write(screen, "\nsame work" if comparison.same_work else "\nNOT the same work:", None if comparison.same_work else "bold")
-    for title, differences in (("work", comparison.work), ("setting", comparison.settings)):
+    for title, differences in (("work", comparison.work), ("setting", comparison.settings), ("environment", comparison.environment)):
         if differences:
             screen.print(_difference_table(title, differences))
     if comparison.ratios:

@@ -1,0 +1,49 @@
+"""A result measured again from its folder alone, on this machine and with the code that is here now."""
+
+from __future__ import annotations
+
+import shlex
+
+from pydantic import ValidationError
+
+from llmexp.cli.sweep import folder_of, remeasure
+from llmexp.engines.resolve import resolve
+from llmexp.errors import RecordError
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.folder import RunFolder
+from llmexp.report.compare import compare
+from llmexp.report.reproduction import judge
+from llmexp.report.terminal import print_comparison
+
+SWEEP = "reproduced"
+
+
+def reproduce(earlier: RunFolder) -> int:
+    """Measure an ended run again, into the sweep 'reproduced', and print what differs and the verdict; 0 where it is reproduced."""
+    if earlier.result() is None:
+        raise RecordError(f"{earlier.path} has no result to reproduce: it is {earlier.state()}")
+    plan = planned_again(earlier)
+    again = folder_of(plan)
+    print(f"measuring {earlier.path} again, into {again.path}", flush=True)
+    remeasure(plan, again)
+    comparison = compare(earlier, again)
+    verdict = judge(comparison)
+    print_comparison(comparison)
+    print(verdict)
+    return 0 if verdict.reproduced else 1
+
+
+def planned_again(earlier: RunFolder) -> RunPlan:
+    """Plan the run's own configuration with the present code; raises RecordError for a plan that this version cannot read."""
+    try:
+        planned = RunPlan.read(earlier.plan_path)
+    except ValidationError as error:
+        raise RecordError(f"{earlier.plan_path} is of another version of llmexp ({error.errors()[0]['msg']}): {_command(earlier)}") from None
+    sweep = planned.config.sweep.model_copy(update={"name": SWEEP})
+    words = shlex.split(planned.rerun_command)[3:]
+    return resolve(planned.config.model_copy(update={"sweep": sweep}), words)
+
+
+def _command(folder: RunFolder) -> str:
+    result = folder.result()
+    return f"try {result.command}" if result else "it has no command either"

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from llmexp.record.folder import RunFolder
+from llmexp.record.result import RunStatus
+
+WORDS = ("method=R+F", "hardware=cpu", "tracking=none", "measure.steps=7")
+
+
+def test_a_skipped_run_is_planned_again_into_its_own_sweep(llmexp, runner, here: Path):
+    runner.endings["F+R"] = RunStatus.SKIPPED
+    assert llmexp(*WORDS)[0] == 0
+    (first,) = here.glob("outputs/main/*/")
+    code, out, _ = llmexp("reproduce", str(first))
+    assert code == 0
+    assert out.splitlines()[-1] == "reproduced: it ended skipped again"
+    again = RunFolder(here / "outputs" / "reproduced" / first.name)
+    assert again.result().sweep == "reproduced"
+    assert again.result().command == RunFolder(first).result().command
+    assert runner.ran == ["tiny F+R"] * 2
+
+
+def test_another_ending_is_not_reproduced(llmexp, runner, here: Path):
+    runner.endings["F+R"] = RunStatus.OOM
+    llmexp(*WORDS)
+    runner.endings["F+R"] = RunStatus.SKIPPED
+    code, out, _ = llmexp("reproduce", *map(str, here.glob("outputs/main/*/")))
+    assert code == 1
+    assert "NOT reproduced" in out
+
+
+def test_a_run_without_a_result_is_named(llmexp, runner, here: Path):
+    runner.endings["F+R"] = RunStatus.OOM
+    llmexp(*WORDS)
+    (first,) = here.glob("outputs/main/*/")
+    (first / "result.json").unlink()
+    code, _, err = llmexp("reproduce", str(first))
+    assert code == 1
+    assert err == f"llmexp: {first} has no result to reproduce: it is planned\n"
+
+
+def test_a_plan_of_another_version_is_named(llmexp, runner, here: Path):
+    runner.endings["F+R"] = RunStatus.OOM
+    llmexp(*WORDS)
+    (first,) = here.glob("outputs/main/*/")
+    plan = first / "plan.json"
+    plan.write_text(plan.read_text().replace('"dims"', '"degrees"'))
+    code, _, err = llmexp("reproduce", str(first))
+    assert code == 1
+    assert "of another version of llmexp" in err
+    assert "python -m llmexp method=R+F" in err
