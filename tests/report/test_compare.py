@@ -1,6 +1,6 @@
 import pytest
 
-from llmexp.record.result import Metric
+from llmexp.record.result import Metric, Stability
 from llmexp.report.compare import compare
 from llmexp.report.terminal import print_comparison
 
@@ -83,3 +83,9 @@ def test_the_terminal_shows_all_of_it(make_run, capsys):
     assert "same work" in out
     assert "NOT" not in out
     assert "(failed: broke)" in out
+
+
+def test_an_unstable_run_is_called_so(make_run, capsys):
+    unstable = make_run(metrics=SLOW, stability=Stability(verdict="unstable", reasons=["drift: x"]))
+    print_comparison(compare(unstable, make_run("F", metrics=FAST)))
+    assert "(success, unstable: drift: x)" in capsys.readouterr().out
