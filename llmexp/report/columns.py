@@ -11,6 +11,7 @@ from llmexp.report.row import OOM, Row
 from llmexp.report.table import Report
 
 PARTLY_TRAINED = "†"
+UNSTABLE = "!"
 MEMORY_WORDS = {
     "peak_allocated_bytes": "peak allocated on the device, largest rank",
     "training_state_bytes": "parameters, gradients and optimizer state on the largest rank's device",
@@ -77,6 +78,7 @@ def legend(report: Report) -> list[str]:
         "tokens/s: positions a second, padding included, over all ranks": bool(rates),
         "±: standard deviation between repeats": any(rate.std_between_repeats is not None for rate in rates),
         "± … w: standard deviation of the steps within the run, there being one repeat": any(_within(rate) for rate in rates),
+        f"{UNSTABLE} unstable: not to be relied on, for the reasons in its note": any(row.unstable for row in report.rows),
         f"{memory_header(report)}: {kinds}; {unit} = 10^{len(str(int(divisor))) - 1} bytes": bool(kinds),
         "x Naive: tokens/s over those of Naive with the same work in this table": any(report.over_naive(row) for row in report.rows),
         f"of the time that these runs held their devices, {report.useful_fraction or 0:.1%} went into measured steps": bool(report.useful_fraction),
@@ -91,8 +93,8 @@ def legend(report: Report) -> list[str]:
 
 
 def notes_of(report: Report) -> list[str]:
-    """Why rows have no figures, and what is doubtful in the paper's; the table refers to them by number from 1."""
-    found = [note for row in report.rows for note in (_ending_note(row), _paper_note(row)) if note]
+    """Why rows have no figures or unstable ones, and what is doubtful in the paper's; the table refers to them by number from 1."""
+    found = [note for row in report.rows for note in (_ending_note(row), row.unstable, _paper_note(row)) if note]
     return list(dict.fromkeys(found))
 
 
@@ -107,7 +109,8 @@ def _memory_kinds(report: Report) -> list[str]:
 def _speed(row: Row, notes: list[str]) -> str:
     rate = row.metric("tokens_per_s")
     if rate:
-        return f"{rate.mean:,.1f}{deviation(rate)}"
+        sign = f" {UNSTABLE}{_mark(row.unstable, notes)}" if row.unstable else ""
+        return f"{rate.mean:,.1f}{deviation(rate)}{sign}"
     return "-" if row.state == OOM else row.state + _mark(_ending_note(row), notes)
 
 
