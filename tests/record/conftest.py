@@ -61,7 +61,13 @@ def _measured(status: str, repeats: int) -> dict[str, Any]:
         return {"reason": f"made to end as {status}", "repeats": repeats, "environment": environment}
     metrics = {"tokens_per_s": Metric(mean=7000.0, std_between_repeats=12.5, n=repeats), "mfu": None}
     judged = Stability(verdict="unstable", reasons=["drift: a", "noise: b"], tokens_per_s_low=6900.0, tokens_per_s_high=7100.0, source="steps")
-    return {"stability": judged, "metrics": metrics, "repeats": repeats, "what_ran": {"attention_kernel": "aten::_softmax"}, "environment": environment}
+    return {
+        "stability": judged,
+        "metrics": metrics,
+        "repeats": repeats,
+        "what_ran": {"attention_kernel": "aten::_softmax"},
+        "environment": environment,
+    }
 
 
 def _iso(unix_s: float) -> str:
