@@ -82,7 +82,9 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         distributed.barrier()
         window_wall_s = loop.run(batches, range(protocol.warmup_steps, protocol.warmup_steps + protocol.steps), warmup=False)
     peaks = memory.peaks(device)
-    if protocol.profile and rank.folder.name == f"repeat.{protocol.repeats - 1}":
+    # Which repeat is the last one is not known beforehand where precision decides.
+    traced = 0 if protocol.stop_at_interval_share else protocol.repeats - 1
+    if protocol.profile and rank.folder.name == f"repeat.{traced}":
         _trace(engine, batches, protocol.profile_steps, rank, device)
     # Nobody leaves while a peer may still wait for it in a collective.
     distributed.barrier()

@@ -182,6 +182,9 @@ class MeasureConfig(Section):
     warmup_steps: Annotated[int, Field(ge=1)]
     steps: PositiveInt
     repeats: PositiveInt
+    stop_at_interval_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="end before all repeats once half the 95 % interval of tokens_per_s is less than this share of it; None: all repeats"
+    )
     profile: bool = Field(description="trace a few more steps after the last repeat's measured window")
     profile_steps: PositiveInt = 2
     phases: bool = Field(True, description="time forward, backward and optimizer apart")

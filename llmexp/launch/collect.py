@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from llmexp.analysis.contention import read_machine
 from llmexp.analysis.metrics import measure, tokens_per_s
 from llmexp.analysis.quantity import Facts
-from llmexp.analysis.stability import judge
+from llmexp.analysis.stability import interval, judge
 from llmexp.analysis.window import read_repeat
 from llmexp.errors import RecordError
 from llmexp.launch.ending import Ending
@@ -20,6 +20,9 @@ from llmexp.launch.stack import stack_digest
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, now
 from llmexp.record.result import Metric, RankSummary, RunResult, RunStatus, Stability
+
+# Two repeats that happen to agree would end a run by chance.
+MIN_REPEATS = 3
 
 
 def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapping[str, Any]) -> RunResult:
@@ -38,6 +41,15 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
     folder.write(folder.result_path, result)
     folder.event(result.status.value, reason=result.reason)
     return result
+
+
+def precise_enough(plan: RunPlan, repeats: Sequence[Path]) -> bool:
+    """Whether the finished repeats know tokens_per_s as well as measure.stop_at_interval_share asks, so that no more are needed."""
+    wanted = plan.config.measure.stop_at_interval_share
+    if wanted is None or len(repeats) < MIN_REPEATS:
+        return False
+    found = interval([tokens_per_s(read_repeat(repeat, plan.dims.world_size), facts(plan)) for repeat in repeats])
+    return found is not None and found.share < wanted
 
 
 def facts(plan: RunPlan) -> Facts:

@@ -15,7 +15,7 @@ from llmexp.errors import LlmexpError
 from llmexp.launch.attempt import only_attempt, set_aside
 from llmexp.launch.cgroup import oom_kills
 from llmexp.launch.classify import Ended, classify
-from llmexp.launch.collect import conclude
+from llmexp.launch.collect import conclude, precise_enough
 from llmexp.launch.display import display, say
 from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.launch.ops import prepare_ops
@@ -82,6 +82,8 @@ def _run_repeats(plan: RunPlan, folder: RunFolder) -> Ending:
             ending = _run_repeat(plan, folder.repeat(index), env, limits, show)
             if ending is not SUCCESS:
                 return ending
+            if precise_enough(plan, folder.repeats()):
+                break
     return SUCCESS
 
 

@@ -28,6 +28,15 @@ def test_success_leaves_plan_samples_metrics_and_events(make_plan, folder):
     assert folder.system_path.exists()
 
 
+def test_repeats_end_when_the_interval_is_narrow_enough(make_plan, folder):
+    steady = run_one(make_plan("well", repeats=6, stop_at_interval_share=0.01), folder)
+    assert (steady.repeats, steady.metrics["tokens_per_s"].n) == (3, 3)
+
+
+def test_repeats_go_on_while_they_disagree(make_plan, folder):
+    assert run_one(make_plan("well_at_another_speed", repeats=4, stop_at_interval_share=0.01), folder).repeats == 4
+
+
 def test_ranks_get_the_commands_environment_and_pinned_threads(make_plan, folder):
     environment = run_one(make_plan("well", threads_per_rank=3), folder).environment
     assert environment["extra"] == "yes"

@@ -59,6 +59,12 @@ def well(ranks: int = RANKS) -> None:
         summary(rank)
 
 
+def well_at_another_speed() -> None:
+    global STEP_S
+    STEP_S *= 1 + int(FOLDER.suffix[1:])
+    well()
+
+
 def incomplete() -> None:
     well(RANKS - 1)
 
