@@ -34,7 +34,7 @@ def first_step(folder: Path, times: int) -> Figure:
     """Wall seconds from the command to the first step's sample; caches are warmed by a run that does not count."""
     measured = [_to_first_step(folder) for _ in range(times + 1)][1:]
     others = max(cost.others_cores for _, cost in measured)
-    busy = f"other programs used up to {others:.1f} of the cores, which must be idle" if others > IDLE_CORES else ""
+    busy = f"other programs used {others:.1f} cores" if others > IDLE_CORES else ""
     return Figure("command to first step, tiny", "s", interval([seconds for seconds, _ in measured]), times, limit=6.0, unjudged=busy)
 
 
