@@ -11,6 +11,7 @@ if __name__ == "__main__":
 
 import deepspeed
 import torch
+from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
 from torch import nn
 
 from llmexp.launchers import models, targets
@@ -40,8 +41,8 @@ class DeepSpeedTraining:
             model=self.module, config=dict(plan.engine_config), optimizer=self._optimizer(), model_parameters=self._trained()
         )
         buffers.restore(device)
-        if self._techniques.zero_stage == 0:
-            # Its bf16 optimizer steps once with zero gradients to allocate the moments; Adam's bias correction would start one step late.
+        if isinstance(self.engine.optimizer, FP16_UnfusedOptimizer):
+            # It steps once with zero gradients to allocate the moments; Adam's bias correction would start one step late.
             self.engine.basic_optimizer.state.clear()
         sizes = [(getattr(p, "ds_numel", p.numel()), p.requires_grad) for p in self.module.parameters()]
         self.trainable_parameters = sum(size for size, trained in sizes if trained)

@@ -40,6 +40,7 @@ class Row:
             "batch": str(batch.micro) if batch.accumulation == 1 else f"{batch.micro} x {batch.accumulation} passes",
             "seq_len": str(self.seq_len),
             "precision": config["precision"]["name"],
+            "optimizer": config["optimizer"]["name"],
         }
 
     @property

@@ -94,7 +94,7 @@ def test_speed_is_relative_to_naive_with_the_same_work(make_run):
 def test_what_varies_has_a_column_and_what_does_not_is_in_the_title(make_run):
     folders = make_run("Naive"), make_run("Naive", batch={"micro": 2, "accumulation": 3})
     assert shown(*folders)["batch"] == ["1", "2 x 3 passes"]
-    assert build_report(folders).title == "pretrain, tiny, on cpu, deepspeed, 2 ranks, seq_len 350, bf16_mixed"
+    assert build_report(folders).title == "pretrain, tiny, on cpu, deepspeed, 2 ranks, seq_len 350, bf16_mixed, adamw"
     assert "precision" not in shown(*folders)
 
 
