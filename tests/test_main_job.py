@@ -72,6 +72,14 @@ def _check_tracked(outputs: Path) -> None:
         assert {"plan.json", "result.json"} <= {artifact.path for artifact in client.list_artifacts(child.info.run_id)}
 
 
+def test_the_deepspeed_launcher_starts_ranks_too(llmexp: Llmexp, tmp_path: Path) -> None:
+    done = llmexp("method=F", "engine.launcher=deepspeed", "measure=smoke", "tracking=none", "hardware=cpu")
+    assert done.returncode == 0, done.stderr
+    result = results(tmp_path / "outputs")["F"]
+    assert (result.status, result.world_size, result.what_ran["backend"]) == ("success", 2, "gloo")
+    assert sorted(path.name for path in (tmp_path / "outputs").glob("main/*/repeat.0/rank.*.json")) == ["rank.0.json", "rank.1.json"]
+
+
 def test_padding_accumulation_and_ranks_are_counted_once(llmexp: Llmexp, tmp_path: Path) -> None:
     words = ("data.pack=false", "data.seq_len=512", "batch.micro=2", "batch.accumulation=3", "measure.steps=4", "measure.profile=false")
     assert llmexp("method=Z2", "tracking=none", "hardware=cpu", *words).returncode == 0
