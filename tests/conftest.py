@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 from omegaconf import OmegaConf
 
@@ -29,6 +31,18 @@ CHOICES = {
 }
 IN_NO_GROUP = {"batch": {"micro": 1, "accumulation": 1}, "sweep": {"name": "main"}, "seed": 0, "force": False, "rerun": "none"}
 GPU = {"device": "cuda", "devices_per_node": 8}
+
+
+@pytest.fixture
+def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let the mount table say that tmp_path lies on a filesystem of some kind."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    def mount(kind: str) -> None:
+        table = [SimpleNamespace(mountpoint="/", fstype="ext4"), SimpleNamespace(mountpoint=str(tmp_path), fstype=kind)]
+        monkeypatch.setattr(psutil, "disk_partitions", lambda all: table)
+
+    return mount
 
 
 @pytest.fixture

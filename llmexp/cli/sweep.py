@@ -22,7 +22,11 @@ from llmexp.schema import TrackingConfig
 
 
 def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
-    """Run all jobs through Hydra's launcher, print and write their report; 0 where every run answered its question, else 1."""
+    """Run all jobs through Hydra's launcher, print and write their report; 0 where every run answered its question, else 1.
+
+    Raises ConfigError, before anything starts, where what they record cannot be kept.
+    """
+    check_store(jobs[0].plan)
     print(announcement([job.plan for job in jobs]), flush=True)
     returned = launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
     folders = [folder_of(job.plan) for job in jobs]
@@ -69,6 +73,15 @@ def remeasure(plan: RunPlan, folder: RunFolder) -> None:
     if can_draw():
         draw_run(folder)
     _record(plan, folder)
+
+
+def check_store(plan: RunPlan) -> None:
+    """Raise ConfigError where the plan's MLflow store is not safe."""
+    tracking = plan.config.tracking
+    if tracking.name == "mlflow":
+        from llmexp.record import mlflow
+
+        mlflow.check_store(tracking, Path(plan.config.sweep.outputs))
 
 
 def _record(plan: RunPlan, folder: RunFolder) -> None:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
+from llmexp.record.lock import LockHeldError, held
 
 
 @contextmanager
 def only_attempt(folder: RunFolder) -> Iterator[None]:
-    """Hold the folder against other drivers; the kernel frees it however this one ends. Raises RecordError where another holds it."""
-    folder.path.mkdir(parents=True, exist_ok=True)
-    with (folder.path / ".lock").open("w") as lock:
+    """Hold the folder against other drivers; however this one ends, the next may have it. Raises RecordError where another holds it."""
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RecordError(f"{folder.path}: another llmexp is running this very run; wait for it or end it") from None
+            stack.enter_context(held(folder.path / ".drivers"))
+        except LockHeldError as error:
+            raise RecordError(f"{folder.path}: another llmexp is running this very run: {error}") from None
         yield
 
 

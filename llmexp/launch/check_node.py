@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import socket
@@ -15,10 +14,10 @@ from llmexp.launch.cgroup import host_memory_bytes
 from llmexp.launch.finding import Finding
 from llmexp.plan.detect import detect
 from llmexp.plan.memory import GIB
+from llmexp.record.filesystem import ELSEWHERE, filesystem, nearest_existing, unsafe_for_sqlite
 
 LEAST_DISK_BYTES, AMPLE_DISK_BYTES = 1 * GIB, 10 * GIB
 AMPLE_MEMORY_BYTES = 4 * GIB
-NETWORK_FILESYSTEMS = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb", "glusterfs", "afs", "9p", "fuse.sshfs", "wekafs", "panfs")
 UI_PORT = 5000
 SLURM_COMMANDS = ("sbatch", "srun", "squeue", "scancel", "sacct", "scontrol")
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -45,17 +44,13 @@ def check_folder(what: str, folder: Path, remedy: str) -> Finding:
 
 
 def check_store(outputs: Path) -> Finding:
-    """Whether MLflow's SQLite store can lie in outputs: on one machine's disk, where locks hold."""
+    """Whether MLflow's SQLite store can lie in outputs."""
     server = os.environ.get("MLFLOW_TRACKING_URI")
     if server and not server.startswith("sqlite:"):
         return Finding("ok", "store", "MLFLOW_TRACKING_URI names a server")
-    kind, there = filesystem(nearest_existing(outputs)), nearest_existing(outputs)
-    remedy = "set MLFLOW_TRACKING_URI to a server, or run with tracking=none and llmexp sync from a local disk"
-    if kind.startswith(NETWORK_FILESYSTEMS):
-        return Finding("warn", "store", f"{outputs} lies on {kind}, where SQLite is not safe: {remedy}")
-    if not can_lock(there):
-        return Finding("warn", "store", f"{outputs} lies on {kind}, which cannot lock files, as SQLite must: {remedy}")
-    return Finding("ok", "store", f"{outputs} lies on {kind}: MLflow's SQLite store can be there")
+    if unsafe := unsafe_for_sqlite(outputs):
+        return Finding("warn", "store", f"{unsafe}; runs with tracking=mlflow are refused: {ELSEWHERE}")
+    return Finding("ok", "store", f"{outputs} lies on {filesystem(nearest_existing(outputs))}: MLflow's SQLite store can be there")
 
 
 def check_ports() -> Finding:
@@ -97,28 +92,6 @@ def check_governor() -> Finding:
     if governor == "performance":
         return Finding("ok", "governor", governor)
     return Finding("warn", "governor", f"{governor}: step times may scatter; cpupower frequency-set -g performance (as root) steadies them")
-
-
-def nearest_existing(folder: Path) -> Path:
-    """The folder, or the closest one above it that exists."""
-    folder = folder.absolute()
-    return next(path for path in (folder, *folder.parents) if path.exists())
-
-
-def filesystem(folder: Path) -> str:
-    """The type of the filesystem that holds a folder, as the mount table names it; 'unknown' where it does not."""
-    mounts = {Path(mount.mountpoint): mount.fstype for mount in psutil.disk_partitions(all=True)}
-    return next((mounts[path] for path in (folder.resolve(), *folder.resolve().parents) if path in mounts), "unknown")
-
-
-def can_lock(folder: Path) -> bool:
-    """Whether files there can be locked; some network filesystems refuse."""
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _can_bind(port: int) -> bool:

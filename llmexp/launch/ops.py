@@ -1,12 +1,11 @@
 """DeepSpeed's compiled ops: built by the driver before any rank starts, in one visible step, and kept for this machine.
 
 Ranks never compile: killed while they do, they would leave a lock on which the next run hangs in silence. An op that is in the folder is
-complete, because it came by rename; a build that was killed leaves nothing but its own scratch folder, and a file lock that the kernel freed.
+complete, because it came by rename; a build that was killed leaves nothing but its own scratch folder, and a lock that ended with its holder.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -14,7 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from llmexp.errors import BuildError
 from llmexp.launch.display import say
 from llmexp.launch.spawn import AGENT_LOG, Agent
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.lock import held_in_turn
 
 BUILDER = (sys.executable, "-m", "llmexp.launchers.ops")
 BUILD_TIMEOUT_S = 1200.0
@@ -96,17 +96,12 @@ def _build(op: str, library: Path) -> None:
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
     """Hold the folder's lock, which ends with its holder; wait aloud while another driver builds."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / "lock").open("w")
-    except OSError as error:
-        raise BuildError(f"cannot keep DeepSpeed's ops in {folder}: {error.strerror}; set XDG_CACHE_HOME to a folder that can be written") from None
-    with lock:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("waiting for another llmexp that is building DeepSpeed's ops ...")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            stack.enter_context(held_in_turn(folder / ".builders", lambda: say("waiting for another llmexp that is building DeepSpeed's ops ...")))
+        except OSError as error:
+            where = f"{folder} ({error.strerror})"
+            raise BuildError(f"cannot keep DeepSpeed's ops in {where}; set XDG_CACHE_HOME to a folder that can be written") from None
         yield
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ class RunFolder:
         begun = [event for event in self.events() if event["status"] == "running"]
         if not begun:
             return "planned"
-        return "running" if _alive(begun[-1]) else RunStatus.KILLED.value
+        return "running" if is_alive(begun[-1]) else RunStatus.KILLED.value
 
 
 def find_runs(root: Path) -> list[RunFolder]:
@@ -112,9 +112,14 @@ def process_identity() -> dict[str, Any]:
 def write_atomically(path: Path, text: str) -> None:
     """Write by rename within the same folder; parents are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = temporary_for(path)
     temporary.write_text(text)
     temporary.replace(path)
+
+
+def temporary_for(path: Path) -> Path:
+    """A hidden name beside `path` that no other process uses, on this host or another one that shares the folder."""
+    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -133,10 +138,13 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _alive(event: dict[str, Any]) -> bool:
-    if event.get("host") != socket.gethostname():
+def is_alive(identity: Mapping[str, Any]) -> bool:
+    """Whether the process of a `process_identity` still runs; one of another host, which cannot be seen, counts as running."""
+    if identity.get("host") != socket.gethostname():
         return True
     try:
-        return bool(abs(psutil.Process(event["pid"]).create_time() - event["process_started_at_s"]) < 1)
+        process = psutil.Process(identity["pid"])
+        same = abs(process.create_time() - identity["process_started_at_s"]) < 1
+        return same and process.status() != psutil.STATUS_ZOMBIE
     except (psutil.NoSuchProcess, KeyError):
         return False

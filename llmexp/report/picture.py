@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from llmexp.errors import RecordError
+from llmexp.record.folder import temporary_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,6 +51,6 @@ def save(figure: Figure, path: Path) -> None:
     if kind not in FORMATS:
         raise RecordError(f"{path}: a picture cannot be written as '{kind}': choices are {', '.join(FORMATS)}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}")
+    temporary = temporary_for(path)
     figure.savefig(temporary, format=kind)
     temporary.replace(path)

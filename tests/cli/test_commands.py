@@ -118,3 +118,14 @@ def test_sync_goes_where_each_run_was_planned_to_go_and_says_what_it_could_not_r
 def test_ui_serves_the_store(llmexp, monkeypatch):
     monkeypatch.setattr("llmexp.record.mlflow.serve_ui", lambda tracking, port, outputs: port if outputs == Path("there") else -1)
     assert llmexp("ui", "--port", "7", "--outputs", "there")[0] == 7
+
+
+@pytest.mark.parametrize("command", ["sync", "ui"])
+def test_no_command_opens_a_sqlite_store_on_a_network(llmexp, runner, here: Path, mounted, command):
+    llmexp("method=Naive", "hardware=cpu", "tracking=none")
+    mounted("lustre")
+    code, _, err = llmexp(command)
+    assert code == 2
+    assert "lies on lustre" in err
+    assert "llmexp sync later" in err
+    assert not (here / "outputs" / "mlflow.db").exists()

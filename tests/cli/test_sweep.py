@@ -97,3 +97,22 @@ def test_every_run_and_the_report_reach_the_tracker(llmexp, runner, monkeypatch,
     assert code == 0
     assert recorded == ["tiny_Naive", "tiny_R", ("mine", "report.md", "report.csv", "report.png", Path("elsewhere"))]
     assert "llmexp ui" in out.splitlines()[-1]
+
+
+def test_a_sqlite_store_on_a_network_is_refused_before_anything_starts(llmexp, runner, here: Path, mounted):
+    mounted("nfs4")
+    code, out, err = llmexp("method=Naive", "tracking=mlflow")
+    assert (code, out) == (2, "")
+    assert err.startswith("llmexp: no SQLite store for MLflow: ")
+    assert "outputs lies on nfs4, where SQLite is not safe: set MLFLOW_TRACKING_URI to a server, or tracking.uri=" in err
+    assert err.count("\n") == 1
+    assert (runner.ran, list(here.iterdir())) == ([], [])
+
+
+@pytest.mark.parametrize("word", ["tracking=none", "tracking.uri=http://127.0.0.1:9"])
+def test_runs_on_a_network_need_only_another_tracker(llmexp, runner, monkeypatch, mounted, word):
+    mounted("nfs4")
+    monkeypatch.setattr("llmexp.record.mlflow.record_runs", lambda folders, tracking: None)
+    monkeypatch.setattr("llmexp.record.mlflow.record_report", lambda *given: False)
+    assert llmexp("method=Naive", "hardware=cpu", word)[0] == 0
+    assert runner.ran == ["tiny Naive"]

@@ -6,20 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from llmexp.launch import check_node as module
-from llmexp.launch.check_node import check_folder, check_governor, check_memory, check_ports, check_slurm, check_store, filesystem
+from llmexp.launch.check_node import check_folder, check_governor, check_memory, check_ports, check_slurm, check_store
 from llmexp.plan.memory import GIB
-
-
-@pytest.fixture
-def mounted(tmp_path, monkeypatch):
-    def mount(kind):
-        monkeypatch.setattr(module.psutil, "disk_partitions", lambda all: [SimpleNamespace(mountpoint="/", fstype="ext4"), at(kind)])
-
-    def at(kind):
-        return SimpleNamespace(mountpoint=str(tmp_path), fstype=kind)
-
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    return mount
 
 
 @pytest.mark.parametrize(("free_gib", "level"), [(0.5, "fail"), (5, "warn"), (50, "ok")])
@@ -49,21 +37,6 @@ def test_a_server_is_no_matter_of_filesystems(tmp_path, mounted, monkeypatch):
     mounted("nfs4")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
     assert check_store(tmp_path).level == "ok"
-
-
-def test_files_that_cannot_be_locked_are_warned_of(tmp_path, mounted, monkeypatch):
-    def refuse(*_):
-        raise OSError("no locks available")
-
-    mounted("ext4")
-    monkeypatch.setattr(module.fcntl, "flock", refuse)
-    assert "cannot lock files" in check_store(tmp_path).says
-
-
-def test_the_innermost_mount_names_the_filesystem(tmp_path, mounted):
-    mounted("tmpfs")
-    assert filesystem(tmp_path) == "tmpfs"
-    assert filesystem(tmp_path.parent) == "ext4"
 
 
 def test_the_uis_port_may_be_taken(monkeypatch):

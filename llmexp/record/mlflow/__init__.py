@@ -8,7 +8,7 @@ ui        MLflow's own web page over the same store
 """
 
 from llmexp.record.mlflow.sink import SyncSummary, record_report, record_runs, sync
-from llmexp.record.mlflow.store import resolve_uri
+from llmexp.record.mlflow.store import check_store, resolve_uri
 from llmexp.record.mlflow.ui import serve_ui
 
-__all__ = ["SyncSummary", "record_report", "record_runs", "resolve_uri", "serve_ui", "sync"]
+__all__ = ["SyncSummary", "check_store", "record_report", "record_runs", "resolve_uri", "serve_ui", "sync"]

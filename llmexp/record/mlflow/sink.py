@@ -14,7 +14,7 @@ from pathlib import Path
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.mlflow.content import DIGEST_TAG, RunContent, read
-from llmexp.record.mlflow.store import only_writer, resolve_uri
+from llmexp.record.mlflow.store import check_store, only_writer, resolve_uri
 from llmexp.record.mlflow.tracker import Tracker
 from llmexp.record.redact import redact
 from llmexp.schema import TrackingConfig
@@ -56,16 +56,22 @@ def record_report(sweep: str, files: Sequence[Path], tracking: TrackingConfig, o
 
 
 def sync(folders: Sequence[RunFolder], tracking: TrackingConfig) -> SyncSummary:
-    """Record what is not recorded yet or has changed since; raises RecordError where the tracker fails."""
+    """Record what is not recorded yet or has changed since; raises RecordError where the tracker fails, ConfigError where its store is not safe."""
+    if folders:
+        check_store(tracking, _outputs(folders))
     return _replay(folders, tracking, math.inf) if folders else SyncSummary()
 
 
 def _replay(folders: Sequence[RunFolder], tracking: TrackingConfig, deadline_s: float) -> SyncSummary:
     summary = SyncSummary()
-    with _tracker(tracking, folders[0].path.resolve().parents[1], deadline_s) as tracker:
+    with _tracker(tracking, _outputs(folders), deadline_s) as tracker:
         for folder in folders:
             _replay_run(folder, tracker, summary)
     return summary
+
+
+def _outputs(folders: Sequence[RunFolder]) -> Path:
+    return folders[0].path.resolve().parents[1]
 
 
 def _replay_run(folder: RunFolder, tracker: Tracker, summary: SyncSummary) -> None:

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmexp.errors import RecordError
+from llmexp.errors import ConfigError, RecordError
+from llmexp.record.filesystem import ELSEWHERE, unsafe_for_sqlite
 from llmexp.schema import TrackingConfig
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ def artifact_root(uri: str) -> str | None:
 def database_path(uri: str) -> Path | None:
     """The file of a SQLite store; None for any other."""
     return Path(uri.removeprefix(_SQLITE).partition("?")[0]).resolve() if uri.startswith(_SQLITE) else None
+
+
+def check_store(tracking: TrackingConfig, outputs: Path) -> None:
+    """Raise ConfigError where runs would be tracked in a SQLite store that is not safe."""
+    database = database_path(resolve_uri(tracking, outputs))
+    if database and (unsafe := unsafe_for_sqlite(database.parent)):
+        raise ConfigError(f"no SQLite store for MLflow: {unsafe}: {ELSEWHERE}")
 
 
 def connect(uri: str, timeout_s: float) -> MlflowClient:

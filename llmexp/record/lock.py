@@ -1,0 +1,96 @@
+"""A lock between drivers that holds on every filesystem, NFS without flock too: numbered folders, each naming the process that holds or held it.
+
+Whoever takes it makes the next number, by a rename that fails where another was faster; only the newest number counts, and none is made
+anew. So two processes that both find a dead holder cannot both follow it. A holder that was killed is known by its process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from llmexp.record.folder import is_alive, now, process_identity
+
+HOLDER = ".holder"
+_TRY_EVERY_S = 0.5
+
+
+class LockHeldError(Exception):
+    """Another process has the lock; says which, and what to do where it is surely dead."""
+
+    def __init__(self, lock: Path, holder: dict[str, Any]) -> None:
+        who = f"process {holder.get('pid')} on {holder.get('host')}"
+        super().__init__(f"{who}, since {holder.get('at')}; wait for it or end it; if it is surely dead: rm -r '{lock}'")
+
+
+@contextmanager
+def held(lock: Path) -> Iterator[None]:
+    """Hold the lock, a folder of its own; raises LockHeldError at once where another living process has it, OSError where none can be made."""
+    holder = _take(lock)
+    try:
+        yield
+    finally:
+        _release(holder)
+
+
+@contextmanager
+def held_in_turn(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock as soon as it is free; `waiting` is called once where it is not."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(held(lock))
+        except LockHeldError:
+            waiting()
+            _wait_for(lock, stack)
+        yield
+
+
+def _wait_for(lock: Path, stack: contextlib.ExitStack) -> None:
+    while True:
+        time.sleep(_TRY_EVERY_S)
+        with contextlib.suppress(LockHeldError):
+            return stack.enter_context(held(lock))
+
+
+def _take(lock: Path) -> Path:
+    lock.mkdir(parents=True, exist_ok=True)
+    mine = lock / f".{uuid.uuid4().hex}"
+    mine.mkdir()
+    me = json.dumps({"at": now(), **process_identity(), "attempt": mine.name})
+    (mine / HOLDER).write_text(me)
+    try:
+        while True:
+            place = lock / str(_newest(lock) + 1)
+            try:
+                mine.rename(place)
+            except OSError:
+                if not place.exists():
+                    raise
+                if (place / HOLDER).read_text() != me:  # NFS may answer twice, the second time that it failed
+                    continue
+            return place / HOLDER
+    finally:
+        shutil.rmtree(mine, ignore_errors=True)
+
+
+def _newest(lock: Path) -> int:
+    """The number of the last holder, 0 before the first; raises LockHeldError where it lives and has not released."""
+    number = max((int(path.name) for path in lock.iterdir() if path.name.isdigit()), default=0)
+    said = (lock / str(number) / HOLDER).read_text() if number else ""
+    if said and is_alive(holder := json.loads(said)):
+        raise LockHeldError(lock, holder)
+    return number
+
+
+def _release(holder: Path) -> None:
+    """Empty the holder's file, which takes no space; where even that fails, its end releases."""
+    with contextlib.suppress(OSError):
+        os.truncate(holder, 0)

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from llmexp.record import lock as module
+from llmexp.record.lock import LockHeldError, held, held_in_turn
+
+RACER = """
+import sys
+from pathlib import Path
+from llmexp.record.lock import LockHeldError, held
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    with held(Path(sys.argv[1])):
+        print("won", flush=True)
+        sys.stdin.readline()
+except LockHeldError:
+    print("lost", flush=True)
+"""
+RACERS, ROUNDS = 6, 5
+
+
+@contextmanager
+def racers(lock: Path, number: int) -> Iterator[list[subprocess.Popen[str]]]:
+    with ExitStack() as stack:
+        command = [sys.executable, "-c", RACER, str(lock)]
+        started = [stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) for _ in range(number)]
+        stack.callback(lambda: [process.kill() for process in started])
+        for process in started:
+            assert said(process) == "ready"
+        yield started
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    return process.stdout.readline().strip()
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def test_of_many_processes_at_once_one_holds_it_also_after_holders_that_were_killed(tmp_path: Path) -> None:
+    for _ in range(ROUNDS):
+        with racers(tmp_path / "lock", RACERS) as started:
+            for process in started:
+                go(process)
+            words = [said(process) for process in started]
+            assert sorted(words) == ["lost"] * (RACERS - 1) + ["won"]
+            started[words.index("won")].send_signal(signal.SIGKILL)
+
+
+def test_two_that_saw_the_same_dead_holder_do_not_both_follow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = tmp_path / "lock"
+    with held(lock):
+        pass
+    look, outdated = module._newest, [module._newest(lock)]
+    with held(lock):
+        monkeypatch.setattr(module, "_newest", lambda path: outdated.pop() if outdated else look(path))
+        with pytest.raises(LockHeldError), held(lock):
+            pass
+    assert outdated == []
+
+
+def test_it_is_free_after_its_holder_and_not_before(tmp_path: Path) -> None:
+    for _ in range(2):
+        with held(tmp_path / "lock"), pytest.raises(LockHeldError, match=f"process {os.getpid()} on "), held(tmp_path / "lock"):
+            pass
+
+
+def test_a_holder_on_another_host_counts_as_alive_and_the_remedy_is_named(tmp_path: Path) -> None:
+    with held(tmp_path / "lock"):
+        (holder,) = (tmp_path / "lock").glob(f"*/{module.HOLDER}")
+        text = json.dumps(json.loads(holder.read_text()) | {"host": "another-host", "pid": 1})
+    holder.write_text(text)
+    words = rf"process 1 on another-host, since .* if it is surely dead: rm -r '{tmp_path / 'lock'}'"
+    with pytest.raises(LockHeldError, match=words), held(tmp_path / "lock"):
+        pass
+
+
+def test_flock_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    for name in ("flock", "lockf", "fcntl"):
+        monkeypatch.setattr(fcntl, name, refuse)
+    with held(tmp_path / "lock"), pytest.raises(LockHeldError), held(tmp_path / "lock"):
+        pass
+
+
+def test_waiting_is_said_once_and_ends_with_the_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[str] = []
+    with racers(tmp_path / "lock", 1) as (holder,):
+        go(holder)
+        assert said(holder) == "won"
+        monkeypatch.setattr(module.time, "sleep", lambda seconds: (holder.kill(), holder.wait()))
+        with held_in_turn(tmp_path / "lock", lambda: waits.append("waiting")):
+            assert waits == ["waiting"]
+        with held_in_turn(tmp_path / "lock", lambda: waits.append("again")):
+            assert waits == ["waiting"]
