@@ -57,7 +57,7 @@ def run_one(plan: RunPlan, folder: RunFolder) -> RunResult:
 
 def _attempt(plan: RunPlan, folder: RunFolder) -> RunResult:
     """Write a result whatever happens, so that no ended run seems to go on."""
-    environment_here = capture(contributors(plan))
+    environment_here = capture(contributors(plan), folder.path)
     ending = UNEXPECTED
     try:
         with _sigterm_interrupts():

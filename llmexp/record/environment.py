@@ -11,7 +11,6 @@ import importlib.util
 import os
 import platform
 import socket
-import subprocess
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatch
 from functools import cache
@@ -20,6 +19,8 @@ from typing import Any
 
 import psutil
 
+from llmexp.record.checkout import checkouts
+from llmexp.record.command import output
 from llmexp.record.redact import is_secret_name, redact
 
 DISTRIBUTIONS = (
@@ -32,11 +33,13 @@ VARIABLES = (
     "TORCH_NCCL_*", "GLOO_*", "OMP_*", "MKL_NUM_THREADS", "KMP_*", "PYTORCH_*", "NVIDIA_TF32_OVERRIDE", "TOKENIZERS_PARALLELISM",
 )  # fmt: skip
 _WORKER_SOURCES = ("llmexp.measure", "llmexp.launchers", "llmexp.record.result")
-_COMMAND_TIMEOUT_S = 20
 
 
-def capture(others: Iterable[str] = ()) -> dict[str, Any]:
-    """Describe this machine and checkout, with the versions of `others` too; what cannot be found out is None, and no secret is in it."""
+def capture(others: Iterable[str] = (), folder: Path | None = None) -> dict[str, Any]:
+    """Describe this machine and checkout, with the versions of `others` too; what cannot be found out is None, and no secret is in it.
+
+    Uncommitted changes are left in `folder`.
+    """
     return {
         "host": socket.gethostname(),
         "platform": platform.platform(),
@@ -46,7 +49,7 @@ def capture(others: Iterable[str] = ()) -> dict[str, Any]:
         "memory_bytes": psutil.virtual_memory().total,
         "load_average": list(os.getloadavg()),
         "nvidia": _nvidia(),
-        "git": {"llmexp": _own_checkout(), "working_directory": _git(Path.cwd())},
+        "git": checkouts(folder),
         "variables": _variables(),
     }
 
@@ -110,40 +113,15 @@ def _cpu_model() -> str | None:
 @cache
 def _nvidia() -> dict[str, Any] | None:
     fields = "driver_version,name,memory.total,power.limit"
-    answer = _output("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
+    answer = output("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
     rows = [[value.strip() for value in line.split(",")] for line in (answer or "").splitlines()]
     devices = [{"name": name, "memory_mebibytes": memory, "power_limit_watts": power} for _, name, memory, power in (r for r in rows if len(r) == 4)]
     return {"driver_version": rows[0][0], "devices": devices} if devices else None
 
 
-def _own_checkout() -> dict[str, Any] | None:
-    """The checkout that llmexp runs from; None where it is installed, even inside some other project's checkout."""
-    source = Path(__file__)
-    tracked = _output("git", "-C", str(source.parent), "ls-files", "--error-unmatch", source.name)
-    return _git(source.parent) if tracked else None
-
-
-def _git(folder: Path) -> dict[str, Any] | None:
-    commit = _output("git", "-C", str(folder), "rev-parse", "HEAD")
-    if commit is None:
-        return None
-    remote = _output("git", "-C", str(folder), "remote", "get-url", "origin")
-    changes = _output("git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no")
-    return {"commit": commit, "dirty": bool(changes), "remote": redact(remote) if remote else None}
-
-
 def _variables() -> dict[str, str]:
     wanted = {name for name in os.environ for pattern in VARIABLES if fnmatch(name, pattern) and not is_secret_name(name)}
     return {name: redact(os.environ[name]) for name in sorted(wanted)}
-
-
-def _output(*command: str) -> str | None:
-    """The standard output of a command, or None where it is missing, fails or hangs."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=True, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
 
 
 def _read(path: Path) -> str | None:

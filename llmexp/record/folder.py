@@ -62,6 +62,10 @@ class RunFolder:
         """The repeats begun so far, in order."""
         return sorted(self.path.glob("repeat.*"), key=lambda p: int(p.suffix[1:]))
 
+    def diffs(self) -> list[Path]:
+        """The uncommitted changes of each checkout that was dirty, git.<name>.diff."""
+        return sorted(self.path.glob("git.*.diff"))
+
     def write(self, path: Path, record: BaseModel) -> None:
         """Write one record so that a reader sees all of it or nothing."""
         write_atomically(path, to_json(record))

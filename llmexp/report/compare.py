@@ -16,6 +16,7 @@ from llmexp.report.row import OOM, Row, read_row
 _NOT_COMPARED = ("tracking", "sweep", "force", "rerun")
 # What differs between any two moments.
 _PASSING = ("load_average",)
+CHANGES_DIFFER = "uncommitted changes differ"
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,19 @@ def _settings(row: Row) -> dict[str, str]:
 
 
 def _environment(row: Row) -> dict[str, str]:
-    found = row.result.environment if row.result else {}
-    return _flat({key: value for key, value in found.items() if key not in _PASSING})
+    found = {key: value for key, value in (row.result.environment if row.result else {}).items() if key not in _PASSING}
+    if found.get("git"):
+        found["git"] = {name: _checkout(checkout) for name, checkout in found["git"].items()}
+    return _flat(found)
+
+
+def _checkout(checkout: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A checkout with its uncommitted changes as one value: the start of their digest."""
+    if checkout is None:
+        return None
+    kept = checkout.get("diff")
+    changes = (kept["sha256"][:12] if kept else "not kept") if checkout["dirty"] else "none"
+    return {key: value for key, value in checkout.items() if key not in ("dirty", "diff")} | {CHANGES_DIFFER: changes}
 
 
 def _work(row: Row) -> dict[str, str]:

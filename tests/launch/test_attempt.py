@@ -20,6 +20,14 @@ def test_earlier_attempts_are_set_aside_not_deleted(make_plan, folder):
     assert (folder.path / "previous" / "1" / "repeat.0" / "log.agent.txt").exists()
 
 
+def test_the_uncommitted_changes_of_an_earlier_attempt_go_with_its_result(folder):
+    folder.path.mkdir(parents=True)
+    (folder.path / "git.llmexp.diff").write_text("earlier")
+    set_aside(folder)
+    assert folder.diffs() == []
+    assert (folder.path / "previous" / "1" / "git.llmexp.diff").read_text() == "earlier"
+
+
 def test_set_aside_of_a_new_folder_makes_nothing(folder):
     set_aside(folder)
     assert not folder.path.exists()

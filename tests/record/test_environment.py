@@ -54,28 +54,6 @@ def test_only_listed_variables_are_captured(monkeypatch):
     assert json.dumps(captured).count("value-of") == 1
 
 
-def test_the_working_directory_s_checkout_is_named_without_credentials(tmp_path, monkeypatch):
-    def git(*words: str) -> str:
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        return subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout.strip()
-
-    git("init", "-q")
-    (tmp_path / "file").write_text("1")
-    git("add", "file")
-    git("commit", "-qm", "first")
-    git("remote", "add", "origin", "https://me:secret@example.org/a.git")
-    monkeypatch.chdir(tmp_path)
-    clean = capture()["git"]["working_directory"]
-    assert clean == {"commit": git("rev-parse", "HEAD"), "dirty": False, "remote": "https://***@example.org/a.git"}
-    (tmp_path / "file").write_text("2")
-    assert capture()["git"]["working_directory"]["dirty"]
-
-
-def test_outside_a_checkout_there_is_no_commit(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert capture()["git"]["working_directory"] is None
-
-
 def test_a_missing_distribution_has_no_version():
     assert versions(["pydantic", "no-such-distribution"]).keys() == {"pydantic"}
 

@@ -89,3 +89,30 @@ def test_an_unstable_run_is_called_so(make_run, capsys):
     unstable = make_run(metrics=SLOW, stability=Stability(verdict="unstable", reasons=["drift: x"]))
     print_comparison(compare(unstable, make_run("F", metrics=FAST)))
     assert "(success, unstable: drift: x)" in capsys.readouterr().out
+
+
+DIRTY = {"commit": "c0ffee", "dirty": True, "diff": {"file": "git.llmexp.diff", "sha256": "123456" * 10}}
+
+
+def on(folder, checkout):
+    environment = {"git": {"llmexp": checkout, "working_directory": None}}
+    folder.write(folder.result_path, folder.result().model_copy(update={"environment": environment}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("checkout", "shown"),
+    [
+        ({"dirty": False}, "none"),
+        (DIRTY | {"diff": {"file": "git.llmexp.diff", "sha256": "abcdef" * 10}}, "abcdefabcdef"),
+        ({"dirty": True}, "not kept"),
+    ],
+)
+def test_uncommitted_changes_that_differ_are_one_line(make_run, checkout, shown):
+    first, second = on(make_run("F"), DIRTY), on(make_run("R"), {"commit": "c0ffee"} | checkout)
+    (difference,) = compare(first, second).environment
+    assert (difference.key, difference.a, difference.b) == ("git.llmexp.uncommitted changes differ", "123456123456", shown)
+
+
+def test_the_same_uncommitted_changes_are_no_difference(make_run):
+    assert compare(on(make_run("F"), DIRTY), on(make_run("R"), DIRTY)).environment == ()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NOTE_TAG, EXPERIMENT_KIND_TAG = "mlflow.note.content", "mlflow.experimentKind"
 # Limits of MLflow's API: values in one call, characters in a tag.
 PARAMS_PER_CALL, METRICS_PER_CALL, LONGEST_TAG = 100, 1000, 8000
-_TEXT_SUFFIXES = (".json", ".jsonl", ".txt", ".md", ".csv", ".log")
+_TEXT_SUFFIXES = (".json", ".jsonl", ".txt", ".md", ".csv", ".log", ".diff")
 
 
 class Tracker:

@@ -1,0 +1,62 @@
+"""The git checkouts that a run depends on: commit, remote, and what was changed since, kept as a file."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from llmexp.record.command import output
+from llmexp.record.folder import write_atomically
+from llmexp.record.redact import redact
+
+# More is a copy of something, not a change that a person reads.
+LARGEST_DIFF_BYTES = 1_000_000
+
+
+def checkouts(into: Path | None) -> dict[str, dict[str, Any] | None]:
+    """Describe llmexp's own checkout and the working directory's, None where there is none; their changes go `into` a folder."""
+    found = {"llmexp": _own_checkout(), "working_directory": Path.cwd()}
+    return {name: _describe(name, folder, into) if folder else None for name, folder in found.items()}
+
+
+def _own_checkout() -> Path | None:
+    """The folder of these sources; None where llmexp is installed, even inside some other project's checkout."""
+    source = Path(__file__)
+    return source.parent if output("git", "-C", str(source.parent), "ls-files", "--error-unmatch", source.name) else None
+
+
+def _describe(name: str, folder: Path, into: Path | None) -> dict[str, Any] | None:
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    remote = _git(folder, "remote", "get-url", "origin")
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    found = {"commit": commit.strip(), "dirty": bool(changes), "remote": redact(remote.strip()) if remote else None}
+    return found | ({"diff": _keep_diff(folder, into / f"git.{name}.diff")} if changes and into else {})
+
+
+def _keep_diff(folder: Path, path: Path) -> dict[str, str] | None:
+    """Write what differs from HEAD in tracked files, secrets hidden, and name the file with its digest; None where it cannot be kept."""
+    diff = _git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff")
+    if diff is None:
+        return None
+    text = _capped(redact(diff))
+    try:
+        write_atomically(path, text)
+    except OSError:
+        return None
+    return {"file": path.name, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def _capped(diff: str) -> str:
+    """At most the largest size, in whole lines; what is cut off is said, with the digest of all of it, so that its changes show too."""
+    whole = diff.encode()
+    if len(whole) <= LARGEST_DIFF_BYTES:
+        return diff
+    kept = whole[:LARGEST_DIFF_BYTES].rpartition(b"\n")[0].decode(errors="replace")
+    return f"{kept}\n# cut off: the first {len(kept.encode())} of {len(whole)} bytes, whose SHA-256 is {hashlib.sha256(whole).hexdigest()}\n"
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    return output("git", "-C", str(folder), *words)

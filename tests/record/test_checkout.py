@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llmexp.record import checkout as module
+from llmexp.record.checkout import checkouts
+
+Git = Callable[..., str]
+
+
+@pytest.fixture
+def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
+    """A repository with one commit of `file`, and the working directory in a folder of it."""
+    root = tmp_path / "repository"
+
+    def run(*words: str) -> str:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        return subprocess.run(["git", *identity, *words], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+
+    (root / "folder").mkdir(parents=True)
+    monkeypatch.chdir(root / "folder")
+    run("init", "-q")
+    (root / "file").write_text("1\n")
+    run("add", "file")
+    run("commit", "-qm", "first")
+    run("remote", "add", "origin", "https://me:secret@example.org/a.git")
+    return run
+
+
+def test_a_clean_checkout_is_named_without_credentials_and_leaves_no_file(git: Git, tmp_path: Path) -> None:
+    found = checkouts(tmp_path / "run")["working_directory"]
+    assert found == {"commit": git("rev-parse", "HEAD"), "dirty": False, "remote": "https://***@example.org/a.git"}
+    assert not (tmp_path / "run").exists()
+
+
+def test_uncommitted_changes_are_kept_without_secrets_and_can_be_applied(git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_0123456789")
+    Path("../file").write_text("2 hf_0123456789\n")
+    Path("untracked").write_text("new")
+    diff = checkouts(tmp_path / "run")["working_directory"]["diff"]
+    written = tmp_path / "run" / diff["file"]
+    assert diff == {"file": "git.working_directory.diff", "sha256": hashlib.sha256(written.read_bytes()).hexdigest()}
+    assert "untracked" not in written.read_text()
+    git("checkout", "-q", "file")
+    git("apply", str(written))
+    assert Path("../file").read_text() == "2 ***\n"
+
+
+def test_long_changes_are_cut_between_lines_and_said_and_what_was_cut_still_tells_them_apart(
+    git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LARGEST_DIFF_BYTES", 300)
+    digests = set()
+    for end in ("x", "y"):
+        Path("../file").write_text("line\n" * 100 + end)
+        diff = checkouts(tmp_path / "run")["working_directory"]["diff"]
+        *kept, last = (tmp_path / "run" / diff["file"]).read_text().splitlines()
+        assert kept[-1] == "+line"
+        assert last.startswith("# cut off: the first ")
+        digests.add(diff["sha256"])
+    assert len(digests) == 2
+
+
+def test_what_cannot_be_written_is_not_kept_and_nothing_fails(git: Git, tmp_path: Path) -> None:
+    Path("../file").write_text("2")
+    (tmp_path / "run").write_text("a file where the folder would be")
+    found = checkouts(tmp_path / "run")["working_directory"]
+    assert (found["dirty"], found["diff"]) == (True, None)
+
+
+def test_changes_that_are_no_text_are_kept(git: Git, tmp_path: Path) -> None:
+    Path("../file").write_bytes(b"caf\xe9\n")
+    assert checkouts(tmp_path / "run")["working_directory"]["diff"]
+
+
+def test_outside_a_checkout_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert checkouts(None)["working_directory"] is None
