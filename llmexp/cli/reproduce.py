@@ -6,13 +6,16 @@ import shlex
 
 from pydantic import ValidationError
 
-from llmexp.cli.sweep import folder_of, remeasure
+from llmexp.cli.sweep import check_store, folder_of, remeasure
 from llmexp.engines.resolve import resolve
 from llmexp.errors import RecordError
+from llmexp.launch.preflight import other_hardware
+from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
+from llmexp.record.result import RunStatus
 from llmexp.report.compare import compare
-from llmexp.report.reproduction import judge
+from llmexp.report.reproduction import Verdict, judge
 from llmexp.report.terminal import print_comparison
 
 SWEEP = "reproduced"
@@ -20,9 +23,15 @@ SWEEP = "reproduced"
 
 def reproduce(earlier: RunFolder) -> int:
     """Measure an ended run again, into the sweep 'reproduced', and print what differs and the verdict; 0 where it is reproduced."""
-    if earlier.result() is None:
+    result = earlier.result()
+    if result is None:
         raise RecordError(f"{earlier.path} has no result to reproduce: it is {earlier.state()}")
     plan = planned_again(earlier)
+    check_store(plan)
+    elsewhere = None if result.status is RunStatus.SKIPPED else other_hardware(plan, detect())
+    if elsewhere:
+        print(Verdict(None, elsewhere))
+        return 1
     again = folder_of(plan)
     print(f"measuring {earlier.path} again, into {again.path}", flush=True)
     remeasure(plan, again)

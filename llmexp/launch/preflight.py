@@ -19,7 +19,7 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     """Return why the run need not start on this node, or None."""
     if plan.skip:
         return Ending(RunStatus.SKIPPED, plan.skip)
-    elsewhere = _other_hardware(plan, node)
+    elsewhere = other_hardware(plan, node)
     short = None if plan.config.force else _shortage(plan, None if elsewhere else node)
     if short:
         return Ending(RunStatus.SKIPPED, f"{short}; force=true starts it all the same")
@@ -30,7 +30,8 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     return Ending(RunStatus.SKIPPED, unbuilt) if unbuilt else None
 
 
-def _other_hardware(plan: RunPlan, node: Detected) -> str | None:
+def other_hardware(plan: RunPlan, node: Detected) -> str | None:
+    """Say that the plan is for hardware which is not this node's, or None."""
     hardware, ranks = plan.config.hardware, plan.dims.world_size
     if hardware.device == "cpu":
         return None

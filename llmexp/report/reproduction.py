@@ -10,6 +10,8 @@ from llmexp.report.compare import Comparison
 from llmexp.report.row import Row
 
 SPEED = "tokens_per_s"
+# What was computed on, in the environment: hardware=cpu and hardware=gpu may be any.
+_DEVICE_KEYS = {"cpu": ("cpu.model", "cpu.usable_cores"), "cuda": ("device_name",)}
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,14 @@ def judge(comparison: Comparison) -> Verdict:
     unstable = [name for name, row in (("first", first), ("second", second)) if row.unstable]
     if unstable:
         return Verdict(None, f"{figures}, but unstable: the {' and the '.join(unstable)} measurement")
+    if other := _other_device(comparison):
+        return Verdict(None, f"{figures}, but on another device: {other}")
     return Verdict(False, f"{figures}, and their 95 % intervals are apart")
+
+
+def _other_device(comparison: Comparison) -> str:
+    keys = _DEVICE_KEYS[comparison.a.plan["config"]["hardware"]["device"]]
+    return ", ".join(f"{found.key} {found.a}, now {found.b}" for found in comparison.environment if found.key in keys)
 
 
 def _stability(row: Row) -> Stability | None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from llmexp.plan.detect import Detected
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
 
@@ -50,3 +51,13 @@ def test_a_plan_of_another_version_is_named(llmexp, runner, here: Path):
     assert code == 1
     assert "of another version of llmexp" in err
     assert "python -m llmexp method=R+F" in err
+
+
+def test_hardware_that_is_not_here_is_one_line_and_nothing_is_measured(llmexp, runner, here: Path, monkeypatch):
+    monkeypatch.setattr("llmexp.cli.reproduce.detect", lambda: Detected("cpu", "cpu", "", 2, None))
+    assert llmexp("method=F", "hardware=h200", "tracking=none")[0] == 0
+    code, out, err = llmexp("reproduce", *map(str, here.glob("outputs/main/*/")))
+    assert (code, err) == (1, "")
+    assert out == "cannot tell: hardware=h200 is not this node's: it takes 8 x NVIDIA H200, and no NVIDIA GPU is visible here\n"
+    assert runner.ran == ["tiny F"]
+    assert not (here / "outputs" / "reproduced").exists()

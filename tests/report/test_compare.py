@@ -104,7 +104,7 @@ def on(folder, checkout):
     ("checkout", "shown"),
     [
         ({"dirty": False}, "none"),
-        (DIRTY | {"diff": {"file": "git.llmexp.diff", "sha256": "abcdef" * 10}}, "abcdefabcdef"),
+        (DIRTY | {"diff": {"file": "same", "sha256": "abcdef" * 10}}, "abcdefabcdef"),
         ({"dirty": True}, "not kept"),
     ],
 )

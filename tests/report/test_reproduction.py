@@ -25,6 +25,13 @@ def test_speeds_are_held_against_what_can_be_told_apart(make_run, second, half, 
     assert reason in found.reason
 
 
+def test_another_speed_on_another_processor_cannot_be_judged(make_run):
+    runs = measured(make_run, "first", 100.0, 1.0), measured(make_run, "second", 80.0, 1.0)
+    for run, model in zip(runs, ("Xeon", "EPYC"), strict=True):
+        run.write(run.result_path, run.result().model_copy(update={"environment": {"cpu": {"model": model}}}))
+    assert str(judge(compare(*runs))) == "cannot tell: tokens_per_s is 0.800 of the first run's, but on another device: cpu.model Xeon, now EPYC"
+
+
 def test_other_work_cannot_be_judged(make_run):
     found = judge(compare(measured(make_run, "first", 100.0, 1.0), measured(make_run, "second", 100.0, 1.0, data__seq_len=128)))
     assert found.reproduced is None
