@@ -11,12 +11,14 @@ from torch import distributed, nn
 
 from llmexp.launchers import data
 from llmexp.launchers.rank import Rank
+from llmexp.launchers.stopping import run_window
 from llmexp.launchers.versions import rank_environment
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.kernels import KernelProbe, trace_to
 from llmexp.measure.loop import MicroBatch, StepLoop, Trainable
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.energy import Counter, EnergyMeter, gpu_counters, package_counters
 from llmexp.record.result import RankSummary, StateBytes
 
 
@@ -79,8 +81,8 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         time_to_first_step_s = rank.seconds_since_start()
         loop.trainable = engine
         loop.run(batches, range(1, protocol.warmup_steps), warmup=True)
-        distributed.barrier()
-        window_wall_s = loop.run(batches, range(protocol.warmup_steps, protocol.warmup_steps + protocol.steps), warmup=False)
+        with EnergyMeter(counters_of(rank, device)) as meter:
+            window_wall_s = run_window(loop, batches, protocol, rank, device)
     peaks = memory.peaks(device)
     # Which repeat is the last one is not known beforehand where precision decides.
     traced = 0 if protocol.stop_at_interval_share else protocol.repeats - 1
@@ -95,10 +97,19 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         parameters=engine.parameters,
         trainable_parameters=engine.trainable_parameters,
         state_bytes=watch.state,
-        what_ran={"attention_kernel": probe.attention, "device": str(device), **engine.what_ran()},
+        what_ran={"attention_kernel": probe.attention, "device": str(device), "energy_counters": meter.covers, **engine.what_ran()},
         environment=rank_environment(device) if rank.index == 0 else {},
+        energy=meter.energy,
         **peaks,
     )
+
+
+def counters_of(rank: Rank, device: torch.device) -> list[Counter] | None:
+    """What this rank counts energy by: its own GPU's board; on cpu the node's packages, which one rank counts for all."""
+    if device.type == "cuda":
+        # torch before 2.4 doesn't tell it; NVML then knows no such GPU, and there is no energy.
+        return gpu_counters(f"GPU-{getattr(torch.cuda.get_device_properties(device), 'uuid', '')}")
+    return package_counters() if rank.local_index == 0 else []
 
 
 def _trace(engine: TrainingEngine, batches: Iterator[Sequence[MicroBatch]], steps: int, rank: Rank, device: torch.device) -> None:

@@ -183,8 +183,11 @@ class MeasureConfig(Section):
     steps: PositiveInt
     repeats: PositiveInt
     stop_at_interval_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None, description="end before all repeats once half the 95 % interval of tokens_per_s is less than this share of it; None: all repeats"
+        None,
+        description="end a repeat before all steps, and the run before all repeats, once half the 95 % interval of tokens_per_s, over that repeat's "
+        "steps or over the repeats, is less than this share of it; None: all steps of all repeats",
     )
+    min_steps: PositiveInt = Field(40, description="measured before the interval may end a repeat; 40 are the 10 batches of 4 that it is drawn from")
     profile: bool = Field(description="trace a few more steps after the last repeat's measured window")
     profile_steps: PositiveInt = 2
     phases: bool = Field(True, description="time forward, backward and optimizer apart")

@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "report": ("errors", "record", "reference", "analysis"),
     "measure": ("schema", "record.result"),
     "launch": (*PLANNING, "engines", "analysis"),
-    "launchers": (*PLANNING, "measure", "engines.deepspeed"),
+    "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed"),
     "cli": (*PLANNING, "engines", "analysis", "report", "reference", "launch", "hydra_plugins"),
     "hydra_plugins": ("errors", "schema", "cli"),
     "__main__": ("errors", "cli"),

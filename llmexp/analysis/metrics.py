@@ -13,11 +13,17 @@ from typing import Literal, TypeVar
 
 from llmexp.analysis.memory import MEMORY
 from llmexp.analysis.quantity import Facts, Function, Observed, over_repeats
-from llmexp.analysis.window import Repeat, Step, duration_s, read_repeat, slowest
+from llmexp.analysis.window import Repeat, Step, duration_s, read_repeat, slowest, timed_shares
 from llmexp.errors import RecordError
-from llmexp.record.result import Metric
+from llmexp.record.result import Energy, Metric
 
 __all__ = ["METRICS", "Facts", "measure"]
+
+# Clocks of host and device differ by parts in a million, and each event by its resolution, under a microsecond: a percent is neither.
+CLOCKS_AGREE = 0.01
+
+# NVML averages power over a second (its reference, nvmlDeviceGetPowerUsage, Ampere and later); of 20 s that is 5 %.
+SHORTEST_FOR_ENERGY_S = 20.0
 
 METRICS: dict[str, Function] = {}
 F = TypeVar("F", bound=Function)
@@ -53,6 +59,25 @@ def tokens_per_s_per_gpu(repeat: Repeat, facts: Facts) -> Observed:
 def real_tokens_per_s(repeat: Repeat, facts: Facts) -> Observed:
     """Tokens that are not padding, of all replicas, a second."""
     return _rate(repeat, facts, "real_tokens")
+
+
+@metric
+def measured_steps(repeat: Repeat, facts: Facts) -> Observed:
+    """Steps of the measured window; with adaptive stopping no more than tokens_per_s took to be known."""
+    return Observed(len(repeat.measured))
+
+
+@metric
+def timed_share_of_wall(repeat: Repeat, facts: Facts) -> Observed:
+    """Time inside steps over the window's wall time, on the rank where it is lowest; raises RecordError where more time was counted than passed."""
+    shares = timed_shares(repeat)
+    if max(shares) > 1 + CLOCKS_AGREE:
+        rank = shares.index(max(shares))
+        wall_s = repeat.ranks[rank].window_wall_s
+        raise RecordError(
+            f"steps of {shares[rank] * wall_s:.6g} s in a window of {wall_s:.6g} s cannot be: rank {rank}'s device clock, or the host's, is wrong"
+        )
+    return Observed(min(shares))
 
 
 @metric
@@ -127,6 +152,22 @@ def usd_per_million_tokens(repeat: Repeat, facts: Facts) -> Observed | None:
 
 
 @metric
+def mean_power_w(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Power of what the run's energy counters cover, over the measured window; None where one cannot be read, or the window is too short for it."""
+    energies = [rank.energy for rank in repeat.ranks if rank.energy and _tells(rank.energy)]
+    if len(energies) < len(repeat.ranks) or not any(energy.joules for energy in energies):
+        return None
+    return Observed(sum(sum(energy.joules.values()) / energy.seconds for energy in energies))
+
+
+@metric
+def tokens_per_joule(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Positions for a joule: tokens_per_s over mean_power_w."""
+    power = mean_power_w(repeat, facts)
+    return Observed(tokens_per_s(repeat, facts).value / power.value) if power else None
+
+
+@metric
 def first_loss(repeat: Repeat, facts: Facts) -> Observed:
     """Loss of the very first step, warm-up or not, as the mean over ranks."""
     return _loss((repeat.warmup or repeat.measured)[0])
@@ -162,6 +203,11 @@ def _rate(repeat: Repeat, facts: Facts, counter: Literal["positions", "real_toke
 def _phase(repeat: Repeat, name: str) -> Observed | None:
     phases = [slowest(step).phases_s or {} for step in repeat.measured]
     return _mean_of([phase[name] for phase in phases]) if all(name in phase for phase in phases) else None
+
+
+def _tells(energy: Energy) -> bool:
+    """Whether the window was long enough for the counters, and each of them moved."""
+    return energy.seconds >= SHORTEST_FOR_ENERGY_S and all(joules > 0 for joules in energy.joules.values())
 
 
 def _mean_of(steps: Sequence[float]) -> Observed:

@@ -13,7 +13,7 @@ from typing import Literal
 from llmexp.analysis.contention import Machine, disturbances
 from llmexp.analysis.inference import batch_rates, half_width_95, same_level
 from llmexp.analysis.quantity import Observed
-from llmexp.analysis.window import Repeat, Step, duration_s, slowest
+from llmexp.analysis.window import Repeat, Step, duration_s, slowest, timed_shares
 from llmexp.record.result import Stability
 
 # Methods of a table often differ by a tenth; a trend or an uncertainty of half of that may turn their order round.
@@ -61,7 +61,7 @@ def judge(repeats: Sequence[Repeat], speeds: Sequence[Observed], machine: Machin
     drifts = [change for repeat in repeats if (change := drift(repeat))]
     warmups = [change for repeat in repeats if (change := warmup_change(repeat))]
     found = interval(speeds)
-    against = [*disturbances(machine), *(_drifted(drifts) or _not_warm(warmups)), *_wide(found)]
+    against = [*disturbances(machine), *(_drifted(drifts) or _not_warm(warmups)), *_held_up(repeats), *_wide(found)]
     missing = _missing(repeats, found)
     return Stability(
         verdict="unstable" if against else "unknown" if missing else "stable",
@@ -101,6 +101,12 @@ def interval(speeds: Sequence[Observed]) -> Interval | None:
     return Interval(speeds[0].value, half_width_95(batches), "steps", len(batches))
 
 
+def is_known_to(speeds: Sequence[Observed], share: float) -> bool:
+    """Whether half the interval is less than this share of tokens_per_s; False where there is no interval yet."""
+    found = interval(speeds)
+    return found is not None and found.share < share
+
+
 def _change(earlier: Sequence[float], later: Sequence[float]) -> Change:
     return Change(median(later) / median(earlier), same_level(earlier, later))
 
@@ -123,6 +129,13 @@ def _not_warm(warmups: Sequence[Change]) -> list[str]:
     if not any(change.counts for change in warmups):
         return []
     return [f"warm-up not settled: its last steps took {_worst(warmups).ratio:.2f} times those of the window"]
+
+
+def _held_up(repeats: Sequence[Repeat]) -> list[str]:
+    share = min(share for repeat in repeats for share in timed_shares(repeat))
+    if share >= 1 - RELEVANT:
+        return []
+    return [f"host between steps: only {100 * share:.1f} % of the window was inside steps, between them the device waited for the host"]
 
 
 def _wide(found: Interval | None) -> list[str]:

@@ -42,6 +42,12 @@ def duration_s(sample: StepSample) -> float:
     return sample.t_end_s - sample.t_start_s
 
 
+def timed_shares(repeat: Repeat) -> list[float]:
+    """Of each rank, the time inside its measured steps by the device's clock over the wall time of its window by the host's."""
+    inside_s = (sum(duration_s(step[rank]) for step in repeat.measured) for rank in range(len(repeat.ranks)))
+    return [seconds / rank.window_wall_s for seconds, rank in zip(inside_s, repeat.ranks, strict=True)]
+
+
 def slowest(step: Step) -> StepSample:
     """The sample of the rank that took longest over this step: the one that the others waited for."""
     return max(step, key=duration_s)

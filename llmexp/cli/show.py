@@ -49,7 +49,9 @@ def _batch(plan: RunPlan) -> str:
 
 def _steps(plan: RunPlan) -> str:
     measure = plan.config.measure
-    return f"{measure.warmup_steps} to warm up + {measure.steps} measured, {measure.repeats} times in fresh processes"
+    share = measure.stop_at_interval_share
+    fewer = f"; fewer of both once tokens/s is known to {share:.2g}" if share else ""
+    return f"{measure.warmup_steps} to warm up + {measure.steps} measured, {measure.repeats} times in fresh processes{fewer}"
 
 
 def _parameters(plan: RunPlan) -> str:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from llmexp.analysis.contention import read_machine
 from llmexp.analysis.metrics import measure, tokens_per_s
 from llmexp.analysis.quantity import Facts
-from llmexp.analysis.stability import interval, judge
+from llmexp.analysis.stability import is_known_to, judge
 from llmexp.analysis.window import read_repeat
 from llmexp.errors import RecordError
 from llmexp.launch.ending import Ending
@@ -48,8 +48,7 @@ def precise_enough(plan: RunPlan, repeats: Sequence[Path]) -> bool:
     wanted = plan.config.measure.stop_at_interval_share
     if wanted is None or len(repeats) < MIN_REPEATS:
         return False
-    found = interval([tokens_per_s(read_repeat(repeat, plan.dims.world_size), facts(plan)) for repeat in repeats])
-    return found is not None and found.share < wanted
+    return is_known_to([tokens_per_s(read_repeat(repeat, plan.dims.world_size), facts(plan)) for repeat in repeats], wanted)
 
 
 def facts(plan: RunPlan) -> Facts:

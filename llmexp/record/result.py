@@ -77,6 +77,13 @@ class StateBytes(Record):
     host: int = 0
 
 
+class Energy(Record):
+    """What counters of energy told of the measured window; no counter where another rank reads those of the node."""
+
+    seconds: float = Field(description="between the readings")
+    joules: dict[str, float] = Field(description="by what the counter covers: GPU board, CPU package-0, …")
+
+
 class RankSummary(Record):
     """rank.<r>.json: what a rank knows at the end; its presence says that the rank finished."""
 
@@ -92,6 +99,7 @@ class RankSummary(Record):
     state_bytes: dict[str, StateBytes] = Field(description="parameters, gradients, optimizer")
     what_ran: dict[str, Any] = Field(description="attention_kernel, attention_backend, optimizer_class, engine_optimizer_class, backend, …")
     gradient_norm: float | None = None
+    energy: Energy | None = Field(None, description="None where it cannot be read")
     environment: dict[str, Any] = Field(default_factory=dict, description="rank 0 only")
 
 

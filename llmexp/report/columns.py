@@ -48,6 +48,7 @@ def columns(report: Report) -> list[Column]:
         column("x Naive", lambda row: _number(report.over_naive(row), ".2f"), 5),
         column("MFU %", lambda row: _mean(row.metric("mfu"), ".1f", 100), 6),
         column("TFLOP/s per device", lambda row: _mean(row.metric("tflops_per_s_per_gpu"), ".2f"), 2),
+        column("tokens/J", lambda row: _mean(row.metric("tokens_per_joule"), ".2f"), 1),
         column("paper tokens/s", lambda row: _paper_speed(row, notes), 8),
         column("x paper", lambda row: _number(row.speed_over_paper, ".2f"), 7),
         column(f"paper {unit}", lambda row: _paper_memory(row, divisor), 3),
@@ -81,6 +82,7 @@ def legend(report: Report) -> list[str]:
         f"{UNSTABLE} unstable: not to be relied on, for the reasons in its note": any(row.unstable for row in report.rows),
         f"{memory_header(report)}: {kinds}; {unit} = 10^{len(str(int(divisor))) - 1} bytes": bool(kinds),
         "x Naive: tokens/s over those of Naive with the same work in this table": any(report.over_naive(row) for row in report.rows),
+        f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(_powered(report)),
         f"of the time that these runs held their devices, {report.useful_fraction or 0:.1%} went into measured steps": bool(report.useful_fraction),
         "-: out of memory": any(row.state == OOM for row in report.rows) or any(paper.oom for paper in papers),
         f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head train": any(
@@ -104,6 +106,12 @@ def _facets(report: Report) -> list[str]:
 
 def _memory_kinds(report: Report) -> list[str]:
     return sorted({row.memory[0] for row in report.rows if row.memory})
+
+
+def _powered(report: Report) -> list[str]:
+    """What the energy counters of rows with tokens/J cover."""
+    results = [row.result for row in report.rows if row.result and row.metric("tokens_per_joule")]
+    return sorted({str(name) for result in results for name in result.what_ran.get("energy_counters") or ()})
 
 
 def _speed(row: Row, notes: list[str]) -> str:

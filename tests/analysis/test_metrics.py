@@ -5,7 +5,7 @@ import pytest
 
 from llmexp.analysis.metrics import METRICS, Facts, measure
 from llmexp.errors import RecordError
-from llmexp.record.result import StateBytes
+from llmexp.record.result import Energy, StateBytes
 
 # Two replicas of unequal speed; micro 2, accumulation 3, seq_len 10: 60 positions a rank and step, of which padding takes some.
 FAST = [(9.0, 60, 50, 8.0), (1.0, 60, 45, 4.0), (2.0, 60, 55, 3.0)]
@@ -43,6 +43,32 @@ def test_a_step_takes_as_long_as_its_slowest_rank(two_replicas):
     assert metrics["backward_time_s"].mean == pytest.approx(2.5 / 2)
     assert metrics["optimizer_time_s"].mean == pytest.approx(2.5 / 8)
     assert metrics["time_to_first_step_s"].mean == 7.0
+
+
+def test_time_inside_steps_is_reconciled_with_the_wall_time_of_the_rank_that_lost_most(two_replicas):
+    metrics = measure([two_replicas], Facts(world_size=2, dp=2))
+    # Rank 0: 1 + 2 s of 3.5; rank 1: 2 + 3 s of 6. Two steps each.
+    assert metrics["timed_share_of_wall"].mean == pytest.approx(5 / 6)
+    assert metrics["measured_steps"].mean == 2
+
+
+@pytest.mark.parametrize(("wall_s", "share"), [(3.0, 1), (2.98, 3 / 2.98)])
+def test_clocks_may_differ_by_less_than_a_percent(write_repeat, wall_s, share):
+    folder = write_repeat(0, {0: {"window_wall_s": wall_s}}, {0: FAST})
+    assert measure([folder], Facts(world_size=1, dp=1))["timed_share_of_wall"].mean == pytest.approx(share)
+
+
+def test_more_time_in_steps_than_passed_is_an_error_with_its_figures(write_repeat):
+    folder = write_repeat(0, {0: {"window_wall_s": 3.5}, 1: {"window_wall_s": 4.9}}, {0: FAST, 1: SLOW})
+    with pytest.raises(RecordError, match=r"steps of 5 s in a window of 4\.9 s cannot be: rank 1's device clock, or the host's, is wrong"):
+        measure([folder], Facts(world_size=2, dp=2))
+
+
+def test_repeats_that_stopped_at_different_steps_stand_side_by_side(write_repeat):
+    folders = [write_repeat(k, {0: {"window_wall_s": 1.0 * count}}, {0: [(1.0, 10, 10, 1.0)] * (count + 1)}) for k, count in enumerate((2, 4))]
+    metrics = measure(folders, Facts(world_size=1, dp=1))
+    assert (metrics["measured_steps"].mean, metrics["measured_steps"].std_between_repeats) == (3, pytest.approx(2**0.5))
+    assert (metrics["tokens_per_s"].mean, metrics["tokens_per_s"].std_within_run) == (10, 0)
 
 
 def test_losses_are_means_over_ranks(two_replicas):
@@ -86,6 +112,28 @@ def test_unknown_peak_shape_or_price_means_no_figure(two_replicas):
     assert metrics["mfu"] is None
     assert metrics["usd_per_million_tokens"] is None
     assert measure([two_replicas], Facts(world_size=2, dp=2, peak_flops_per_s=1e12))["mfu"] is None
+
+
+def energy(seconds, **joules):
+    return {"energy": Energy(seconds=seconds, joules=joules)}
+
+
+def test_tokens_per_joule_are_those_of_all_that_draws_power(write_repeat):
+    ranks = {0: {"window_wall_s": 25.0} | energy(25.0, p0=1000.0, p1=1500.0), 1: {"window_wall_s": 25.0} | energy(25.5)}
+    folder = write_repeat(0, ranks, {rank: [(1.0, 60, 60, 1.0)] + [(12.5, 500, 500, 1.0)] * 2 for rank in (0, 1)})
+    metrics = measure([folder], Facts(world_size=2, dp=2))
+    # Rank 0 reads both packages of the node, 40 + 60 W, for 80 tokens/s.
+    assert metrics["mean_power_w"].mean == pytest.approx(100)
+    assert metrics["tokens_per_joule"].mean == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    "second", [{}, energy(19.9, board=2000.0), energy(25.0, board=0.0)], ids=["a rank cannot read it", "too short", "a counter stood still"]
+)
+def test_energy_that_is_not_known_well_is_none(write_repeat, second):
+    folder = write_repeat(0, {0: energy(25.0, board=2500.0), 1: second}, {rank: [(1.0, 60, 60, 1.0)] * 2 for rank in (0, 1)})
+    metrics = measure([folder], Facts(world_size=2, dp=2))
+    assert (metrics["mean_power_w"], metrics["tokens_per_joule"]) == (None, None)
 
 
 def test_mfu_above_one_is_an_error_with_its_figures(two_replicas):

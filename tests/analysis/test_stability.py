@@ -105,6 +105,17 @@ def test_steps_profiled_after_the_window_are_no_warm_up(write_repeat, write_samp
     assert warmup_change(read_repeat(folder, world_size=1)).ratio == pytest.approx(1)
 
 
+def test_a_host_that_holds_the_device_up_between_steps_is_told(write_repeat):
+    steps = [(9.0, 10, 10, 1.0), *[(1.0, 10, 10, 1.0)] * 24]
+    # 20 s of steps in windows of 20.8 and 25 s.
+    repeats = [read_repeat(write_repeat(k, {0: {"window_wall_s": wall_s}}, {0: steps}, warmup=5), 1) for k, wall_s in enumerate((20.8, 25.0))]
+    assert judged(repeats[0]).verdict == "stable"
+    found = judged(repeats[1])
+    assert found.verdict == "unstable"
+    assert found.reasons == ["host between steps: only 80.0 % of the window was inside steps, between them the device waited for the host"]
+    assert judged(*repeats).reasons[0] == found.reasons[0]
+
+
 def test_contention_is_told_even_of_a_run_too_short_to_judge(repeat_of):
     assert judged(repeat_of([1.0] * 2), machine=CONTENDED).verdict == "unstable"
     steady = judged(repeat_of([1.0] * 60), machine=CONTENDED)

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from planning import Observed, make_plan
 
 from llmexp.cli.sweep import folder_of
 from llmexp.launch.run import run_one
+from llmexp.launchers.rank import Rank
+from llmexp.launchers.training import counters_of
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.energy import EnergyMeter
 from llmexp.record.result import read_samples
 
 pytestmark = pytest.mark.gpu
@@ -64,3 +68,14 @@ def test_a_run_measures_with_the_devices_clock(tmp_path: Path) -> None:
     window_s = measured[-1].t_end_s - measured[0].t_start_s
     assert sum(sample.positions for sample in measured) / window_s == pytest.approx(tokens_per_s.mean, rel=0.05)
     assert result.environment["nccl"]
+    inside = result.metrics["timed_share_of_wall"]
+    assert inside is not None
+    assert 0.5 < inside.mean <= 1.01
+
+
+def test_the_boards_energy_counter_is_read() -> None:
+    pytest.importorskip("pynvml")
+    device, rank = torch.device("cuda", 0), Rank(index=0, local_index=0, world_size=1, folder=Path())
+    with EnergyMeter(counters_of(rank, device)) as meter:
+        torch.ones(4096, 4096, device=device).matmul(torch.ones(4096, 4096, device=device)).sum().item()
+    assert meter.covers == ["GPU board"]

@@ -40,6 +40,15 @@ def test_an_unstable_figure_has_a_sign_and_its_reason_in_a_note(make_run):
     assert "!" not in said(*folders[1:])
 
 
+def test_tokens_per_joule_say_what_drew_the_power(make_run):
+    metered = make_run(metrics={"tokens_per_joule": 12.345})
+    result = metered.result().model_copy(update={"what_ran": {"energy_counters": ["GPU board"]}})
+    metered.write(metered.result_path, result)
+    assert shown(metered, make_run("F"))["tokens/J"] == ["12.35", ""]
+    assert "tokens/J: tokens/s over the mean power of what was read: GPU board" in said(metered, make_run("F"))
+    assert "tokens/J" not in shown(make_run("R"))
+
+
 def test_only_out_of_memory_is_a_dash(make_run):
     endings = ["oom", "skipped", "timeout", "failed", "killed", "incomplete"]
     methods = ["Naive", "F", "R", "Z2", "Z3", "Z1"]

@@ -93,4 +93,4 @@ def _values(sample: StepSample, step_time_s: float, positions: int) -> Iterator[
     if sample.memory_bytes is not None:
         yield "memory_bytes", float(sample.memory_bytes)
     for phase, seconds in (sample.phases_s or {}).items():
-        yield f"{phase}_s", seconds
+        yield f"{phase}_time_s", seconds

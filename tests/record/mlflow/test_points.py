@@ -18,7 +18,7 @@ def test_the_slowest_rank_sets_time_and_rate_and_profiled_steps_are_left_out(mak
     times = _values(points, "repeat.0/step_time_s")
     assert times == pytest.approx(dict.fromkeys(range(25), 0.2))
     assert _values(points, "repeat.0/tokens_per_s")[7] == pytest.approx(7000)
-    assert _values(points, "repeat.0/forward_s")[0] == 0.1 / 4
+    assert _values(points, "repeat.0/forward_time_s")[0] == 0.1 / 4
 
 
 def test_every_repeat_has_its_own_curves(make_run):

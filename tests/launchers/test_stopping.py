@@ -1,0 +1,87 @@
+"""When a measured window ends: by hand, by chance, and on two real ranks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from planning import make_plan
+
+from llmexp.analysis.quantity import Observed
+from llmexp.analysis.stability import interval, is_known_to
+from llmexp.cli.sweep import folder_of
+from llmexp.launch.run import run_one
+from llmexp.launchers.stopping import blocks
+from llmexp.record.result import RunResult, read_samples
+from llmexp.schema import MeasureConfig
+
+Measured = tuple[RunResult, list[list[int]]]
+
+
+def protocol(**fields: float) -> MeasureConfig:
+    return make_plan("measure=adaptive").config.measure.model_copy(update=fields)
+
+
+def test_looks_lie_further_and_further_apart_and_no_step_is_left_out() -> None:
+    assert [(block.start, block.stop) for block in blocks(protocol())] == [(30, 70), (70, 80), (80, 93), (93, 109), (109, 130)]
+    assert [len(block) for block in blocks(protocol(min_steps=1, steps=8))] == [1, 1, 1, 1, 1, 3]
+    assert len(list(blocks(protocol(steps=10_000)))) < 30
+
+
+def test_a_fixed_protocol_and_a_short_window_are_one_piece() -> None:
+    assert list(blocks(protocol(stop_at_interval_share=None))) == [range(30, 130)]
+    assert list(blocks(protocol(steps=20))) == [range(30, 50)]
+
+
+@pytest.mark.parametrize("scatter", [0.02, 0.04])
+def test_looking_often_still_gives_an_interval_that_holds_the_truth_9_times_in_10(scatter: float) -> None:
+    """Whoever stops when the interval happens to be narrow errs more often than the 1 in 20 of a fixed number of steps."""
+    pieces, draw, held, tries = list(blocks(protocol(steps=200))), random.Random(3), 0, 200
+    for _ in range(tries):
+        times_s: list[float] = []
+        for block in pieces:
+            times_s += [draw.gauss(1, scatter) for _ in block]
+            speed = Observed(len(times_s) / sum(times_s), tuple(1 / time_s for time_s in times_s))
+            if is_known_to([speed], 0.01):
+                break
+        found = interval([speed])
+        assert found is not None
+        held += abs(found.mean - 1) < found.half_width
+    assert held / tries > 0.87
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Callable[..., Measured]:
+    """Run a protocol on two real ranks; return its result and the numbers of the measured steps by rank."""
+
+    def run(*words: str) -> Measured:
+        plan = make_plan("hardware=cpu", "parallelism.dp=2", "data.seq_len=64", f"sweep.outputs={tmp_path}", "measure.profile=false", *words)
+        result = run_one(plan, folder := folder_of(plan))
+        assert result.status == "success", result.reason
+        ranks = [read_samples(folder.repeat(0) / f"samples.{rank}.jsonl") for rank in (0, 1)]
+        return result, [[sample.step for sample in rank if not sample.warmup] for rank in ranks]
+
+    return run
+
+
+@pytest.mark.ranks
+def test_ranks_end_together_as_soon_as_the_interval_is_narrow_enough(measured: Callable[..., Measured]) -> None:
+    result, steps = measured("measure.steps=60", "measure.min_steps=20", "measure.stop_at_interval_share=0.9")
+    assert steps == [list(range(5, 25))] * 2
+    rate, step_time_s = result.metrics["tokens_per_s"], result.metrics["step_time_s"]
+    assert rate is not None
+    assert step_time_s is not None
+    inside, taken = result.metrics["timed_share_of_wall"], result.metrics["measured_steps"]
+    assert inside is not None
+    assert taken is not None
+    assert taken.mean == 20
+    assert 0.9 < inside.mean <= 1
+    # The window's wall time leaves out the time in which the ranks agree, and nothing else.
+    assert rate.mean == pytest.approx(2 * 64 / step_time_s.mean, rel=0.1)
+
+
+@pytest.mark.ranks
+def test_ranks_take_all_steps_where_the_interval_stays_wider(measured: Callable[..., Measured]) -> None:
+    assert measured("measure.steps=60", "measure.min_steps=20", "measure.stop_at_interval_share=1e-9")[1] == [list(range(5, 65))] * 2
