@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import psutil
 
+from llmexp.launchers.communication import log_connections
 from llmexp.record.folder import write_atomically
 from llmexp.record.process import die_with_parent
 from llmexp.record.result import RankFailure, RankSummary, to_json
@@ -62,7 +63,10 @@ def main(work: Callable[[RunPlan, Rank], RankSummary]) -> None:
     try:
         from llmexp.plan.run_plan import RunPlan
 
-        rank.write("rank", work(RunPlan.read(rank.folder.parent / "plan.json"), rank))
+        plan = RunPlan.read(rank.folder.parent / "plan.json")
+        if plan.config.hardware.device == "cuda" and rank.world_size > 1:
+            log_connections(rank.folder)
+        rank.write("rank", work(plan, rank))
     except BaseException as error:
         traceback.print_exc()
         rank.write("failure", _failure(rank, error))

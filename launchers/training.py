@@ -97,8 +97,14 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         parameters=engine.parameters,
         trainable_parameters=engine.trainable_parameters,
         state_bytes=watch.state,
-        what_ran={"attention_kernel": probe.attention, "device": str(device), "energy_counters": meter.covers, **engine.what_ran()},
-        environment=rank_environment(device) if rank.index == 0 else {},
+        what_ran={
+            "attention_kernel": probe.attention,
+            "kernels": probe.costliest(),
+            "device": str(device),
+            "energy_counters": meter.covers,
+            **engine.what_ran(),
+        },
+        environment=rank_environment(device, rank.folder) if rank.index == 0 else {},
         energy=meter.energy,
         **peaks,
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from llmexp.launchers.communication import communication
 
-def rank_environment(device: torch.device) -> dict[str, Any]:
-    """Versions and device properties as torch reports them."""
+
+def rank_environment(device: torch.device, folder: Path) -> dict[str, Any]:
+    """Versions and device properties as torch reports them, and how the ranks are connected, with what NCCL has written into `folder`."""
     found: dict[str, Any] = {"torch": torch.__version__, "torch_threads": torch.get_num_threads(), "device_type": device.type}
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
@@ -22,4 +25,6 @@ def rank_environment(device: torch.device) -> dict[str, Any]:
         }
     else:
         found["cpu_capability"] = torch.backends.cpu.get_cpu_capability()
+    if torch.distributed.is_initialized():
+        found["communication"] = communication(torch.distributed.get_backend(), folder)
     return found

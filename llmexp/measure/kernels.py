@@ -20,6 +20,9 @@ _ATTENTION = (
     r"aten::_softmax$",
 )
 
+# Kernels that are templates have names of a thousand characters.
+LONGEST_NAME = 120
+
 
 def _activities() -> list[ProfilerActivity]:
     cuda = [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
@@ -31,13 +34,17 @@ class KernelProbe:
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
+        self._times_us: dict[str, float] = {}
 
     @contextmanager
     def watch(self) -> Iterator[None]:
         """Profile the block."""
         with profile(activities=_activities(), acc_events=True) as profiler:
             yield
-        self.names = {event.key: event.count for event in profiler.key_averages()}
+        events = profiler.key_averages()
+        self.names = {event.key: event.count for event in events}
+        on_device = {event.key: event.self_device_time_total for event in events if event.device_type.name == "CUDA" and not event.is_user_annotation}
+        self._times_us = on_device or {event.key: event.self_cpu_time_total for event in events}
 
     @property
     def attention(self) -> str | None:
@@ -47,6 +54,11 @@ class KernelProbe:
             if found:
                 return found
         return None
+
+    def costliest(self, number: int = 12) -> list[dict[str, str | int]]:
+        """The kernels that took the device longest, on CPU the operators, longest first: name, as much of it as tells it apart, and calls."""
+        longest = sorted(self._times_us, key=lambda name: -self._times_us[name])
+        return [{"name": name[:LONGEST_NAME], "calls": self.names[name]} for name in longest[:number]]
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from llmexp.report.row import OOM, Row, read_row
 _NOT_COMPARED = ("tracking", "sweep", "force", "rerun")
 # What differs between any two moments.
 _PASSING = ("load_average",)
+# Long, and in another order each time.
+_EVIDENCE = ("kernels",)
 CHANGES_DIFFER = "uncommitted changes differ"
 
 
@@ -84,7 +86,8 @@ def _settings(row: Row) -> dict[str, str]:
     config = {key: value for key, value in row.plan["config"].items() if key not in _NOT_COMPARED}
     found = _flat(config | {"method": row.method}) | _flat({"engine_config": row.plan.get("engine_config", {})})
     if row.result:
-        found |= _flat({"what_ran": row.result.what_ran, "stack": row.result.stack})
+        what_ran = {key: value for key, value in row.result.what_ran.items() if key not in _EVIDENCE}
+        found |= _flat({"what_ran": what_ran, "stack": row.result.stack})
     return found
 
 

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from llmexp.measure import kernels
 from llmexp.measure.kernels import KernelProbe, trace_to
 
 
@@ -34,6 +35,17 @@ def test_the_attention_that_ran_is_named(backend: SDPBackend | None, kernel: str
     with probe.watch():
         attend(backend)
     assert probe.attention == kernel
+
+
+def test_the_costliest_operators_are_few_and_short_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "LONGEST_NAME", 8)
+    probe, matrix = KernelProbe(), torch.rand(300, 300)
+    with probe.watch():
+        for _ in range(3):
+            matrix = matrix @ matrix
+        torch.ones(2).sum()
+    assert probe.costliest(1) == [{"name": "aten::mm", "calls": 3}]
+    assert all(len(str(kernel["name"])) <= 8 for kernel in probe.costliest())
 
 
 def test_without_attention_nothing_is_named() -> None:

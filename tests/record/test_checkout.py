@@ -35,7 +35,7 @@ def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
 def test_a_clean_checkout_is_named_without_credentials_and_leaves_no_file(git: Git, tmp_path: Path) -> None:
     found = checkouts(tmp_path / "run")["working_directory"]
     assert found == {"commit": git("rev-parse", "HEAD"), "dirty": False, "remote": "https://***@example.org/a.git"}
-    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "run" / "git.working_directory.diff").exists()
 
 
 def test_uncommitted_changes_are_kept_without_secrets_and_can_be_applied(git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
