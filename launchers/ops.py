@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from llmexp.engines.deepspeed import OP_LIBRARY_VARIABLE
+from llmexp.record.installed import look, path_with_scripts
 
 _BUILDERS = {"cpu_adam": "CPUAdamBuilder", "fused_adam": "FusedAdamBuilder"}
 
@@ -34,6 +35,8 @@ def _load(library: Path) -> object:
 
 
 def _build(op: str) -> None:
+    # torch calls the compiler by CXX and ninja by PATH.
+    os.environ |= {"CXX": look().compiler or "", "PATH": path_with_scripts()}
     from deepspeed.accelerator import get_accelerator
 
     get_accelerator().create_op_builder(_BUILDERS[op]).jit_load(verbose=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,12 @@ from llmexp.launchers.communication import communication
 
 def rank_environment(device: torch.device, folder: Path) -> dict[str, Any]:
     """Versions and device properties as torch reports them, and how the ranks are connected, with what NCCL has written into `folder`."""
-    found: dict[str, Any] = {"torch": torch.__version__, "torch_threads": torch.get_num_threads(), "device_type": device.type}
+    found: dict[str, Any] = {
+        "interpreter": sys.executable,
+        "torch": torch.__version__,
+        "torch_threads": torch.get_num_threads(),
+        "device_type": device.type,
+    }
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
         found |= {

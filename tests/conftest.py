@@ -27,6 +27,7 @@ CHOICES = {
     "precision": "bf16_mixed",
     "data": "synthetic",
     "measure": "smoke",
+    "runtime": "here",
     "tracking": "none",
 }
 IN_NO_GROUP = {"batch": {"micro": 1, "accumulation": 1}, "sweep": {"name": "main"}, "seed": 0, "force": False, "rerun": "none"}

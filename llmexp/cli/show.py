@@ -9,6 +9,7 @@ from typing import Any
 from llmexp.cli.sweep import folder_of
 from llmexp.plan.memory import GIB, MemoryEstimate, shortage
 from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.runtime import Needs, wrap
 
 
 def plan_text(plan: RunPlan) -> str:
@@ -77,7 +78,8 @@ def _of(size: int | None) -> str:
 
 def _command(plan: RunPlan) -> str:
     folder = folder_of(plan).path / "repeat.0"
-    words = [word.replace("{folder}", str(folder)) for word in plan.command.argv]
+    wrapped = wrap(plan.command.argv, plan.config.runtime, Needs(writes=(str(folder.parent),), gpus=plan.config.hardware.device == "cuda"))
+    words = [word.replace("{folder}", str(folder)) for word in wrapped]
     return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in plan.command.env.items()), shlex.join(words)])
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from llmexp.engines.base import Engine
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.run_plan import Command
+from llmexp.plan.runtime import interpreter
 from llmexp.plan.shape import shape_of
 from llmexp.schema import RunConfig
 
@@ -72,11 +72,11 @@ class DeepSpeedEngine(Engine):
 
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
         """Start torchrun or the deepspeed launcher with one rank a device."""
-        ranks = str(dims.world_size)
+        python, ranks = interpreter(config.runtime), str(dims.world_size)
         if config.engine.launcher == "torchrun":
-            start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks, "-m"]
+            start = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks, "-m"]
         else:
-            start = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--no_local_rank", "--module"]
+            start = [python, "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--no_local_rank", "--module"]
         return Command(argv=[*start, WORKER, "{folder}"], env=_DEVICE[config.hardware.device] | config.hardware.environment)
 
 

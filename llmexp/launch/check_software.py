@@ -17,11 +17,12 @@ from packaging.requirements import Requirement
 from llmexp.engines import get_engine
 from llmexp.launch.finding import Finding
 from llmexp.launch.ops import build_tools
-from llmexp.record.environment import DISTRIBUTIONS, versions
+from llmexp.record.environment import DISTRIBUTIONS
+from llmexp.record.installed import OLDEST_PYTHON, look, versions
 
 Cuda = tuple[int, int]
 Level = Literal["ok", "warn", "fail"]
-OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 12)
+NEWEST_PYTHON = (3, 12)
 # What can be missing, and what is then missed.
 OPTIONAL = {"mlflow": "no tracking but tracking=none", "matplotlib": "no pictures", "bitsandbytes": "no Q", "datasets": "no data=hf"}
 
@@ -110,7 +111,7 @@ def check_optional() -> Finding:
 
 def check_compiler(needs_nvcc: bool) -> Finding:
     """What compiles DeepSpeed's own Adam: a C++ compiler, ninja, and with GPUs nvcc."""
-    tools = {name: path for name, path in build_tools().items() if needs_nvcc or name != "nvcc"}
+    tools = {name: path for name, path in build_tools(look()).items() if needs_nvcc or not name.startswith("nvcc")}
     missing = [name for name, path in tools.items() if not path]
     if not missing:
         return Finding("ok", "compiler", ", ".join(filter(None, tools.values())))

@@ -57,7 +57,7 @@ def classify(ended: Ended) -> Ending:
         return _told(by_kind.get("hardware", failures[0]), RunStatus.FAILED)
     if ended.exit_code == 0:
         return _finished(ended)
-    if deaths:
+    if deaths and not _broke(ended.repeat):
         return _killed(str(deaths[0]), deaths[0].signal, ended)
     if ended.exit_code < 0:
         return _killed(f"the launcher was killed by {_signal_name(-ended.exit_code)}", -ended.exit_code, ended)
@@ -102,6 +102,11 @@ def _deaths(repeat: Path) -> list[Death]:
     first = min(at for at, _ in seen.values())
     early = sorted((at, int(rank), code) for rank, (at, code) in seen.items() if (at - first).total_seconds() <= 1 and code < 0)
     return [Death(rank, -code) for _, rank, code in early]
+
+
+def _broke(repeat: Path) -> bool:
+    """Whether a rank ended by itself before it could give an account, as where an import fails: then the others died of the clean-up."""
+    return any(int(match["code"]) > 0 for match in TORCHRUN_FAILURE.finditer(_text(repeat / AGENT_LOG)))
 
 
 def _last_words(repeat: Path) -> str:

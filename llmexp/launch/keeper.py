@@ -2,13 +2,14 @@
 
 The driver may be SIGKILLed, launchers start ranks in sessions of their own, and ranks start processes too. The keeper adopts them
 all and waits for two things without polling: the launcher's end, and the end of its own standard input, which only the driver holds open.
-Started as `python -m llmexp.launch.keeper <command…>`.
+Started as `python -m llmexp.launch.keeper <last command, one word> <command…>`; the last command, where there is one, ends what is not a descendant.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ PATIENCE_S = 30.0
 SIGNALLED = 128
 
 
-def keep(argv: Sequence[str]) -> int:
+def keep(argv: Sequence[str], last: Sequence[str] = ()) -> int:
     """Run the command until it ends or the driver goes; return its exit code, 128 + n where signal n ended it."""
     adopt_orphans()
     children = _child_signals()
@@ -38,6 +39,8 @@ def keep(argv: Sequence[str]) -> int:
         os.read(children, 4096)
     code = command.poll()
     sweep()
+    if last:
+        subprocess.run(last, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=PATIENCE_S, check=False)
     return SIGNALLED + signal.SIGTERM if code is None else SIGNALLED - code if code < 0 else code
 
 
@@ -72,4 +75,4 @@ def _child_signals() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(keep(sys.argv[1:]))
+    sys.exit(keep(sys.argv[2:], shlex.split(sys.argv[1])))

@@ -10,23 +10,25 @@ import hashlib
 import os
 import platform
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from importlib.metadata import version
 from pathlib import Path
 
 from llmexp.engines.deepspeed import OP_LIBRARY_VARIABLE
 from llmexp.errors import BuildError
+from llmexp.launch.code import cache_folder
 from llmexp.launch.display import say
-from llmexp.launch.spawn import AGENT_LOG, Agent
+from llmexp.launch.runtime import Runtime
+from llmexp.launch.spawn import AGENT_LOG
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.installed import COMPILERS, Installed
 from llmexp.record.lock import held_in_turn
 
-BUILDER = (sys.executable, "-m", "llmexp.launchers.ops")
+BUILDER = ("-m", "llmexp.launchers.ops")
 BUILD_TIMEOUT_S = 1200.0
-_COMPILERS = ("c++", "g++", "clang++")
+BUILT_AGAINST = ("torch", "deepspeed")
+COMPILER = f"C++ compiler ({', '.join(COMPILERS)})"
 
 
 def needed_op(plan: RunPlan) -> str | None:
@@ -57,32 +59,30 @@ def prepare_ops(plan: RunPlan) -> dict[str, str]:
     if not library.exists():
         with _alone_in(library.parent):
             if not library.exists():
-                _build(op, library)
+                _build(Runtime(plan), op, library)
     return {OP_LIBRARY_VARIABLE: str(library)}
 
 
-def build_tools() -> dict[str, str | None]:
+def build_tools(found: Installed) -> dict[str, str | None]:
     """Where that lies which compiles the ops; None for what is missing."""
-    return {f"C++ compiler ({', '.join(_COMPILERS)})": _compiler(), "ninja": shutil.which("ninja", path=_path()), "nvcc": _nvcc()}
+    return {COMPILER: found.compiler, "ninja": found.ninja, "nvcc (CUDA toolkit)": found.nvcc}
 
 
 def _missing(plan: RunPlan, op: str) -> list[str]:
     if _library(plan, op).exists():
         return []
-    missing = [] if _compiler() else [f"C++ compiler ({', '.join(_COMPILERS)})"]
-    missing += [] if shutil.which("ninja", path=_path()) else ["ninja"]
-    return missing + (["nvcc (CUDA toolkit)"] if _needs_nvcc(plan, op) and not _nvcc() else [])
+    tools = build_tools(Runtime(plan).installed)
+    return [name for name, path in tools.items() if not path and (_needs_nvcc(plan, op) or not name.startswith("nvcc"))]
 
 
-def _build(op: str, library: Path) -> None:
+def _build(runtime: Runtime, op: str, library: Path) -> None:
     say(f"building DeepSpeed's {op}, once on this machine; a minute or two ...")
     started_s = time.monotonic()
     for killed in library.parent.glob("build.*"):
         shutil.rmtree(killed, ignore_errors=True)
     # A fresh TORCH_EXTENSIONS_DIR has no lock in it that anybody could have left.
     scratch = library.parent / f"build.{os.getpid()}"
-    env = {**os.environ, "TORCH_EXTENSIONS_DIR": str(scratch), "CXX": _compiler() or "", "PATH": _path()}
-    with Agent([*BUILDER, op], scratch, env) as builder:
+    with runtime.start([runtime.python, *BUILDER, op], scratch, {**os.environ, "TORCH_EXTENSIONS_DIR": str(scratch)}) as builder:
         in_time = builder.ends_within(BUILD_TIMEOUT_S)
         code = builder.stop()
     log = (scratch / AGENT_LOG).replace(library.with_suffix(".log"))
@@ -106,13 +106,13 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _library(plan: RunPlan, op: str) -> Path:
-    """Where the built op lies: a folder for each Python, torch, DeepSpeed, CPU (they compile for the CPU at hand) and CUDA toolkit."""
-    parts = [str(sys.implementation.cache_tag), version("torch"), version("deepspeed"), _cpu()]
+    """Where the built op lies: a folder for each Python, torch, DeepSpeed, image, CPU (they compile for the CPU at hand) and CUDA toolkit."""
+    found = Runtime(plan).installed
+    parts = [found.cache_tag, *(found.distributions.get(name, "") for name in BUILT_AGAINST), plan.config.runtime.image or "", _cpu()]
     if _needs_nvcc(plan, op):
-        parts += [plan.config.hardware.name, str(_nvcc())]
+        parts += [plan.config.hardware.name, str(found.nvcc)]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "llmexp" / "deepspeed_ops" / digest / f"{op}.so"
+    return cache_folder() / "deepspeed_ops" / digest / f"{op}.so"
 
 
 def _cpu() -> str:
@@ -124,19 +124,5 @@ def _cpu() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
 
 
-def _compiler() -> str | None:
-    return os.environ.get("CXX") or next((name for name in _COMPILERS if shutil.which(name)), None)
-
-
 def _needs_nvcc(plan: RunPlan, op: str) -> bool:
     return plan.config.hardware.device == "cuda" and op == "fused_adam"
-
-
-def _nvcc() -> str | None:
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    return shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin")
-
-
-def _path() -> str:
-    """PATH with this interpreter's own folder first: ninja is installed there, whether or not the environment is activated."""
-    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
-from llmexp.engines import get_engine
 from llmexp.launch.cgroup import host_memory_bytes
 from llmexp.launch.ending import Ending
 from llmexp.launch.ops import unbuildable
-from llmexp.method import Method
+from llmexp.launch.runtime import Runtime
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import shortage
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.installed import OLDEST_PYTHON, version_of
 from llmexp.record.result import RunStatus
 
 
@@ -44,10 +42,16 @@ def other_hardware(plan: RunPlan, node: Detected) -> str | None:
 
 def _missing_libraries(plan: RunPlan) -> str | None:
     config = plan.config
-    needed = get_engine(config.engine.name).needed_modules(config, Method.parse(plan.method, config.task.name).techniques)
-    missing = [name for name in needed if find_spec(name) is None]
+    found = Runtime(plan).installed
+    if found.error:
+        return f"runtime={config.runtime.name} does not start: {found.error}"
+    if version_of(found.python) < OLDEST_PYTHON:
+        return f"runtime={config.runtime.name} is Python {found.python}; llmexp's ranks need {'.'.join(map(str, OLDEST_PYTHON))} or later"
+    if not found.missing:
+        return None
+    missing = ", ".join(dict.fromkeys(found.missing)) + ("" if config.runtime.plain else f" in runtime={config.runtime.name}")
     wanted_by = f"engine={config.engine.name} with method={plan.method}, data={config.data.name}"
-    return f"{wanted_by} needs {', '.join(missing)}: pip install 'llmexp[train]', torch first" if missing else None
+    return f"{wanted_by} needs {missing}: pip install 'llmexp[train]' there, torch first"
 
 
 def _shortage(plan: RunPlan, node: Detected | None) -> str | None:

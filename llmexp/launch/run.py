@@ -21,8 +21,8 @@ from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.launch.ops import prepare_ops
 from llmexp.launch.preflight import preflight
 from llmexp.launch.progress import Progress, duration
-from llmexp.launch.spawn import Agent, environment
-from llmexp.launch.stack import contributors
+from llmexp.launch.runtime import Runtime
+from llmexp.launch.spawn import environment
 from llmexp.launch.watch import Limits, watch
 from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
@@ -57,7 +57,7 @@ def run_one(plan: RunPlan, folder: RunFolder) -> RunResult:
 
 def _attempt(plan: RunPlan, folder: RunFolder) -> RunResult:
     """Write a result whatever happens, so that no ended run seems to go on."""
-    environment_here = capture(contributors(plan), folder.path)
+    environment_here = capture(Runtime(plan).installed, folder.path)
     ending = UNEXPECTED
     try:
         with _sigterm_interrupts():
@@ -89,7 +89,7 @@ def _run_repeats(plan: RunPlan, folder: RunFolder) -> Ending:
 
 def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Limits, tick: Callable[[], None]) -> Ending:
     kills = oom_kills()
-    with Agent(plan.command.argv, repeat, env) as agent:
+    with Runtime(plan).start(plan.command.argv, repeat, env) as agent:
         reached = watch(agent, repeat, limits, tick)
         exit_code = agent.stop()
     if reached:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -21,15 +22,15 @@ AGENT_LOG = "log.agent.txt"
 
 
 class Agent:
-    """The command that starts the ranks, under a keeper; a context manager that ends all of them."""
+    """The command that starts the ranks, under a keeper; a context manager that ends all of them, at last by the command `ending`."""
 
-    def __init__(self, argv: Sequence[str], repeat: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, argv: Sequence[str], repeat: Path, env: Mapping[str, str], ending: Sequence[str] = ()) -> None:
         repeat.mkdir(parents=True)
         command = [word.replace("{folder}", str(repeat.absolute())) for word in argv]
         # Nothing is ever said on this line: each side learns from its closing that the other has gone.
         self._line, keepers_end = socket.socketpair()
         with (repeat / AGENT_LOG).open("ab") as log, keepers_end:
-            keeper = [sys.executable, "-m", "llmexp.launch.keeper", *command]
+            keeper = [sys.executable, "-m", "llmexp.launch.keeper", shlex.join(ending), *command]
             self._keeper = subprocess.Popen(keeper, stdin=keepers_end.fileno(), stdout=log, stderr=log, env=dict(env), start_new_session=True)
 
     def __enter__(self) -> Agent:
@@ -56,8 +57,8 @@ class Agent:
 
 
 def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:
-    """The ranks' environment: this process's own, threads pinned, then `extra`, then what the plan's command says."""
-    return {**os.environ, **_threads(plan), **extra, **plan.command.env}
+    """The ranks' environment: this process's own, threads pinned, then what the runtime, `extra` and the plan's command say."""
+    return {**os.environ, **_threads(plan), **plan.config.runtime.environment, **extra, **plan.command.env}
 
 
 def _threads(plan: RunPlan) -> dict[str, str]:

@@ -6,12 +6,11 @@ Without torch: what only the ranks know (kernels, NCCL, thread counts) they writ
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import platform
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -21,6 +20,7 @@ import psutil
 
 from llmexp.record.checkout import checkouts
 from llmexp.record.command import output
+from llmexp.record.installed import Installed
 from llmexp.record.redact import is_secret_name, redact
 
 DISTRIBUTIONS = (
@@ -35,16 +35,16 @@ VARIABLES = (
 _WORKER_SOURCES = ("llmexp.measure", "llmexp.launchers", "llmexp.record.result")
 
 
-def capture(others: Iterable[str] = (), folder: Path | None = None) -> dict[str, Any]:
-    """Describe this machine and checkout, with the versions of `others` too; what cannot be found out is None, and no secret is in it.
+def capture(ranks: Installed, folder: Path | None = None) -> dict[str, Any]:
+    """Describe this machine, checkout and the Python of the ranks; what cannot be found out is None, and no secret is in it.
 
     Uncommitted changes are left in `folder`.
     """
     return {
         "host": socket.gethostname(),
         "platform": platform.platform(),
-        "python": platform.python_version(),
-        "distributions": versions((*DISTRIBUTIONS, *others)),
+        "python": ranks.python,
+        "distributions": ranks.distributions,
         "cpu": _cpu(),
         "memory_bytes": psutil.virtual_memory().total,
         "load_average": list(os.getloadavg()),
@@ -52,17 +52,6 @@ def capture(others: Iterable[str] = (), folder: Path | None = None) -> dict[str,
         "git": checkouts(folder),
         "variables": _variables(),
     }
-
-
-def versions(distributions: Iterable[str]) -> dict[str, str]:
-    """Versions of those distributions that are installed."""
-    found = {}
-    for name in distributions:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def device_model(device: str) -> str:
@@ -73,12 +62,12 @@ def device_model(device: str) -> str:
     return _cpu_model() or "unknown"
 
 
-def stack_digest(distributions: Sequence[str], device: str) -> str:
-    """12 hexadecimal digits over the worker-side sources, the distributions' versions and the device's name: a result of another stack is stale."""
+def stack_digest(versions: Mapping[str, str], device: str) -> str:
+    """12 hexadecimal digits over the worker-side sources, distributions' versions and the device's name: a result of another stack is stale."""
     digest = hashlib.sha256()
     for path in _worker_sources():
         digest.update(f"{path.parent.name}/{path.name}\0".encode() + path.read_bytes() + b"\0")
-    digest.update(repr((sorted(versions(distributions).items()), device)).encode())
+    digest.update(repr((sorted(versions.items()), device)).encode())
     return digest.hexdigest()[:12]
 
 

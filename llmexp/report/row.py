@@ -12,6 +12,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.result import Batch, Metric, RunResult, RunStatus
 from llmexp.reference import SEQ_LEN, WORLD_SIZE, PaperCell, paper_cell
 
+HERE = "here"
 OOM = RunStatus.OOM.value
 # Where there is no allocator to ask (cpu), the process's memory says nothing of a small model; the bytes of its training state do.
 MEMORY_METRICS = ("peak_allocated_bytes", "training_state_bytes")
@@ -41,6 +42,7 @@ class Row:
             "seq_len": str(self.seq_len),
             "precision": config["precision"]["name"],
             "optimizer": config["optimizer"]["name"],
+            "runtime": _runtime(config),
         }
 
     @property
@@ -83,6 +85,11 @@ class Row:
     def partly_trained(self) -> bool:
         """Whether 4-bit weights stay frozen, so that the run is not full pre-training."""
         return "Q" in self.method.split("+")
+
+    @property
+    def distributions(self) -> dict[str, str]:
+        """Versions of what was installed where the ranks ran; empty before the run has ended."""
+        return dict(self.result.environment.get("distributions", {})) if self.result else {}
 
     def metric(self, name: str) -> Metric | None:
         """A metric of a run that was measured to its end; None for every other one."""
@@ -138,6 +145,15 @@ def read_plan(folder: RunFolder) -> dict[str, Any]:
     if not isinstance(plan, dict) or not {"config", "method", "dims", "batch", "rerun_command"} <= plan.keys():
         raise RecordError(f"{folder.plan_path} is not a plan")
     return plan
+
+
+def _runtime(config: dict[str, Any]) -> str:
+    """The runtime's name and what tells it from others of that name; older plans have none."""
+    runtime = config.get("runtime", {"name": HERE})
+    image, python = str(runtime.get("image") or ""), str(runtime.get("python") or "")
+    place = image.rpartition("/")[2] or python.removesuffix("/bin/python").rpartition("/")[2]
+    variables = (f"{name}={value}" for name, value in runtime.get("environment", {}).items())
+    return " ".join(filter(None, (runtime["name"], place, *runtime.get("modules", ()), *variables)))
 
 
 def _unfinished(folder: RunFolder) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from llmexp.analysis.held import useful_fraction
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
-from llmexp.report.row import Row, read_row
+from llmexp.report.row import HERE, Row, read_row
 
 _IN_TITLE = {"hardware": "on {}", "ranks": "{} ranks", "batch": "batch {} a rank", "seq_len": "seq_len {}"}
 
@@ -30,12 +30,20 @@ class Report:
     @property
     def title(self) -> str:
         """What all rows have in common, in one line."""
-        return ", ".join(_IN_TITLE.get(name, "{}").format(value) for name, value in self.shared.items())
+        return ", ".join(_IN_TITLE.get(name, "{}").format(value) for name, value in self.shared.items() if value != HERE)
 
     def over_naive(self, row: Row) -> float | None:
         """Speed relative to Naive doing the same work in this table."""
         rate, naive = row.metric("tokens_per_s"), self._naive.get(tuple(row.work.values()))
         return rate.mean / naive if rate and naive else None
+
+    @cached_property
+    def versions(self) -> dict[str, str]:
+        """What each runtime has of the distributions whose versions differ between these runs."""
+        known = {row.work["runtime"]: row.distributions for row in self.rows if row.distributions}
+        names = sorted({name for versions in known.values() for name in versions})
+        differing = [name for name in names if len({versions.get(name) for versions in known.values()}) > 1]
+        return {runtime: ", ".join(f"{name} {versions[name]}" for name in differing if name in versions) for runtime, versions in known.items()}
 
     @cached_property
     def useful_fraction(self) -> float | None:

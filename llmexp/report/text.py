@@ -81,7 +81,7 @@ def csv_columns() -> list[str]:
 
 
 IDENTITY = (
-    *("sweep", "id", "stack", "state", "reason", "evidence", "task", "engine", "model", "method", "hardware", "precision", "world_size"),
+    *("sweep", "id", "stack", "state", "reason", "evidence", "task", "engine", "model", "method", "hardware", "runtime", "precision", "world_size"),
     *("batch_micro", "batch_accumulation", "batch_global", "seq_len", "repeats", "full_pretraining"),
 )
 STABILITY = ("stability", "stability_reasons", "tokens_per_s_low", "tokens_per_s_high", "interval_source")
@@ -100,7 +100,7 @@ def _identity(row: Row) -> list[Any]:
     result, batch, work = row.result, row.batch, row.work
     return [
         *(row.plan["config"]["sweep"]["name"], row.plan["id"], result and result.stack, row.state, row.reason, result and result.evidence),
-        *(work["task"], work["engine"], row.model, row.method, row.hardware, work["precision"], row.world_size),
+        *(work["task"], work["engine"], row.model, row.method, row.hardware, work["runtime"], work["precision"], row.world_size),
         *(batch.micro, batch.accumulation, batch.global_, row.seq_len, result.repeats if result else 0, not row.partly_trained),
     ]
 

@@ -19,6 +19,7 @@ from llmexp.launch.check_software import (
     pinned_versions,
     torch_cuda,
 )
+from llmexp.record.installed import Installed
 
 ROOT = Path(__file__).parents[2]
 SMI = "| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    {} |"
@@ -114,6 +115,6 @@ def test_a_version_that_llmexp_does_not_take_fails(monkeypatch):
 
 
 def test_the_compiler_is_asked_for_what_the_device_needs(monkeypatch):
-    monkeypatch.setattr(module, "build_tools", lambda: {"C++ compiler": "c++", "ninja": "/bin/ninja", "nvcc": None})
+    monkeypatch.setattr(module, "look", lambda: Installed(compiler="c++", ninja="/bin/ninja"))
     assert check_compiler(needs_nvcc=False).level == "ok"
-    assert check_compiler(needs_nvcc=True).says.startswith("no nvcc: optimizer=adamw compiles nothing")
+    assert check_compiler(needs_nvcc=True).says.startswith("no nvcc (CUDA toolkit): optimizer=adamw compiles nothing")

@@ -39,7 +39,7 @@ def tally(tmp_path: Path) -> Path:
 @pytest.fixture
 def builder(tally: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[str, ...]]:
     def behave(behaviour: str) -> tuple[str, ...]:
-        command = (sys.executable, str(SCRIPT), str(tally), behaviour)
+        command = (str(SCRIPT), str(tally), behaviour)
         monkeypatch.setattr(ops, "BUILDER", command)
         return command
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 
 from llmexp.launch import preflight as module
@@ -108,16 +110,16 @@ def test_what_cannot_be_built_here_is_skipped(make, monkeypatch):
 
 
 def test_a_machine_without_the_engines_libraries_says_how_to_get_them(make, monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     ending = preflight(make(), LAPTOP)
     assert ending.status is RunStatus.FAILED
-    assert ending.reason == "engine=scripted with method=Naive, data=synthetic needs psutil: pip install 'llmexp[train]', torch first"
+    assert ending.reason == "engine=scripted with method=Naive, data=synthetic needs psutil: pip install 'llmexp[train]' there, torch first"
 
 
 @pytest.mark.parametrize(("method", "data", "lacking"), [("Q", "synthetic", "bitsandbytes"), ("F", "hf", "datasets"), ("Z3", "synthetic", "")])
 def test_a_library_that_only_some_runs_ask_for_is_missed_only_by_them(tiny_plan, monkeypatch, method, data, lacking):
-    monkeypatch.setattr(module, "find_spec", lambda name: None if name in ("bitsandbytes", "datasets") else name)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("bitsandbytes", "datasets") else name)
     ending = preflight(tiny_plan(method, data__name=data), LAPTOP)
     assert (ending.reason if ending else "") == (
-        lacking and f"engine=deepspeed with method={method}, data={data} needs {lacking}: pip install 'llmexp[train]', torch first"
+        lacking and f"engine=deepspeed with method={method}, data={data} needs {lacking}: pip install 'llmexp[train]' there, torch first"
     )

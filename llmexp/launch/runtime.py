@@ -1,0 +1,97 @@
+"""The surroundings in which a plan's ranks run on this node: what is installed there, and how a command is started in them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import uuid
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+from llmexp import outside
+from llmexp.engines import get_engine
+from llmexp.launch.code import cache_folder, snapshot
+from llmexp.launch.spawn import Agent
+from llmexp.method import Method
+from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.runtime import Needs, ending, interpreter, wrap
+from llmexp.record.environment import DISTRIBUTIONS, VARIABLES
+from llmexp.record.installed import Installed, answer, look, question
+from llmexp.schema import RunConfig
+
+# The first use of an image may have to fetch it.
+ASK_TIMEOUT_S = 1800.0
+# Every rank reads its plan with the one and watches its peers with the other.
+RANK_MODULES = ("pydantic", "psutil")
+
+
+class Runtime:
+    """Where the ranks of a plan run; `python` is the word that starts an interpreter there."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        self._plan, self._config = plan, plan.config.runtime
+        self.python = interpreter(self._config)
+
+    @property
+    def installed(self) -> Installed:
+        """What that interpreter has of all that results name or the ranks import; another one than llmexp's own is asked once a process."""
+        engine, config = get_engine(self._plan.config.engine.name), self._plan.config
+        distributions = dict.fromkeys((*DISTRIBUTIONS, *engine.distributions, *contributors(self._plan)))
+        modules = (*engine.needed_modules(config, Method.parse(self._plan.method, config.task.name).techniques), *RANK_MODULES)
+        if self._config.plain:
+            return look(distributions, modules)
+        env = self._environment({**os.environ, **self._config.environment})
+        asking = self._wrapped([self.python, *question(distributions, modules)], env, "llmexp", ())
+        return _ask(tuple(asking), tuple(env.items()))
+
+    def start(self, argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> Agent:
+        """Start a command there, which writes into `folder`, the folder above and llmexp's cache."""
+        if self._config.plain:
+            return Agent(argv, folder, env)
+        name, env = f"llmexp-{uuid.uuid4().hex[:12]}", self._environment(env)
+        writes = (str(folder.parent.absolute()), str(cache_folder()))
+        return Agent(self._wrapped(argv, env, name, writes), folder, env, ending(self._config, name))
+
+    def _wrapped(self, argv: Sequence[str], env: Mapping[str, str], name: str, writes: tuple[str, ...]) -> list[str]:
+        told = [key for key, value in env.items() if os.environ.get(key) != value or any(fnmatch(key, pattern) for pattern in VARIABLES)]
+        reads = (str(Path.cwd()), str(snapshot()), *_inputs(self._plan.config))
+        return wrap(argv, self._config, Needs(writes, reads, tuple(told), self._plan.config.hardware.device == "cuda", name))
+
+    def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        """What other surroundings need: this llmexp's code before any that lies in the working directory, and no site-packages of the user's."""
+        paths = (str(snapshot()), env.get("PYTHONPATH", ""), str(Path.cwd()))
+        extra = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1"}
+        if self._config.container == "docker":
+            # The user's number may have neither a name nor a home in the image, and torch's caches ask for both.
+            extra |= {"HOME": str(cache_folder()), "USER": "llmexp"}
+        elif not self._config.container and os.path.isabs(self.python):
+            extra["PATH"] = os.pathsep.join([os.path.dirname(self.python), env.get("PATH", os.defpath)])
+        return {**env, **extra}
+
+
+def contributors(plan: RunPlan) -> list[str]:
+    """Distributions of other packages whose code the ranks run: those of the method's atoms, the engine, the optimizer's and the model's class."""
+    used = {outside.ATOMS: plan.method.split("+"), outside.ENGINES: [plan.config.engine.name]}
+    named = {outside.distribution(point) for group, names in used.items() for name, point in outside.points(group).items() if name in names}
+    packages = {target.partition(".")[0] for target in (plan.config.optimizer.target, plan.config.model.target) if target}
+    known = packages_distributions() if packages else {}
+    return sorted(named.union(*(known.get(package, ()) for package in packages)))
+
+
+@cache
+def _ask(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> Installed:
+    try:
+        done = subprocess.run(argv, env=dict(env), capture_output=True, text=True, timeout=ASK_TIMEOUT_S, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Installed(error=str(error))
+    said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()
+    return answer(done.stdout) or Installed(error=said[-1])
+
+
+def _inputs(config: RunConfig) -> tuple[str, ...]:
+    """Folders and files that the configuration names and that exist here; a container must show them to the ranks."""
+    named = (config.model.path, config.data.path, config.data.tokenizer, *(pattern.partition("*")[0] for pattern in config.data.files))
+    return tuple(str(Path(name).expanduser().absolute()) for name in named if name and Path(name).expanduser().exists())

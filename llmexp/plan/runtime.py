@@ -1,0 +1,80 @@
+"""What stands before a command so that it runs where `runtime` says: modules, a container, lines of set-up, another interpreter."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmexp.schema import RuntimeConfig
+
+# "$@" is the command itself; bash gives it to exec word by word.
+EXEC = 'exec "$@"'
+# Sites define `module` for login shells only; both kinds of module systems say where its definition lies.
+FIND_MODULE = 'type module >/dev/null 2>&1 || . "${LMOD_PKG:-${MODULESHOME:?no module command here}}/init/bash"'
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a command needs around it in a container: folders that it writes and reads, variables, GPUs; and a name to end it by."""
+
+    writes: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    gpus: bool = False
+    name: str = "llmexp"
+
+
+def interpreter(runtime: RuntimeConfig) -> str:
+    """The word that starts Python in the ranks' place."""
+    if runtime.container:
+        return runtime.python or "python3"
+    return str(Path(runtime.python).expanduser()) if runtime.python else sys.executable
+
+
+def wrap(argv: Sequence[str], runtime: RuntimeConfig, needs: Needs) -> list[str]:
+    """The command with everything in front of it: modules on the host, then the container, then the set-up beside the ranks."""
+    inner = _after(runtime.setup, argv) if runtime.setup else list(argv)
+    held = _CONTAINERS[runtime.container](runtime, needs) + inner if runtime.container else inner
+    return _after((FIND_MODULE, f"module load {' '.join(runtime.modules)}"), held) if runtime.modules else held
+
+
+def ending(runtime: RuntimeConfig, name: str) -> list[str]:
+    """The command that ends what a container's daemon keeps running after its client has gone; empty where nothing can be left."""
+    return [runtime.program or "docker", "rm", "--force", name] if runtime.container == "docker" else []
+
+
+def _after(lines: Sequence[str], argv: Sequence[str]) -> list[str]:
+    # The command line itself must not become the lines' own arguments, nor their output the command's.
+    return ["bash", "-c", "\n".join(["set -e", *lines, EXEC]), "llmexp", *argv]
+
+
+def _apptainer(runtime: RuntimeConfig, needs: Needs) -> list[str]:
+    binds = [*needs.writes, *(f"{folder}:{folder}:ro" for folder in needs.reads)]
+    return [
+        runtime.program or "apptainer",
+        "exec",
+        *(["--nv"] if needs.gpus else []),
+        *(word for bind in binds for word in ("--bind", bind)),
+        *runtime.options,
+        str(runtime.image),
+    ]
+
+
+def _docker(runtime: RuntimeConfig, needs: Needs) -> list[str]:
+    """As the user who measures, in the host's namespaces: ranks must find each other, be seen, be signalled and leave files that are theirs."""
+    volumes = [*(f"{folder}:{folder}" for folder in needs.writes), *(f"{folder}:{folder}:ro" for folder in needs.reads)]
+    pairs = [("--volume", volume) for volume in volumes] + [("--env", variable) for variable in needs.variables]
+    return [
+        *(runtime.program or "docker", "run", "--rm", "--name", needs.name),
+        *("--network", "host", "--ipc", "host", "--pid", "host", "--user", f"{os.getuid()}:{os.getgid()}"),
+        *(["--gpus", "all"] if needs.gpus else []),
+        *(word for pair in pairs for word in pair),
+        *runtime.options,
+        str(runtime.image),
+    ]
+
+
+_CONTAINERS = {"apptainer": _apptainer, "docker": _docker}

@@ -1,0 +1,91 @@
+"""What a Python has installed and which tools are beside it: asked of llmexp's own, or by `python -m llmexp.record.installed` of another.
+
+With the standard library alone, and readable by older Pythons than llmexp takes, because whatever is asked must be able to answer.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+
+# Set-up lines may print too.
+MARK = "llmexp-installed "
+OLDEST_PYTHON = (3, 11)
+COMPILERS = ("c++", "g++", "clang++")
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A Python's version and build, versions of distributions, modules that it lacks, and where compilers lie; or why it cannot be asked."""
+
+    python: str = ""
+    cache_tag: str = ""
+    distributions: dict[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    compiler: str | None = None
+    ninja: str | None = None
+    nvcc: str | None = None
+    error: str = ""
+
+
+def look(distributions: Iterable[str] = (), modules: Iterable[str] = ()) -> Installed:
+    """Describe this Python; of top-level modules say which are missing."""
+    return Installed(
+        python=".".join(map(str, sys.version_info[:3])),
+        cache_tag=str(sys.implementation.cache_tag),
+        distributions=versions(distributions),
+        missing=tuple(name for name in modules if importlib.util.find_spec(name) is None),
+        compiler=os.environ.get("CXX") or next((name for name in COMPILERS if shutil.which(name)), None),
+        ninja=shutil.which("ninja", path=path_with_scripts()),
+        nvcc=shutil.which("nvcc") or shutil.which("nvcc", path=f"{cuda_home()}/bin"),
+    )
+
+
+def versions(distributions: Iterable[str]) -> dict[str, str]:
+    """Versions of those distributions that are installed."""
+    found = {}
+    for name in distributions:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def version_of(python: str) -> tuple[int, ...]:
+    """Major and minor of a version such as 3.11.7."""
+    return tuple(int(part) for part in python.split(".")[:2])
+
+
+def path_with_scripts() -> str:
+    """PATH with this interpreter's own folder first: ninja is installed there, whether or not the environment is activated."""
+    return os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+
+
+def cuda_home() -> str:
+    """Where the CUDA toolkit lies unless PATH says so."""
+    return os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+
+
+def question(distributions: Iterable[str], modules: Iterable[str]) -> list[str]:
+    """What follows `python` on the command line that asks."""
+    return ["-m", __name__, json.dumps([list(distributions), list(modules)])]
+
+
+def answer(text: str) -> Installed | None:
+    """Read what the asked one printed; None where it did not answer."""
+    told = next((line for line in reversed(text.splitlines()) if line.startswith(MARK)), None)
+    if told is None:
+        return None
+    found = json.loads(told[len(MARK) :])
+    return Installed(**{**found, "missing": tuple(found["missing"])})
+
+
+if __name__ == "__main__":
+    print(MARK + json.dumps(asdict(look(*json.loads(sys.argv[1])))))
