@@ -11,13 +11,15 @@ from llmexp.cli.run import jobs_of
 ROOT = Path(__file__).parents[2]
 NEED_A_PATH_OR_GPU = ("hf", "gpu")
 FILES = [path for path in (ROOT / "conf").glob("*/*.yaml") if path.parent.name != "experiment" and path.stem not in NEED_A_PATH_OR_GPU]
+VALUES = {"runtime=venv": "runtime.python=/x/bin/python", "runtime=apptainer": "runtime.image=a.sif", "runtime=docker": "runtime.image=an-image"}
 OPTIONS = sorted(f"{path.parent.name}={path.stem}" for path in FILES)
 
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_composes_into_a_plan(option):
-    (job,) = jobs_of(run_parser().parse_intermixed_args([option]))
-    assert job.plan.rerun_command == f"python -m llmexp {option}"
+    words = [option, *filter(None, [VALUES.get(option)])]
+    (job,) = jobs_of(run_parser().parse_intermixed_args(words))
+    assert job.plan.rerun_command == f"python -m llmexp {' '.join(words)}"
 
 
 def test_every_folder_is_packaged():

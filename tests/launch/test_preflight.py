@@ -113,7 +113,7 @@ def test_a_machine_without_the_engines_libraries_says_how_to_get_them(make, monk
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     ending = preflight(make(), LAPTOP)
     assert ending.status is RunStatus.FAILED
-    assert ending.reason == "engine=scripted with method=Naive, data=synthetic needs psutil: pip install 'llmexp[train]' there, torch first"
+    assert ending.reason == "engine=scripted with method=Naive, data=synthetic needs psutil, pydantic: pip install 'llmexp[train]' there, torch first"
 
 
 @pytest.mark.parametrize(("method", "data", "lacking"), [("Q", "synthetic", "bitsandbytes"), ("F", "hf", "datasets"), ("Z3", "synthetic", "")])
