@@ -77,17 +77,20 @@ def status(words: Sequence[str]) -> int:
 
 
 def sync(words: Sequence[str]) -> int:
-    """Copy run folders to MLflow; what is there already is left alone."""
+    """Copy run folders to MLflow, pictures drawn that are missing; what is there already is left alone."""
     parser = _parser("sync", "Copy runs to MLflow: those that a tracker missed, or that another machine made. Safe to repeat.")
     _add_paths(parser)
     parser.add_argument("--uri", help="default: the one each run was planned with, else MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
     parser.add_argument("--experiment", help="MLflow's; default: the one each run was planned with")
     args = parser.parse_args(words)
+    from llmexp.cli.pictures import draw_missing
     from llmexp.record.mlflow import sync as sync_runs
 
     chosen = {key: value for key, value in (("uri", args.uri), ("experiment", args.experiment)) if value}
     by_tracker: dict[TrackingConfig, list[RunFolder]] = {}
-    for run in _runs(args.paths):
+    runs = _runs(args.paths)
+    draw_missing(runs)
+    for run in runs:
         by_tracker.setdefault(_planned_tracking(run).model_copy(update={"name": "mlflow", **chosen}), []).append(run)
     summaries = [sync_runs(runs, tracking) for tracking, runs in by_tracker.items()]
     for summary in summaries:
