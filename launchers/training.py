@@ -113,8 +113,7 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
 def counters_of(rank: Rank, device: torch.device) -> list[Counter] | None:
     """What this rank counts energy by: its own GPU's board; on cpu the node's packages, which one rank counts for all."""
     if device.type == "cuda":
-        # torch before 2.4 doesn't tell it; NVML then knows no such GPU, and there is no energy.
-        return gpu_counters(f"GPU-{getattr(torch.cuda.get_device_properties(device), 'uuid', '')}")
+        return gpu_counters(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
     return package_counters() if rank.local_index == 0 else []
 
 

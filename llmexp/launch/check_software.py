@@ -24,7 +24,13 @@ Cuda = tuple[int, int]
 Level = Literal["ok", "warn", "fail"]
 NEWEST_PYTHON = (3, 12)
 # What can be missing, and what is then missed.
-OPTIONAL = {"mlflow": "no tracking but tracking=none", "matplotlib": "no pictures", "bitsandbytes": "no Q", "datasets": "no data=hf"}
+OPTIONAL = {
+    "mlflow": "no tracking but tracking=none",
+    "matplotlib": "no pictures",
+    "bitsandbytes": "no Q",
+    "datasets": "no data=hf",
+    "pynvml": "no power, clocks and throttling of GPUs; it is in nvidia-ml-py",
+}
 
 
 def check_python() -> Finding:

@@ -21,6 +21,14 @@ def runs(llmexp, runner, here: Path) -> list[Path]:
     return [run.path for run in find_runs(here / "outputs")]
 
 
+def test_plan_says_that_an_adaptive_protocol_may_take_fewer_steps(llmexp):
+    assert (
+        "30 to warm up + 100 measured, 10 times in fresh processes; fewer of both once tokens/s is known to 0.01"
+        in llmexp("plan", "measure=adaptive")[1]
+    )
+    assert "fewer" not in llmexp("plan", "measure=paper")[1]
+
+
 def test_plan_says_what_would_run(llmexp, here: Path):
     code, out, _ = llmexp("plan", "method=F+Z3+O", "model=13b", "hardware=rtx4090", "precision=bf16_pure", "batch.accumulation=2")
     assert code == 0
