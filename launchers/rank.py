@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import json
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import psutil
 
 from llmexp.launchers.communication import log_connections
-from llmexp.record.folder import write_atomically
+from llmexp.record.folder import process_identity, write_atomically
 from llmexp.record.process import die_with_parent
 from llmexp.record.result import RankFailure, RankSummary, to_json
 
@@ -60,6 +61,7 @@ def main(work: Callable[[RunPlan, Rank], RankSummary]) -> None:
     rank = Rank.from_environment(Path(sys.argv[1]))
     die_with_parent()
     _log_to(rank.folder / f"log.{rank.index}.txt")
+    write_atomically(rank.folder / f"process.{rank.index}.json", json.dumps(process_identity()) + "\n")
     try:
         from llmexp.plan.run_plan import RunPlan
 

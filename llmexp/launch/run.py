@@ -76,7 +76,7 @@ def _run_repeats(plan: RunPlan, folder: RunFolder) -> Ending:
     env = environment(plan, prepare_ops(plan))
     limits = Limits(plan.config.measure, time.monotonic())
     progress = Progress(plan)
-    with SystemSampler(folder.system_path, SYSTEM_INTERVAL_S), display(progress) as show:
+    with SystemSampler(folder.system_path, SYSTEM_INTERVAL_S, folder.rank_processes), display(progress) as show:
         for index in range(plan.config.measure.repeats):
             progress.begin(index, folder.repeat(index))
             ending = _run_repeat(plan, folder.repeat(index), env, limits, show)

@@ -87,8 +87,13 @@ def _ask(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> Installed:
         done = subprocess.run(argv, env=dict(env), capture_output=True, text=True, timeout=ASK_TIMEOUT_S, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Installed(error=str(error))
+    return answer(done.stdout) or Installed(error=_why(done))
+
+
+def _why(done: subprocess.CompletedProcess[str]) -> str:
+    """The last line that speaks of an error; the very last may be a shell's lament over it."""
     said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()
-    return answer(done.stdout) or Installed(error=said[-1])
+    return next((line for line in reversed(said) if "error" in line.lower()), said[-1])
 
 
 def _inputs(config: RunConfig) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -49,9 +49,9 @@ class Agent:
         code = self._keeper.wait()
         return SIGNALLED - code if code > SIGNALLED else code
 
-    def ask_for_stacks(self) -> None:
+    def ask_for_stacks(self, elsewhere: Iterable[psutil.Process] = ()) -> None:
         """Send SIGUSR1 to the processes that handle it, as ranks do by writing their Python stacks to their logs; it would end any other."""
-        for process in psutil.Process(self._keeper.pid).children(recursive=True):
+        for process in {*psutil.Process(self._keeper.pid).children(recursive=True), *elsewhere}:
             if _handles(process.pid, signal.SIGUSR1):
                 process.send_signal(signal.SIGUSR1)
 

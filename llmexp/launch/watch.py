@@ -9,6 +9,7 @@ from pathlib import Path
 
 from llmexp.launch.follow import Silence
 from llmexp.launch.spawn import Agent
+from llmexp.record.folder import RunFolder
 from llmexp.schema import MeasureConfig
 
 # Each tick costs about a millisecond beside the measured ranks.
@@ -39,7 +40,7 @@ def watch(agent: Agent, repeat: Path, limits: Limits, tick: Callable[[], None]) 
         tick()
         reached = limits.reached(silence)
         if reached:
-            agent.ask_for_stacks()
+            agent.ask_for_stacks(RunFolder(repeat.parent).rank_processes())
             agent.ends_within(STACKS_S)
             return reached
     tick()

@@ -66,6 +66,11 @@ class RunFolder:
         """The uncommitted changes of each checkout that was dirty, git.<name>.diff."""
         return sorted(self.path.glob("git.*.diff"))
 
+    def rank_processes(self) -> list[psutil.Process]:
+        """The living processes of this host that ranks said they are, wherever a container's daemon has started them."""
+        told = [identity for path in self.path.glob("repeat.*/process.*.json") for identity in read_json_lines(path)]
+        return [psutil.Process(identity["pid"]) for identity in told if identity.get("host") == socket.gethostname() and is_alive(identity)]
+
     def write(self, path: Path, record: BaseModel) -> None:
         """Write one record so that a reader sees all of it or nothing."""
         write_atomically(path, to_json(record))

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,7 @@ import psutil
 
 from llmexp.record.gpus import MEGABYTE, Gpus
 
+Processes = Callable[[], Iterable[psutil.Process]]
 # NVML may hang with its driver; the run must end all the same.
 _END_WITHIN_S = 10.0
 # Seconds that no process computed in. Those that a hypervisor stole are others' work; a guest's are in user already.
@@ -22,10 +24,13 @@ _NOT_COMPUTING = ("idle", "iowait", "guest", "guest_nice")
 
 
 class SystemSampler:
-    """Appends {at_s, interval_s, <metric>: value, …} to a JSONL file while the block runs; at least one line, and never an error."""
+    """Appends {at_s, interval_s, <metric>: value, …} to a JSONL file while the block runs; at least one line, and never an error.
 
-    def __init__(self, path: Path, interval_s: float = 5.0) -> None:
-        self._path, self._interval_s = path, interval_s
+    `elsewhere` names the run's processes that are not of this process's tree.
+    """
+
+    def __init__(self, path: Path, interval_s: float = 5.0, elsewhere: Processes = tuple) -> None:
+        self._path, self._interval_s, self._elsewhere = path, interval_s, elsewhere
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="system-sampler", daemon=True)
 
@@ -39,7 +44,7 @@ class SystemSampler:
 
     def _run(self) -> None:
         psutil.cpu_percent()  # the first call of a thread only sets where the next one counts from
-        cores = CoresInUse()
+        cores = CoresInUse(self._elsewhere)
         with contextlib.suppress(OSError), Gpus() as gpus, self._path.open("a", buffering=1) as file:
             ended = False
             while not ended:
@@ -49,10 +54,10 @@ class SystemSampler:
 
 
 class CoresInUse:
-    """Tells the work of this process's tree from all other work on the host, which is what stands in a measurement's way."""
+    """Tells the work of this process's tree, and of the trees of `elsewhere`, from all other work on the host, which disturbs a measurement."""
 
-    def __init__(self) -> None:
-        self._me = psutil.Process()
+    def __init__(self, elsewhere: Processes = tuple) -> None:
+        self._me, self._elsewhere = psutil.Process(), elsewhere
         self.own_pids: set[int] = set()
         self._last = (time.monotonic(), *self._computed())
 
@@ -71,12 +76,19 @@ class CoresInUse:
         """CPU seconds of the whole host since it started, and of this tree; a process that ended counts with the parent that waited for it."""
         host, own_s = psutil.cpu_times(), 0.0
         self.own_pids = set()
-        for process in (self._me, *self._me.children(recursive=True)):
+        for process in self._own():
             with contextlib.suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
                 own_s += times.user + times.system + times.children_user + times.children_system
                 self.own_pids.add(process.pid)
         return sum(host) - sum(getattr(host, name, 0.0) for name in _NOT_COMPUTING), own_s
+
+    def _own(self) -> set[psutil.Process]:
+        found = {self._me}
+        for root in (self._me, *self._elsewhere()):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found |= {root, *root.children(recursive=True)}
+        return found
 
 
 def _host() -> dict[str, float]:

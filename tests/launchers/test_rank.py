@@ -41,7 +41,7 @@ def run(folder: Path, body: str) -> tuple[int, Path]:
 def test_a_rank_that_finishes_leaves_its_summary_and_its_log(tmp_path: Path) -> None:
     code, repeat = run(tmp_path, "pass")
     assert code == 0
-    assert sorted(path.name for path in repeat.iterdir()) == ["log.1.txt", "rank.1.json"]
+    assert sorted(path.name for path in repeat.iterdir()) == ["log.1.txt", "process.1.json", "rank.1.json"]
     assert (repeat / "log.1.txt").read_text() == "method F+R rank 1 of 2\n"
     assert 0 < json.loads((repeat / "rank.1.json").read_text())["time_to_first_step_s"] < 60
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from llmexp.record.folder import RunFolder
 from llmexp.record.system import CoresInUse, SystemSampler
 
 SPIN = "import time\nwhile time.process_time() < 1: pass"
@@ -60,6 +61,22 @@ def test_the_own_processes_are_the_tree(tmp_path):
     cores = CoresInUse()
     assert child.pid not in cores.own_pids
     assert os.getppid() not in cores.own_pids
+
+
+def test_a_process_elsewhere_that_is_named_is_the_runs_own(tmp_path):
+    """As a rank is that a container's daemon has started: it says who it is in the run's folder."""
+    folder = RunFolder(tmp_path)
+    folder.repeat(0).mkdir()
+    place = str(folder.repeat(0) / "process.0.json")
+    tell = f"import json; from llmexp.record.folder import process_identity; open({place!r}, 'w').write(json.dumps(process_identity()))"
+    start = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdout=subprocess.DEVNULL)"
+    subprocess.run([sys.executable, "-c", start, f"{tell}\n{SPIN}"], check=True)
+    cores, own_s = CoresInUse(folder.rank_processes), 0.0
+    while not list(folder.repeat(0).iterdir()) or folder.rank_processes():
+        own_s += (sample := cores.since_last())["cpu_own_cores"] * sample["interval_s"]
+        threading.Event().wait(0.05)
+    assert own_s > 0.8
+    assert folder.rank_processes() == []
 
 
 def test_a_path_that_cannot_be_written_does_not_stop_the_run(tmp_path):
