@@ -12,10 +12,13 @@ if __name__ == "__main__":
 import deepspeed
 import torch
 from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
+from deepspeed.utils import set_z3_leaf_modules
 from torch import nn
+from transformers import PreTrainedModel
 
 from llmexp.launchers import models, targets
 from llmexp.launchers.attention import implementation
+from llmexp.launchers.compiled import compile_regions, decoder_layers
 from llmexp.launchers.deepspeed_state import offloaded_kinds, state_tensors
 from llmexp.launchers.ops import use_built_ops
 from llmexp.launchers.quantize import quantized_tensors
@@ -81,7 +84,7 @@ class DeepSpeedTraining:
             "zero_stage": self.engine.zero_optimization_stage(),
         }
 
-    def _model(self) -> nn.Module:
+    def _model(self) -> PreTrainedModel:
         config = models.configuration(self._plan.config.model)
         dtype, seed = models.DTYPES[self._plan.config.precision.parameters], self._plan.config.seed
         attention, target = implementation(self._techniques.flash_attention, self._device), self._plan.config.model.target
@@ -94,10 +97,18 @@ class DeepSpeedTraining:
             model = models.build(config, dtype, attention, target, device=self._device, seed=seed, quantization=self._techniques.quantization)
         if self._techniques.recomputation:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        if self._techniques.compilation:
+            self._compile(model)
         for atom in self._method.atoms:
             if atom.model_hook:
                 targets.load(f"model_hook of atom {atom.code}", atom.model_hook)(model, self._techniques)
         return model
+
+    def _compile(self, model: PreTrainedModel) -> None:
+        if self._techniques.zero_stage == 3:
+            # Gathered as one, so that its hooks surround the layer; those of the matrices inside would cut its graph.
+            set_z3_leaf_modules(model, list({type(layer) for layer in decoder_layers(model)}))
+        compile_regions(model)
 
     def _seed_partitioned(self, model: nn.Module) -> None:
         first = torch.distributed.get_rank() == 0

@@ -15,6 +15,7 @@ from llmexp.launchers.stopping import run_window
 from llmexp.launchers.versions import rank_environment
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
+from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe, trace_to
 from llmexp.measure.loop import MicroBatch, StepLoop, Trainable
 from llmexp.plan.run_plan import RunPlan
@@ -81,13 +82,20 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         time_to_first_step_s = rank.seconds_since_start()
         loop.trainable = engine
         loop.run(batches, range(1, protocol.warmup_steps), warmup=True)
+        before = Compilation.so_far()
         with EnergyMeter(counters_of(rank, device)) as meter:
             window_wall_s = run_window(loop, batches, protocol, rank, device)
+    compiled = Compilation.so_far()
     peaks = memory.peaks(device)
+    if compiled.graphs:
+        # The first step's profile is of tracing and compiling as well; this one is only of what the window ran.
+        with probe.watch():
+            _unrecorded(engine, device).run(batches, range(1), warmup=True)
     # Which repeat is the last one is not known beforehand where precision decides.
     traced = 0 if protocol.stop_at_interval_share else protocol.repeats - 1
     if protocol.profile and rank.folder.name == f"repeat.{traced}":
-        _trace(engine, batches, protocol.profile_steps, rank, device)
+        with trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz"):
+            _unrecorded(engine, device).run(batches, range(protocol.profile_steps), warmup=True)
     # Nobody leaves while a peer may still wait for it in a collective.
     distributed.barrier()
     return RankSummary(
@@ -96,12 +104,14 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         time_to_first_step_s=time_to_first_step_s,
         parameters=engine.parameters,
         trainable_parameters=engine.trainable_parameters,
+        compiled_in_window=compiled.graphs - before.graphs,
         state_bytes=watch.state,
         what_ran={
             "attention_kernel": probe.attention,
             "kernels": probe.costliest(),
             "device": str(device),
             "energy_counters": meter.covers,
+            **compiled.what_ran,
             **engine.what_ran(),
         },
         environment=rank_environment(device, rank.folder) if rank.index == 0 else {},
@@ -117,11 +127,9 @@ def counters_of(rank: Rank, device: torch.device) -> list[Counter] | None:
     return package_counters() if rank.local_index == 0 else []
 
 
-def _trace(engine: TrainingEngine, batches: Iterator[Sequence[MicroBatch]], steps: int, rank: Rank, device: torch.device) -> None:
-    """Profile a few more steps; their samples are dropped, because a profiled step is not a measured one."""
-    loop = StepLoop(engine, clock_for(device), StringIO(), memory.current_bytes(device))
-    with trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz"):
-        loop.run(batches, range(steps), warmup=True)
+def _unrecorded(engine: TrainingEngine, device: torch.device) -> StepLoop:
+    """A loop whose samples are dropped, because a profiled step is not a measured one."""
+    return StepLoop(engine, clock_for(device), StringIO(), memory.current_bytes(device))
 
 
 def _batches(plan: RunPlan, rank: Rank, vocab_size: int, device: torch.device) -> Iterator[Sequence[MicroBatch]]:

@@ -23,6 +23,7 @@ class Techniques:
 
     flash_attention: bool = False
     recomputation: bool = False
+    compilation: bool = False
     zero_stage: int = 0
     offload_optimizer: bool = False
     offload_parameters: bool = False
@@ -52,6 +53,7 @@ ATOMS: dict[str, Atom] = {
     for atom in (
         Atom("F", "FlashAttention: attention in one fused kernel, without the seq x seq matrix in memory", {"flash_attention": True}),
         Atom("R", "recomputation: keep each layer's input only, run the layer again in backward", {"recomputation": True}),
+        Atom("C", "torch.compile: each decoder layer, and the loss, as kernels generated for its shapes", {"compilation": True}),
         Atom("Z1", "ZeRO-1: optimizer states partitioned over the data-parallel ranks", {"zero_stage": 1}, excludes=("Z2", "Z3")),
         Atom("Z2", "ZeRO-2: optimizer states and gradients partitioned", {"zero_stage": 2}, excludes=("Z1", "Z3")),
         Atom("Z3", "ZeRO-3: optimizer states, gradients and parameters partitioned", {"zero_stage": 3}, excludes=("Z1", "Z2")),

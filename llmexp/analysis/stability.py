@@ -61,7 +61,7 @@ def judge(repeats: Sequence[Repeat], speeds: Sequence[Observed], machine: Machin
     drifts = [change for repeat in repeats if (change := drift(repeat))]
     warmups = [change for repeat in repeats if (change := warmup_change(repeat))]
     found = interval(speeds)
-    against = [*disturbances(machine), *(_drifted(drifts) or _not_warm(warmups)), *_held_up(repeats), *_wide(found)]
+    against = [*_compiled(repeats), *disturbances(machine), *(_drifted(drifts) or _not_warm(warmups)), *_held_up(repeats), *_wide(found)]
     missing = _missing(repeats, found)
     return Stability(
         verdict="unstable" if against else "unknown" if missing else "stable",
@@ -136,6 +136,11 @@ def _held_up(repeats: Sequence[Repeat]) -> list[str]:
     if share >= 1 - RELEVANT:
         return []
     return [f"host between steps: only {100 * share:.1f} % of the window was inside steps, between them the device waited for the host"]
+
+
+def _compiled(repeats: Sequence[Repeat]) -> list[str]:
+    graphs = max(rank.compiled_in_window for repeat in repeats for rank in repeat.ranks)
+    return [f"compilation: torch.compile made {graphs} graph{'s' * (graphs > 1)} inside the measured window"] if graphs else []
 
 
 def _wide(found: Interval | None) -> list[str]:

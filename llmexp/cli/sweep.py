@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from llmexp.cli.jobs import Job, container_of, plan_of, words_of
 from llmexp.cli.resolvers import register
 from llmexp.cli.resume import why_again
+from llmexp.cli.siblings import with_memory_of_siblings
 from llmexp.errors import LlmexpError
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, write_atomically
@@ -53,15 +54,15 @@ def measure(plan: RunPlan, folder: RunFolder) -> None:
     """Run a plan unless its folder already has the answer; either way the tracker has the folder afterwards."""
     from llmexp.launch.stack import stack_digest
 
-    earlier = folder.result()
-    again = why_again(plan.config, earlier, stack_digest(plan)) if earlier else None
+    earlier, stack = folder.result(), stack_digest(plan)
+    again = why_again(plan.config, earlier, stack) if earlier else None
     if earlier and not again:
         print(f"{folder.path.name}: {earlier.status} already, {earlier.ended_at}; rerun=all measures again", flush=True)
         _record(plan, folder)
         return
     if again:
         print(f"{folder.path.name}: again, {again}", flush=True)
-    remeasure(plan, folder)
+    remeasure(with_memory_of_siblings(plan, folder, stack), folder)
 
 
 def remeasure(plan: RunPlan, folder: RunFolder) -> None:

@@ -49,9 +49,13 @@ class DeepSpeedEngine(Engine):
         return techniques.zero_stage > 0 or super().keeps_master_copy(config, techniques)
 
     def needed_modules(self, config: RunConfig, techniques: Techniques) -> tuple[str, ...]:
-        """bitsandbytes for Q, datasets for data=hf."""
-        quantizes = ("bitsandbytes",) if techniques.quantization else ()
-        return self.modules + quantizes + (("datasets",) if config.data.name == "hf" else ())
+        """bitsandbytes for Q, triton for C on GPUs, datasets for data=hf."""
+        wanted = {
+            "bitsandbytes": techniques.quantization is not None,
+            "triton": techniques.compilation and config.hardware.device == "cuda",
+            "datasets": config.data.name == "hf",
+        }
+        return self.modules + tuple(name for name, needed in wanted.items() if needed)
 
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """The dictionary that deepspeed.initialize takes."""
@@ -59,6 +63,8 @@ class DeepSpeedEngine(Engine):
             "train_micro_batch_size_per_gpu": config.batch.micro,
             "gradient_accumulation_steps": config.batch.accumulation,
             "steps_per_print": NEVER,
+            # It waits for the device twice a step, for a report that is never printed.
+            "timers": {"throughput": {"enabled": False}},
             "zero_optimization": _zero(config, techniques),
         }
         if _uses_bf16_section(config, techniques):

@@ -15,6 +15,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from llmexp.engines import get_engine
+from llmexp.launch.compilers import compile_tools
 from llmexp.launch.finding import Finding
 from llmexp.launch.ops import build_tools
 from llmexp.record.environment import DISTRIBUTIONS
@@ -116,13 +117,17 @@ def check_optional() -> Finding:
 
 
 def check_compiler(needs_nvcc: bool) -> Finding:
-    """What compiles DeepSpeed's own Adam: a C++ compiler, ninja, and with GPUs nvcc."""
-    tools = {name: path for name, path in build_tools(look()).items() if needs_nvcc or not name.startswith("nvcc")}
+    """What compiles DeepSpeed's own Adam (a C++ compiler, ninja, with GPUs nvcc), and what torch.compile generates (a compiler and Python.h)."""
+    found = look()
+    for_adam = {name: path for name, path in build_tools(found).items() if needs_nvcc or not name.startswith("nvcc")}
+    for_c = compile_tools(found, "cuda" if needs_nvcc else "cpu")
+    lost = {"deepspeed_adamw and adamw_cpuadam": for_adam, "C (torch.compile)": for_c}
+    tools = for_adam | for_c
     missing = [name for name, path in tools.items() if not path]
     if not missing:
         return Finding("ok", "compiler", ", ".join(filter(None, tools.values())))
-    said = f"no {', no '.join(missing)}: optimizer=adamw compiles nothing"
-    return Finding("warn", "compiler", f"{said}; deepspeed_adamw and adamw_cpuadam need what is missing")
+    wanted = ", ".join(name for name, needed in lost.items() if not all(needed.values()))
+    return Finding("warn", "compiler", f"no {', no '.join(missing)}: install it for {wanted}; optimizer=adamw without C compiles nothing")
 
 
 def pinned_versions() -> dict[str, str]:

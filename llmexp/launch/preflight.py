@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llmexp.launch.cgroup import host_memory_bytes
+from llmexp.launch.compilers import uncompilable
 from llmexp.launch.ending import Ending
 from llmexp.launch.ops import unbuildable
 from llmexp.launch.runtime import Runtime
@@ -24,7 +25,7 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     unable = elsewhere or _missing_libraries(plan)
     if unable:
         return Ending(RunStatus.FAILED, unable)
-    unbuilt = unbuildable(plan)
+    unbuilt = unbuildable(plan) or uncompilable(plan)
     return Ending(RunStatus.SKIPPED, unbuilt) if unbuilt else None
 
 

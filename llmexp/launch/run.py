@@ -16,6 +16,7 @@ from llmexp.launch.attempt import only_attempt, set_aside
 from llmexp.launch.cgroup import oom_kills
 from llmexp.launch.classify import Ended, classify
 from llmexp.launch.collect import conclude, precise_enough
+from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.display import display, say
 from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.launch.ops import prepare_ops
@@ -73,7 +74,7 @@ def _attempt(plan: RunPlan, folder: RunFolder) -> RunResult:
 
 
 def _run_repeats(plan: RunPlan, folder: RunFolder) -> Ending:
-    env = environment(plan, prepare_ops(plan))
+    env = environment(plan, prepare_ops(plan) | compiler_variables(plan))
     limits = Limits(plan.config.measure, time.monotonic())
     progress = Progress(plan)
     with SystemSampler(folder.system_path, SYSTEM_INTERVAL_S, folder.rank_processes), display(progress) as show:

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import sys
+import sysconfig
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 MARK = "llmexp-installed "
 OLDEST_PYTHON = (3, 11)
 COMPILERS = ("c++", "g++", "clang++")
+C_COMPILERS = ("gcc", "clang")
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Installed:
     distributions: dict[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     compiler: str | None = None
+    c_compiler: str | None = None
+    python_header: str | None = None
     ninja: str | None = None
     nvcc: str | None = None
     error: str = ""
@@ -41,7 +45,9 @@ def look(distributions: Iterable[str] = (), modules: Iterable[str] = ()) -> Inst
         cache_tag=str(sys.implementation.cache_tag),
         distributions=versions(distributions),
         missing=tuple(name for name in modules if importlib.util.find_spec(name) is None),
-        compiler=os.environ.get("CXX") or next((name for name in COMPILERS if shutil.which(name)), None),
+        compiler=os.environ.get("CXX") or _first(COMPILERS),
+        c_compiler=os.environ.get("CC") or _first(C_COMPILERS),
+        python_header=_python_header(),
         ninja=shutil.which("ninja", path=path_with_scripts()),
         nvcc=shutil.which("nvcc") or shutil.which("nvcc", path=f"{cuda_home()}/bin"),
     )
@@ -56,6 +62,15 @@ def versions(distributions: Iterable[str]) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
+
+
+def _first(programs: Iterable[str]) -> str | None:
+    return next((name for name in programs if shutil.which(name)), None)
+
+
+def _python_header() -> str | None:
+    header = os.path.join(sysconfig.get_path("include"), "Python.h")
+    return header if os.path.exists(header) else None
 
 
 def version_of(python: str) -> tuple[int, ...]:

@@ -59,6 +59,13 @@ def test_a_drift_of_one_repeat_among_steady_ones_counts(repeat_of):
     assert found.drift_ratio == pytest.approx(1.1)
 
 
+def test_compiling_inside_the_window_is_told_however_steady_the_steps(write_repeat):
+    steps = [(1.0, 10, 10, 1.0)] * 60
+    found = [read_repeat(write_repeat(n, {0: {"window_wall_s": 60.0, "compiled_in_window": n}}, {0: steps}, warmup=5), 1) for n in (0, 1)]
+    assert judged(found[0]).verdict == "stable"
+    assert judged(*found).reasons == ["compilation: torch.compile made 1 graph inside the measured window"]
+
+
 def test_a_difference_that_scatter_explains_is_no_drift(repeat_of):
     change = drift(repeat_of([1.0, 1.5] * 10 + [1.5, 1.0, 1.5] * 4))
     assert change.ratio > 1.05

@@ -25,14 +25,19 @@ class Runner:
     result_of: Callable[..., RunResult]
     endings: dict[str, RunStatus | Exception] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
+    largest_micro: int = 10**6
 
     def __call__(self, plan: RunPlan, folder: RunFolder) -> RunResult:
-        self.ran.append(f"{plan.config.model.name} {plan.method}")
         folder.write(folder.plan_path, plan)
-        ending = self.endings.get(plan.method, RunStatus.SUCCESS)
+        if plan.skip:
+            ending: RunStatus | Exception = RunStatus.SKIPPED
+        else:
+            self.ran.append(f"{plan.config.model.name} {plan.method}")
+            fits = plan.batch.micro <= self.largest_micro
+            ending = self.endings.get(plan.method, RunStatus.SUCCESS if fits else RunStatus.OOM)
         if isinstance(ending, Exception):
             raise ending
-        result = self.result_of(plan, ending, stack=stack_digest(plan))
+        result = self.result_of(plan, ending, stack=stack_digest(plan), reason=plan.skip or "")
         folder.write(folder.result_path, result)
         return result
 

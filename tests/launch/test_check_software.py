@@ -115,6 +115,13 @@ def test_a_version_that_llmexp_does_not_take_fails(monkeypatch):
 
 
 def test_the_compiler_is_asked_for_what_the_device_needs(monkeypatch):
-    monkeypatch.setattr(module, "look", lambda: Installed(compiler="c++", ninja="/bin/ninja"))
-    assert check_compiler(needs_nvcc=False).level == "ok"
-    assert check_compiler(needs_nvcc=True).says.startswith("no nvcc (CUDA toolkit): optimizer=adamw compiles nothing")
+    def says(needs_nvcc, **found):
+        monkeypatch.setattr(module, "look", lambda: Installed(**found))
+        return check_compiler(needs_nvcc).says
+
+    all_but_nvcc = {"compiler": "c++", "ninja": "/bin/ninja", "python_header": "/include/Python.h", "c_compiler": "gcc"}
+    assert says(False, **all_but_nvcc) == "c++, /bin/ninja, /include/Python.h"
+    remedy = "install it for deepspeed_adamw and adamw_cpuadam; optimizer=adamw without C compiles nothing"
+    assert says(True, **all_but_nvcc) == f"no nvcc (CUDA toolkit): {remedy}"
+    assert "no Python.h (python3-dev): install it for C (torch.compile); " in says(False, compiler="c++", ninja="/bin/ninja")
+    assert "install it for deepspeed_adamw and adamw_cpuadam, C (torch.compile); " in says(False, ninja="/bin/ninja", python_header="/Python.h")

@@ -109,6 +109,15 @@ def test_what_cannot_be_built_here_is_skipped(make, monkeypatch):
     assert preflight(make(), LAPTOP) == Ending(RunStatus.SKIPPED, "no compiler here")
 
 
+def test_c_is_skipped_without_a_compiler_in_one_line(tiny_plan, monkeypatch, tmp_path):
+    monkeypatch.delenv("CXX", raising=False)
+    assert preflight(tiny_plan("F+C"), LAPTOP) is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert preflight(tiny_plan("F"), LAPTOP) is None
+    reason = "C: torch.compile compiles in the ranks, and this machine has no C++ compiler (c++, g++, clang++)"
+    assert preflight(tiny_plan("F+C"), LAPTOP) == Ending(RunStatus.SKIPPED, reason)
+
+
 def test_a_machine_without_the_engines_libraries_says_how_to_get_them(make, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     ending = preflight(make(), LAPTOP)

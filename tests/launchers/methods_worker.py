@@ -19,6 +19,7 @@ from llmexp.launchers.deepspeed import DeepSpeedTraining
 from llmexp.launchers.ops import use_built_ops
 from llmexp.launchers.rank import device_of
 from llmexp.launchers.training import StateWatch
+from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe
 from llmexp.plan.run_plan import RunPlan
 
@@ -28,28 +29,34 @@ STEPS = 20
 def observe(plan: RunPlan, rank: int, device: torch.device) -> dict[str, Any]:
     training = DeepSpeedTraining(plan, device)
     calls = {"layers": 0}
-    for layer in training.module.model.layers:
+    # A hook inside a layer would be compiled with it, and change what C makes of it.
+    for layer in () if "C" in plan.method.split("+") else training.module.model.layers:
         layer.mlp.register_forward_pre_hook(lambda *_: calls.update(layers=calls["layers"] + 1))
     sequences = data.load(plan.config.data, training.vocab_size, plan.batch.global_, plan.config.seed)
     batches = data.batches(sequences, rank, plan.dims.dp, plan.batch, device)
-    watch, probe, losses = StateWatch(training, device), KernelProbe(), []
+    watch, probe, losses, graphs = StateWatch(training, device), KernelProbe(), [], []
+    before = Compilation.so_far()
     for step in range(STEPS):
         (batch,) = next(batches)
         trainable = watch if step == 0 else training
-        with probe.watch() if step == 0 else torch.enable_grad():
+        # Compiling would be profiled with the first step.
+        with probe.watch() if step == (1 if "C" in plan.method.split("+") else 0) else torch.enable_grad():
             loss = trainable.forward(batch)
             trainable.backward(loss)
             trainable.step()
         mean = loss.detach().double()
         torch.distributed.all_reduce(mean)
         losses.append(mean.item() / plan.dims.dp)
+        graphs.append(Compilation.so_far().graphs - before.graphs)
         if step == 0:
             calls_per_step = calls["layers"]
     return {
         "losses": losses,
         "layer_calls": calls_per_step,
         "attention_kernel": probe.attention,
-        "operators": sorted(probe.names),
+        "operators": probe.names,
+        "compiled_graphs": graphs,
+        "graph_breaks": Compilation.so_far().graph_breaks - before.graph_breaks,
         "state": {kind: size.model_dump() for kind, size in watch.state.items()},
         "parameters": training.parameters,
         "trainable_parameters": training.trainable_parameters,

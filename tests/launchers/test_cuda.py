@@ -21,7 +21,7 @@ from llmexp.record.result import read_samples
 
 pytestmark = pytest.mark.gpu
 
-METHODS = ["Naive", "F", "R", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3+O", "Q", "R+Q"]
+METHODS = ["Naive", "F", "R", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3+O", "Q", "R+Q", "C", "F+C", "F+R+C+Z3", "C+Q"]
 
 
 def plan(method: str, *overrides: str) -> RunPlan:
@@ -53,6 +53,13 @@ def test_o_puts_state_into_host_memory_and_nothing_else_does(cuda: dict[str, dic
 @pytest.mark.parametrize("method", [name for name in METHODS if "Q" not in name])
 def test_losses_follow_one_curve(cuda: dict[str, dict[str, Any]], method: str) -> None:
     assert cuda[str(Method.parse(method))]["losses"] == pytest.approx(cuda["Naive"]["losses"], abs=2e-2)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if "C" in name.split("+")])
+def test_c_runs_kernels_of_triton_compiled_in_the_first_step(cuda: dict[str, dict[str, Any]], method: str) -> None:
+    observed = cuda[str(Method.parse(method))]
+    assert any(name.startswith("triton_") for name in observed["operators"])
+    assert len(set(observed["compiled_graphs"])) == 1
 
 
 def test_a_run_measures_with_the_devices_clock(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from llmexp.plan.run_plan import RunPlan
 pytestmark = pytest.mark.ranks
 
 METHODS = [*(str(Method.parse(name)) for name in table03_methods()), "Z1"]
+# Each way in which C meets another atom; compiling is what takes long here.
+COMPILED = ["C", "F+R+C+Z3", "C+Q"]
 SAME_MATHEMATICS = [name for name in METHODS if "Q" not in name]
 LAYERS = 4
 # Of losses near 6, over 20 steps: methods against Naive in the same precision, and bf16_mixed against fp32 (measured: 1e-6, 4e-4 and 1.6e-2).
@@ -30,6 +32,11 @@ def plan(method: str, precision: str, *overrides: str) -> RunPlan:
 def fp32(observe: Callable[[dict[str, RunPlan]], Observed]) -> Observed:
     frozen = {f"{name}, lr 0": plan(name, "fp32", "optimizer.lr=0.0") for name in ("Q", "Z3")}
     return observe({name: plan(name, "fp32") for name in METHODS} | frozen)
+
+
+@pytest.fixture(scope="module")
+def compiled(observe: Callable[[dict[str, RunPlan]], Observed]) -> Observed:
+    return observe({name: plan(name, "fp32") for name in COMPILED} | {"C, lr 0": plan("C", "fp32", "optimizer.lr=0.0")})
 
 
 @pytest.fixture(scope="module")
@@ -131,5 +138,34 @@ def test_predicted_memory_is_what_is_allocated(fp32: Observed, method: str) -> N
         assert state_bytes(fp32, method, kind) == pytest.approx(expected.device + expected.host, rel=0.05), kind
 
 
+@pytest.mark.parametrize("method", COMPILED)
+def test_c_computes_what_its_method_computes_without_it(fp32: Observed, compiled: Observed, method: str) -> None:
+    without = str(Method.parse("+".join(atom for atom in method.split("+") if atom != "C") or "Naive"))
+    assert compiled[method][0]["losses"] == pytest.approx(fp32[without][0]["losses"], abs=FP32_TOLERANCE)
+    for kind in ("parameters", "gradients", "optimizer"):
+        assert state_bytes(compiled, method, kind) == state_bytes(fp32, without, kind), kind
+
+
+@pytest.mark.parametrize("method", COMPILED)
+def test_c_compiles_one_layer_and_the_loss_in_the_first_step_and_runs_what_it_compiled(compiled: Observed, method: str) -> None:
+    for rank in compiled[method]:
+        assert rank["compiled_graphs"] == [2] * len(rank["losses"])
+        assert rank["graph_breaks"] == 0
+        assert rank["operators"]["CompiledFunctionBackward"] == LAYERS + 1
+        assert any("cpp_fused" in name for name in rank["operators"])
+
+
+def test_under_c_the_attention_is_that_of_the_other_atoms(compiled: Observed) -> None:
+    assert "fused__softmax" in compiled["C"][0]["attention_kernel"]
+    assert not any("flash_attention" in name for name in compiled["C"][0]["operators"])
+    flash = "aten::_scaled_dot_product_flash_attention_for_cpu"
+    assert compiled["F+R+C+Z3"][0]["attention_kernel"] == flash
+    assert compiled["F+R+C+Z3"][0]["operators"][flash] == 2 * LAYERS, "R runs every layer again, compiled too"
+
+
+def test_under_c_nothing_changes_without_a_learning_rate(compiled: Observed) -> None:
+    assert set(compiled["C, lr 0"][0]["losses"]) == {compiled["C"][0]["losses"][0]}
+
+
 def test_every_atom_is_observed_here() -> None:
-    assert {atom for method in METHODS for atom in method.split("+")} - {"Naive"} == set(ATOMS)
+    assert {atom for method in [*METHODS, *COMPILED] for atom in method.split("+")} - {"Naive"} == set(ATOMS)

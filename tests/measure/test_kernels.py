@@ -48,6 +48,21 @@ def test_the_costliest_operators_are_few_and_short_and_counted(monkeypatch: pyte
     assert all(len(str(kernel["name"])) <= 8 for kernel in probe.costliest())
 
 
+@pytest.mark.parametrize(
+    ("name", "attention"),
+    [
+        ("graph_0_cpp_fused__softmax__to_copy_add_2", True),
+        ("triton_per_fused__softmax__to_copy_add_mul_4", True),
+        ("triton_red_fused__to_copy__softmax_1", True),
+        ("triton_red_fused__log_softmax__to_copy_view_0", False),
+    ],
+)
+def test_generated_kernels_are_named_after_the_softmax_of_attention_not_the_losss(name: str, attention: bool) -> None:
+    probe = KernelProbe()
+    probe.names = {"aten::mm": 3, name: 1}
+    assert probe.attention == (name if attention else None)
+
+
 def test_without_attention_nothing_is_named() -> None:
     probe = KernelProbe()
     with probe.watch():

@@ -1,0 +1,31 @@
+"""Atom C: torch.compile on each decoder layer and on the loss, the regions between an engine's own hooks."""
+
+from __future__ import annotations
+
+import torch
+from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from llmexp.errors import ConfigError
+
+
+def compile_regions(model: PreTrainedModel) -> None:
+    """Compile for fixed shapes, at the first call; raises ConfigError for a model without decoder layers of transformers' kind.
+
+    Layers of one class share one graph. An engine's hooks on a layer stay outside, checkpoints of it inside.
+    """
+    from torch._inductor import config as inductor  # a second of every rank's start, and only C needs it
+
+    # So that the profiler sees what is generated for a CPU, as it sees every operator and every kernel of a GPU.
+    inductor.cpp.enable_kernel_profile = True
+    layers = decoder_layers(model)
+    if not layers:
+        raise ConfigError(f"C compiles decoder layers, and {type(model).__name__} has none that is a GradientCheckpointingLayer of transformers")
+    for layer in layers:
+        layer.forward = torch.compile(layer.forward, dynamic=False)
+    model.loss_function = torch.compile(model.loss_function, dynamic=False)
+
+
+def decoder_layers(model: PreTrainedModel) -> list[GradientCheckpointingLayer]:
+    """The layers that transformers checkpoints one by one."""
+    return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]

@@ -1,0 +1,27 @@
+"""What torch.compile has done in this process, by its own counters; a process that never asked for it has none."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """Counts since the process began: graphs compiled, recompilations among them, and places where a graph had to be cut."""
+
+    graphs: int = 0
+    graph_breaks: int = 0
+
+    @classmethod
+    def so_far(cls) -> Compilation:
+        """Read the counters, without importing the compiler for it."""
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        if dynamo is None:
+            return cls()
+        return cls(int(dynamo.counters["stats"]["unique_graphs"]), sum(dynamo.counters["graph_break"].values()))
+
+    @property
+    def what_ran(self) -> dict[str, int]:
+        """The counts as a result keeps them; empty where nothing was compiled."""
+        return {"compiled_graphs": self.graphs, "graph_breaks": self.graph_breaks} if self.graphs else {}
