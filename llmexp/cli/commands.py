@@ -35,13 +35,16 @@ def report(words: Sequence[str]) -> int:
     parser = _parser("report", "The table of runs, from their folders.")
     _add_paths(parser)
     parser.add_argument("--format", choices=("terminal", "markdown", "csv"), default="terminal")
+    parser.add_argument("--largest-batch", action="store_true", help="of runs that differ in batch.micro alone: the smallest and the largest")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it too: a PNG, SVG or PDF")
     args = parser.parse_args(words)
+    from llmexp.report.batches import largest_batches
     from llmexp.report.table import build_report
     from llmexp.report.terminal import print_report
     from llmexp.report.text import comma_separated, markdown
 
-    table = build_report(_runs(args.paths))
+    found = build_report(_runs(args.paths))
+    table = largest_batches(found) if args.largest_batch else found
     if args.format == "terminal":
         print_report(table)
     else:

@@ -9,7 +9,7 @@ from llmexp.record.installed import C_COMPILERS, COMPILERS, Installed
 
 
 def compile_tools(found: Installed, device: str) -> dict[str, str | None]:
-    """Where that lies which torch.compile needs, None for what is missing: it generates C++ for a CPU, for a GPU Triton, which builds its launchers in C."""
+    """Where that lies which torch.compile needs, None for what is missing: C++ for a CPU; for a GPU Triton, whose launchers are in C."""
     compilers = {
         "cpu": {f"C++ compiler ({', '.join(COMPILERS)})": found.compiler},
         "cuda": {f"C compiler ({', '.join(C_COMPILERS)})": found.c_compiler},

@@ -85,6 +85,7 @@ def legend(report: Report) -> list[str]:
         f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(_powered(report)),
         f"of the time that these runs held their devices, {report.useful_fraction or 0:.1%} went into measured steps": bool(report.useful_fraction),
         "; ".join(f"runtime {runtime}: {versions}" for runtime, versions in report.versions.items()): "runtime" not in report.shared,
+        f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others left out": bool(report.left_out),
         "-: out of memory": any(row.state == OOM for row in report.rows) or any(paper.oom for paper in papers),
         f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head train": any(
             row.partly_trained for row in report.rows

@@ -13,7 +13,7 @@ from llmexp.record.result import Metric, RunStatus
 from llmexp.report.row import OOM, Row, read_row
 
 # What says where and how a run is recorded, not what it measures.
-_NOT_COMPARED = ("tracking", "sweep", "force", "rerun")
+NOT_COMPARED = ("tracking", "sweep", "force", "rerun")
 # What differs between any two moments.
 _PASSING = ("load_average",)
 # Long, and in another order each time.
@@ -83,7 +83,7 @@ def compare(a: RunFolder, b: RunFolder) -> Comparison:
 
 
 def _settings(row: Row) -> dict[str, str]:
-    config = {key: value for key, value in row.plan["config"].items() if key not in _NOT_COMPARED}
+    config = {key: value for key, value in row.plan["config"].items() if key not in NOT_COMPARED}
     found = _flat(config | {"method": row.method}) | _flat({"engine_config": row.plan.get("engine_config", {})})
     if row.result:
         what_ran = {key: value for key, value in row.result.what_ran.items() if key not in _EVIDENCE}

@@ -16,10 +16,11 @@ _IN_TITLE = {"hardware": "on {}", "ranks": "{} ranks", "batch": "batch {} a rank
 
 @dataclass(frozen=True)
 class Report:
-    """Rows in the order of their folders; `unreadable` says of the other folders why they have none."""
+    """Rows in the order of their folders; `unreadable` says of the other folders why they have none, `left_out` counts rows of other batches."""
 
     rows: tuple[Row, ...]
     unreadable: tuple[str, ...] = ()
+    left_out: int = 0
 
     @cached_property
     def shared(self) -> dict[str, str]:

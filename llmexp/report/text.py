@@ -8,6 +8,7 @@ from typing import Any
 
 from llmexp.record.result import Metric
 from llmexp.report.columns import columns, legend, notes_of
+from llmexp.report.provenance import provenance
 from llmexp.report.row import Row
 from llmexp.report.table import Report
 
@@ -50,13 +51,13 @@ METRICS = (
 
 
 def markdown(report: Report) -> str:
-    """A table whose last column repeats the run, then the legend and the numbered notes."""
+    """A table whose last column repeats the run, then the legend, where and when it was measured, and the numbered notes."""
     shown = columns(report)
     headers = [column.header for column in shown] + ["command"]
     rules = ["---" if column.left else "---:" for column in shown] + ["---"]
     body = [[*cells, f"`{row.command}`"] for row, *cells in zip(report.rows, *(column.cells for column in shown), strict=True)]
     lines = [f"## {report.title or 'No runs'}", "", *(_line(cells) for cells in (headers, rules, *body)), ""]
-    lines += [f"- {line}" for line in legend(report)]
+    lines += [f"- {line}" for line in (*legend(report), *provenance(report))]
     lines += ["", *(f"({number}) {note}  " for number, note in enumerate(notes_of(report), 1))]
     lines += [f"unreadable: {reason}  " for reason in report.unreadable]
     return "\n".join(lines).rstrip() + "\n"

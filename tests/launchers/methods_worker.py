@@ -27,6 +27,7 @@ STEPS = 20
 
 
 def observe(plan: RunPlan, rank: int, device: torch.device) -> dict[str, Any]:
+    torch.compiler.reset()  # each method compiles for itself, as in a process of its own
     training = DeepSpeedTraining(plan, device)
     calls = {"layers": 0}
     # A hook inside a layer would be compiled with it, and change what C makes of it.

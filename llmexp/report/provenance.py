@@ -1,0 +1,42 @@
+"""Where and when a table's rows were measured, so that it can stand alone in a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from llmexp.report.table import Report
+
+# What of an environment decides speed, in the order of reading; the run's folder has all of it.
+_LIBRARIES = ("deepspeed", "transformers", "flash-attn", "triton", "bitsandbytes", "llmexp")
+_DAY = len("2026-01-01")
+
+
+def provenance(report: Report) -> list[str]:
+    """A line for each environment that the rows with a result come from: devices, driver, versions, commit, days (UTC)."""
+    days: dict[str, set[str]] = {}
+    for row in report.rows:
+        if row.result and row.result.environment:
+            days.setdefault(_described(row.result.environment), set()).add(row.result.ended_at[:_DAY])
+    return [f"measured on {described}; {_span(sorted(found))}" for described, found in days.items()]
+
+
+def _described(environment: Mapping[str, Any]) -> str:
+    versions = environment.get("distributions") or {}
+    libraries = [f"{name} {versions[name]}" for name in _LIBRARIES if name in versions]
+    software = [f"{name} {environment[name]}" for name in ("torch", "cuda", "nccl", "python") if environment.get(name)]
+    commit = ((environment.get("git") or {}).get("llmexp") or {}).get("commit")
+    return ", ".join([*_devices(environment), *software, *libraries, *([f"commit {commit[:12]}"] if commit else [])])
+
+
+def _devices(environment: Mapping[str, Any]) -> list[str]:
+    nvidia = environment.get("nvidia")
+    if nvidia and environment.get("device_type") != "cpu":
+        names = [str(device["name"]) for device in nvidia["devices"]]
+        return [*(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)), f"driver {nvidia['driver_version']}"]
+    cpu = environment.get("cpu") or {}
+    return [f"{cpu.get('usable_cores')} cores of {cpu.get('model')}"]
+
+
+def _span(days: list[str]) -> str:
+    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
