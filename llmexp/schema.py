@@ -1,18 +1,13 @@
 """The configuration: every key that a person may set, with its type, unit and range.
 
-The YAML of `conf/` composes into `RunConfig`; `validate` turns pydantic's findings into one line with the nearest valid key.
+The YAML of `conf/` composes into `RunConfig`; `llmexp.cli.check` turns pydantic's findings into one line with the nearest valid key.
 """
 
 from __future__ import annotations
 
-import types
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
-
-from llmexp.errors import ConfigError, nearest
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Dtype = Literal["fp32", "bf16"]
 BYTES_PER_ELEMENT: dict[str, int] = {"fp32": 4, "bf16": 2}
@@ -262,63 +257,3 @@ class RunConfig(Section):
     seed: NonNegativeInt
     force: bool = Field(description="start even where memory is certain to run out")
     rerun: Literal["none", "failed", "stale", "all"] = Field(description="which earlier results of the same run to measure again")
-
-
-def validate(container: Mapping[str, Any]) -> RunConfig:
-    """Check a composed configuration; raises ConfigError with one line: field, value, reason, choices."""
-    try:
-        return RunConfig.model_validate(dict(container))
-    except ValidationError as error:
-        raise _explain(error.errors()[0]) from None
-
-
-def keys(model: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:
-    """All dotted keys of the configuration, sections before their members."""
-    found = []
-    for name, info in model.model_fields.items():
-        found.append(prefix + name)
-        section = _section(info.annotation)
-        if section:
-            found += keys(section, f"{prefix}{name}.")
-    return found
-
-
-def _section(annotation: Any) -> type[BaseModel] | None:
-    options = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
-    return next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
-
-
-def check_key(path: str) -> None:
-    """Raise ConfigError where the configuration has no such dotted key; below a free mapping such as engine.options any key goes."""
-    section: type[BaseModel] = RunConfig
-    parts = path.split(".")
-    for depth, name in enumerate(parts, start=1):
-        if name not in section.model_fields:
-            raise unknown_key(".".join(parts[:depth]))
-        inner = _section(section.model_fields[name].annotation)
-        if inner is None:
-            return
-        section = inner
-
-
-def unknown_key(path: str) -> ConfigError:
-    """Build the error for a dotted key that the configuration has not: the one of its name elsewhere or the nearest beside it, then all beside it."""
-    section, _, name = path.rpartition(".")
-    every = keys()
-    beside = {key.rpartition(".")[2]: key for key in every if key.rpartition(".")[0] == section}
-    elsewhere = [key for key in every if key.rpartition(".")[2] == name]
-    guess = next(iter(elsewhere), None) or beside.get(nearest(name, beside) or "")
-    hint = f"did you mean {guess}? " if guess else ""
-    return ConfigError(f"unknown key '{path}': {hint}{f'keys of {section}' if section else 'keys'} are {', '.join(beside)}")
-
-
-def _explain(error: ErrorDetails) -> ConfigError:
-    path = ".".join(str(part) for part in error["loc"] if part != "[key]")
-    if error["type"] == "extra_forbidden":
-        return unknown_key(path)
-    if error["type"] == "missing":
-        return ConfigError(f"{path} is missing: set {path}=<value>")
-    message = error["msg"].removeprefix("Value error, ")
-    if not path or error["type"] == "value_error":
-        return ConfigError(message)
-    return ConfigError(f"{path}={error['input']}: {message[0].lower()}{message[1:]}")

@@ -11,10 +11,10 @@ import psutil
 import pytest
 from omegaconf import OmegaConf
 
+from llmexp.cli.check import validate
 from llmexp.engines.resolve import resolve
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.result import RunResult, StepSample
-from llmexp.schema import validate
 
 CONF = Path(__file__).parents[1] / "conf"
 CHOICES = {

@@ -13,11 +13,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
+from llmexp.cli.check import validate
 from llmexp.cli.overrides import accept, as_typed
 from llmexp.engines.resolve import resolve
 from llmexp.errors import ConfigError
 from llmexp.plan.run_plan import RunPlan
-from llmexp.schema import validate
 
 METHOD = "method="
 

@@ -10,8 +10,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
 from llmexp.cli.arguments import COMMAND_NAMES
+from llmexp.cli.check import check_key
 from llmexp.errors import ConfigError, nearest
-from llmexp.schema import check_key
 
 
 def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from llmexp.cli.arguments import run_parser
+from llmexp.cli.check import check_key
 from llmexp.errors import ConfigError
-from llmexp.schema import check_key
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
