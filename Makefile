@@ -3,8 +3,9 @@ PYTHON ?= python3 python3.12 python3.11
 VENV   ?= .venv
 # Which torch: cpu, cuda (PyPI's build) or any arguments of pip install. The machine chooses: cuda where nvidia-smi answers. To change it, `make clean`.
 TORCH  ?= $(shell if nvidia-smi >/dev/null 2>&1; then echo cuda; elif [ `uname` = Darwin ]; then echo torch==$(TORCH_VERSION); else echo cpu; fi)
-# What `make gpu` measures after its tests.
-TABLE  ?= +experiment=paper_table03 model=1b measure=quick
+# What `make gpu` measures after its tests: experiments, and words for all of them, such as WORDS='method=F,F+C batch.micro=1'.
+TABLES ?= gpu_mfu gpu_7b
+WORDS  ?=
 
 # The Python of the node that `make wheelhouse` collects for.
 PY     ?= 3.12
@@ -43,9 +44,10 @@ ui: $(VENV)/.installed-train  ## open the recorded runs in MLflow, on 127.0.0.1
 bench: $(VENV)/.installed-train  ## measure the program's own cost against its limits
 	@$(BIN)/python -m benchmarks
 
-gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure a table on the GPUs here
+gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tables on one GPU here, into docs/results
 	@$(BIN)/python -m pytest -m gpu
-	@$(BIN)/python -m llmexp $(TABLE)
+	@ended=0; for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
+	  $(BIN)/llmexp report $(addprefix outputs/,$(TABLES)) --largest-batch --into docs/results && exit $$ended
 
 wheelhouse: $(VENV)/.python  ## collect in ./wheelhouse what a node with torch and no internet needs: make wheelhouse PY=3.12
 	@rm -rf wheelhouse build

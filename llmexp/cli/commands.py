@@ -36,16 +36,20 @@ def report(words: Sequence[str]) -> int:
     _add_paths(parser)
     parser.add_argument("--format", choices=("terminal", "markdown", "csv"), default="terminal")
     parser.add_argument("--largest-batch", action="store_true", help="of runs that differ in batch.micro alone: the smallest and the largest")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help="leave it as FOLDER/<hardware>/<sweep>.md and .csv instead")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it too: a PNG, SVG or PDF")
     args = parser.parse_args(words)
     from llmexp.report.batches import largest_batches
+    from llmexp.report.publish import publish
     from llmexp.report.table import build_report
     from llmexp.report.terminal import print_report
     from llmexp.report.text import comma_separated, markdown
 
     found = build_report(_runs(args.paths))
     table = largest_batches(found) if args.largest_batch else found
-    if args.format == "terminal":
+    if args.into:
+        print(*publish(table, args.into), sep="\n")
+    elif args.format == "terminal":
         print_report(table)
     else:
         print(markdown(table) if args.format == "markdown" else comma_separated(table), end="")

@@ -25,8 +25,13 @@ def _described(environment: Mapping[str, Any]) -> str:
     versions = environment.get("distributions") or {}
     libraries = [f"{name} {versions[name]}" for name in _LIBRARIES if name in versions]
     software = [f"{name} {environment[name]}" for name in ("torch", "cuda", "nccl", "python") if environment.get(name)]
-    commit = ((environment.get("git") or {}).get("llmexp") or {}).get("commit")
-    return ", ".join([*_devices(environment), *software, *libraries, *([f"commit {commit[:12]}"] if commit else [])])
+    return ", ".join([*_devices(environment), *software, *libraries, *_commit(environment)])
+
+
+def _commit(environment: Mapping[str, Any]) -> list[str]:
+    checkout = (environment.get("git") or {}).get("llmexp") or {}
+    changes = " with uncommitted changes" if checkout.get("dirty") else ""
+    return [f"commit {checkout['commit'][:12]}{changes}"] if checkout.get("commit") else []
 
 
 def _devices(environment: Mapping[str, Any]) -> list[str]:

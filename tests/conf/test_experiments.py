@@ -54,6 +54,19 @@ def test_paper_table03_keeps_the_papers_protocol():
         assert (config.measure.warmup_steps, config.measure.steps, plan.dims.world_size) == (30, 100, 8)
 
 
+def test_gpu_7b_is_the_rows_that_fit_one_card_with_the_smaller_batches_first():
+    plans = [job.plan for job in jobs_of(run_parser().parse_intermixed_args(["experiment=gpu_7b", "hardware=h200"]))]
+    batches: dict[tuple[str, str], list[int]] = {}
+    for plan in plans:
+        assert (plan.dims.world_size, plan.config.data.seq_len, plan.skip) == (1, 350, None)
+        batches.setdefault((plan.config.precision.name, plan.method), []).append(plan.batch.micro)
+    wanted = {"Naive", "F", "R", "F+R", "Q", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3+O", "C", "F+C"}
+    for precision in ("bf16_pure", "bf16_mixed"):
+        assert wanted <= {method for of, method in batches if of == precision}
+    assert all(found == [2**power for power in range(9)] for found in batches.values())
+    assert all(plan.batch.micro == 1 for plan in plans[: len(batches)]), "what tells most comes first"
+
+
 def test_first_run_is_small_and_on_real_text():
     assert planned("experiment=first_run") == [("tiny", method) for method in ("Naive", "F", "R", "Z2", "Z3+O", "F+R+Z3")]
 

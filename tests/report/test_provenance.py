@@ -38,5 +38,10 @@ def test_each_environment_has_its_own(make_run):
     assert provenance(build_report(runs))[1] == "measured on 2 cores of A CPU, torch 2.13.0; 2026-01-05"
 
 
+def test_uncommitted_changes_are_said(make_run):
+    changed = H200 | {"git": {"llmexp": {"commit": "0123456789abcdef", "dirty": True}}}
+    assert "commit 0123456789ab with uncommitted changes; " in provenance(build_report([on(make_run("F"), changed, "2026-01-02")]))[0]
+
+
 def test_what_was_not_measured_says_nothing(make_run):
     assert provenance(build_report([make_run("F", None), make_run("R")])) == []

@@ -1,0 +1,30 @@
+"""Measured tables for documents: <folder>/<hardware>/<sweep>.md and .csv, each row with the command that repeats it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+from llmexp.errors import RecordError
+from llmexp.record.folder import write_atomically
+from llmexp.record.result import RunStatus
+from llmexp.report.row import Row
+from llmexp.report.table import Report
+from llmexp.report.text import comma_separated, markdown
+
+
+def publish(report: Report, folder: Path) -> list[Path]:
+    """Write a table for each hardware and sweep; raises RecordError where nothing was measured, for then there is no table to show."""
+    tables: dict[Path, list[Row]] = defaultdict(list)
+    for row in report.rows:
+        tables[folder / row.hardware / str(row.plan["config"]["sweep"]["name"])].append(row)
+    written = []
+    for path, rows in tables.items():
+        if not any(row.state == RunStatus.SUCCESS for row in rows):
+            raise RecordError(f"{path}.md is not written: none of its {len(rows)} runs was measured")
+        table = replace(report, rows=tuple(rows))
+        for suffix, text in ((".md", markdown(table)), (".csv", comma_separated(table))):
+            written.append(path.with_name(path.name + suffix))
+            write_atomically(written[-1], text)
+    return written
