@@ -1,6 +1,8 @@
 # `make` lists what there is. Variables are set on the command line: make run PYTHON=/path/to/python3.12
 PYTHON ?= python3 python3.12 python3.11
 VENV   ?= .venv
+OLDER  ?= .venv-older
+CONSTRAINTS ?= constraints.txt
 # Which torch: cpu, cuda (PyPI's build) or any arguments of pip install. The machine chooses: cuda where nvidia-smi answers. To change it, `make clean`.
 TORCH  ?= $(shell if nvidia-smi >/dev/null 2>&1; then echo cuda; elif [ `uname` = Darwin ]; then echo torch==$(TORCH_VERSION); else echo cpu; fi)
 # What `make gpu` measures after its tests: experiments, and words for all of them, such as WORDS='method=F,F+C batch.micro=1'.
@@ -10,7 +12,7 @@ WORDS  ?=
 # The Python of the node that `make wheelhouse` collects for.
 PY     ?= 3.12
 
-TORCH_VERSION := $(shell sed -n 's/^torch==//p' constraints.txt)
+TORCH_VERSION := $(shell sed -n 's/^torch==//p' $(CONSTRAINTS))
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -21,17 +23,24 @@ PURE_SDISTS := antlr4-python3-runtime deepspeed
 GLIBC_2_28 := $(addsuffix _x86_64,manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014)
 FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constraints.txt
 
-.PHONY: help run test lint ui bench gpu wheelhouse clean
+.PHONY: help run test test-older lint ui bench gpu wheelhouse clean .installed-older
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*##/make \1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' Makefile | expand -t 12
 
 run: $(VENV)/.installed-train  ## install into .venv, measure the first sweep, print its table
 	@$(BIN)/python -m llmexp +experiment=first_run
 
 test: $(VENV)/.installed-train,dev  ## run the tests that need no GPU
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# What depends most on the libraries' versions. What they deprecate in each other is no matter of ours.
+test-older: .installed-older  ## run a part of the tests, and ranks, with the oldest libraries that llmexp takes, in .venv-older
+	@$(OLDER)/bin/python -m pytest -n 2 --dist loadfile -W ignore::DeprecationWarning -W ignore::FutureWarning \
+	  tests/conf tests/hydra_plugins tests/record tests/test_schema.py tests/cli/test_sweep.py tests/cli/test_run_words.py \
+	  tests/report/test_plots.py tests/report/test_terminal.py tests/launchers/test_models.py
+	@$(OLDER)/bin/python -m llmexp method=Q,F+R+Z3+O model=tiny hardware=cpu measure=smoke tracking=none rerun=all sweep.outputs=$(OLDER)/outputs
 
 lint: $(VENV)/.installed-train,dev  ## ruff and mypy
 	@$(BIN)/ruff check .
@@ -59,7 +68,7 @@ wheelhouse: $(VENV)/.python  ## collect in ./wheelhouse what a node with torch a
 	@du --apparent-size --bytes -s wheelhouse | awk '{ mb = $$1 / 1e6; printf "%.1f MB, of 60 at most\n", mb; exit mb > 60 }'
 
 clean:  ## remove the virtual environment and caches; measured runs stay
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache *.egg-info
+	@rm -rf $(VENV) $(OLDER) .mypy_cache .ruff_cache .pytest_cache *.egg-info
 
 $(VENV)/.python:
 	@for python in $(PYTHON); do \
@@ -70,17 +79,20 @@ $(VENV)/.python:
 	echo "llmexp needs Python 3.11 or 3.12, which none of these is: $(PYTHON). Name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; exit 2
 
 # Torch comes first and alone, so that nothing later reaches for a CUDA build; what it depends on comes from PyPI with the rest.
-$(VENV)/.torch: $(VENV)/.python constraints.txt
+$(VENV)/.torch: $(VENV)/.python $(CONSTRAINTS)
 	@echo "installing torch ($(TORCH)) ..."
 	@case "$(TORCH)" in \
 	  cpu) $(PIP) --no-deps torch==$(TORCH_VERSION)+cpu 2>/dev/null || $(PIP) --no-deps --index-url $(TORCH_CPU_INDEX) torch==$(TORCH_VERSION)+cpu ;; \
 	  cuda) $(PIP) --no-deps torch==$(TORCH_VERSION) ;; \
 	  *) $(PIP) --no-deps $(TORCH) ;; \
 	esac
-	@grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt
+	@grep -v '^torch==' $(CONSTRAINTS) > $(VENV)/constraints.txt
 	@touch $@
 
-$(VENV)/.installed-%: $(VENV)/.torch pyproject.toml constraints.txt
+$(VENV)/.installed-%: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	@echo "installing llmexp[$*] ..."
 	@$(PIP) --constraint $(VENV)/constraints.txt --editable '.[$*]'
 	@touch $@
+
+.installed-older:
+	@$(MAKE) --no-print-directory VENV=$(OLDER) CONSTRAINTS=constraints-older.txt $(OLDER)/.installed-train,dev
