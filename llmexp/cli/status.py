@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from pydantic import ValidationError
-
-from llmexp.errors import RecordError
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import read_samples
+from llmexp.record.index import UNREADABLE, Standing, standings
+
+HEADERS = ("run", "state", "repeats", "measured steps", "reason")
 
 
 def print_status(folders: Sequence[RunFolder]) -> None:
-    """Print a row a run: how far it came, how it ended and why."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for header in ("run", "state", "repeats", "measured steps"):
-        table.add_column(header, no_wrap=True)
-    table.add_column("reason")
-    for folder in folders:
-        table.add_row(*row(folder))
-    Console().print(table)
+    """Print a line a run: how far it came, how it ended and why; then how many runs are in which state."""
+    found = standings(folders)
+    rows = [HEADERS, *(row(folder, standing) for folder, standing in zip(folders, found, strict=True))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    for *cells, reason in rows:
+        print("  ".join((*(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)), reason)).rstrip())
+    if len(found) > 1:
+        states = Counter(standing.state for standing in found).most_common()
+        print(f"{len(found)} runs: {', '.join(f'{count} {state}' for state, count in states)}")
 
 
-def row(folder: RunFolder) -> list[str]:
-    """The run's name, state, repeats and measured steps of those planned, and reason; what cannot be read is said in the reason."""
+def row(folder: RunFolder, standing: Standing) -> tuple[str, ...]:
+    """The run's name, state, repeats and measured steps of those planned, and reason, in one line; what cannot be read is said in the reason."""
     name = f"{folder.path.parent.name}/{folder.path.name}"
-    try:
-        measure = RunPlan.read(folder.plan_path).config.measure
-        result = folder.result()
-        repeats, steps = _progress(folder)
-        return [name, folder.state(), f"{repeats}/{measure.repeats}", f"{steps}/{measure.steps}", result.reason if result else ""]
-    except (RecordError, ValidationError) as error:
-        return [name, "unreadable", "", "", str(error).partition("\n")[0]]
-
-
-def _progress(folder: RunFolder) -> tuple[int, int]:
-    """Repeats that rank 0 finished, and steps that it has measured in the latest one."""
-    repeats = folder.repeats()
-    finished = sum((repeat / "rank.0.json").exists() for repeat in repeats)
-    samples = repeats[-1] / "samples.0.jsonl" if repeats else None
-    return finished, sum(not sample.warmup for sample in read_samples(samples)) if samples and samples.exists() else 0
+    if standing.state == UNREADABLE:
+        return (name, standing.state, "", "", standing.reason)
+    repeats, steps = f"{standing.repeats}/{standing.planned_repeats}", f"{standing.steps}/{standing.planned_steps}"
+    return (name, standing.state, repeats, steps, " ".join(standing.reason.split()))

@@ -1,0 +1,36 @@
+"""Many run folders from few: what was hard to make is linked, what tells one run from another is written anew by the code that always writes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from llmexp.plan.run_plan import RunPlan, identity
+from llmexp.record.folder import RunFolder
+
+WRITTEN = ("plan.json", "result.json")
+
+
+def multiply(seeds: Sequence[RunFolder], outputs: Path, sweeps: int, runs: int) -> list[RunFolder]:
+    """Make `sweeps` sweeps of `runs` ended runs each below `outputs`, each run like one of the seeds but for its sweep, its seed and so its id."""
+    return [_copy(seeds[run % len(seeds)], outputs, f"sweep{sweep:03}", run) for sweep in range(sweeps) for run in range(runs)]
+
+
+def _copy(seed: RunFolder, outputs: Path, sweep: str, number: int) -> RunFolder:
+    earlier, result = RunPlan.read(seed.plan_path), seed.result()
+    sweep_config = earlier.config.sweep.model_copy(update={"name": sweep, "outputs": str(outputs)})
+    config = earlier.config.model_copy(update={"seed": number, "sweep": sweep_config})
+    plan = earlier.model_copy(update={"config": config, "id": identity(config, earlier.method, earlier.engine_config)})
+    folder = RunFolder(outputs / sweep / plan.folder_name)
+    for path in seed.path.rglob("*"):
+        place = folder.path / path.relative_to(seed.path)
+        if path.is_dir():
+            place.mkdir(parents=True, exist_ok=True)
+        elif path.name not in WRITTEN:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.link(path, place)
+    folder.write(folder.plan_path, plan)
+    if result:
+        folder.write(folder.result_path, result.model_copy(update={"id": plan.id, "sweep": sweep}))
+    return folder

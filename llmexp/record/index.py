@@ -1,0 +1,146 @@
+"""What listings need of a run, kept beside the runs of a sweep for those that have ended.
+
+The index is never the truth: an entry counts only while the run's result is the very file that it was read from, so an index that is missing,
+broken or old costs time and nothing else. Runs without a result are read anew every time: their driver may have died since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from llmexp.errors import RecordError
+from llmexp.record.folder import RunFolder, temporary_for, write_atomically
+from llmexp.record.result import RunResult, read_samples
+
+INDEX = ".index.json"
+UNREADABLE = "unreadable"
+_VERSION = 1
+_Index = dict[str, tuple[list[int], "Standing"]]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a run came, how it ended and why, and what its time was spent on; `state` is RunFolder.state's, or 'unreadable'."""
+
+    state: str
+    reason: str = ""
+    id: str = ""
+    work: str = ""
+    """What runs share that take a step in about the same time a position."""
+    repeats: int = 0
+    """Finished by rank 0."""
+    planned_repeats: int = 0
+    warmup_steps: int = 0
+    """Planned, a repeat."""
+    steps: int = 0
+    """Measured in the latest repeat."""
+    planned_steps: int = 0
+    positions: int = 0
+    """Of one step, over all data-parallel ranks."""
+    held_s: float | None = None
+    """From the first event to the result."""
+    tokens_per_s: float | None = None
+
+
+def standings(folders: Sequence[RunFolder]) -> list[Standing]:
+    """How each run stands, in their order; reads only what has changed since it was last asked, and never fails."""
+    by_sweep: dict[Path, list[RunFolder]] = {}
+    for folder in folders:
+        by_sweep.setdefault(folder.path.parent, []).append(folder)
+    found = {folder.path: standing for sweep, runs in by_sweep.items() for folder, standing in zip(runs, _of_sweep(sweep, runs), strict=True)}
+    return [found[folder.path] for folder in folders]
+
+
+def work_of(plan: Mapping[str, Any]) -> str:
+    """Task, engine, model, method, hardware, ranks and precision of a plan as it stands in plan.json."""
+    config, dims = plan["config"], plan["dims"]
+    names = (config[group]["name"] for group in ("task", "engine", "model", "hardware", "precision"))
+    ranks = "x".join(str(dims[degree]) for degree in ("dp", "tp", "pp", "cp"))
+    return " ".join((*names, ranks, plan["method"]))
+
+
+def _of_sweep(sweep: Path, runs: Iterable[RunFolder]) -> list[Standing]:
+    earlier = _read(sweep / INDEX)
+    known, found = dict(earlier), []
+    for run in runs:
+        stamp, name = _stamp(run.result_path), run.path.name
+        entry = earlier.get(name)
+        if stamp is None or entry is None or entry[0] != stamp:
+            standing = _look(run)
+            known.pop(name, None)
+            if stamp and standing.state != UNREADABLE:
+                known[name] = (stamp, standing)
+            entry = (stamp or [], standing)
+        found.append(entry[1])
+    if known != earlier:
+        _write(sweep / INDEX, known)
+    return found
+
+
+def _stamp(path: Path) -> list[int] | None:
+    """What changes when a file is replaced; None where there is none."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return [stat.st_mtime_ns, stat.st_size, stat.st_ino]
+
+
+def _look(run: RunFolder) -> Standing:
+    """How a run stands by its own files."""
+    try:
+        result = run.result()
+        return Standing(state=result.status.value if result else run.state(), **_planned(run), **_progress(run), **_measured(result))
+    except (RecordError, OSError, ValueError, KeyError) as error:
+        return Standing(UNREADABLE, (str(error) or repr(error)).partition("\n")[0])
+
+
+def _planned(run: RunFolder) -> dict[str, Any]:
+    try:
+        plan = json.loads(run.plan_path.read_text())
+        measure, positions = plan["config"]["measure"], plan["batch"]["global"] * plan["config"]["data"]["seq_len"]
+        numbers = {"planned_repeats": measure["repeats"], "planned_steps": measure["steps"], "warmup_steps": measure["warmup_steps"]}
+        return {"id": plan["id"], "work": work_of(plan), "positions": positions, **numbers}
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{run.plan_path} is not a plan: {error!r}") from None
+
+
+def _progress(run: RunFolder) -> dict[str, int]:
+    repeats = run.repeats()
+    samples = repeats[-1] / "samples.0.jsonl" if repeats else None
+    steps = sum(not sample.warmup for sample in read_samples(samples)) if samples and samples.exists() else 0
+    return {"repeats": sum((repeat / "rank.0.json").exists() for repeat in repeats), "steps": steps}
+
+
+def _measured(result: RunResult | None) -> dict[str, Any]:
+    if result is None:
+        return {}
+    rate = result.metrics.get("tokens_per_s")
+    held_s = None
+    if result.started_at and result.ended_at:
+        held_s = (datetime.fromisoformat(result.ended_at) - datetime.fromisoformat(result.started_at)).total_seconds()
+    return {"reason": result.reason, "held_s": held_s, "tokens_per_s": rate.mean if rate else None}
+
+
+def _read(path: Path) -> _Index:
+    try:
+        index = json.loads(path.read_text())
+        return {name: (stamp, Standing(**entry)) for name, (stamp, entry) in index["runs"].items()} if index["version"] == _VERSION else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _write(path: Path, index: _Index) -> None:
+    """Keep what is known of runs that are still there; a folder that cannot be written to is listed all the same."""
+    runs = {name: (stamp, asdict(standing)) for name, (stamp, standing) in index.items() if (path.parent / name).exists()}
+    try:
+        write_atomically(path, json.dumps({"version": _VERSION, "runs": runs}))
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary_for(path).unlink()
