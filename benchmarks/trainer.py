@@ -1,0 +1,106 @@
+"""`python -m benchmarks.trainer [--pairs N] [words of a run]`: llmexp's run beside a plain Hugging Face Trainer loop, fresh processes in turn.
+
+Both train the same seeded model on tokens of one kind, in the same dtypes, with the same optimizer, for the same steps.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.interval import Interval, interval, paired_ratio
+from llmexp.cli.arguments import Parser, add_overrides
+from llmexp.cli.run import jobs_of
+from llmexp.errors import ConfigError, LlmexpError
+from llmexp.launch.run import run_one
+from llmexp.launch.spawn import environment
+from llmexp.method import Method
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.folder import RunFolder
+from llmexp.record.result import to_json
+
+# One device, one dtype for parameters, gradients and moments: what the Trainer does with a model in bf16.
+WORDS = ("method=F", "data=synthetic", "precision=bf16_pure", "parallelism.dp=1", "measure.profile=false", "tracking=none")
+ROOT = Path(__file__).parents[1]
+
+
+def compared(plan: RunPlan, folder: Path, pairs: int) -> dict[str, list[float]]:
+    """Tokens/s of each run of each side; which goes first changes from pair to pair."""
+    rates: dict[str, list[float]] = {"llmexp": [], "Trainer": []}
+    for pair in range(pairs):
+        for name in list(rates)[:: 1 if pair % 2 else -1]:
+            rates[name].append((ours if name == "llmexp" else trainers)(plan, folder / f"{name}.{pair}"))
+    return rates
+
+
+def ours(plan: RunPlan, folder: Path) -> float:
+    """A run as `python -m llmexp` makes it; raises ConfigError where it ends without a measurement."""
+    result = run_one(plan, RunFolder(folder))
+    rate = result.metrics.get("tokens_per_s")
+    if rate is None:
+        raise ConfigError(f"llmexp's run ended {result.status}: {result.reason}")
+    return rate.mean
+
+
+def trainers(plan: RunPlan, folder: Path) -> float:
+    """The Trainer's; raises ConfigError with the end of its log where it fails."""
+    folder.mkdir(parents=True)
+    (folder / "plan.json").write_text(to_json(plan))
+    command = [sys.executable, "-m", "benchmarks.trainer_worker", str(folder / "plan.json"), str(folder / "rate.json")]
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(command, env=environment(plan, {"PYTHONPATH": path}), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ConfigError(f"the Trainer failed: {done.stderr.strip().splitlines()[-1]}")
+    return float(json.loads((folder / "rate.json").read_text()))
+
+
+def comparable(words: Sequence[str]) -> tuple[RunPlan, int]:
+    """The plan that the words give, and the number of pairs; raises ConfigError for what a plain Trainer loop has no equal of.
+
+    C stands beside a Trainer without it: a plain loop does not compile, and what that gains is a question too.
+    """
+    parser = Parser("python -m benchmarks.trainer", allow_abbrev=False)
+    add_overrides(parser)
+    parser.add_argument("--pairs", type=int, default=3, help="runs of each; 2 at least, for an interval")
+    args = parser.parse_intermixed_args(list(words))
+    given = {word.partition("=")[0] for word in args.overrides}
+    args.overrides += [word for word in WORDS if word.partition("=")[0] not in given]
+    (job,) = jobs_of(args)
+    plan, codes = job.plan, Method.parse(job.plan.method).codes
+    precision = plan.config.precision
+    if args.pairs < 2 or plan.dims.world_size > 1 or not set(codes) <= {"F", "R", "C"} or precision.master != precision.parameters:
+        asked = f"--pairs {args.pairs}, {plan.dims.world_size} ranks, method={plan.method}, precision={precision.name}"
+        raise ConfigError(f"{asked}: compared are 2 pairs or more of runs on one device, of F, R and C, in bf16_pure or fp32")
+    return plan, args.pairs
+
+
+def lines(plan: RunPlan, rates: dict[str, list[float]]) -> list[str]:
+    """What to print: each side's tokens/s and the ratio, with 95 % intervals."""
+
+    def line(name: str, found: Interval, form: str) -> str:
+        return f"{name:<18} {found.mean:{form}}  ({found.low:{form}} to {found.high:{form}})"
+
+    work = f"{plan.config.model.name}, {plan.method}, {plan.config.precision.name}, batch {plan.batch.micro} x {plan.config.data.seq_len}"
+    both = [line(f"{name} tokens/s", interval(found), ",.1f") for name, found in rates.items()]
+    return [f"{work}, {len(rates['llmexp'])} pairs", *both, line("llmexp / Trainer", paired_ratio(rates["llmexp"], rates["Trainer"]), ".3f")]
+
+
+def main() -> int:
+    """Measure in a scratch folder and print; 2 where the words cannot be compared or a side fails."""
+    try:
+        plan, pairs = comparable(sys.argv[1:])
+        with tempfile.TemporaryDirectory(prefix="llmexp-bench-") as folder:
+            print(*lines(plan, compared(plan, Path(folder), pairs)), sep="\n")
+    except LlmexpError as error:
+        print(f"llmexp: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Hugging Face's Trainer, as its documentation has it, on a plan's model and data. Arguments: the plan, the file for its tokens a second.
+
+Plain: one process without a wrapper around the model, SDPA, and defaults but for what makes the work equal: optimizer, no clipping, no reports.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+
+from llmexp.launchers import data, models
+from llmexp.launchers.rank import device_of
+from llmexp.measure.clock import clock_for
+from llmexp.method import Method
+from llmexp.plan.run_plan import RunPlan
+
+
+class Rows(Dataset[dict[str, torch.Tensor]]):
+    """The sequences that llmexp's ranks read, a row a sample."""
+
+    def __init__(self, sequences: data.Sequences) -> None:
+        self._sequences = sequences
+
+    def __len__(self) -> int:
+        return len(self._sequences.ids)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return {"input_ids": self._sequences.ids[index], "labels": self._sequences.labels[index]}
+
+
+class Window(TrainerCallback):
+    """Wall seconds of the measured steps; waits for the device at the window's two ends only, as llmexp does."""
+
+    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+        self._first, self._last = plan.config.measure.warmup_steps, plan.config.measure.warmup_steps + plan.config.measure.steps
+        self._clock = clock_for(device)
+        self._start_s = self.wall_s = 0.0
+
+    def on_step_end(self, args: TrainingArguments, state: Any, control: Any, **others: Any) -> None:
+        """Begin behind the last warm-up step, end behind the last step of all."""
+        if state.global_step in (self._first, self._last):
+            self._clock.synchronize()
+            self._start_s, self.wall_s = time.perf_counter(), time.perf_counter() - self._start_s
+
+
+def measure(plan: RunPlan, folder: str) -> float:
+    """Positions a second over the plan's measured steps."""
+    config = plan.config
+    device = device_of(config.hardware, 0)
+    shape = models.configuration(config.model)
+    model = models.build(shape, models.DTYPES[config.precision.parameters], "sdpa", config.model.target, device=device, seed=config.seed)
+    window = Window(plan, device)
+    _trainer(plan, model, folder, window).train()
+    return config.measure.steps * plan.batch.global_ * config.data.seq_len / window.wall_s
+
+
+def _trainer(plan: RunPlan, model: PreTrainedModel, folder: str, window: Window) -> Trainer:
+    config, techniques = plan.config, Method.parse(plan.method, plan.config.task.name).techniques
+    steps, constants = config.measure.warmup_steps + config.measure.steps, config.optimizer
+    sequences = data.load(config.data, int(model.config.vocab_size), steps * plan.batch.global_, config.seed)
+    arguments = TrainingArguments(
+        output_dir=folder,
+        max_steps=steps,
+        per_device_train_batch_size=config.batch.micro,
+        gradient_accumulation_steps=config.batch.accumulation,
+        gradient_checkpointing=techniques.recomputation,
+        optim="adamw_torch_fused",
+        learning_rate=constants.lr,
+        adam_beta1=(constants.betas or (0.9, 0.999))[0],
+        adam_beta2=(constants.betas or (0.9, 0.999))[1],
+        adam_epsilon=constants.eps or 1e-8,
+        weight_decay=constants.weight_decay or 0.0,
+        lr_scheduler_type="constant",
+        max_grad_norm=0.0,
+        use_cpu=config.hardware.device == "cpu",
+        logging_strategy="no",
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+    )
+    return Trainer(model=model, args=arguments, train_dataset=Rows(sequences), callbacks=[window])
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        found = measure(RunPlan.read(Path(sys.argv[1])), scratch)
+    Path(sys.argv[2]).write_text(json.dumps(found))
