@@ -111,7 +111,7 @@ def _planned(run: RunFolder) -> dict[str, Any]:
         raise RecordError(f"{run.plan_path} is not a plan: {error!r}") from None
 
 
-def _progress(run: RunFolder) -> dict[str, int]:
+def _progress(run: RunFolder) -> dict[str, Any]:
     repeats = run.repeats()
     samples = repeats[-1] / "samples.0.jsonl" if repeats else None
     steps = sum(not sample.warmup for sample in read_samples(samples)) if samples and samples.exists() else 0
