@@ -76,6 +76,8 @@ class HardwareConfig(Section):
     device: Literal["cuda", "cpu"]
     device_names: Annotated[tuple[str, ...], Tuple] = Field((), description="the driver's names for this device")
     devices_per_node: PositiveInt
+    nodes: PositiveInt = Field(1, description="machines of this kind that a run takes")
+    network_interface: str | None = Field(None, description="by which ranks of several nodes talk, such as ib0; None: their libraries choose")
     memory_bytes: PositiveInt | None = Field(None, description="of one device; None on cpu: the host's memory counts")
     host_memory_bytes: PositiveInt | None = None
     peak_flops_per_s: dict[Dtype, PositiveFloat] = Field(default_factory=dict, description="dense, no sparsity, per device")
@@ -237,6 +239,14 @@ class SweepConfig(Section):
     outputs: str = "outputs"
 
 
+class NodeConfig(Section):
+    """Which of a run's machines this is, where no SLURM job says so."""
+
+    rank: NonNegativeInt | None = Field(None, description="from 0; 0 measures and records")
+    address: str | None = Field(None, description="host name or address of machine 0, as the others reach it")
+    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(None, description="on which machine 0 meets the others")
+
+
 class RunConfig(Section):
     """One run, fully composed: what Hydra's groups and the command line gave."""
 
@@ -252,6 +262,7 @@ class RunConfig(Section):
     batch: BatchConfig
     measure: MeasureConfig
     runtime: RuntimeConfig
+    node: NodeConfig = NodeConfig()
     tracking: TrackingConfig
     sweep: SweepConfig
     seed: NonNegativeInt

@@ -38,7 +38,8 @@ def _facts(plan: RunPlan) -> dict[str, str]:
 
 def _degrees(plan: RunPlan) -> str:
     dims = plan.dims
-    node = f"{plan.config.hardware.devices_per_node} devices a node"
+    hardware = plan.config.hardware
+    node = f"{hardware.devices_per_node} devices a node" + f", {hardware.nodes} nodes" * (hardware.nodes > 1)
     return f"dp {dims.dp} x tp {dims.tp} x pp {dims.pp} x cp {dims.cp} = {dims.world_size} ranks ({node}); ep {dims.ep}"
 
 
@@ -65,8 +66,8 @@ def _memory(plan: RunPlan, memory: MemoryEstimate) -> str:
     """What is certain; activations, buffers and the allocator's waste come on top."""
     hardware = plan.config.hardware
     device = f"{memory.device / GIB:.4g} GiB on the device{_of(hardware.memory_bytes)}"
-    host = f"{memory.host / GIB:.4g} GiB on the host, x {plan.dims.world_size} ranks{_of(hardware.host_memory_bytes)}"
-    ranks = min(plan.dims.world_size, hardware.devices_per_node)
+    host = f"{memory.host / GIB:.4g} GiB on the host, x {plan.ranks_per_node} ranks{_of(hardware.host_memory_bytes)}"
+    ranks = plan.ranks_per_node
     lack = shortage(memory, ranks, hardware.memory_bytes, hardware.host_memory_bytes)
     verdict = f"\nit cannot fit, so it would be skipped (force=true tries): {lack}" if lack else ""
     return f"a rank holds for certain {device} and {host}; activations come on top\n{memory.arithmetic}{verdict}"

@@ -28,6 +28,9 @@ def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
     Raises ConfigError, before anything starts, where what they record cannot be kept.
     """
     check_store(jobs[0].plan)
+    # By name, because Hydra loads its plugins a second time. Other launchers run jobs elsewhere, where this is asked again.
+    if type(launcher).__name__ == "BasicLauncher" and any(joined(job.plan) for job in jobs):
+        return 0
     print(announcement([job.plan for job in jobs]), flush=True)
     returned = launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
     folders = [folder_of(job.plan) for job in jobs]
@@ -41,13 +44,25 @@ def run_job(config: DictConfig) -> None:
     try:
         hydra = HydraConfig.get()
         plan = plan_of(container_of(config), words_of(hydra, hydra.overrides.task))
-        measure(plan, folder_of(plan))
+        if not joined(plan):
+            measure(plan, folder_of(plan))
     except LlmexpError as error:
         print(f"llmexp: {error}", file=sys.stderr)
         raise
     except Exception:  # the sweep's edge: said here, while it is fresh; Hydra keeps it and goes on with the next run
         traceback.print_exc()
         raise
+
+
+def joined(plan: RunPlan) -> bool:
+    """Whether this is another machine of the run than its first; then all that the first one asked of it has been done."""
+    from llmexp.launch.join import join
+    from llmexp.launch.place import place_of
+
+    place = place_of(plan.config)
+    if place.node:
+        join(place)
+    return place.node > 0
 
 
 def measure(plan: RunPlan, folder: RunFolder) -> None:

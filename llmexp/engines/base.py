@@ -38,4 +38,7 @@ class Engine(ABC):
 
     @abstractmethod
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
-        """The command that starts all ranks of one repeat on one node; '{folder}' stands for the repeat's folder."""
+        """The command that starts one repeat's ranks of one node.
+
+        '{folder}' stands for the repeat's folder; of several nodes '{node}' for this one's number, '{address}' and '{port}' for where they meet.
+        """

@@ -37,6 +37,8 @@ class DeepSpeedEngine(Engine):
         wide = [f"{name}={degree}" for name, degree in other.items() if degree > 1]
         if wide:
             return f"engine=deepspeed runs data parallelism only, not {', '.join(wide)}"
+        if config.engine.launcher == "deepspeed" and config.hardware.nodes > 1:
+            return "engine.launcher=deepspeed starts ranks on one node only: set engine.launcher=torchrun"
         bf16 = config.precision.parameters == "bf16"
         if techniques.flash_attention and config.hardware.device == "cuda" and not bf16:
             return f"F: the flash kernels of CUDA take bf16, not precision={config.precision.name}"
@@ -78,12 +80,19 @@ class DeepSpeedEngine(Engine):
 
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
         """Start torchrun or the deepspeed launcher with one rank a device."""
-        python, ranks = interpreter(config.runtime), str(dims.world_size)
+        python, nodes = interpreter(config.runtime), config.hardware.nodes
+        ranks = str(dims.world_size // nodes)
+        meet = ["--nnodes", str(nodes), "--node_rank", "{node}", "--master_addr", "{address}", "--master_port", "{port}"]
         if config.engine.launcher == "torchrun":
-            start = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks, "-m"]
+            start = [python, "-m", "torch.distributed.run", *(meet if nodes > 1 else ["--standalone"]), "--nproc_per_node", ranks, "-m"]
         else:
             start = [python, "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--no_local_rank", "--module"]
-        return Command(argv=[*start, WORKER, "{folder}"], env=_DEVICE[config.hardware.device] | config.hardware.environment)
+        return Command(argv=[*start, WORKER, "{folder}"], env=_DEVICE[config.hardware.device] | _interface(config) | config.hardware.environment)
+
+
+def _interface(config: RunConfig) -> dict[str, str]:
+    name = config.hardware.network_interface
+    return dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), name) if name else {}
 
 
 def _zero(config: RunConfig, techniques: Techniques) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     method = Method.parse(config.method, config.task.name)
     techniques = method.techniques
     dims = ParallelDims.of(config)
-    _check_fits_node(config, dims)
+    _check_fits_nodes(config, dims)
     shape, seq_len = _shape(config, method), config.data.seq_len
     _check_positions(config)
     _check_no_secret(config)
@@ -52,12 +52,15 @@ def _shape(config: RunConfig, method: Method) -> ModelShape | None:
     return None if any(atom.model_hook for atom in method.atoms) else shape_of(config.model)
 
 
-def _check_fits_node(config: RunConfig, dims: ParallelDims) -> None:
+def _check_fits_nodes(config: RunConfig, dims: ParallelDims) -> None:
     hardware = config.hardware
-    if hardware.device == "cuda" and dims.world_size > hardware.devices_per_node:
+    product = f"parallelism: dp {dims.dp} x tp {dims.tp} x pp {dims.pp} x cp {dims.cp} = {dims.world_size} ranks"
+    if dims.world_size % hardware.nodes:
+        raise ConfigError(f"{product} cannot be shared out evenly over hardware.nodes={hardware.nodes}; set parallelism.dp or hardware.nodes")
+    if hardware.device == "cuda" and dims.world_size > hardware.devices_per_node * hardware.nodes:
         raise ConfigError(
-            f"parallelism: dp {dims.dp} x tp {dims.tp} x pp {dims.pp} x cp {dims.cp} = {dims.world_size} ranks, but hardware={hardware.name} has "
-            f"{hardware.devices_per_node} devices a node; lower parallelism.dp or set hardware.devices_per_node"
+            f"{product}, but hardware={hardware.name} has {hardware.devices_per_node} devices a node, and hardware.nodes={hardware.nodes}; "
+            "lower parallelism.dp, or raise hardware.nodes or hardware.devices_per_node"
         )
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from llmexp.launch.ending import SUCCESS, Ending
-from llmexp.launch.spawn import AGENT_LOG
 from llmexp.record.result import RankFailure, RunStatus
 
 # Signals that a rank also gets because of another one's end: from the launcher's clean-up, from NCCL's watchdog.
@@ -95,7 +94,7 @@ def _finished(ended: Ended) -> Ending:
 
 def _deaths(repeat: Path) -> list[Death]:
     """Ranks ended by a signal, by the launcher's log: those of the first second only, as the rest died of the clean-up."""
-    log = _text(repeat / AGENT_LOG)
+    log = _launchers_say(repeat)
     seen = {match["rank"]: (datetime.strptime(match["at"], "%Y-%m-%d_%H:%M:%S"), int(match["code"])) for match in TORCHRUN_FAILURE.finditer(log)}
     if not seen:
         return [Death(None, -int(match["code"])) for match in DEEPSPEED_FAILURE.finditer(log)]
@@ -106,16 +105,20 @@ def _deaths(repeat: Path) -> list[Death]:
 
 def _broke(repeat: Path) -> bool:
     """Whether a rank ended by itself before it could give an account, as where an import fails: then the others died of the clean-up."""
-    return any(int(match["code"]) > 0 for match in TORCHRUN_FAILURE.finditer(_text(repeat / AGENT_LOG)))
+    return any(int(match["code"]) > 0 for match in TORCHRUN_FAILURE.finditer(_launchers_say(repeat)))
 
 
 def _last_words(repeat: Path) -> str:
     """The last Python error in the ranks' logs or else the launcher's, or else the last line of either."""
-    logs = [*sorted(repeat.glob("log.[0-9]*.txt")), repeat / AGENT_LOG]
+    logs = [*sorted(repeat.glob("log.[0-9]*.txt")), *sorted(repeat.glob("log.agent*.txt"))]
     texts = [_text(path) for path in logs]
     errors = [error for text in texts for error in _errors(text)[-1:]]
     lines = [line for text in texts for line in text.strip().splitlines()[-1:]]
     return next(iter(errors + lines), "nothing was printed")
+
+
+def _launchers_say(repeat: Path) -> str:
+    return "\n".join(_text(path) for path in sorted(repeat.glob("log.agent*.txt")))
 
 
 def _errors(text: str) -> list[str]:

@@ -68,7 +68,7 @@ def _stability(plan: RunPlan, folder: RunFolder, finished: list[Path], environme
     """Ranks on cpu share out all cores that they may use; beside GPUs each needs one to feed its device."""
     world_size, cpu = plan.dims.world_size, environment["cpu"]
     usable = cpu["usable_cores"] or cpu["logical_cores"]
-    wanted = usable if plan.config.hardware.device == "cpu" else min(usable, world_size)
+    wanted = usable if plan.config.hardware.device == "cpu" else min(usable, plan.ranks_per_node)
     repeats = [read_repeat(repeat, world_size) for repeat in finished]
     machine = read_machine(folder.system_path, finished, cpu["logical_cores"], wanted)
     return judge(repeats, [tokens_per_s(repeat, facts(plan)) for repeat in repeats], machine)

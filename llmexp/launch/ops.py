@@ -20,7 +20,7 @@ from llmexp.errors import BuildError
 from llmexp.launch.code import cache_folder
 from llmexp.launch.display import say
 from llmexp.launch.runtime import Runtime
-from llmexp.launch.spawn import AGENT_LOG
+from llmexp.launch.spawn import agent_log
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.installed import COMPILERS, Installed
 from llmexp.record.lock import held_in_turn
@@ -82,10 +82,10 @@ def _build(runtime: Runtime, op: str, library: Path) -> None:
         shutil.rmtree(killed, ignore_errors=True)
     # A fresh TORCH_EXTENSIONS_DIR has no lock in it that anybody could have left.
     scratch = library.parent / f"build.{os.getpid()}"
-    with runtime.start([runtime.python, *BUILDER, op], scratch, {**os.environ, "TORCH_EXTENSIONS_DIR": str(scratch)}) as builder:
+    with runtime.start([runtime.python, *BUILDER, op], agent_log(scratch), {**os.environ, "TORCH_EXTENSIONS_DIR": str(scratch)}) as builder:
         in_time = builder.ends_within(BUILD_TIMEOUT_S)
         code = builder.stop()
-    log = (scratch / AGENT_LOG).replace(library.with_suffix(".log"))
+    log = agent_log(scratch).replace(library.with_suffix(".log"))
     if not in_time or code:
         raise BuildError(f"DeepSpeed's {op} {'could not be built' if in_time else f'was not built within {BUILD_TIMEOUT_S} s'}: see {log}")
     (scratch / op / library.name).replace(library)

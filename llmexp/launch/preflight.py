@@ -31,7 +31,7 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
 
 def other_hardware(plan: RunPlan, node: Detected) -> str | None:
     """Say that the plan is for hardware which is not this node's, or None."""
-    hardware, ranks = plan.config.hardware, plan.dims.world_size
+    hardware, ranks = plan.config.hardware, plan.ranks_per_node
     if hardware.device == "cpu":
         return None
     wanted = f"hardware={hardware.name} is not this node's: it takes {ranks} x {' or '.join(hardware.device_names) or 'NVIDIA GPU'}"
@@ -57,7 +57,7 @@ def _missing_libraries(plan: RunPlan) -> str | None:
 
 def _shortage(plan: RunPlan, node: Detected | None) -> str | None:
     """Hold the plan's sure memory against this node's, or, where it is another's (None), against what the hardware's file says."""
-    hardware, ranks = plan.config.hardware, plan.dims.world_size
+    hardware, ranks = plan.config.hardware, plan.ranks_per_node
     if plan.memory is None:
         return None
     host_bytes = host_memory_bytes() if node else hardware.host_memory_bytes

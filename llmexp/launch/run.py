@@ -19,11 +19,15 @@ from llmexp.launch.collect import conclude, precise_enough
 from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.display import display, say
 from llmexp.launch.ending import SUCCESS, Ending
+from llmexp.launch.group import Group
 from llmexp.launch.ops import prepare_ops
+from llmexp.launch.place import place_of
 from llmexp.launch.preflight import preflight
 from llmexp.launch.progress import Progress, duration
 from llmexp.launch.runtime import Runtime
-from llmexp.launch.spawn import environment
+from llmexp.launch.spawn import agent_log, environment
+from llmexp.launch.stack import stack_digest
+from llmexp.launch.team import Team, team_of
 from llmexp.launch.watch import Limits, watch
 from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
@@ -69,7 +73,7 @@ def _attempt(plan: RunPlan, folder: RunFolder) -> RunResult:
         ending = Ending(RunStatus.KILLED, _interrupted_by(interruption))
         raise
     finally:
-        result = conclude(plan, folder, ending, environment_here)
+        result = conclude(plan, folder, ending, environment_here | _others(plan))
     return result
 
 
@@ -89,13 +93,31 @@ def _run_repeats(plan: RunPlan, folder: RunFolder) -> Ending:
 
 
 def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Limits, tick: Callable[[], None]) -> Ending:
-    kills = oom_kills()
-    with Runtime(plan).start(plan.command.argv, repeat, env) as agent:
-        reached = watch(agent, repeat, limits, tick)
-        exit_code = agent.stop()
+    kills, team = oom_kills(), _team(plan)
+    words = plan.command.words(folder=repeat.absolute(), **team.start(repeat, stack_digest(plan)))
+    with Group(Runtime(plan).start(words, agent_log(repeat), env), team.members) as group:
+        reached = watch(group, repeat, limits, tick)
+        exit_code = group.stop()
     if reached:
         return Ending(RunStatus.TIMEOUT, reached)
-    return classify(Ended(repeat, plan.dims.world_size, exit_code, killed_for_memory=oom_kills() > kills))
+    return _of_others(group) or classify(Ended(repeat, plan.dims.world_size, exit_code, killed_for_memory=oom_kills() > kills))
+
+
+def _team(plan: RunPlan) -> Team:
+    return team_of(place_of(plan.config), plan.config.measure.no_progress_timeout_s)
+
+
+def _others(plan: RunPlan) -> dict[str, list[str]]:
+    """The other machines, where a run takes several, by name."""
+    return {"other_nodes": [str(member) for member in _team(plan).members]} if plan.config.hardware.nodes > 1 else {}
+
+
+def _of_others(group: Group) -> Ending | None:
+    """The ending that another machine brought about, which no rank's account would explain."""
+    if group.lost:
+        return Ending(RunStatus.KILLED, f"{', '.join(map(str, group.lost))} was lost")
+    unable = next(iter(group.unable), None)
+    return Ending(RunStatus.FAILED, f"{unable}: {unable.reason}") if unable else None
 
 
 @contextmanager

@@ -47,13 +47,13 @@ class Runtime:
         asking = self._wrapped([self.python, *question(distributions, modules)], env, "llmexp", ())
         return _ask(tuple(asking), tuple(env.items()))
 
-    def start(self, argv: Sequence[str], folder: Path, env: Mapping[str, str]) -> Agent:
-        """Start a command there, which writes into `folder`, the folder above and llmexp's cache."""
+    def start(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Agent:
+        """Start a command there, which writes into its log's folder, the one above and llmexp's cache."""
         if self._config.plain:
-            return Agent(argv, folder, env)
+            return Agent(argv, log, env)
         name, env = f"llmexp-{uuid.uuid4().hex[:12]}", self._environment(env)
-        writes = (str(folder.parent.absolute()), str(cache_folder()))
-        return Agent(self._wrapped(argv, env, name, writes), folder, env, ending(self._config, name))
+        writes = (str(log.parent.parent.absolute()), str(cache_folder()))
+        return Agent(self._wrapped(argv, env, name, writes), log, env, ending(self._config, name))
 
     def _wrapped(self, argv: Sequence[str], env: Mapping[str, str], name: str, writes: tuple[str, ...]) -> list[str]:
         told = [key for key, value in env.items() if os.environ.get(key) != value or any(fnmatch(key, pattern) for pattern in VARIABLES)]

@@ -18,20 +18,20 @@ import psutil
 from llmexp.launch.keeper import SIGNALLED
 from llmexp.plan.run_plan import RunPlan
 
+# Of the first node, or the only one; another's has its number before the suffix.
 AGENT_LOG = "log.agent.txt"
 
 
 class Agent:
-    """The command that starts the ranks, under a keeper; a context manager that ends all of them, at last by the command `ending`."""
+    """The command that starts a node's ranks, under a keeper; a context manager that ends all of them, at last by the command `ending`."""
 
-    def __init__(self, argv: Sequence[str], repeat: Path, env: Mapping[str, str], ending: Sequence[str] = ()) -> None:
-        repeat.mkdir(parents=True)
-        command = [word.replace("{folder}", str(repeat.absolute())) for word in argv]
+    def __init__(self, argv: Sequence[str], log: Path, env: Mapping[str, str], ending: Sequence[str] = ()) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
         # Nothing is ever said on this line: each side learns from its closing that the other has gone.
         self._line, keepers_end = socket.socketpair()
-        with (repeat / AGENT_LOG).open("ab") as log, keepers_end:
-            keeper = [sys.executable, "-m", "llmexp.launch.keeper", shlex.join(ending), *command]
-            self._keeper = subprocess.Popen(keeper, stdin=keepers_end.fileno(), stdout=log, stderr=log, env=dict(env), start_new_session=True)
+        with log.open("ab") as file, keepers_end:
+            keeper = [sys.executable, "-m", "llmexp.launch.keeper", shlex.join(ending), *argv]
+            self._keeper = subprocess.Popen(keeper, stdin=keepers_end.fileno(), stdout=file, stderr=file, env=dict(env), start_new_session=True)
 
     def __enter__(self) -> Agent:
         return self
@@ -39,9 +39,13 @@ class Agent:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when everything has ended, for select."""
+        return self._line.fileno()
+
     def ends_within(self, seconds: float) -> bool:
         """Block until everything has ended, or for that long; asleep all the while."""
-        return bool(select.select([self._line], [], [], seconds)[0])
+        return bool(select.select([self], [], [], seconds)[0])
 
     def stop(self) -> int:
         """End all processes that still run; return the command's exit code, -n where signal n ended it."""
@@ -56,6 +60,11 @@ class Agent:
                 process.send_signal(signal.SIGUSR1)
 
 
+def agent_log(repeat: Path, node: int = 0) -> Path:
+    """What a node's launcher says."""
+    return repeat / (f"log.agent.{node}.txt" if node else AGENT_LOG)
+
+
 def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:
     """The ranks' environment: this process's own, threads pinned, then what the runtime, `extra` and the plan's command say."""
     return {**os.environ, **_threads(plan), **plan.config.runtime.environment, **extra, **plan.command.env}
@@ -64,7 +73,7 @@ def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:
 def _threads(plan: RunPlan) -> dict[str, str]:
     threads = plan.config.measure.threads_per_rank
     if threads is None and plan.config.hardware.device == "cpu":
-        threads = max(1, _cores() // plan.dims.world_size)
+        threads = max(1, _cores() // plan.ranks_per_node)
     return {} if threads is None else dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
 
 

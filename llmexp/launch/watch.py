@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmexp.launch.follow import Silence
+from llmexp.launch.group import Group
 from llmexp.launch.spawn import Agent
 from llmexp.record.folder import RunFolder
 from llmexp.schema import MeasureConfig
@@ -33,7 +34,7 @@ class Limits:
         return None
 
 
-def watch(agent: Agent, repeat: Path, limits: Limits, tick: Callable[[], None]) -> str | None:
+def watch(agent: Agent | Group, repeat: Path, limits: Limits, tick: Callable[[], None]) -> str | None:
     """Return None when the agent has ended by itself, or the limit for which its ranks were asked for their stacks and must be stopped."""
     silence = Silence(repeat)
     while not agent.ends_within(TICK_S):

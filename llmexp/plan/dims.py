@@ -26,7 +26,7 @@ class ParallelDims(Record):
         """Take the degrees of a configuration; dp null fills the node. Raises ConfigError with the arithmetic."""
         degrees = config.parallelism
         model_parallel = degrees.tp * degrees.pp * degrees.cp
-        devices = config.hardware.devices_per_node
+        devices = config.hardware.devices_per_node * config.hardware.nodes
         if degrees.dp is None and devices % model_parallel:
             raise ConfigError(
                 f"parallelism: tp {degrees.tp} x pp {degrees.pp} x cp {degrees.cp} = {model_parallel} does not divide the {devices} devices of "

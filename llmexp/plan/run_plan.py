@@ -16,14 +16,21 @@ from llmexp.schema import RunConfig
 
 PLAN_SCHEMA_VERSION = 1
 # What says where and how a run is recorded, not what it measures.
-NOT_IN_ID = ("tracking", "sweep", "force", "rerun")
+NOT_IN_ID = ("node", "tracking", "sweep", "force", "rerun")
 
 
 class Command(Record):
-    """What is spawned: an argument list and the environment on top of the driver's; '{folder}' stands for the repeat's folder."""
+    """What is spawned on a node: an argument list, with the placeholders that Engine.command says, and the environment on top of the driver's."""
 
     argv: list[str]
     env: dict[str, str] = Field(default_factory=dict)
+
+    def words(self, **places: object) -> list[str]:
+        """The argument list with the named placeholders filled in."""
+        filled = list(self.argv)
+        for name, value in places.items():
+            filled = [word.replace(f"{{{name}}}", str(value)) for word in filled]
+        return filled
 
 
 class AtomChange(Record):
@@ -55,6 +62,11 @@ class RunPlan(Record):
     config: RunConfig
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks on each machine."""
+        return self.dims.world_size // self.config.hardware.nodes
 
     @property
     def folder_name(self) -> str:

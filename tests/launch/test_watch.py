@@ -9,7 +9,7 @@ import pytest
 
 from llmexp.launch.display import display
 from llmexp.launch.progress import Progress
-from llmexp.launch.spawn import Agent
+from llmexp.launch.spawn import Agent, agent_log
 from llmexp.launch.watch import Limits, watch
 from llmexp.record.folder import RunFolder
 
@@ -19,7 +19,7 @@ SLEEPER = [sys.executable, "-c", f"import time; time.sleep({SLEEP_S})"]
 
 @pytest.fixture
 def start(folder: RunFolder):
-    return lambda argv: Agent(argv, folder.repeat(0), os.environ)
+    return lambda argv: Agent([word.replace("{folder}", str(folder.repeat(0))) for word in argv], agent_log(folder.repeat(0)), os.environ)
 
 
 def test_waiting_takes_less_than_a_hundredth_of_a_core(make_plan, folder, start):

@@ -1,0 +1,83 @@
+"""One repeat's ranks on all machines, held as one: the first machine's own agent, and its word to the others."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+
+import psutil
+
+from llmexp.launch.spawn import Agent
+from llmexp.launch.team import Line, Member
+
+# Longer than another machine's own clean-up takes (keeper.py).
+STOP_WITHIN_S = 60.0
+
+
+class Group:
+    """A context manager that ends all ranks on all machines."""
+
+    def __init__(self, own: Agent, members: Iterable[Member]) -> None:
+        self._own, self._members = own, tuple(members)
+        self._ended, self._code = False, 0
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Block until the ranks of all machines have ended, or those of one badly, or for that long."""
+        own = [] if self._ended else [self._own]
+        ready = _ready([*own, *(member.line for member in self._at_work())], seconds)
+        self._listen(ready)
+        if self._own in ready:
+            self._ended, self._code = True, self._own.stop()
+        return bool(self._code or any(member.code for member in self._members) or self.lost) or (self._ended and not self._at_work())
+
+    def stop(self) -> int:
+        """End all processes that still run; return the exit code of the first machine's command, else of the first other one that failed."""
+        for member in self._at_work():
+            member.line.say(event="stop")
+        self._code = self._own.stop()
+        self._await_the_others()
+        return self._code or next((member.code for member in self._members if member.code), 0)
+
+    def ask_for_stacks(self, elsewhere: Iterable[psutil.Process] = ()) -> None:
+        """As an agent does, on every machine."""
+        for member in self._at_work():
+            member.line.say(event="stacks")
+        if not self._ended:
+            self._own.ask_for_stacks(elsewhere)
+
+    @property
+    def lost(self) -> list[Member]:
+        """Machines that have gone before their part ended."""
+        return [member for member in self._members if member.code is None and not member.line.alive]
+
+    @property
+    def unable(self) -> list[Member]:
+        """Machines that could not start their part, with the reason."""
+        return [member for member in self._members if member.reason]
+
+    def _at_work(self) -> list[Member]:
+        return [member for member in self._members if member.code is None and member.line.alive]
+
+    def _await_the_others(self) -> None:
+        deadline = time.monotonic() + STOP_WITHIN_S
+        while (left := self._at_work()) and (seconds := deadline - time.monotonic()) > 0:
+            self._listen(_ready([member.line for member in left], seconds))
+        for member in self._at_work():
+            member.line.alive = False
+
+    def _listen(self, ready: Sequence[object]) -> None:
+        for member in self._at_work():
+            if member.line in ready:
+                member.listen()
+
+
+def _ready(ends: Sequence[Agent | Line], seconds: float) -> Sequence[object]:
+    return select.select(ends, [], [], seconds)[0]

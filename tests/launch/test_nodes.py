@@ -1,0 +1,166 @@
+"""A run on two "machines": two drivers that share nothing but the outputs folder and a port, each with one rank and a temporary folder of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from llmexp.launch import run
+from llmexp.launch.place import Place
+from llmexp.launch.run import run_one
+from llmexp.launch.team import Team
+from llmexp.plan.run_plan import Command, RunPlan
+from llmexp.record.folder import RunFolder
+from llmexp.record.result import RunStatus
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def make(make_plan: Callable[..., RunPlan], port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunPlan]:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    def plan(behaviour: str = "well", **measure: object) -> RunPlan:
+        planned = make_plan(**measure)
+        config = planned.config
+        changes = {
+            "hardware": config.hardware.model_copy(update={"nodes": 2, "devices_per_node": 1}),
+            "node": config.node.model_copy(update={"rank": 0, "address": "127.0.0.1", "port": port}),
+        }
+        argv = [sys.executable, str(SCRIPTS / "node_agent.py"), "{folder}", "{node}", "{address}:{port}", behaviour]
+        return planned.model_copy(update={"config": config.model_copy(update=changes), "command": Command(argv=argv)})
+
+    return plan
+
+
+@pytest.fixture(autouse=True)
+def dismiss(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Let the others go that this test has gathered; no other test has them."""
+    gathered: dict[Place, Team] = {}
+
+    def of(place: Place, within_s: float) -> Team:
+        return gathered.setdefault(place, Team(place, within_s))
+
+    monkeypatch.setattr(run, "team_of", of)
+
+    def close() -> None:
+        for one in gathered.values():
+            one.close()
+
+    yield close
+    close()
+
+
+@pytest.fixture
+def second(port: int, tmp_path: Path) -> Iterator[Callable[[], psutil.Popen]]:
+    started: list[psutil.Popen] = []
+
+    def start() -> psutil.Popen:
+        (tmp_path / "second").mkdir(exist_ok=True)
+        env = {**os.environ, "TMPDIR": str(tmp_path / "second")}
+        started.append(psutil.Popen([sys.executable, str(SCRIPTS / "joiner.py"), "1", str(port)], env=env, stderr=subprocess.PIPE))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_both_machines_run_their_ranks_and_the_first_records(make, folder: RunFolder, second, tmp_path: Path) -> None:
+    joined = second()
+    result = run_one(make(repeats=2), folder)
+    assert result.status is RunStatus.SUCCESS, result.reason
+    assert (result.world_size, result.repeats) == (2, 2)
+    first_met, other_met = ((folder.repeat(0) / f"met.{node}").read_text().split() for node in (0, 1))
+    assert first_met[0] == other_met[0]
+    assert (first_met[1], other_met[1]) == (str(tmp_path), str(tmp_path / "second"))
+    assert result.environment["other_nodes"] == [f"node 1 ({socket.gethostname()})"]
+    assert [event["status"] for event in folder.events()] == ["running", "success"]
+    assert joined.poll() is None
+
+
+def test_it_waits_for_the_next_run_and_leaves_with_the_first(make, folder: RunFolder, second, dismiss) -> None:
+    joined = second()
+    for _ in range(2):
+        assert run_one(make(), folder).status is RunStatus.SUCCESS
+    dismiss()
+    assert joined.wait(timeout=20) == 0
+
+
+def test_a_failure_on_the_other_machine_ends_both_and_is_told(make, folder: RunFolder, second, processes) -> None:
+    joined = second()
+    result = run_one(make("second breaks"), folder)
+    assert (result.status, result.reason) == (RunStatus.FAILED, "rank 1: ValueError: on the other machine")
+    assert [process.pid for process in processes() if process.pid != joined.pid] == []
+
+
+def test_a_machine_that_is_lost_ends_the_run_within_seconds(make, folder: RunFolder, second, until, processes) -> None:
+    joined = second()
+    killer = threading.Thread(target=lambda: (until((folder.repeat(0) / "met.1").exists), joined.send_signal(signal.SIGKILL)))
+    killer.start()
+    started_s = time.monotonic()
+    result = run_one(make("hang"), folder)
+    killer.join()
+    assert (result.status, result.reason) == (RunStatus.KILLED, f"node 1 ({socket.gethostname()}) was lost")
+    assert time.monotonic() - started_s < 30
+    until(lambda: not processes(), within_s=30)
+
+
+def test_a_lost_first_machine_ends_the_others_ranks(make, folder: RunFolder, second, start_driver, until, processes) -> None:
+    joined = second()
+    driver = start_driver(make("hang"))
+    until((folder.repeat(0) / "met.1").exists)
+    driver.kill()
+    driver.wait()
+    assert joined.wait(timeout=30) != 0
+    assert "node 0 was lost; its ranks here were ended" in joined.stderr.read().decode()
+    until(lambda: not processes(), within_s=30)
+    assert folder.state() == "killed"
+
+
+def test_a_standstill_is_a_timeout_with_every_machines_stacks(make, folder: RunFolder, second) -> None:
+    second()
+    result = run_one(make("hang", no_progress_timeout_s=3.0), folder)
+    assert result.status is RunStatus.TIMEOUT
+    for node in (0, 1):
+        assert "node_agent.py" in (folder.repeat(0) / f"log.{node}.txt").read_text()
+
+
+def test_a_machine_that_does_not_come_is_named(make, folder: RunFolder, port: int) -> None:
+    result = run_one(make(no_progress_timeout_s=0.5), folder)
+    assert (result.status, result.reason) == (RunStatus.FAILED, f"node 1 did not come to 127.0.0.1:{port} within 0.5 s")
+
+
+def test_strangers_at_the_port_are_left_standing(make, folder: RunFolder, second, port: int, until) -> None:
+    def reached() -> bool:
+        with socket.socket() as stranger:
+            there = stranger.connect_ex(("127.0.0.1", port)) == 0
+            return there and stranger.sendall(b"GET / HTTP/1.1\r\n\r\n") is None
+
+    def knock() -> None:
+        until(reached)
+        second()
+
+    knocking = threading.Thread(target=knock)
+    knocking.start()
+    assert run_one(make(), folder).status is RunStatus.SUCCESS
+    knocking.join()

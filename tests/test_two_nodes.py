@@ -1,0 +1,48 @@
+"""The whole program on two nodes: two commands that share the outputs folder and a port, each with its own /tmp; beside one node's run."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llmexp.record.folder import find_runs
+
+pytestmark = pytest.mark.ranks
+RUN = [
+    sys.executable,
+    "-m",
+    "llmexp",
+    "model=tiny",
+    "hardware=cpu",
+    "method=Z3",
+    "measure=smoke",
+    "precision=fp32",
+    "tracking=none",
+    "parallelism.dp=2",
+]
+
+
+def test_two_nodes_train_as_one_does(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        meet = ["hardware.nodes=2", "hardware.network_interface=lo", "node.address=127.0.0.1", f"node.port={probe.getsockname()[1]}"]
+    nodes = [start([*RUN, *meet, f"node.rank={rank}", f"sweep.outputs={tmp_path}"], tmp_path / f"node{rank}") for rank in (1, 0)]
+    for node in nodes:
+        said, _ = node.communicate(timeout=300)
+        assert node.returncode == 0, said.decode()
+    assert subprocess.run([*RUN, f"sweep.outputs={tmp_path}", "sweep.name=alone"], capture_output=True).returncode == 0
+    one, two = sorted((run.result() for run in find_runs(tmp_path)), key=lambda result: len(result.environment.get("other_nodes", ())))
+    assert (one.world_size, two.world_size, two.environment["other_nodes"]) == (2, 2, [f"node 1 ({socket.gethostname()})"])
+    assert two.environment["communication"]["interfaces"] == ["lo"]
+    for loss in ("first_loss", "final_loss"):
+        assert two.metrics[loss].mean == pytest.approx(one.metrics[loss].mean, rel=1e-6)
+
+
+def start(command: list[str], temporary: Path) -> subprocess.Popen[bytes]:
+    temporary.mkdir()
+    return subprocess.Popen(command, env={**os.environ, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
