@@ -43,6 +43,9 @@ class DeepSpeedTraining:
         self.engine, *_ = deepspeed.initialize(
             model=self.module, config=dict(plan.engine_config), optimizer=self._optimizer(), model_parameters=self._trained()
         )
+        if plan.dims.dp == 1 and self._techniques.zero_stage == 0:
+            # Alone there is nobody to average with, yet every gradient would be copied into buckets and back.
+            self.engine.enable_backward_allreduce = False
         buffers.restore(device)
         if isinstance(self.engine.optimizer, FP16_UnfusedOptimizer):
             # It steps once with zero gradients to allocate the moments; Adam's bias correction would start one step late.
@@ -81,6 +84,7 @@ class DeepSpeedTraining:
             "optimizer_class": _class_name(self.engine.basic_optimizer),
             "engine_optimizer_class": _class_name(self.engine.optimizer),
             "backend": torch.distributed.get_backend(),
+            "reduced_in": str(self.engine.communication_data_type),
             "zero_stage": self.engine.zero_optimization_stage(),
         }
 

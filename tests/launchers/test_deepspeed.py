@@ -167,5 +167,16 @@ def test_under_c_nothing_changes_without_a_learning_rate(compiled: Observed) -> 
     assert set(compiled["C, lr 0"][0]["losses"]) == {compiled["C"][0]["losses"][0]}
 
 
+def test_a_rank_alone_reduces_nothing_and_several_reduce_in_the_gradients_dtype(fp32: Observed, observe: Callable[..., Observed]) -> None:
+    words = ("hardware=cpu", "parallelism.dp=1", "data.seq_len=64", "method=Naive")
+    alone = observe({name: make_plan(*words, f"precision={name}") for name in ("bf16_pure", "fp32")}, ranks=1)
+    for (observed,) in alone.values():
+        assert observed["losses"][-1] < observed["losses"][0] - 0.5
+        assert "aten::flatten_dense_tensors" not in observed["operators"], "no gradient goes into a bucket"
+    assert "aten::flatten_dense_tensors" in fp32["Naive"][0]["operators"]
+    assert alone["bf16_pure"][0]["what_ran"]["reduced_in"] == "torch.bfloat16"
+    assert fp32["Naive"][0]["what_ran"]["reduced_in"] == "torch.float32"
+
+
 def test_every_atom_is_observed_here() -> None:
     assert {atom for method in [*METHODS, *COMPILED] for atom in method.split("+")} - {"Naive"} == set(ATOMS)
