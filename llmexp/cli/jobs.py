@@ -11,15 +11,18 @@ from hydra.conf import HydraConf
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from llmexp.cli.check import validate
+from llmexp.cli.compose import Composer
+from llmexp.cli.counting import counted
+from llmexp.cli.explain import explain
 from llmexp.cli.overrides import accept, as_typed
 from llmexp.engines.resolve import resolve
 from llmexp.errors import ConfigError
 from llmexp.plan.run_plan import RunPlan
-
-METHOD = "method="
 
 
 @dataclass(frozen=True)
@@ -35,13 +38,14 @@ def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
     words: list[str] = OmegaConf.to_container(master.hydra.overrides.task)  # type: ignore[assignment]
     cells: list[dict[str, Any]] = OmegaConf.to_container(OmegaConf.select(master, "hydra.sweeper.cells") or OmegaConf.create([]))  # type: ignore[assignment]
     choices = expand(loader, words, cells)
-    composer = _Composer(loader, master, words)
+    composer = Composer(loader, master, words)
     jobs: dict[str, Job] = {}
-    for overrides in choices:
+    for overrides in counted("planning run", choices):
         try:
             plan = plan_of(composer.container(overrides), words_of(master.hydra, overrides))
-        except ConfigError as error:
-            raise ConfigError(f"{_difference(overrides, choices)}{error}") from None
+        except (ConfigError, HydraException, OmegaConfBaseException) as error:
+            reason = error if isinstance(error, ConfigError) else explain(error)
+            raise ConfigError(f"{_difference(overrides, choices)}{reason}") from None
         jobs.setdefault(plan.id, Job(tuple(overrides), plan))
         _check_one_sweep(next(iter(jobs.values())).plan, plan)
     return list(jobs.values())
@@ -91,33 +95,6 @@ def _values(override: Override) -> list[str]:
 def _spelling(key: str, value: str) -> str:
     """A value as it is compared: the atoms of a method in one order."""
     return "+".join(sorted(value.upper().split("+"))) if key == "method" else value
-
-
-def container_of(config: DictConfig) -> dict[str, Any]:
-    """A composed configuration as plain values, without Hydra's own part; raises MissingMandatoryValue for a ???."""
-    own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    return OmegaConf.to_container(own, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
-
-
-class _Composer:
-    """Composes once for all jobs that differ in the method alone, which is a plain string: composing takes Hydra some 50 ms."""
-
-    def __init__(self, loader: ConfigLoader, master: DictConfig, words: Sequence[str]) -> None:
-        self._loader = loader
-        self._master = master
-        self._composed = {_without_method(words): master}
-
-    def container(self, overrides: Sequence[str]) -> dict[str, Any]:
-        others = _without_method(overrides)
-        if others not in self._composed:
-            self._composed[others] = self._loader.load_sweep_config(self._master, list(others))
-        methods = [override for override in overrides if override.startswith(METHOD)]
-        parsed = OverridesParser.create(config_loader=self._loader).parse_overrides(methods)
-        return container_of(self._composed[others]) | ({"method": parsed[-1].value()} if parsed else {})
-
-
-def _without_method(overrides: Sequence[str]) -> tuple[str, ...]:
-    return tuple(override for override in overrides if not override.startswith(METHOD))
 
 
 def _sweep(value: Any) -> str:

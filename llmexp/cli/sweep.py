@@ -12,7 +12,8 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
-from llmexp.cli.jobs import Job, container_of, plan_of, words_of
+from llmexp.cli.compose import container_of
+from llmexp.cli.jobs import Job, plan_of, words_of
 from llmexp.cli.resolvers import register
 from llmexp.cli.resume import why_again
 from llmexp.cli.siblings import with_memory_of_siblings
