@@ -27,8 +27,10 @@ class Verdict:
 
 
 def judge(comparison: Comparison) -> Verdict:
-    """Hold the second run (b) against the first (a): the same ending, the same work, and a speed within what the measurements can tell apart."""
+    """Hold the second run (b) against the first (a): the same ending, the same work, and a speed within what they can tell apart."""
     first, second = comparison.a, comparison.b
+    if first.state != second.state and not RunStatus(second.state).is_answer:
+        return Verdict(None, f"the first run ended {first.state}, this one {second.state}: {second.reason}")
     if first.state != second.state:
         return Verdict(False, f"the first run ended {first.state}, this one {second.state}")
     if first.state != RunStatus.SUCCESS:

@@ -42,3 +42,8 @@ def test_the_same_ending_again_is_reproduced_and_another_is_not(make_run):
     oom, skipped = make_run(status="oom", sweep__name="first"), make_run(status="skipped", sweep__name="second")
     assert str(judge(compare(oom, oom))) == "reproduced: it ended oom again"
     assert str(judge(compare(oom, skipped))) == "NOT reproduced: the first run ended oom, this one skipped"
+
+
+def test_a_run_that_breaks_here_says_nothing_of_the_first(make_run):
+    runs = measured(make_run, "first", 100.0, 1.0), make_run(status="failed", reason="no compiler", sweep__name="second")
+    assert str(judge(compare(*runs))) == "cannot tell: the first run ended success, this one failed: no compiler"
