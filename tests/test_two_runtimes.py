@@ -20,8 +20,8 @@ def other(tmp_path: Path) -> Path:
     venv.create(tmp_path / "other", symlinks=True)
     (site,) = (tmp_path / "other").glob("lib/python*/site-packages")
     (site / "base.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
-    (site / "triton-0.0.1.dist-info").mkdir()
-    (site / "triton-0.0.1.dist-info" / "METADATA").write_text("Name: triton\nVersion: 0.0.1\n")
+    (site / "megatron_core-0.0.1.dist-info").mkdir()
+    (site / "megatron_core-0.0.1.dist-info" / "METADATA").write_text("Name: megatron-core\nVersion: 0.0.1\n")
     return tmp_path / "other" / "bin" / "python"
 
 
@@ -42,6 +42,6 @@ def test_two_environments_stand_in_one_table(tmp_path: Path, other: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
     used = {run.result().environment["interpreter"] for run in find_runs(tmp_path / "outputs")}
     assert used == {sys.executable, str(other)}
-    assert "runtime newer other: triton 0.0.1" in done.stdout
+    assert "runtime newer other: megatron-core 0.0.1" in done.stdout
     losses = {run.result().metrics["final_loss"].mean for run in find_runs(tmp_path / "outputs")}
     assert len(losses) == 1
