@@ -237,6 +237,7 @@ class SweepConfig(Section):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     outputs: str = "outputs"
+    side_by_side: bool = Field(True, description="runs that need fewer GPUs than this machine has share it where that disturbs none")
 
 
 class NodeConfig(Section):

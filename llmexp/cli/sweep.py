@@ -17,7 +17,9 @@ from llmexp.cli.jobs import Job, plan_of, words_of
 from llmexp.cli.resolvers import register
 from llmexp.cli.resume import why_again
 from llmexp.cli.siblings import with_memory_of_siblings
+from llmexp.cli.side_by_side import run_all, worth_it
 from llmexp.errors import LlmexpError
+from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, write_atomically
 from llmexp.schema import TrackingConfig
@@ -30,10 +32,13 @@ def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
     """
     check_store(jobs[0].plan)
     # By name, because Hydra loads its plugins a second time. Other launchers run jobs elsewhere, where this is asked again.
-    if type(launcher).__name__ == "BasicLauncher" and any(joined(job.plan) for job in jobs):
+    here = type(launcher).__name__ == "BasicLauncher"
+    if here and any(joined(job.plan) for job in jobs):
         return 0
-    print(announcement([job.plan for job in jobs]), flush=True)
-    returned = launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
+    plans, devices = [job.plan for job in jobs], detect().device_ids
+    print(announcement(plans), flush=True)
+    together = here and worth_it(plans, devices)
+    returned = run_all(plans, devices) if together else launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
     folders = [folder_of(job.plan) for job in jobs]
     report(folders, jobs[0].plan.config.tracking)
     return 0 if all(answered(*pair) for pair in zip(folders, returned, strict=True)) else 1

@@ -39,6 +39,8 @@ class Detected:
     device_name: str
     devices: int
     memory_bytes: int | None
+    device_ids: tuple[str, ...] = ()
+    """What CUDA_VISIBLE_DEVICES calls each."""
 
 
 @cache
@@ -50,7 +52,8 @@ def detect() -> Detected:
     first = gpus[0]
     same = list(takewhile(lambda gpu: gpu.name == first.name, gpus))
     slug = re.sub(r"[^a-z0-9]+", "_", first.name.lower().removeprefix("nvidia ")).strip("_")
-    return Detected(_hardware_of(first.name), slug, first.name, len(same), first.memory_bytes)
+    ids = tuple(gpu.uuid for gpu in same)
+    return Detected(_hardware_of(first.name), slug, first.name, len(same), first.memory_bytes, ids)
 
 
 def visible(gpus: list[Gpu], cuda_visible_devices: str | None) -> list[Gpu]:

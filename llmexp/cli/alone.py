@@ -1,0 +1,28 @@
+"""One planned run in a process of its own: `python -m llmexp.cli.alone`, with the plan on standard input."""
+
+from __future__ import annotations
+
+import sys
+
+from llmexp.cli.sweep import folder_of, measure
+from llmexp.errors import LlmexpError
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.process import die_with_parent
+
+
+def main() -> int:
+    """Measure the plan as a sweep does; 0 where that went well, whatever the run's own ending."""
+    die_with_parent()
+    plan = RunPlan.model_validate_json(sys.stdin.read(), strict=False)
+    try:
+        measure(plan, folder_of(plan))
+    except LlmexpError as error:
+        print(f"llmexp: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:  # whoever started this got it too
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Runs of a local sweep that leave GPUs free: several at a time on disjoint ones, each in its own process, none where it would disturb another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+from hydra.core.utils import JobReturn, JobStatus
+
+from llmexp.launch.display import say
+from llmexp.method import Method
+from llmexp.plan.run_plan import RunPlan
+
+# A rank feeds its GPU with one core; its process has more threads than that.
+CORES_PER_DEVICE = 2
+ALONE = (sys.executable, "-m", "llmexp.cli.alone")
+Run = Callable[[RunPlan, Sequence[str]], bool]
+
+
+def may_stand_beside(plan: RunPlan) -> bool:
+    """Whether a run leaves alone what it shares with others: host memory and, where ranks talk over PCIe, that; and has cores enough."""
+    hardware, techniques = plan.config.hardware, Method.parse(plan.method, plan.config.task.name).techniques
+    if hardware.device != "cuda" or hardware.nodes > 1 or techniques.offload_optimizer or techniques.offload_parameters:
+        return False
+    own_links = plan.dims.world_size == 1 or str(hardware.interconnect).startswith("NVLink")
+    return own_links and len(os.sched_getaffinity(0)) >= CORES_PER_DEVICE * hardware.devices_per_node
+
+
+def worth_it(plans: Sequence[RunPlan], devices: Sequence[str]) -> bool:
+    """Whether any two of these runs would stand side by side on these devices."""
+    sizes = sorted(plan.dims.world_size for plan in plans if plan.config.sweep.side_by_side and may_stand_beside(plan))
+    return len(sizes) > 1 and sizes[0] + sizes[1] <= len(devices)
+
+
+def run_all(plans: Sequence[RunPlan], devices: Sequence[str], run: Run | None = None) -> list[JobReturn]:
+    """Run all plans, in order as far as devices are free; one that may stand beside no other has the machine to itself."""
+    run, waiting, free = run or run_alone, list(enumerate(plans)), list(devices)
+    done: dict[int, bool] = {}
+    with ThreadPoolExecutor(len(devices)) as threads:
+        working: dict[Future[bool], tuple[int, list[str]]] = {}
+        while waiting or working:
+            while waiting and (taken := _devices_for(waiting[0][1], free, devices)):
+                number, plan = waiting.pop(0)
+                free = [device for device in free if device not in taken]
+                working[threads.submit(run, plan, taken[: plan.dims.world_size])] = (number, taken)
+            finished, _ = wait(working, return_when=FIRST_COMPLETED)
+            for future in finished:
+                number, taken = working.pop(future)
+                done[number], free = future.result(), free + taken
+    return [JobReturn(status=JobStatus.COMPLETED if done[number] else JobStatus.FAILED) for number in range(len(plans))]
+
+
+def _devices_for(plan: RunPlan, free: Sequence[str], devices: Sequence[str]) -> list[str]:
+    """What the next run takes now: its own number of devices, or all of them to be alone; none where it must wait."""
+    if may_stand_beside(plan):
+        return list(free[: plan.dims.world_size]) if len(free) >= plan.dims.world_size else []
+    return list(free) if len(free) == len(devices) else []
+
+
+def run_alone(plan: RunPlan, devices: Sequence[str]) -> bool:
+    """Measure a plan in a process that sees these devices alone; what it says is passed on line by line."""
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(devices)}
+    with subprocess.Popen(ALONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(plan.model_dump_json())
+        process.stdin.close()
+        for line in process.stdout:
+            say(line.rstrip())
+    return process.returncode == 0

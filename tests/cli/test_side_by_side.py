@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hydra.core.utils import JobStatus
+
+from llmexp.cli import side_by_side
+from llmexp.cli.side_by_side import may_stand_beside, run_all, run_alone, worth_it
+from llmexp.plan.run_plan import RunPlan
+
+DEVICES = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")
+H100 = {"name": "h100", "interconnect": "NVLink 4", "devices_per_node": 4, "device": "cuda"}
+PCIE = {**H100, "name": "rtx4090", "interconnect": "PCIe 4.0 x16"}
+
+
+@pytest.fixture(autouse=True)
+def _cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))
+
+
+@pytest.fixture
+def plan(tiny_plan: Callable[..., RunPlan]) -> Callable[..., RunPlan]:
+    def make(method: str = "F", ranks: int = 1, hardware: dict[str, object] = H100, **changes: object) -> RunPlan:
+        return tiny_plan(method, hardware=hardware, parallelism__dp=ranks, **changes)
+
+    return make
+
+
+class Recorder:
+    """Stands in for the processes: a run ends when as many run at once as it waits for, and says who was beside it."""
+
+    def __init__(self, at_once: int) -> None:
+        self.met = threading.Barrier(at_once)
+        self.now: dict[str, tuple[str, ...]] = {}
+        self.beside: list[tuple[str, ...]] = []
+        self.lock = threading.Lock()
+
+    def __call__(self, plan: RunPlan, devices: Sequence[str]) -> bool:
+        with self.lock:
+            assert not {device for taken in self.now.values() for device in taken} & set(devices)
+            self.now[plan.method] = tuple(devices)
+            self.beside.append(tuple(self.now))
+        if plan.method in ("F", "R"):
+            self.met.wait(timeout=20)
+        with self.lock:
+            del self.now[plan.method]
+        return plan.method != "R"
+
+
+def test_runs_stand_side_by_side_on_disjoint_devices(plan) -> None:
+    ran = Recorder(at_once=2)
+    returned = run_all([plan("F", 2), plan("R", 2)], DEVICES, ran)
+    assert ran.beside[-1] == ("F", "R")
+    assert [one.status for one in returned] == [JobStatus.COMPLETED, JobStatus.FAILED]
+
+
+def test_a_run_that_would_disturb_has_the_machine_to_itself(plan) -> None:
+    ran = Recorder(at_once=2)
+    run_all([plan("F"), plan("R"), plan("Z2+O"), plan("Naive")], DEVICES, ran)
+    alone = ran.beside[[beside[-1] for beside in ran.beside].index("Z2+O")]
+    assert alone == ("Z2+O",)
+    assert ran.beside[-1] == ("Naive",)
+
+
+@pytest.mark.parametrize(
+    ("words", "shares"),
+    [
+        ({}, True),
+        ({"ranks": 2}, True),
+        ({"ranks": 2, "hardware": PCIE}, False),
+        ({"hardware": PCIE}, True),
+        ({"method": "Z3+O"}, False),
+        ({"hardware": {**H100, "nodes": 2}, "ranks": 4}, False),
+    ],
+)
+def test_what_may_stand_beside_others(plan, words: dict[str, object], shares: bool) -> None:
+    assert may_stand_beside(plan(**words)) is shares
+
+
+def test_too_few_cores_keep_runs_apart(plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(7))
+    assert not may_stand_beside(plan())
+
+
+def test_it_takes_two_runs_and_devices_for_both(plan) -> None:
+    assert worth_it([plan("F"), plan("R", 2)], DEVICES)
+    assert not worth_it([plan("F")], DEVICES)
+    assert not worth_it([plan("F", 4), plan("R")], DEVICES)
+    assert not worth_it([plan("F"), plan("Z2+O")], DEVICES)
+
+
+def test_a_process_of_its_own_sees_its_devices_alone_and_records(plan, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """There is no GPU here, which is what the run must find out: in its own folder, as a failure of its own."""
+    planned = plan(sweep={"name": "main", "outputs": str(tmp_path)})
+    assert run_alone(planned, ["GPU-c"])
+    (folder,) = (tmp_path / "main").glob("tiny_F_*")
+    assert "hardware=h100 is not this node's" in (folder / "result.json").read_text()
+    assert "tiny F · failed" in capfd.readouterr().err
+
+
+def test_the_devices_are_told_by_the_environment(plan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(side_by_side, "ALONE", ("sh", "-c", f"cat > /dev/null; echo $CUDA_VISIBLE_DEVICES > {tmp_path}/seen"))
+    assert run_alone(plan(), ["GPU-c", "GPU-d"])
+    assert (tmp_path / "seen").read_text() == "GPU-c,GPU-d\n"
