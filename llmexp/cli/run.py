@@ -6,12 +6,14 @@ import argparse
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.check import check_key
 from llmexp.errors import ConfigError
+from llmexp.record.folder import now
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -40,7 +42,7 @@ def main(words: Sequence[str]) -> int:
         elif args.cfg:
             _show_config(hydra, args)
         else:
-            return cast(int, hydra.multirun(CONFIG, run_job, args.overrides))
+            return cast(int, hydra.multirun(CONFIG, partial(run_job, began=now()), args.overrides))
     return 0
 
 

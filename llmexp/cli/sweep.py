@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
@@ -15,7 +15,8 @@ from omegaconf import DictConfig
 from llmexp.cli.compose import container_of
 from llmexp.cli.jobs import Job, plan_of, words_of
 from llmexp.cli.resolvers import register
-from llmexp.cli.resume import why_again
+from llmexp.cli.resume import is_anothers, why_run
+from llmexp.cli.share import HELD, settle
 from llmexp.cli.siblings import with_memory_of_siblings
 from llmexp.cli.side_by_side import run_all, worth_it
 from llmexp.errors import LlmexpError
@@ -38,20 +39,26 @@ def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
     plans, devices = [job.plan for job in jobs], detect().device_ids
     print(announcement(plans), flush=True)
     together = here and worth_it(plans, devices)
-    returned = run_all(plans, devices) if together else launcher.launch([job.overrides for job in jobs], initial_job_idx=0)
-    folders = [folder_of(job.plan) for job in jobs]
+    folders = [folder_of(plan) for plan in plans]
+
+    def launch(places: Sequence[int]) -> Sequence[JobReturn]:
+        return launcher.launch([jobs[place].overrides for place in places], initial_job_idx=0)
+
+    returned = settle(folders, run_all(plans, devices) if together else launch(range(len(jobs))), launch)
     report(folders, jobs[0].plan.config.tracking)
     return 0 if all(answered(*pair) for pair in zip(folders, returned, strict=True)) else 1
 
 
-def run_job(config: DictConfig) -> None:
-    """Measure one composed run, or keep its earlier result: what Hydra's launcher calls, here or on another machine."""
+def run_job(config: DictConfig, began: str) -> str | None:
+    """Measure one composed run, or keep its result: what Hydra's launcher calls, here or on another machine; HELD where another driver is at it.
+
+    `began` is when the sweep did, in ISO 8601: what other drivers measure after that is not measured again.
+    """
     register()  # a launcher may have brought this to a process of its own
     try:
         hydra = HydraConfig.get()
         plan = plan_of(container_of(config), words_of(hydra, hydra.overrides.task))
-        if not joined(plan):
-            measure(plan, folder_of(plan))
+        return None if joined(plan) or measure(plan, folder_of(plan), began) else HELD
     except LlmexpError as error:
         print(f"llmexp: {error}", file=sys.stderr)
         raise
@@ -71,30 +78,49 @@ def joined(plan: RunPlan) -> bool:
     return place.node > 0
 
 
-def measure(plan: RunPlan, folder: RunFolder) -> None:
-    """Run a plan unless its folder already has the answer; either way the tracker has the folder afterwards."""
+def measure(plan: RunPlan, folder: RunFolder, began: str | None = None) -> bool:
+    """Run a plan unless its folder has the answer; the tracker has the folder afterwards. False where another driver is at the run."""
+    from llmexp.launch.attempt import RunHeldError
     from llmexp.launch.stack import stack_digest
 
-    earlier, stack = folder.result(), stack_digest(plan)
-    again = why_again(plan.config, earlier, stack) if earlier else None
-    if earlier and not again:
-        print(f"{folder.path.name}: {earlier.status} already, {earlier.ended_at}; rerun=all measures again", flush=True)
-        _record(plan, folder)
-        return
-    if again:
-        print(f"{folder.path.name}: again, {again}", flush=True)
-    remeasure(with_memory_of_siblings(plan, folder, stack), folder)
+    stack = stack_digest(plan)
+
+    def wanted() -> bool:
+        why = why_run(plan, folder, stack, began)
+        if why:
+            print(f"{folder.path.name}: again, {why}", flush=True)
+        return why is not None
+
+    if why_run(plan, folder, stack, began) is not None:
+        try:
+            return remeasure(with_memory_of_siblings(plan, folder, stack), folder, wanted) or _keep(plan, folder, began)
+        except RunHeldError as held:
+            print(f"{folder.path.name}: {held}", flush=True)
+            return False
+    return _keep(plan, folder, began)
 
 
-def remeasure(plan: RunPlan, folder: RunFolder) -> None:
-    """Run a plan whatever its folder holds, draw it and copy it to the tracker."""
+def remeasure(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = lambda: True) -> bool:
+    """Run a plan whatever its folder holds, draw it and copy it to the tracker; False where `wanted`, asked once it holds the folder, says no."""
     from llmexp.launch.run import run_one
     from llmexp.report.plots import can_draw, draw_run
 
-    run_one(plan, folder)
+    if run_one(plan, folder, wanted) is None:
+        return False
     if can_draw():
         draw_run(folder)
     _record(plan, folder)
+    return True
+
+
+def _keep(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
+    """Say that the result stands, and why."""
+    result = folder.result()
+    if result:
+        why = "by another driver of this sweep" if is_anothers(result, began) else f"stack {result.stack}; rerun=all measures again"
+        print(f"{folder.path.name}: {result.status} already, {result.ended_at}, {why}", flush=True)
+    _record(plan, folder)
+    return True
 
 
 def check_store(plan: RunPlan) -> None:

@@ -7,18 +7,29 @@ from contextlib import ExitStack, contextmanager
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
-from llmexp.record.lock import LockHeldError, held
+from llmexp.record.lock import LockHeldError, held, who_holds
+
+DRIVERS = ".drivers"
+
+
+class RunHeldError(RecordError):
+    """Another driver is at this run."""
 
 
 @contextmanager
 def only_attempt(folder: RunFolder) -> Iterator[None]:
-    """Hold the folder against other drivers; however this one ends, the next may have it. Raises RecordError where another holds it."""
+    """Hold the folder against other drivers; however this one ends, the next may have it. Raises RunHeldError where another holds it."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(held(folder.path / ".drivers"))
+            stack.enter_context(held(folder.path / DRIVERS))
         except LockHeldError as error:
-            raise RecordError(f"{folder.path}: another llmexp is running this very run: {error}") from None
+            raise RunHeldError(f"another llmexp is at this very run: {error}") from None
         yield
+
+
+def holder(folder: RunFolder) -> str | None:
+    """Which driver is at the run, and since when; None where none is."""
+    return who_holds(folder.path / DRIVERS)
 
 
 def set_aside(folder: RunFolder) -> None:

@@ -44,13 +44,20 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, which ends a run as Ctrl-C does."""
 
 
-def run_one(plan: RunPlan, folder: RunFolder) -> RunResult:
+def always() -> bool:
+    """Whatever the folder holds."""
+    return True
+
+
+def run_one(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = always) -> RunResult | None:
     """Run a plan and leave its result in the folder; raises KeyboardInterrupt, after writing the result, where the user or SIGTERM ends it.
 
-    Raises RecordError where another driver is at work in the folder.
+    `wanted` is asked once no other driver can change the folder; None where it says no. Raises RunHeldError where another driver is at the run.
     """
     started_s = time.monotonic()
     with only_attempt(folder):
+        if not wanted():
+            return None
         set_aside(folder)
         folder.write(folder.plan_path, plan)
         folder.event("running", **process_identity())

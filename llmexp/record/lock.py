@@ -31,6 +31,17 @@ class LockHeldError(Exception):
         super().__init__(f"{who}, since {holder.get('at')}; wait for it or end it; if it is surely dead: rm -r '{lock}'")
 
 
+def who_holds(lock: Path) -> str | None:
+    """Who has the lock, since when, and what to do where it is surely dead; None where it is free."""
+    try:
+        _newest(lock)
+    except LockHeldError as error:
+        return str(error)
+    except FileNotFoundError:
+        return None
+    return None
+
+
 @contextmanager
 def held(lock: Path) -> Iterator[None]:
     """Hold the lock, a folder of its own; raises LockHeldError at once where another living process has it, OSError where none can be made."""

@@ -27,7 +27,8 @@ class Runner:
     ran: list[str] = field(default_factory=list)
     largest_micro: int = 10**6
 
-    def __call__(self, plan: RunPlan, folder: RunFolder) -> RunResult:
+    def __call__(self, plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool]) -> RunResult:
+        assert wanted()
         folder.write(folder.plan_path, plan)
         if plan.skip:
             ending: RunStatus | Exception = RunStatus.SKIPPED

@@ -41,7 +41,7 @@ def test_a_defect_in_one_run_is_shown_and_stops_no_other(llmexp, runner):
 
 
 def test_ctrl_c_ends_the_sweep(llmexp, monkeypatch):
-    def interrupt(plan, folder):
+    def interrupt(plan, folder, wanted):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("llmexp.launch.run.run_one", interrupt)
