@@ -1,0 +1,79 @@
+"""A launcher and its ranks, without torch: ranks <repeat's folder> [<rank>]. Each rank takes its steps, summarises them, and breaks when a signal says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any, Never
+
+STEP_S = 0.02
+# What a rank does at a signal that the suite sends it.
+LEAVES, RAISES, RUNS_OUT_OF_MEMORY = signal.SIGHUP, signal.SIGUSR2, signal.SIGALRM
+
+
+def launch(folder: Path, ranks: int) -> int:
+    """Start the ranks; when one ends badly end the others, as launchers do, and answer with its exit code."""
+    logs = [(folder / f"log.{rank}.txt").open("ab") for rank in range(ranks)]
+    started = [subprocess.Popen([sys.executable, "-m", "chaos.ranks", str(folder), str(rank)], stderr=log) for rank, log in enumerate(logs)]
+    while any(rank.poll() is None for rank in started) and not any(rank.poll() for rank in started):
+        time.sleep(STEP_S)
+    for rank in started:
+        rank.terminate()
+    return next((abs(code) for rank in started if (code := rank.wait())), 0)
+
+
+def measure(folder: Path, rank: int) -> None:
+    """Take all steps, then say so."""
+    protocol = json.loads((folder.parent / "plan.json").read_text())["config"]["measure"]
+    for step in range(protocol["warmup_steps"] + protocol["steps"]):
+        time.sleep(STEP_S)
+        write_step(folder / f"samples.{rank}.jsonl", step, step < protocol["warmup_steps"])
+    known = {"time_to_first_step_s": 1.0, "parameters": 10, "trainable_parameters": 10, "peak_rss_bytes": 2**20, "state_bytes": {}}
+    _write(folder / f"rank.{rank}.json", {"rank": rank, "window_wall_s": protocol["steps"] * STEP_S, "what_ran": {"backend": "scripted"}} | known)
+
+
+def write_step(samples: Path, step: int, warmup: bool) -> None:
+    """Append one step's sample."""
+    times = {"t_start_s": step * STEP_S, "t_end_s": (step + 1) * STEP_S}
+    with samples.open("a") as file:
+        file.write(json.dumps({"step": step, "warmup": warmup, **times, "positions": 100, "real_tokens": 100, "loss": 1 / (1 + step)}) + "\n")
+
+
+def obey_faults(folder: Path, rank: int) -> None:
+    """Break when the suite says so."""
+
+    def leave(number: int, frame: FrameType | None) -> Never:
+        os._exit(3)
+
+    def fail(number: int, frame: FrameType | None) -> Never:
+        raise RuntimeError("the suite wanted an exception")
+
+    def run_out_of_memory(number: int, frame: FrameType | None) -> Never:
+        _write(
+            folder / f"failure.{rank}.json",
+            {"rank": rank, "kind": "oom", "message": "MemoryError: the suite wanted it", "allocator": {"allocated_bytes": 7}},
+        )
+        os._exit(1)
+
+    signal.signal(LEAVES, leave)
+    signal.signal(RAISES, fail)
+    signal.signal(RUNS_OUT_OF_MEMORY, run_out_of_memory)
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    whole = path.with_suffix(".part")
+    whole.write_text(json.dumps(record))
+    whole.replace(path)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        sys.exit(launch(Path(sys.argv[1]), ranks=2))
+    obey_faults(Path(sys.argv[1]), int(sys.argv[2]))
+    measure(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,70 @@
+"""What a sweep of the suite runs in: the scripted engine beside llmexp, an outputs folder, a mark by which its processes are known."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from chaos.broken_files import BELOW, ERROR_FILE
+
+ROOT = Path(__file__).parents[1]
+MARK = "CHAOS_MARK"
+ENTRY_POINTS = "[llmexp.engines]\nscripted = chaos.engine:ENGINE\n[llmexp.conf]\nchaos = chaos.conf\n"
+METADATA = "Metadata-Version: 2.1\nName: llmexp-chaos\nVersion: 1\n"
+
+
+@dataclass
+class Surroundings:
+    """A scratch folder, with what is installed in it, and the outputs of sweeps."""
+
+    scratch: Path
+    outputs: Path
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __post_init__(self) -> None:
+        info = self.site / "llmexp_chaos-1.dist-info"
+        if not info.exists():
+            info.mkdir(parents=True)
+            (info / "METADATA").write_text(METADATA)
+            (info / "entry_points.txt").write_text(ENTRY_POINTS)
+            (self.site / "sitecustomize.py").write_text("from chaos.broken_files import install\ninstall()\n")
+
+    @property
+    def site(self) -> Path:
+        """A folder of packages, as pip makes them."""
+        return self.scratch / "site"
+
+    @property
+    def error_file(self) -> Path:
+        """While it is there, files below the outputs answer with the error whose number it holds."""
+        return self.scratch / "errno"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For every process of a sweep."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW", "PYTEST"))}
+        path = os.pathsep.join([str(self.site), str(ROOT)])
+        told = {ERROR_FILE: str(self.error_file), BELOW: str(self.outputs), MARK: self.mark}
+        return kept | told | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": "", "HOME": str(self.scratch)}
+
+    def processes(self, *words: str) -> list[psutil.Process]:
+        """Living processes of these surroundings whose command line has all these words."""
+        return [process for process in psutil.process_iter() if self._is_ours(process, words)]
+
+    def _is_ours(self, process: psutil.Process, words: tuple[str, ...]) -> bool:
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE or process.environ().get(MARK) != self.mark:
+                return False
+            line = process.cmdline()
+        except psutil.Error:
+            return False
+        return all(any(word in part for part in line) for word in words)
+
+    def llmexp(self, *words: str) -> list[str]:
+        """The command line of llmexp with these words."""
+        return [sys.executable, "-m", "llmexp", *words]
