@@ -1,4 +1,4 @@
-"""A launcher and its ranks, without torch: ranks <repeat's folder> [<rank>]. Each rank takes its steps, summarises them, and breaks when a signal says so."""
+"""A launcher and its ranks, without torch: ranks <repeat's folder> [<rank>]. Each rank takes its steps, sums them up, and breaks at a signal."""
 
 from __future__ import annotations
 
