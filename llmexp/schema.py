@@ -248,6 +248,14 @@ class NodeConfig(Section):
     port: Annotated[int, Field(ge=1, le=65535)] | None = Field(None, description="on which machine 0 meets the others")
 
 
+class BudgetConfig(Section):
+    """What a sweep may be expected to cost when it starts; None: any amount."""
+
+    device_hours: PositiveFloat | None = None
+    usd: PositiveFloat | None = Field(None, description="at hardware.price_per_device_hour_usd")
+    when_over: Literal["refuse", "trim"] = Field("refuse", description="start nothing; or only the cheapest runs that it allows")
+
+
 class RunConfig(Section):
     """One run, fully composed: what Hydra's groups and the command line gave."""
 
@@ -266,6 +274,7 @@ class RunConfig(Section):
     node: NodeConfig = NodeConfig()
     tracking: TrackingConfig
     sweep: SweepConfig
+    budget: BudgetConfig = BudgetConfig()
     seed: NonNegativeInt
     force: bool = Field(description="start even where memory is certain to run out")
     rerun: Literal["none", "failed", "stale", "all"] = Field(description="which earlier results of the same run to measure again")

@@ -25,8 +25,14 @@ def plan(words: Sequence[str]) -> int:
     from llmexp.cli.run import jobs_of
     from llmexp.cli.show import plan_text
 
-    for index, job in enumerate(jobs_of(args)):
+    jobs = jobs_of(args)
+    for index, job in enumerate(jobs):
         print(job.plan.model_dump_json() if args.json else "\n" * bool(index) + plan_text(job.plan))
+    if len(jobs) > 1 and not args.json:
+        from llmexp.cli.sweep import affordable
+
+        print()
+        affordable(jobs)
     return 0
 
 

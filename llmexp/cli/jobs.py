@@ -109,5 +109,5 @@ def _difference(overrides: Sequence[str], choices: Sequence[Sequence[str]]) -> s
 
 
 def _check_one_sweep(first: RunPlan, plan: RunPlan) -> None:
-    if (plan.config.sweep, plan.config.tracking) != (first.config.sweep, first.config.tracking):
-        raise ConfigError("sweep.name, sweep.outputs and tracking are of a whole sweep: give each one value")
+    if any(getattr(plan.config, section) != getattr(first.config, section) for section in ("sweep", "tracking", "budget")):
+        raise ConfigError("sweep.name, sweep.outputs, tracking and budget are of a whole sweep: give each one value")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from itertools import compress
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
@@ -12,7 +13,9 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
+from llmexp.cli.budget import left_out_line, within_budget
 from llmexp.cli.compose import container_of
+from llmexp.cli.cost import cost_line, costs_of
 from llmexp.cli.jobs import Job, plan_of, words_of
 from llmexp.cli.resolvers import register
 from llmexp.cli.resume import is_anothers, why_run
@@ -29,15 +32,15 @@ from llmexp.schema import TrackingConfig
 def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
     """Run all jobs through Hydra's launcher, print and write their report; 0 where every run answered its question, else 1.
 
-    Raises ConfigError, before anything starts, where what they record cannot be kept.
+    Raises ConfigError, before anything starts, where what they record cannot be kept or the budget does not suffice.
     """
     check_store(jobs[0].plan)
     # By name, because Hydra loads its plugins a second time. Other launchers run jobs elsewhere, where this is asked again.
     here = type(launcher).__name__ == "BasicLauncher"
     if here and any(joined(job.plan) for job in jobs):
         return 0
+    jobs = affordable(jobs)
     plans, devices = [job.plan for job in jobs], detect().device_ids
-    print(announcement(plans), flush=True)
     together = here and worth_it(plans, devices)
     folders = [folder_of(plan) for plan in plans]
 
@@ -174,6 +177,17 @@ def answered(folder: RunFolder, returned: JobReturn) -> bool:
     """Whether the job ended without an error of its own and its result answers the question."""
     result = folder.result() if returned.status is JobStatus.COMPLETED else None
     return result is not None and result.status.is_answer
+
+
+def affordable(jobs: Sequence[Job]) -> list[Job]:
+    """Announce the sweep and its cost, and give the runs that its budget allows; raises ConfigError where that refuses."""
+    plans = [job.plan for job in jobs]
+    costs = costs_of(plans, [folder_of(plan) for plan in plans])
+    allowed = within_budget(costs, plans[0].config.budget)
+    kept = list(compress(jobs, allowed))
+    lines = (announcement([job.plan for job in kept]), cost_line(list(compress(costs, allowed))), left_out_line(costs, allowed))
+    print(*filter(None, lines), sep="\n", flush=True)
+    return kept
 
 
 def announcement(plans: Sequence[RunPlan]) -> str:

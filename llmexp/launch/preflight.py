@@ -19,7 +19,7 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     if plan.skip:
         return Ending(RunStatus.SKIPPED, plan.skip)
     elsewhere = other_hardware(plan, node)
-    short = None if plan.config.force else _shortage(plan, None if elsewhere else node)
+    short = None if plan.config.force else certain_shortage(plan, None if elsewhere else node)
     if short:
         return Ending(RunStatus.SKIPPED, f"{short}; force=true starts it all the same")
     unable = elsewhere or _missing_libraries(plan)
@@ -55,7 +55,7 @@ def _missing_libraries(plan: RunPlan) -> str | None:
     return f"{wanted_by} needs {missing}: pip install 'llmexp[train]' there, torch first"
 
 
-def _shortage(plan: RunPlan, node: Detected | None) -> str | None:
+def certain_shortage(plan: RunPlan, node: Detected | None = None) -> str | None:
     """Hold the plan's sure memory against this node's, or, where it is another's (None), against what the hardware's file says."""
     hardware, ranks = plan.config.hardware, plan.ranks_per_node
     if plan.memory is None:

@@ -16,7 +16,7 @@ from llmexp.schema import RunConfig
 
 PLAN_SCHEMA_VERSION = 1
 # What says where and how a run is recorded, not what it measures.
-NOT_IN_ID = ("node", "tracking", "sweep", "force", "rerun")
+NOT_IN_ID = ("node", "tracking", "sweep", "budget", "force", "rerun")
 
 
 class Command(Record):

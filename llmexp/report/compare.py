@@ -13,7 +13,7 @@ from llmexp.record.result import Metric, RunStatus
 from llmexp.report.row import OOM, Row, read_row
 
 # What says where and how a run is recorded, not what it measures.
-NOT_COMPARED = ("node", "tracking", "sweep", "force", "rerun")
+NOT_COMPARED = ("node", "tracking", "sweep", "budget", "force", "rerun")
 # What differs between any two moments.
 _PASSING = ("load_average",)
 # Long, and in another order each time.

@@ -23,7 +23,7 @@ PARENT_TAG, COMMIT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit"
 SOURCE = {"mlflow.source.name": "llmexp", "mlflow.source.type": "LOCAL"}
 LONGEST_VALUE = 500
 # Where and how a run is recorded, and what people say about it: not what it measures.
-_NOT_PARAMS = ("tracking", "sweep", "rerun", "force", "hardware.sources", "model.source")
+_NOT_PARAMS = ("tracking", "sweep", "budget", "rerun", "force", "hardware.sources", "model.source")
 _FINISHED = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
 
 

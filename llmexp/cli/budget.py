@@ -1,0 +1,72 @@
+"""What of a sweep a budget allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from llmexp.cli.cost import Cost
+from llmexp.errors import ConfigError
+from llmexp.schema import BudgetConfig
+
+
+def within_budget(costs: Sequence[Cost], budget: BudgetConfig) -> list[bool]:
+    """Which runs the budget allows, cheapest first; raises ConfigError where not all and budget.when_over=refuse, or none at all."""
+    limits = {unit: limit for unit, limit in (("device_hours", budget.device_hours), ("usd", budget.usd)) if limit is not None}
+    allowed = [True] * len(costs)
+    for unit, limit in limits.items():
+        amounts = _amounts(costs, unit)
+        if budget.when_over == "refuse":
+            _check(costs, amounts, unit, limit)
+        fitting = _cheapest(amounts, limit)
+        allowed = [both and fits for both, fits in zip(allowed, fitting, strict=True)]
+    if not any(allowed):
+        least = min(costs, key=lambda cost: float("inf") if cost.held_s is None else cost.held_s)
+        raise ConfigError(f"{_words(limits)} allows no run: the cheapest, {least.name}, is expected to take {_amount(least)}")
+    return allowed
+
+
+def left_out_line(costs: Sequence[Cost], allowed: Sequence[bool]) -> str:
+    """Names the runs that a budget leaves out; empty where there are none."""
+    names = [f"{cost.name} ({_amount(cost)})" for cost, stays in zip(costs, allowed, strict=True) if not stays]
+    return f"left out by the budget, {len(names)} of {len(costs)} runs: {', '.join(names)}" if names else ""
+
+
+def _amounts(costs: Sequence[Cost], unit: str) -> list[float | None]:
+    """What each run takes of a limit; raises ConfigError where money is limited and nothing has a price."""
+    if unit == "device_hours":
+        return [cost.device_hours for cost in costs]
+    unpriced = next((cost for cost in costs if cost.held_s != 0 and cost.plan.config.hardware.price_per_device_hour_usd is None), None)
+    if unpriced:
+        hardware = unpriced.plan.config.hardware.name
+        raise ConfigError(f"budget.usd: hardware={hardware} has no price: set hardware.price_per_device_hour_usd, or budget.device_hours instead")
+    return [cost.usd for cost in costs]
+
+
+def _check(costs: Sequence[Cost], amounts: Sequence[float | None], unit: str, limit: float) -> None:
+    unknown = [cost for cost, amount in zip(costs, amounts, strict=True) if amount is None]
+    if unknown:
+        some = f"{len(unknown)} of {len(costs)} runs, such as {unknown[0].name}" if len(costs) > 1 else unknown[0].name
+        raise ConfigError(f"budget.{unit}={limit:g}: the cost of {some}, is unknown; budget.when_over=trim leaves such runs out")
+    total = sum(amount or 0.0 for amount in amounts)
+    if total > limit:
+        raise ConfigError(f"budget.{unit}={limit:g}: the sweep is expected to take {total:.3g}; budget.when_over=trim keeps the cheapest runs")
+
+
+def _cheapest(amounts: Sequence[float | None], limit: float) -> list[bool]:
+    """Which amounts stay within the limit, taken from the least on; an unknown one never does."""
+    known = sorted((amount, index) for index, amount in enumerate(amounts) if amount is not None)
+    sums = accumulate(amount for amount, _ in known)
+    fitting = {index for (_, index), spent in zip(known, sums, strict=True) if spent <= limit}
+    return [index in fitting for index in range(len(amounts))]
+
+
+def _words(limits: dict[str, float]) -> str:
+    return " ".join(f"budget.{unit}={limit:g}" for unit, limit in limits.items())
+
+
+def _amount(cost: Cost) -> str:
+    if cost.device_hours is None:
+        return "an unknown time"
+    money = f", {cost.usd:.2f} USD" if cost.usd is not None else ""
+    return f"{cost.device_hours:.3g} device-hours{money}"

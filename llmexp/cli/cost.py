@@ -1,0 +1,151 @@
+"""What a sweep will cost, before it starts: by earlier runs in its outputs folder, where those say nothing by the paper's cells, else unknown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+
+from llmexp.cli.resume import why_again
+from llmexp.errors import RecordError
+from llmexp.launch.progress import duration
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.folder import RunFolder, find_runs
+from llmexp.record.index import Standing, standings, work_of
+from llmexp.record.result import RunStatus
+from llmexp.reference import SEQ_LEN, WORLD_SIZE, paper_cell
+
+# How long a run holds its devices is told by what it did then only where it came to an end of its own.
+_TELLING = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.TIMEOUT)
+# In the order of trust.
+_SOURCES = {
+    "nothing": "{} answered or skipped already",
+    "same": "{} as they took before",
+    "like": "{} as runs like them took",
+    "paper": "{} by the paper's tokens/s, start-up left out",
+    "unknown": "{} unknown",
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The time that a run will hold its devices, None where nothing tells, and what tells it (a key of _SOURCES)."""
+
+    plan: RunPlan
+    held_s: float | None
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The run in words."""
+        return f"{self.plan.config.model.name} {self.plan.method}"
+
+    @property
+    def device_hours(self) -> float | None:
+        """Of all devices together; on cpu a rank counts as a device."""
+        return None if self.held_s is None else self.held_s * self.plan.dims.world_size / 3600
+
+    @property
+    def usd(self) -> float | None:
+        """At the hardware's price; None too where that has none, unless the run costs nothing."""
+        price = self.plan.config.hardware.price_per_device_hour_usd
+        if self.device_hours is None or (price is None and self.device_hours):
+            return None
+        return self.device_hours * (price or 0.0)
+
+
+@dataclass
+class _History:
+    """What earlier runs took, by id, and how those that succeeded went, by the work that they did."""
+
+    held_s: dict[str, list[float]] = field(default_factory=dict)
+    like: dict[str, list[Standing]] = field(default_factory=dict)
+
+
+def costs_of(plans: Sequence[RunPlan], folders: Sequence[RunFolder]) -> list[Cost]:
+    """The cost of each plan, whose folder is the one beside it."""
+    history = _read_history(Path(plans[0].config.sweep.outputs))
+    return [Cost(plan, *_held_s(plan, folder, history)) for plan, folder in zip(plans, folders, strict=True)]
+
+
+def cost_line(costs: Sequence[Cost]) -> str:
+    """Runs to measure, device-hours, money where every one of them has a price, the longest run, and where this is from."""
+    sources = Counter(cost.source for cost in costs)
+    if sources["nothing"] == len(costs):
+        return "expected cost: none, every run is answered or skipped already"
+    known = [cost for cost in costs if cost.held_s]
+    if not known:
+        return f"expected cost: unknown, nothing like {'these runs' if len(costs) > 1 else 'this run'} has been measured in the outputs folder yet"
+    longest = max(known, key=lambda cost: cost.held_s or 0.0)
+    prices = [cost.usd for cost in known]
+    money = f", {sum(map(float, filter(None, prices))):.2f} USD" if None not in prices else ""
+    of_known = f"{len(known)} of {len(costs)} runs" if len(costs) > 1 else "1 run"
+    hours = sum(cost.device_hours or 0.0 for cost in known)
+    told = ", ".join(text.format(sources[source]) for source, text in _SOURCES.items() if sources[source])
+    return f"expected cost: {of_known}: {hours:.3g} device-hours{money}; longest {longest.name}, {duration(longest.held_s or 0.0)} ({told})"
+
+
+def _read_history(outputs: Path) -> _History:
+    history = _History()
+    for standing in standings(find_runs(outputs)):
+        if standing.state in _TELLING and standing.held_s:
+            history.held_s.setdefault(standing.id, []).append(standing.held_s)
+        if standing.state == RunStatus.SUCCESS and standing.held_s and standing.repeats and (standing.tokens_per_s or 0) > 0:
+            history.like.setdefault(standing.work, []).append(standing)
+    return history
+
+
+def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float | None, str]:
+    if _is_skipped(plan) or _is_kept(plan, folder):
+        return 0.0, "nothing"
+    if plan.id in history.held_s:
+        return fmean(history.held_s[plan.id]), "same"
+    positions = plan.batch.global_ * plan.config.data.seq_len
+    like = history.like.get(work_of(plan.model_dump(mode="json")))
+    if like:
+        nearest = min(like, key=lambda run: max(run.positions / positions, positions / run.positions))
+        return _held_like_s(nearest, plan, positions), "like"
+    rate = _paper_rate(plan)
+    return (_steps(plan) * positions / rate, "paper") if rate else (None, "unknown")
+
+
+def _is_skipped(plan: RunPlan) -> bool:
+    """Whether the run answers at once, as far as the plan and the hardware's file can tell."""
+    from llmexp.launch.preflight import certain_shortage
+
+    return bool(plan.skip or (not plan.config.force and certain_shortage(plan)))
+
+
+def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
+    """Whether the folder has the answer, so that nothing will be measured."""
+    from llmexp.launch.stack import stack_digest
+
+    with suppress(RecordError):
+        earlier = folder.result()
+        return earlier is not None and why_again(plan.config, earlier, stack_digest(plan)) is None
+    return False
+
+
+def _held_like_s(run: Standing, plan: RunPlan, positions: int) -> float:
+    """The run's start-up as often as there are repeats, and all steps at its tokens/s."""
+    rate = run.tokens_per_s or 0.0
+    startup_s = max(0.0, (run.held_s or 0.0) / run.repeats - (run.warmup_steps + run.steps) * run.positions / rate)
+    return plan.config.measure.repeats * startup_s + _steps(plan) * positions / rate
+
+
+def _paper_rate(plan: RunPlan) -> float | None:
+    """Tokens/s of the paper's cell; None too where it ran out of memory."""
+    config, batch = plan.config, plan.batch
+    if (config.task.name, plan.dims.world_size, config.data.seq_len, batch.accumulation) != ("pretrain", WORLD_SIZE, SEQ_LEN, 1):
+        return None
+    cell = paper_cell(config.model.name, plan.method, config.hardware.name, batch.micro)
+    return cell.tokens_per_s if cell else None
+
+
+def _steps(plan: RunPlan) -> int:
+    """All steps of all repeats."""
+    measure = plan.config.measure
+    return measure.repeats * (measure.warmup_steps + measure.steps)
