@@ -105,9 +105,7 @@ def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Lim
     with Group(Runtime(plan).start(words, agent_log(repeat), env), team.members) as group:
         reached = watch(group, repeat, limits, tick)
         exit_code = group.stop()
-    if reached:
-        return Ending(RunStatus.TIMEOUT, reached)
-    return _of_others(group) or classify(Ended(repeat, plan.dims.world_size, exit_code, killed_for_memory=oom_kills() > kills))
+    return reached or _of_others(group) or classify(Ended(repeat, plan.dims.world_size, exit_code, killed_for_memory=oom_kills() > kills))
 
 
 def _team(plan: RunPlan) -> Team:

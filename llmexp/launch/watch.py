@@ -1,4 +1,4 @@
-"""Wait for a repeat to end, asleep, and end it where it takes too long or stands still."""
+"""Wait for a repeat to end, asleep, and end it where it takes too long, stands still or takes the host's last memory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
+from llmexp.launch.ending import Ending
 from llmexp.launch.follow import Silence
 from llmexp.launch.group import Group
+from llmexp.launch.host_memory import HostMemory
 from llmexp.launch.spawn import Agent
 from llmexp.record.folder import RunFolder
+from llmexp.record.result import RunStatus
 from llmexp.schema import MeasureConfig
 
 # Each tick costs about a millisecond beside the measured ranks.
@@ -25,24 +30,32 @@ class Limits:
     measure: MeasureConfig
     started_s: float
 
-    def reached(self, silence: Silence) -> str | None:
-        """Name the limit that is reached, or None."""
-        if time.monotonic() - self.started_s > self.measure.timeout_s:
-            return f"the run took longer than measure.timeout_s={self.measure.timeout_s:g}"
-        if silence.seconds() > self.measure.no_progress_timeout_s:
-            return f"no rank wrote a sample or a line of its log for measure.no_progress_timeout_s={self.measure.no_progress_timeout_s:g}"
+    def reached(self, silence: Silence) -> Ending | None:
+        """The ending by the limit that is reached, or None."""
+        measure = self.measure
+        if time.monotonic() - self.started_s > measure.timeout_s:
+            return Ending(RunStatus.TIMEOUT, f"the run took longer than measure.timeout_s={measure.timeout_s:g}")
+        if silence.seconds() > measure.no_progress_timeout_s:
+            silent = f"no rank wrote a sample or a line of its log for measure.no_progress_timeout_s={measure.no_progress_timeout_s:g}"
+            return Ending(RunStatus.TIMEOUT, silent)
         return None
 
 
-def watch(agent: Agent | Group, repeat: Path, limits: Limits, tick: Callable[[], None]) -> str | None:
-    """Return None when the agent has ended by itself, or the limit for which its ranks were asked for their stacks and must be stopped."""
-    silence = Silence(repeat)
+def watch(agent: Agent | Group, repeat: Path, limits: Limits, tick: Callable[[], None]) -> Ending | None:
+    """Return None when the agent has ended by itself, or the ending for which its ranks must be stopped, after they were asked for their stacks."""
+    silence, memory = Silence(repeat), HostMemory()
     while not agent.ends_within(TICK_S):
         tick()
-        reached = limits.reached(silence)
-        if reached:
+        if exhausted := memory.exhausted(lambda: _processes_of(repeat)):
+            return exhausted
+        if reached := limits.reached(silence):
             agent.ask_for_stacks(RunFolder(repeat.parent).rank_processes())
             agent.ends_within(STACKS_S)
             return reached
     tick()
     return None
+
+
+def _processes_of(repeat: Path) -> set[psutil.Process]:
+    """All that the run started, also where a container's daemon did it."""
+    return {*psutil.Process().children(recursive=True), *RunFolder(repeat.parent).rank_processes()}

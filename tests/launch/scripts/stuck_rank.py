@@ -1,0 +1,25 @@
+"""A rank as launchers/ makes them, under the real torchrun: rank 0 waits in a collective that rank 1 never comes to."""
+
+import time
+from datetime import timedelta
+
+from llmexp.launchers.rank import main
+
+
+def work(plan, rank):
+    import torch.distributed as dist
+
+    print("torch is there", flush=True)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=300))
+    dist.barrier()
+    rank.samples_path.touch()
+    if rank.index == 1:
+        stay_away()
+    dist.barrier()
+
+
+def stay_away():
+    time.sleep(1000)
+
+
+main(work)
