@@ -3,7 +3,8 @@
 LlmexpError
 ├── ConfigError    wrong input: one line, found before anything starts, exit code 2
 ├── RecordError    a run's folder or the tracker cannot be read or written
-└── BuildError     an engine's native code cannot be built on this machine
+├── BuildError     an engine's native code cannot be built on this machine
+└── SlurmError     SLURM does not answer
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ class RecordError(LlmexpError):
 
 class BuildError(LlmexpError):
     """An engine's native code cannot be built on this machine; its message says what is missing or where the compiler's words are."""
+
+
+class SlurmError(LlmexpError):
+    """SLURM does not answer, or does not do what it should; its jobs may go on."""
 
 
 def nearest(value: str, choices: Iterable[str]) -> str | None:

@@ -28,8 +28,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "measure": ("schema", "record.result"),
     "launch": (*PLANNING, "engines", "analysis"),
     "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed"),
-    "cli": (*PLANNING, "engines", "analysis", "report", "reference", "launch", "hydra_plugins"),
-    "hydra_plugins": ("errors", "schema", "cli"),
+    "slurm": (*PLANNING, "engines", "analysis", "launch"),
+    "cli": (*PLANNING, "engines", "analysis", "report", "reference", "launch", "slurm", "hydra_plugins"),
+    "hydra_plugins": ("errors", "schema", "slurm", "cli"),
     "__main__": ("errors", "cli"),
 }
 # A library and the only rooms that may import it.
@@ -43,9 +44,10 @@ ONLY_IN = {
     "datasets": ("launchers",),
     "megatron": ("launchers",),
     "mlflow": ("record.mlflow",),
+    "submitit": ("slurm.submit",),
 }
 # What makes a command slow to answer where it is imported before it is needed.
-LAZY = ("torch", "deepspeed", "transformers", "mlflow", "matplotlib", "pandas", "rich")
+LAZY = ("torch", "deepspeed", "transformers", "mlflow", "matplotlib", "pandas", "rich", "submitit")
 
 
 def modules() -> dict[str, Path]:

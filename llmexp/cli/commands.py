@@ -1,4 +1,4 @@
-"""The commands beside the run itself: plan, report, compare, status, sync, ui, doctor, reproduce."""
+"""The commands beside the run itself: plan, report, compare, status, logs, cancel, sync, ui, doctor, reproduce."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 from llmexp.cli.arguments import COMMAND_NAMES, Parser, add_overrides
 from llmexp.errors import ConfigError
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.schema import TrackingConfig
 
@@ -89,6 +88,35 @@ def status(words: Sequence[str]) -> int:
     return 0
 
 
+def logs(words: Sequence[str]) -> int:
+    """Print what a run printed."""
+    parser = _parser("logs", "What a run's SLURM job, launcher and ranks printed, also while it runs.")
+    parser.add_argument("run", type=Path, help="the run's folder")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the run has ended")
+    args = parser.parse_args(words)
+    from llmexp.cli.logs import print_logs
+
+    print_logs(_one_run(args.run), args.follow)
+    return 0
+
+
+def cancel(words: Sequence[str]) -> int:
+    """End the SLURM jobs of runs."""
+    parser = _parser("cancel", "Ends the SLURM jobs, queued or running, of runs; the runs say killed then, and the same sweep does them again.")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATHS", help="runs, sweeps or folders of them")
+    runs = _runs(parser.parse_args(words).paths)
+    from llmexp.slurm.catch_up import under_way
+    from llmexp.slurm.queue import cancel as cancel_jobs
+    from llmexp.slurm.queue import check_slurm
+
+    check_slurm()
+    jobs = [run.job for run in under_way(runs)]
+    if jobs:
+        cancel_jobs(jobs)
+    print(f"cancelled: job {', '.join(jobs)}" if jobs else "no SLURM job of these is queued or running")
+    return 0
+
+
 def sync(words: Sequence[str]) -> int:
     """Copy run folders to MLflow, pictures drawn that are missing; what is there already is left alone."""
     parser = _parser("sync", "Copy runs to MLflow: those that a tracker missed, or that another machine made. Safe to repeat.")
@@ -96,30 +124,28 @@ def sync(words: Sequence[str]) -> int:
     parser.add_argument("--uri", help="default: the one each run was planned with, else MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
     parser.add_argument("--experiment", help="MLflow's; default: the one each run was planned with")
     args = parser.parse_args(words)
+    from llmexp.cli.copying import copy_runs
     from llmexp.cli.pictures import draw_missing
-    from llmexp.record.mlflow import sync as sync_runs
 
-    chosen = {key: value for key, value in (("uri", args.uri), ("experiment", args.experiment)) if value}
-    by_tracker: dict[TrackingConfig, list[RunFolder]] = {}
     runs = _runs(args.paths)
     draw_missing(runs)
-    for run in runs:
-        by_tracker.setdefault(_planned_tracking(run).model_copy(update={"name": "mlflow", **chosen}), []).append(run)
-    summaries = [sync_runs(runs, tracking) for tracking, runs in by_tracker.items()]
-    for summary in summaries:
-        print(summary, *summary.unreadable, sep="\n")
-    return 1 if any(summary.unreadable for summary in summaries) else 0
+    return 0 if copy_runs(runs, {key: value for key, value in (("uri", args.uri), ("experiment", args.experiment)) if value}) else 1
 
 
 def ui(words: Sequence[str]) -> int:
-    """Serve MLflow's pages on this machine until Ctrl-C."""
+    """Serve MLflow's pages on this machine until Ctrl-C, with every run that has ended by now."""
     parser = _parser("ui", "MLflow's pages on 127.0.0.1, until Ctrl-C.")
     parser.add_argument("--port", type=int, default=5000)
     parser.add_argument("--uri", help="default: MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
     parser.add_argument("--outputs", type=Path, default=Path(OUTPUTS), help=f"where sweep.outputs is; default {OUTPUTS}")
     args = parser.parse_args(words)
+    from llmexp.cli.copying import copy_missing
+    from llmexp.cli.status import jobs_under_way
     from llmexp.record.mlflow import serve_ui
 
+    runs = find_runs(args.outputs)
+    jobs_under_way(runs)
+    copy_missing(runs)
     return serve_ui(TrackingConfig(name="mlflow", uri=args.uri), args.port, args.outputs)
 
 
@@ -143,7 +169,7 @@ def reproduce(words: Sequence[str]) -> int:
     return reproduce_run(_one_run(args.run))
 
 
-_COMMANDS = (plan, report, compare, status, sync, ui, doctor, reproduce)
+_COMMANDS = (plan, report, compare, status, logs, cancel, sync, ui, doctor, reproduce)
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = dict(zip(COMMAND_NAMES, _COMMANDS, strict=True))
 
 
@@ -154,14 +180,6 @@ def _parser(name: str, description: str) -> Parser:
 def _add_paths(parser: Parser) -> None:
     described = f"runs, sweeps or folders of them; default {OUTPUTS}"
     parser.add_argument("paths", nargs="*", type=Path, default=[Path(OUTPUTS)], metavar="PATHS", help=described)
-
-
-def _planned_tracking(run: RunFolder) -> TrackingConfig:
-    """Where the run was meant to be recorded; the default for a plan of another version."""
-    try:
-        return RunPlan.read(run.plan_path).config.tracking
-    except (OSError, ValueError):
-        return TrackingConfig(name="mlflow")
 
 
 def _runs(paths: Sequence[Path]) -> list[RunFolder]:

@@ -13,6 +13,9 @@ from llmexp.cli.arguments import COMMAND_NAMES
 from llmexp.cli.check import check_key
 from llmexp.errors import ConfigError, nearest
 
+# Any key goes there, though Hydra wants a plus sign for one that it does not know.
+OPTIONS_OF_SBATCH = "hydra.launcher.options."
+
 
 def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
     """Turn overrides as people type them into Hydra's; raises ConfigError for a key that there is not.
@@ -21,6 +24,8 @@ def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
     """
     for word in words:
         _check_form(word)
+    if any(word.startswith("detach=") for word in as_typed(words)) and not any(word.startswith("hydra/launcher=") for word in words):
+        raise ConfigError("detach is hydra/launcher=slurm's, and the command line names no launcher")
     groups = set(loader.list_groups(""))
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(words))
     return [_accept_one(override, groups) for override in parsed]
@@ -40,9 +45,13 @@ def _check_form(word: str) -> None:
 
 def _accept_one(override: Override, groups: set[str]) -> str:
     key, line = override.key_or_group, _line(override)
+    plain = line.lstrip("+")
+    if key == "detach":
+        return f"hydra.launcher.{plain}"
+    if key.startswith(OPTIONS_OF_SBATCH):
+        return f"++{plain}"
     if key.partition("/")[0].partition(".")[0] == "hydra" or override.package or override.is_delete():
         return line
-    plain = line.lstrip("+")
     if key in groups:
         return plain
     check_key(key)

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from itertools import compress
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
@@ -29,6 +30,14 @@ from llmexp.record.folder import RunFolder, write_atomically
 from llmexp.schema import TrackingConfig
 
 
+@runtime_checkable
+class JobLauncher(Protocol):
+    """A launcher that takes planned jobs, where Hydra's others compose each again."""
+
+    def launch_jobs(self, jobs: Sequence[Job]) -> Sequence[JobReturn] | None:
+        """Run the jobs and answer for each; None where they go on without this process."""
+
+
 def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
     """Run all jobs through Hydra's launcher, print and write their report; 0 where every run answered its question, else 1.
 
@@ -47,7 +56,13 @@ def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
     def launch(places: Sequence[int]) -> Sequence[JobReturn]:
         return launcher.launch([jobs[place].overrides for place in places], initial_job_idx=0)
 
-    returned = settle(folders, run_all(plans, devices) if together else launch(range(len(jobs))), launch)
+    if isinstance(launcher, JobLauncher):
+        submitted = launcher.launch_jobs(jobs)
+        if submitted is None:
+            return 0
+        returned = list(submitted)
+    else:
+        returned = settle(folders, run_all(plans, devices) if together else launch(range(len(jobs))), launch)
     report(folders, jobs[0].plan.config.tracking)
     return 0 if all(answered(*pair) for pair in zip(folders, returned, strict=True)) else 1
 
@@ -112,7 +127,7 @@ def remeasure(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = lam
         return False
     if can_draw():
         draw_run(folder)
-    _record(plan, folder)
+    record(plan, folder)
     return True
 
 
@@ -122,7 +137,7 @@ def _keep(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
     if result:
         why = "by another driver of this sweep" if is_anothers(result, began) else f"stack {result.stack}; rerun=all measures again"
         print(f"{folder.path.name}: {result.status} already, {result.ended_at}, {why}", flush=True)
-    _record(plan, folder)
+    record(plan, folder)
     return True
 
 
@@ -135,7 +150,8 @@ def check_store(plan: RunPlan) -> None:
         mlflow.check_store(tracking, Path(plan.config.sweep.outputs))
 
 
-def _record(plan: RunPlan, folder: RunFolder) -> None:
+def record(plan: RunPlan, folder: RunFolder) -> None:
+    """Copy a run to its tracker; what is there already is left alone."""
     if plan.config.tracking.name == "mlflow":
         from llmexp.record.mlflow import record_runs
 

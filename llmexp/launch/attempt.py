@@ -17,11 +17,14 @@ class RunHeldError(RecordError):
 
 
 @contextmanager
-def only_attempt(folder: RunFolder) -> Iterator[None]:
-    """Hold the folder against other drivers; however this one ends, the next may have it. Raises RunHeldError where another holds it."""
+def only_attempt(folder: RunFolder, ended_job: str | None = None) -> Iterator[None]:
+    """Hold the folder against other drivers; however this one ends, the next may have it. Raises RunHeldError where another holds it.
+
+    `ended_job` is a SLURM job that has ended, whatever its process left in the folder.
+    """
     with ExitStack() as stack:
         try:
-            stack.enter_context(held(folder.path / DRIVERS))
+            stack.enter_context(held(folder.path / DRIVERS, ended_job))
         except LockHeldError as error:
             raise RunHeldError(f"another llmexp is at this very run: {error}") from None
         yield

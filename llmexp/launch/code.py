@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 # In a checkout these lie beside the package that they belong to.
-PACKAGES = ("llmexp", "llmexp.launchers", "llmexp.conf", "hydra_plugins.llmexp_sweeper")
+PACKAGES = ("llmexp", "llmexp.launchers", "llmexp.conf", "hydra_plugins.llmexp_sweeper", "hydra_plugins.llmexp_slurm")
 KINDS = (".py", ".yaml", ".csv", ".txt", ".md", ".typed")
 
 
@@ -21,16 +22,36 @@ def cache_folder() -> Path:
 
 
 @cache
-def snapshot() -> Path:
-    """The folder to put on PYTHONPATH; named by its content, so that it never changes once it is there."""
-    sources = sorted(_sources())
+def snapshot(root: Path | None = None, others: tuple[str, ...] = ()) -> Path:
+    """The folder to put on PYTHONPATH; named by its content, so that it never changes once it is there.
+
+    It lies in `root` (None: this machine's cache), and has those of the modules `others` too that are not installed but lie where they are edited.
+    """
+    sources = sorted({**dict(_sources()), **dict(_edited(others))}.items())
     digest = hashlib.sha256()
     for target, source in sources:
         digest.update(f"{target}\0".encode() + source.read_bytes() + b"\0")
-    folder = cache_folder() / "code" / digest.hexdigest()[:12]
+    folder = (root or cache_folder() / "code") / digest.hexdigest()[:12]
     if not folder.exists():
         _write(folder, sources)
     return folder
+
+
+def _edited(modules: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """Where the files of modules that are not in site-packages go, and where they are."""
+    installed = [sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")]
+    for module in modules:
+        spec = find_spec(module)
+        places = map(Path, (spec.submodule_search_locations or filter(None, [spec.origin])) if spec else ())
+        for place in places:
+            if not any(place.is_relative_to(folder) for folder in installed):
+                yield from _files(place)
+
+
+def _files(place: Path) -> Iterator[tuple[str, Path]]:
+    """A module's file, or all files of a package's folder, by their names on PYTHONPATH."""
+    found = [path for path in place.rglob("*") if "__pycache__" not in path.parts] if place.is_dir() else [place]
+    yield from ((path.relative_to(place.parent).as_posix(), path) for path in found if path.is_file())
 
 
 def _write(folder: Path, sources: list[tuple[str, Path]]) -> None:

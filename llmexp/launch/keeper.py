@@ -30,6 +30,7 @@ def keep(argv: Sequence[str], last: Sequence[str] = ()) -> int:
     """Run the command until it ends or the driver goes; return its exit code, 128 + n where signal n ended it."""
     adopt_orphans()
     children = _child_signals()
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # for the command too: SLURM sends its warning to every process, the driver answers it
     # Safe here: this process has no threads.
     command = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent)
     while command.poll() is None:

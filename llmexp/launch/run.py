@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
-from typing import Never
 
 from llmexp.errors import LlmexpError
 from llmexp.launch.attempt import only_attempt, set_aside
@@ -20,6 +15,7 @@ from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.display import display, say
 from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.launch.group import Group
+from llmexp.launch.interrupt import ignore_signals, interrupted_by, signals_interrupt
 from llmexp.launch.ops import prepare_ops
 from llmexp.launch.place import place_of
 from llmexp.launch.preflight import preflight
@@ -40,17 +36,13 @@ SYSTEM_INTERVAL_S = 5.0
 UNEXPECTED = Ending(RunStatus.FAILED, "llmexp itself failed; its own output says how")
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends a run as Ctrl-C does."""
-
-
 def always() -> bool:
     """Whatever the folder holds."""
     return True
 
 
 def run_one(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = always) -> RunResult | None:
-    """Run a plan and leave its result in the folder; raises KeyboardInterrupt, after writing the result, where the user or SIGTERM ends it.
+    """Run a plan and leave its result in the folder; raises KeyboardInterrupt, after writing the result, where the user or a signal ends it.
 
     `wanted` is asked once no other driver can change the folder; None where it says no. Raises RunHeldError where another driver is at the run.
     """
@@ -71,16 +63,17 @@ def _attempt(plan: RunPlan, folder: RunFolder) -> RunResult:
     """Write a result whatever happens, so that no ended run seems to go on."""
     environment_here = capture(Runtime(plan).installed, folder.path)
     ending = UNEXPECTED
-    try:
-        with _sigterm_interrupts():
+    with signals_interrupt():
+        try:
             ending = preflight(plan, detect()) or _run_repeats(plan, folder)
-    except LlmexpError as error:
-        ending = Ending(RunStatus.FAILED, str(error))
-    except KeyboardInterrupt as interruption:
-        ending = Ending(RunStatus.KILLED, _interrupted_by(interruption))
-        raise
-    finally:
-        result = conclude(plan, folder, ending, environment_here | _others(plan))
+        except LlmexpError as error:
+            ending = Ending(RunStatus.FAILED, str(error))
+        except KeyboardInterrupt as interruption:
+            ending = interrupted_by(interruption)
+            raise
+        finally:
+            ignore_signals()
+            result = conclude(plan, folder, ending, environment_here | _others(plan))
     return result
 
 
@@ -123,24 +116,3 @@ def _of_others(group: Group) -> Ending | None:
         return Ending(RunStatus.KILLED, f"{', '.join(map(str, group.lost))} was lost")
     unable = next(iter(group.unable), None)
     return Ending(RunStatus.FAILED, f"{unable}: {unable.reason}") if unable else None
-
-
-@contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Raise Terminated at SIGTERM within the block; outside the main thread signals cannot be taken."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    earlier = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, earlier or signal.SIG_DFL)
-
-
-def _terminate(number: int, frame: FrameType | None) -> Never:
-    raise Terminated
-
-
-def _interrupted_by(interruption: KeyboardInterrupt) -> str:
-    return "terminated by SIGTERM" if isinstance(interruption, Terminated) else "interrupted by the user"

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib.metadata import EntryPoint, packages_distributions
 from pathlib import Path
 
 from llmexp import outside
@@ -74,11 +74,24 @@ class Runtime:
 
 def contributors(plan: RunPlan) -> list[str]:
     """Distributions of other packages whose code the ranks run: those of the method's atoms, the engine, the optimizer's and the model's class."""
-    used = {outside.ATOMS: plan.method.split("+"), outside.ENGINES: [plan.config.engine.name]}
-    named = {outside.distribution(point) for group, names in used.items() for name, point in outside.points(group).items() if name in names}
-    packages = {target.partition(".")[0] for target in (plan.config.optimizer.target, plan.config.model.target) if target}
+    named = {outside.distribution(point) for point in _points(plan)}
+    packages = _target_packages(plan)
     known = packages_distributions() if packages else {}
     return sorted(named.union(*(known.get(package, ()) for package in packages)))
+
+
+def contributing_modules(plan: RunPlan) -> set[str]:
+    """The importable names, without dots, of the same code."""
+    return {point.module.partition(".")[0] for point in _points(plan)} | _target_packages(plan)
+
+
+def _points(plan: RunPlan) -> list[EntryPoint]:
+    used = {outside.ATOMS: plan.method.split("+"), outside.ENGINES: [plan.config.engine.name]}
+    return [point for group, names in used.items() for name, point in outside.points(group).items() if name in names]
+
+
+def _target_packages(plan: RunPlan) -> set[str]:
+    return {target.partition(".")[0] for target in (plan.config.optimizer.target, plan.config.model.target) if target}
 
 
 @cache

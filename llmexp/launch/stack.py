@@ -8,9 +8,9 @@ from llmexp.plan.run_plan import RunPlan
 from llmexp.record import environment
 
 
-def stack_digest(plan: RunPlan) -> str:
-    """12 hexadecimal digits that change when worker code, the engine's libraries or the device model do."""
+def stack_digest(plan: RunPlan, device: str | None = None) -> str:
+    """12 hexadecimal digits that change when worker code, the engine's libraries or the device model (None: this node's) do."""
     names = (*get_engine(plan.config.engine.name).distributions, *contributors(plan))
     installed = Runtime(plan).installed.distributions
     versions = {name: installed[name] for name in names if name in installed}
-    return environment.stack_digest(versions, environment.device_model(plan.config.hardware.device))
+    return environment.stack_digest(versions, device or environment.device_model(plan.config.hardware.device))

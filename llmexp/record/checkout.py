@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,31 @@ from llmexp.record.redact import redact
 LARGEST_DIFF_BYTES = 1_000_000
 
 
+# Names the folder that has what `checkouts` found when a job was submitted: by the time it runs, people may have worked on.
+SUBMITTED = "LLMEXP_SUBMITTED_CHECKOUTS"
+_KEPT = "checkouts.json"
+
+
 def checkouts(into: Path | None) -> dict[str, dict[str, Any] | None]:
     """Describe llmexp's own checkout and the working directory's, None where there is none; their changes go `into` a folder."""
+    submitted = os.environ.get(SUBMITTED)
+    if submitted:
+        return _as_submitted(Path(submitted), into)
     found = {"llmexp": _own_checkout(), "working_directory": Path.cwd()}
     return {name: _describe(name, folder, into) if folder else None for name, folder in found.items()}
+
+
+def keep_checkouts(folder: Path) -> None:
+    """Leave what `checkouts` says now, with the changes, in a folder for jobs that run later."""
+    write_atomically(folder / _KEPT, json.dumps(checkouts(folder), indent=2))
+
+
+def _as_submitted(kept: Path, into: Path | None) -> dict[str, dict[str, Any] | None]:
+    found: dict[str, dict[str, Any] | None] = json.loads((kept / _KEPT).read_text())
+    if into:
+        for diff in kept.glob("*.diff"):
+            shutil.copy(diff, into / diff.name)
+    return found
 
 
 def _own_checkout() -> Path | None:

@@ -63,6 +63,12 @@ def device_model(device: str) -> str:
     return _cpu_model() or "unknown"
 
 
+def recorded_device_model(captured: Mapping[str, Any], device: str) -> str | None:
+    """What `device_model` answered where an environment was captured; None where that is not in it."""
+    devices = (captured.get("nvidia") or {}).get("devices") if device == "cuda" else [{"name": (captured.get("cpu") or {}).get("model")}]
+    return str(devices[0]["name"]) if devices and devices[0]["name"] else None
+
+
 def stack_digest(versions: Mapping[str, str], device: str) -> str:
     """12 hexadecimal digits over the worker-side sources, distributions' versions and the device's name: a result of another stack is stale."""
     digest = hashlib.sha256()

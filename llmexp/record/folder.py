@@ -114,8 +114,8 @@ def find_runs(root: Path) -> list[RunFolder]:
 
 
 def process_identity() -> dict[str, Any]:
-    """What tells this process from any other, later one with its number."""
-    return {"host": socket.gethostname(), "pid": os.getpid(), "process_started_at_s": psutil.Process().create_time()}
+    """What tells this process from any other, later one with its number; with its SLURM job, where it is of one."""
+    return {"host": socket.gethostname(), "pid": os.getpid(), "process_started_at_s": psutil.Process().create_time(), **_slurm_job()}
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -147,13 +147,30 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def is_alive(identity: Mapping[str, Any]) -> bool:
-    """Whether the process of a `process_identity` still runs; one of another host, which cannot be seen, counts as running."""
+def is_alive(identity: Mapping[str, Any], ended_job: str | None = None) -> bool:
+    """Whether the process of a `process_identity` still runs; one of another host, which cannot be seen, counts as running.
+
+    But not one that SLURM has ended: with the job `ended_job`, or before it started this process's own job once more.
+    """
     if identity.get("host") != socket.gethostname():
-        return True
+        return not _ended_by_slurm(identity, ended_job)
     try:
         process = psutil.Process(identity["pid"])
         same = abs(process.create_time() - identity["process_started_at_s"]) < 1
         return same and process.status() != psutil.STATUS_ZOMBIE
     except (psutil.NoSuchProcess, KeyError):
         return False
+
+
+def _slurm_job() -> dict[str, Any]:
+    """The SLURM job of this process, by the name that squeue has for it, and how often SLURM started it again; nothing outside of one."""
+    own = os.environ.get
+    job = f"{own('SLURM_ARRAY_JOB_ID')}_{own('SLURM_ARRAY_TASK_ID')}" if own("SLURM_ARRAY_JOB_ID") else own("SLURM_JOB_ID")
+    return {"slurm_job": job, "slurm_restarts": int(own("SLURM_RESTART_COUNT", "0"))} if job else {}
+
+
+def _ended_by_slurm(identity: Mapping[str, Any], ended_job: str | None) -> bool:
+    job, own = identity.get("slurm_job"), _slurm_job()
+    if job is None:
+        return False
+    return bool(job == ended_job or (job == own.get("slurm_job") and identity["slurm_restarts"] < own["slurm_restarts"]))

@@ -43,9 +43,12 @@ def who_holds(lock: Path) -> str | None:
 
 
 @contextmanager
-def held(lock: Path) -> Iterator[None]:
-    """Hold the lock, a folder of its own; raises LockHeldError at once where another living process has it, OSError where none can be made."""
-    holder = _take(lock)
+def held(lock: Path, ended_job: str | None = None) -> Iterator[None]:
+    """Hold the lock, a folder of its own; raises LockHeldError at once where another living process has it, OSError where none can be made.
+
+    `ended_job` is a SLURM job whose processes are known to be dead, on whatever host.
+    """
+    holder = _take(lock, ended_job)
     try:
         yield
     finally:
@@ -71,7 +74,7 @@ def _wait_for(lock: Path, stack: contextlib.ExitStack) -> None:
             return stack.enter_context(held(lock))
 
 
-def _take(lock: Path) -> Path:
+def _take(lock: Path, ended_job: str | None) -> Path:
     lock.mkdir(parents=True, exist_ok=True)
     mine = lock / f".{uuid.uuid4().hex}"
     mine.mkdir()
@@ -79,7 +82,7 @@ def _take(lock: Path) -> Path:
     (mine / HOLDER).write_text(me)
     try:
         while True:
-            place = lock / str(_newest(lock) + 1)
+            place = lock / str(_newest(lock, ended_job) + 1)
             try:
                 mine.rename(place)
             except OSError:
@@ -92,11 +95,11 @@ def _take(lock: Path) -> Path:
         shutil.rmtree(mine, ignore_errors=True)
 
 
-def _newest(lock: Path) -> int:
+def _newest(lock: Path, ended_job: str | None = None) -> int:
     """The number of the last holder, 0 before the first; raises LockHeldError where it lives and has not released."""
     number = max((int(path.name) for path in lock.iterdir() if path.name.isdigit()), default=0)
     said = (lock / str(number) / HOLDER).read_text() if number else ""
-    if said and is_alive(holder := json.loads(said)):
+    if said and is_alive(holder := json.loads(said), ended_job):
         raise LockHeldError(lock, holder)
     return number
 

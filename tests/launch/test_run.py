@@ -143,6 +143,17 @@ def test_interrupted_driver_leaves_a_result_and_no_process(make_plan, folder, st
     assert processes() == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_signals_that_follow_the_first_do_not_cost_the_result(make_plan, folder, start_driver, until, number):
+    driver = start_driver(make_plan("slow"))
+    until(lambda: _sampled(folder))
+    while driver.poll() is None and not folder.result_path.exists():
+        driver.send_signal(number)
+    driver.wait(timeout=20)
+    expected = {signal.SIGTERM: RunStatus.KILLED, signal.SIGUSR2: RunStatus.TIMEOUT}
+    assert folder.result().status is expected[number]
+
+
 def test_killed_driver_leaves_no_process_and_a_truthful_folder(make_plan, folder, start_driver, until, processes):
     driver = start_driver(make_plan("hang"))
     until(lambda: _sampled(folder))

@@ -67,9 +67,9 @@ def test_two_that_saw_the_same_dead_holder_do_not_both_follow_it(tmp_path: Path,
     lock = tmp_path / "lock"
     with held(lock):
         pass
-    look, outdated = module._newest, [module._newest(lock)]
+    look, outdated = module._newest, [module._newest(lock, None)]
     with held(lock):
-        monkeypatch.setattr(module, "_newest", lambda path: outdated.pop() if outdated else look(path))
+        monkeypatch.setattr(module, "_newest", lambda *given: outdated.pop() if outdated else look(*given))
         with pytest.raises(LockHeldError), held(lock):
             pass
     assert outdated == []
@@ -113,3 +113,31 @@ def test_waiting_is_said_once_and_ends_with_the_holder(tmp_path: Path, monkeypat
             assert waits == ["waiting"]
         with held_in_turn(tmp_path / "lock", lambda: waits.append("again")):
             assert waits == ["waiting"]
+
+
+def elsewhere(lock: Path, job: str, restarts: int = 0) -> None:
+    """Let a process on another host have the lock, as one of a node that is gone would."""
+    (lock / "1").mkdir(parents=True)
+    identity = {"host": "n1.elsewhere", "pid": 1, "process_started_at_s": 1.0, "at": "then", "slurm_job": job, "slurm_restarts": restarts}
+    (lock / "1" / module.HOLDER).write_text(json.dumps(identity))
+
+
+def test_a_job_that_slurm_started_again_follows_itself(tmp_path, monkeypatch):
+    elsewhere(tmp_path / "lock", "7_1")
+    for name, value in {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1", "SLURM_RESTART_COUNT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with held(tmp_path / "lock"):
+        pass
+
+
+@pytest.mark.parametrize(("job", "ended"), [("7_1", None), ("7_1", "7_2"), ("8", "7")])
+def test_any_other_job_elsewhere_holds(job, ended, tmp_path):
+    elsewhere(tmp_path / "lock", job)
+    with pytest.raises(LockHeldError), held(tmp_path / "lock", ended_job=ended):
+        pass
+
+
+def test_a_job_that_has_ended_holds_nothing(tmp_path):
+    elsewhere(tmp_path / "lock", "7_1")
+    with held(tmp_path / "lock", ended_job="7_1"):
+        pass

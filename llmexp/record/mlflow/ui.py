@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import importlib.util
 import json
 import os
@@ -43,7 +44,8 @@ def serve_ui(tracking: TrackingConfig, port: int, outputs: Path = OUTPUTS) -> in
         server = _start(uri, port, words)
         try:
             _wait_until_up(server, port, words)
-            print(f"MLflow UI: {_page(port, tracking.experiment)}   (Ctrl-C ends it)", flush=True)
+            print(f"MLflow UI: {_page(port, tracking.experiment)}   (Ctrl-C ends it)")
+            print(f"from your own machine: ssh -N -L {port}:{HOST}:{port} {getpass.getuser()}@{socket.gethostname()}", flush=True)
             return server.wait()
         finally:
             _stop(server)

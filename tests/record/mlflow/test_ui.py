@@ -33,6 +33,7 @@ def test_the_page_is_served_until_a_signal_and_leaves_no_process(make_run, track
         assert server.stdout is not None
         url = f"http://127.0.0.1:{port}"
         assert f" {url}/#/experiments/1?" in server.stdout.readline()
+        assert f"ssh -N -L {port}:127.0.0.1:{port} " in server.stdout.readline()
         with urllib.request.urlopen(url, timeout=60) as page:
             assert b"MLflow" in page.read()
         started = psutil.Process(server.pid).children(recursive=True)

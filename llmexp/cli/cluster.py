@@ -1,0 +1,72 @@
+"""A sweep on SLURM: what is missing is submitted, what is under way already is waited for, and what has an answer is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hydra.core.utils import JobReturn, JobStatus
+
+from llmexp.cli.allocated import run_allocated
+from llmexp.cli.resume import why_again
+from llmexp.cli.sweep import folder_of, record
+from llmexp.launch.stack import stack_digest
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.environment import recorded_device_model
+from llmexp.record.folder import RunFolder
+from llmexp.slurm.board import board
+from llmexp.slurm.catch_up import under_way
+from llmexp.slurm.follow import Followed, follow
+from llmexp.slurm.jobs import Submitted, only_submitter
+from llmexp.slurm.options import SlurmOptions
+from llmexp.slurm.submit import submit
+
+
+def launch_on_cluster(plans: Sequence[RunPlan], options: SlurmOptions) -> Sequence[JobReturn] | None:
+    """Submit what is missing and wait for it, answering for each plan; None with `detach`, where nobody waits."""
+    planned = [(plan, folder_of(plan)) for plan in plans]
+    with only_submitter(planned[0][1].path.parent):
+        queued = list(under_way(folder for _, folder in planned))
+        waiting = {run.folder.path.name for run in queued}
+        missing = [(plan, folder) for plan, folder in planned if folder.path.name not in waiting and not _is_kept(plan, folder)]
+        submitted = submit(missing, options, run_allocated) if missing else []
+    _announce(submitted, queued)
+    if options.detach:
+        return None
+    with board() as show:
+        ended = follow([*queued, *submitted], options, show)
+    return _returns(planned, ended)
+
+
+def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
+    """Whether the folder has the answer; the stack is judged with the device that the result names, as this machine's is another."""
+    earlier = folder.result()
+    if earlier is None:
+        return False
+    device = recorded_device_model(earlier.environment, plan.config.hardware.device)
+    again = why_again(plan.config, earlier, stack_digest(plan, device))
+    said = f"again, {again}" if again else f"{earlier.status} already, {earlier.ended_at}; rerun=all measures again"
+    print(f"{folder.path.name}: {said}", flush=True)
+    return again is None
+
+
+def _announce(submitted: Sequence[Submitted], queued: Sequence[Submitted]) -> None:
+    if queued:
+        print(f"{len(queued)} under way already: job {', '.join(run.job for run in queued)}")
+    if submitted:
+        arrays = dict.fromkeys(run.job.partition("_")[0] for run in submitted)
+        print(f"{len(submitted)} submitted: job {', '.join(arrays)}", flush=True)
+    if runs := [*queued, *submitted]:
+        sweep = runs[0].folder.path.parent
+        print(f"llmexp status {sweep}, llmexp logs RUN and llmexp cancel {sweep} work from any shell", flush=True)
+
+
+def _returns(planned: Sequence[tuple[RunPlan, RunFolder]], ended: Sequence[Followed]) -> list[JobReturn]:
+    """One answer for each plan; those that SLURM ended are recorded here, as their own process no longer could."""
+    by_name = {run.submitted.folder.path.name: run for run in ended}
+    found = []
+    for plan, folder in planned:
+        run = by_name.get(folder.path.name)
+        if run is None or run.settled_here:
+            record(plan, folder)
+        found.append(JobReturn(status=JobStatus.COMPLETED if run is None or run.has_answered else JobStatus.FAILED))
+    return found

@@ -1,0 +1,63 @@
+"""Show where jobs stand on standard error: a living table on a terminal, a line for each change elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from llmexp.launch.display import say
+from llmexp.slurm.follow import Followed
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Show = Callable[[Sequence[Followed]], None]
+MOST_ROWS = 20
+
+
+@contextmanager
+def board() -> Iterator[Show]:
+    """Give a function that shows the present states; it may be called at every tick."""
+    with _living() if sys.stderr.isatty() else nullcontext(_plain()) as show:
+        yield show
+
+
+def _plain() -> Show:
+    said: dict[str, str] = {}
+
+    def show(runs: Sequence[Followed]) -> None:
+        for run in runs:
+            job, state = run.submitted.job, str(run.state or "")
+            if not run.is_done and run.state and said.get(job) != state:
+                said[job] = state
+                say(f"{run.submitted.label} · job {job} · {state}")
+
+    return show
+
+
+@contextmanager
+def _living() -> Iterator[Show]:
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+        yield lambda runs: live.update(table_of(runs), refresh=True)
+
+
+def table_of(runs: Sequence[Followed]) -> Table:
+    """The jobs that have not ended, those that run first; how many of each state stands in the title."""
+    from rich.table import Table
+
+    left = sorted((run for run in runs if not run.is_done), key=lambda run: run.state is None or run.state.name != "RUNNING")
+    counts = Counter(run.state.name.lower() if run.state else "submitted" for run in left)
+    ended = len(runs) - len(left)
+    told = ", ".join(f"{count} {name}" for name, count in [*counts.items(), ("ended", ended)])
+    table = Table("run", "job", "state", title=f"{told} of {len(runs)}", title_justify="left", box=None, pad_edge=False)
+    for run in left[:MOST_ROWS]:
+        table.add_row(run.submitted.label, run.submitted.job, str(run.state or "submitted"))
+    if len(left) > MOST_ROWS:
+        table.add_row(f"and {len(left) - MOST_ROWS} more", "", "")
+    return table

@@ -1,0 +1,45 @@
+"""Take up runs that some other shell submitted: settle those whose jobs have ended, and tell where the others stand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from llmexp.record.folder import RunFolder
+from llmexp.slurm.follow import GRACE_S
+from llmexp.slurm.jobs import Submitted, submissions
+from llmexp.slurm.queue import JobState, has_slurm, states
+from llmexp.slurm.settle import settle_ended
+
+
+def under_way(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
+    """Runs whose latest job is queued or running, by SLURM's word; raises SlurmError where it gives none."""
+    return {run: state for run, state in _asked(folders).items() if not state.has_ended}
+
+
+def catch_up(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
+    """Write the results that ended jobs could not, and give the other jobs; raises SlurmError where SLURM does not answer."""
+    asked = _asked(folders)
+    _settle([(run, state) for run, state in asked.items() if state.has_ended and not run.folder.result()])
+    return {run: state for run, state in asked.items() if not state.has_ended}
+
+
+def _asked(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
+    """SLURM's word on every run that its latest job has given no answer yet."""
+    known = [run for run in submissions(folders) if not _has_answered(run)]
+    if not known or not has_slurm():
+        return {}
+    found = states(run.job for run in known)
+    return {run: found[run.job] for run in known}
+
+
+def _has_answered(run: Submitted) -> bool:
+    result = run.new_result()
+    return result is not None and result.status.is_answer
+
+
+def _settle(lost: Sequence[tuple[Submitted, JobState]]) -> None:
+    if lost:
+        time.sleep(GRACE_S)
+    for run, state in lost:
+        settle_ended(run, state)

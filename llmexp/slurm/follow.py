@@ -1,0 +1,125 @@
+"""Wait for jobs to the end: a run's own result counts, SLURM is asked why there is none, and its silence does not last for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from llmexp.errors import SlurmError
+from llmexp.launch.display import say
+from llmexp.record.result import RunResult
+from llmexp.slurm.jobs import Submitted
+from llmexp.slurm.options import SlurmOptions
+from llmexp.slurm.queue import JobState, cancel, states
+from llmexp.slurm.settle import is_final, settle_ended
+
+TICK_S = 0.5
+# A result written on a node may take this long to be seen here.
+GRACE_S = 5.0
+
+
+@dataclass
+class Followed:
+    """A run that is waited for, and what was last known of it."""
+
+    submitted: Submitted
+    state: JobState | None = None
+    is_done: bool = False
+    settled_here: bool = False
+    _told: str = ""
+    _written_ns: int = 0
+    _ended_s: float | None = None
+
+    def update(self, state: JobState | None) -> None:
+        """Take note of a new result, and of SLURM's word where it gave one; settle what has ended without a result."""
+        asked, self.state = state is not None, state or self.state
+        if asked or self._is_written():
+            self._tell(self.submitted.new_result())
+            self.is_done = is_final(self.submitted, self.state)
+        if self.is_done or self.state is None:
+            return
+        if self.state.is_hopeless:
+            cancel([self.submitted.job])
+            self._settle(self.state)
+        elif not self.state.has_ended:
+            self._ended_s = None
+        elif self._ended_s is None:
+            self._ended_s = time.monotonic()
+        elif time.monotonic() - self._ended_s > GRACE_S:
+            self._settle(self.state)
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the job did what it was for: it measured, or found that an earlier result holds."""
+        return self.submitted.new_result() is not None or (self.state is not None and self.state.name == "COMPLETED")
+
+    def _settle(self, state: JobState) -> None:
+        self.is_done = self.settled_here = True
+        if not settle_ended(self.submitted, state):
+            say(f"{self.submitted.label} · job {self.submitted.job} is {state}, yet something is at work in its folder; llmexp status tells later")
+        elif result := self.submitted.new_result():
+            self._tell(result)
+        else:
+            say(f"{self.submitted.label} · job {self.submitted.job} is {state} and never came to the run; its earlier result stays")
+
+    def _is_written(self) -> bool:
+        try:
+            written_ns = self.submitted.folder.result_path.stat().st_mtime_ns
+        except OSError:
+            return False
+        new, self._written_ns = written_ns != self._written_ns, written_ns
+        return new
+
+    def _tell(self, result: RunResult | None) -> None:
+        """Say how the run ended, once for each ending: one that was preempted ends again."""
+        if result is None or result.ended_at == self._told:
+            return
+        self._told = result.ended_at
+        ended = f"{result.status}: {result.reason}" if result.reason else f"{result.status}"
+        say(f"{self.submitted.label} · {ended} · job {self.submitted.job}{'' if result.status.is_answer else f' · {self.submitted.log}'}")
+
+
+@dataclass
+class _Asking:
+    """Asks SLURM now and then, and bears its silence for a while."""
+
+    options: SlurmOptions
+    _next_s: float = 0.0
+    _silent_since_s: float | None = None
+
+    def ask(self, jobs: Iterable[str]) -> dict[str, JobState]:
+        """States where it is time to ask and SLURM answers, else nothing; raises SlurmError once it has been silent too long."""
+        if time.monotonic() < self._next_s:
+            return {}
+        try:
+            found = states(jobs)
+        except SlurmError as error:
+            found = {}
+            self._bear(error)
+        else:
+            self._silent_since_s = None
+        self._next_s = time.monotonic() + self.options.poll_s
+        return found
+
+    def _bear(self, error: SlurmError) -> None:
+        if self._silent_since_s is None:
+            self._silent_since_s = time.monotonic()
+            say(f"SLURM does not answer ({error}); its jobs go on, and so does the waiting")
+        elif time.monotonic() - self._silent_since_s > self.options.patience_s:
+            limit = f"hydra.launcher.patience_s={self.options.patience_s:g}"
+            raise SlurmError(f"no answer from SLURM within {limit} ({error}); llmexp status tells later")
+
+
+def follow(submitted: Sequence[Submitted], options: SlurmOptions, show: Callable[[Sequence[Followed]], None]) -> list[Followed]:
+    """Return when every run has ended for good; raises SlurmError where SLURM stays silent."""
+    runs = [Followed(one) for one in submitted]
+    asking = _Asking(options)
+    while left := [run for run in runs if not run.is_done]:
+        found = asking.ask(run.submitted.job for run in left)
+        for run in left:
+            run.update(found.get(run.submitted.job))
+        show(runs)
+        if any(not run.is_done for run in runs):
+            time.sleep(TICK_S)
+    return runs

@@ -1,0 +1,42 @@
+"""What is asked of SLURM for each run: the keys of hydra.launcher with hydra/launcher=slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from llmexp.errors import ConfigError
+from llmexp.schema import PositiveFloat, PositiveInt, Section, Tuple
+
+
+class SlurmOptions(Section):
+    """None leaves a thing to the cluster's own default, or to what the run needs."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    time: PositiveInt | str | None = Field(None, description="minutes, or SLURM's d-hh:mm:ss; None: measure.timeout_s and a little more")
+    gpus_per_node: Annotated[int, Field(ge=0)] | str | None = Field(None, description="None: one a rank; a type such as a100: of that type; 0: none")
+    cpus_per_task: PositiveInt | None = Field(None, description="cores of a run on its node; None: measure.threads_per_rank, or one, for each rank")
+    mem: str | None = Field(None, description="of a node, such as 200G; 0 is all of it")
+    exclusive: bool = Field(False, description="no other jobs on the node")
+    array_parallelism: PositiveInt | None = Field(None, description="jobs of the sweep that run at one time; None: as many as the cluster lets")
+    requeue: bool = Field(True, description="after preemption or a node's loss the job is queued again")
+    setup: Annotated[tuple[str, ...], Tuple] = Field((), description="shell lines before the run, such as 'module load cuda'")
+    options: dict[str, str | int | float | bool | None] = Field(default_factory=dict, description="further options of sbatch, by their long names")
+    detach: bool = Field(False, description="return once the jobs are submitted")
+    poll_s: PositiveFloat = Field(10.0, description="how often SLURM is asked about its jobs")
+    patience_s: PositiveFloat = Field(3600.0, description="how long SLURM may give no answer before the waiting ends; the jobs go on")
+
+
+def read_options(given: Mapping[str, Any]) -> SlurmOptions:
+    """Check what hydra.launcher holds; raises ConfigError with one line."""
+    try:
+        return SlurmOptions.model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(str(part) for part in first["loc"][:1])
+        raise ConfigError(f"hydra.launcher.{path}={first['input']}: {first['msg'][0].lower()}{first['msg'][1:]}") from None

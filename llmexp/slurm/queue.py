@@ -1,0 +1,114 @@
+"""SLURM's own commands: where its jobs stand, and an end to them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from llmexp.errors import ConfigError, SlurmError
+
+COMMANDS = ("sbatch", "srun", "squeue", "scancel")
+# A job in one of these is never seen to run again.
+ENDED = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")
+# Reasons for which a queued job would stay queued until somebody looks.
+HOPELESS = ("BadConstraints", "DependencyNeverSatisfied", "launch failed requeued held", "job requeued in held state")
+FORGOTTEN = "forgotten"
+_ANSWERS_WITHIN_S = 120
+
+
+@dataclass(frozen=True)
+class JobState:
+    """One job as SLURM sees it; `name` is SLURM's own word, or 'forgotten' where it knows the job no more."""
+
+    name: str
+    reason: str = ""
+    nodes: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether SLURM will do nothing more with the job."""
+        return self.name in ENDED or self.name == FORGOTTEN
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the job waits for something that does not come by itself."""
+        return not self.has_ended and self.reason in HOPELESS
+
+    def __str__(self) -> str:
+        told = self.nodes or ("" if self.reason == "None" else self.reason)
+        return f"{self.name} ({told})" if told else self.name
+
+
+def has_slurm() -> bool:
+    """Whether SLURM's commands are here."""
+    return all(shutil.which(name) for name in COMMANDS)
+
+
+def check_slurm() -> None:
+    """Raise ConfigError where this machine cannot submit jobs."""
+    missing = [name for name in COMMANDS if not shutil.which(name)]
+    if missing:
+        raise ConfigError(f"SLURM: there is no {', '.join(missing)} here; go to the cluster's login node, or load its slurm module")
+
+
+def states(jobs: Iterable[str]) -> dict[str, JobState]:
+    """Where each job stands; raises SlurmError where the controller does not answer. Accounting, where there is some, names what SLURM forgot."""
+    wanted = list(jobs)
+    if not wanted:
+        return {}
+    found = _squeue(wanted)
+    gone = [job for job in wanted if job not in found]
+    return {job: found.get(job, JobState(FORGOTTEN)) for job in wanted} | _sacct(gone)
+
+
+def cancel(jobs: Sequence[str]) -> None:
+    """End jobs, queued or running; raises SlurmError where SLURM does not take it."""
+    done = _run("scancel", *jobs)
+    if done.returncode:
+        raise SlurmError(f"scancel: {_first_line(done.stderr)}")
+
+
+def max_array_size() -> int | None:
+    """The length of the longest array that the cluster takes; None where it does not say."""
+    for line in _run("scontrol", "show", "config").stdout.splitlines():
+        name, _, value = line.partition("=")
+        if name.strip() == "MaxArraySize" and value.strip().isdigit():
+            return max(1, int(value) - 1)
+    return None
+
+
+def _squeue(jobs: list[str]) -> dict[str, JobState]:
+    """Jobs in the queue, and those that ended a short time ago; one that is not there is not an error."""
+    done = _run("squeue", "--noheader", "--array", "--states=all", f"--jobs={_masters(jobs)}", "--format=%i|%T|%r|%N")
+    if done.returncode and "Invalid job id" not in done.stderr:
+        raise SlurmError(f"squeue: {_first_line(done.stderr)}")
+    rows = (line.strip().split("|") for line in done.stdout.splitlines())
+    return {job: JobState(name, reason, nodes) for job, name, reason, nodes in rows}
+
+
+def _sacct(jobs: list[str]) -> dict[str, JobState]:
+    """How forgotten jobs ended, by the accounting; nothing where there is none."""
+    if not jobs or not shutil.which("sacct"):
+        return {}
+    done = _run("sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={','.join(jobs)}", "--format=JobID,State,NodeList")
+    rows = (line.strip().split("|") for line in done.stdout.splitlines())
+    ended = {job: JobState(state.partition(" ")[0], nodes=nodes.replace("None assigned", "")) for job, state, nodes in rows}
+    return {job: state for job, state in ended.items() if job in jobs and state.has_ended}
+
+
+def _masters(jobs: Iterable[str]) -> str:
+    """The jobs with each array named once."""
+    return ",".join(dict.fromkeys(job.partition("_")[0] for job in jobs))
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_ANSWERS_WITHIN_S, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SlurmError(f"{command[0]}: {error}") from None
+
+
+def _first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "no answer")

@@ -1,0 +1,116 @@
+"""Plans to SLURM jobs through submitit: runs that need the same of a node are one array."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from llmexp.errors import ConfigError, SlurmError
+from llmexp.launch.code import snapshot
+from llmexp.launch.runtime import contributing_modules
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.checkout import SUBMITTED, keep_checkouts
+from llmexp.record.folder import RunFolder, now
+from llmexp.slurm.jobs import Submitted, note, slurm_folder
+from llmexp.slurm.options import SlurmOptions
+from llmexp.slurm.queue import max_array_size
+
+Planned = tuple[RunPlan, RunFolder]
+Task = Callable[[str], None]
+# What a run takes besides measure.timeout_s: to begin, to be drawn and recorded.
+STARTING_AND_ENDING_MIN = 5
+# SLURM's warning before the time limit: what ending the ranks and recording takes.
+WARNING_S = 60
+
+
+def check_submitit() -> None:
+    """Raise ConfigError where submitit is not installed."""
+    if find_spec("submitit") is None:
+        raise ConfigError("hydra/launcher=slurm needs submitit: pip install 'llmexp[slurm]'")
+
+
+def submit(planned: Sequence[Planned], options: SlurmOptions, task: Task) -> list[Submitted]:
+    """Queue all runs; a job calls `task` with its run's folder. Raises ConfigError with sbatch's words where it refuses."""
+    submitted: list[Submitted] = []
+    for asked, runs in _arrays(planned, options):
+        for plan, folder in runs:
+            folder.write(folder.plan_path, plan)
+        replaced = [result.ended_at if (result := folder.result()) else "" for _, folder in runs]
+        jobs = _submit_array(runs, asked, task)
+        array = [Submitted(folder, job, ended_at) for (_, folder), job, ended_at in zip(runs, jobs, replaced, strict=True)]
+        note(array)
+        submitted += array
+    return submitted
+
+
+def asked_of(plan: RunPlan, options: SlurmOptions) -> dict[str, Any]:
+    """What one run asks of SLURM, in submitit's words."""
+    ranks = plan.ranks_per_node
+    gpus = options.gpus_per_node if options.gpus_per_node is not None else ranks * (plan.config.hardware.device == "cuda")
+    asked = {
+        "partition": options.partition,
+        "nodes": plan.config.hardware.nodes,
+        "account": options.account,
+        "qos": options.qos,
+        "constraint": options.constraint,
+        "exclusive": options.exclusive or None,
+        "gpus_per_node": f"{gpus}:{ranks}" if isinstance(gpus, str) and ":" not in gpus else gpus or None,
+        "cpus_per_task": options.cpus_per_task or ranks * (plan.config.measure.threads_per_rank or 1),
+        "mem": options.mem,
+        "array_parallelism": options.array_parallelism,
+    }
+    extra: dict[str, Any] = {"time": options.time or math.ceil(plan.config.measure.timeout_s / 60) + STARTING_AND_ENDING_MIN}
+    extra |= {"requeue" if options.requeue else "no-requeue": True} | options.options
+    return {name: value for name, value in asked.items() if value is not None} | {"additional_parameters": extra}
+
+
+def _arrays(planned: Sequence[Planned], options: SlurmOptions) -> Iterator[tuple[dict[str, Any], list[Planned]]]:
+    """Runs that ask for the same, no more of them than an array may have."""
+    groups: dict[str, tuple[dict[str, Any], list[Planned]]] = {}
+    setup = [*options.setup, *_code(planned)]
+    for plan, folder in planned:
+        asked = asked_of(plan, options) | {"setup": setup}
+        groups.setdefault(repr(asked), (asked, []))[1].append((plan, folder))
+    longest = max_array_size() or len(planned)
+    for asked, runs in groups.values():
+        size = {"array_parallelism": len(runs)} | asked
+        yield from ((size, runs[start : start + longest]) for start in range(0, len(runs), longest))
+
+
+def _code(planned: Sequence[Planned]) -> list[str]:
+    """Shell lines by which jobs run the code of this moment; the working directory comes last, lest what is edited there be run."""
+    folder = slurm_folder(planned[0][1].path.parent).absolute()
+    others = sorted(set[str]().union(*(contributing_modules(plan) for plan, _ in planned)))
+    code, checkouts = snapshot(folder / "code", tuple(others)), folder / "checkouts" / now().replace(":", "")
+    keep_checkouts(checkouts)
+    exported = {"PYTHONPATH": f"{quote(str(code))}${{PYTHONPATH:+:$PYTHONPATH}}:{quote(str(Path.cwd()))}", "PYTHONSAFEPATH": "1"}
+    return [f"export {name}={value}" for name, value in {**exported, SUBMITTED: quote(str(checkouts))}.items()]
+
+
+def _submit_array(runs: Sequence[Planned], asked: dict[str, Any], task: Task) -> list[str]:
+    from submitit import SlurmExecutor
+    from submitit.core.utils import FailedJobError
+
+    sweep = runs[0][1].path.parent
+    executor = SlurmExecutor(folder=slurm_folder(sweep) / "%A", max_num_timeout=0)
+    executor.update_parameters(job_name=f"llmexp-{sweep.name}", ntasks_per_node=1, signal_delay_s=WARNING_S, stderr_to_stdout=True, **asked)
+    try:
+        with redirect_stderr(StringIO()):  # submitit prints what it raises too
+            return [job.job_id for job in executor.map_array(task, [str(folder.path.absolute()) for _, folder in runs])]
+    except FailedJobError as error:
+        raise _refusal(str(error)) from None
+
+
+def _refusal(text: str) -> ConfigError | SlurmError:
+    """sbatch's own words: bad input, but for a controller that does not answer."""
+    said = "; ".join(dict.fromkeys(re.findall(r"^sbatch: (?:error: |fatal: )?(?:Batch job submission failed: )?(.+)$", text, re.MULTILINE)))
+    if "contact slurm controller" in said or "timed out" in said:
+        return SlurmError(f"sbatch: {said}")
+    return ConfigError(f"sbatch refuses the jobs: {said or text.strip().splitlines()[-1]}; the keys of hydra.launcher say what is asked")

@@ -1,0 +1,253 @@
+"""A SLURM of its own on this host, for tests: two nodes with two GPUs each that are plain files, accounting, everything below one folder.
+
+Needs root and Debian's slurm-wlm, slurmdbd, mariadb-server and munge; `make slurm-test` says so and installs them.
+`python tests/slurm/cluster.py FOLDER` brings one up for a person, until Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from llmexp.record.process import die_with_parent
+
+NODES = ("n1", "n2")
+CPUS, GPUS, MEMORY_MB = 8, 2, 8000
+PROGRAMS = ("slurmctld", "slurmdbd", "slurmd", "munged", "mungekey", "mariadbd", "mariadb-install-db")
+SBIN = "/usr/sbin:/sbin"
+STARTED_WITHIN_S = 90.0
+
+SLURM_CONF = """\
+ClusterName=llmexp
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={root}/munge/socket
+CredType=cred/munge
+SlurmctldPort={controller}
+SlurmctldPidFile={root}/run/slurmctld.pid
+SlurmdPidFile={root}/run/slurmd.%n.pid
+StateSaveLocation={root}/state
+SlurmdSpoolDir={root}/spool/%n
+SlurmctldLogFile={root}/log/slurmctld
+SlurmdLogFile={root}/log/slurmd.%n
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+SwitchType=switch/none
+ReturnToService=2
+SlurmdParameters=config_overrides
+SlurmctldTimeout=30
+SlurmdTimeout=10
+KillWait=10
+MinJobAge=300
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0,requeue_setup_env_fail
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+OverTimeLimit=0
+MaxArraySize=8
+GresTypes=gpu
+CommunicationParameters=NoAddrCache
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={accounting}
+AccountingStoragePass={root}/munge/socket
+NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port={daemons} CPUs={cpus} RealMemory={memory_mb} Gres=gpu:{gpus} State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
+"""
+SLURMDBD_CONF = """\
+AuthType=auth/munge
+AuthInfo=socket={root}/munge/socket
+DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort={accounting}
+SlurmUser=root
+LogFile={root}/log/slurmdbd
+PidFile={root}/run/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={database}
+StorageUser=slurm
+StoragePass=slurm
+StorageLoc=accounting
+"""
+GRANTS = "create user slurm@'127.0.0.1' identified by 'slurm';\ngrant all on accounting.* to slurm@'127.0.0.1';\n"
+CGROUP_CONF = "CgroupAutomount=no\nConstrainCores=no\nConstrainRAMSpace=no\nConstrainDevices=no\n"
+
+
+def missing() -> list[str]:
+    """What this host lacks for a cluster, in words."""
+    path = f"{os.environ['PATH']}:{SBIN}"
+    absent = [name for name in PROGRAMS if not shutil.which(name, path=path)]
+    return absent + (["root"] if os.getuid() else [])
+
+
+class Cluster:
+    """A context manager; its daemons are children of this process and are ended with all that they started."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self.env = os.environ | {"SLURM_CONF": str(root / "etc" / "slurm.conf"), "PATH": f"{os.environ['PATH']}:{SBIN}"}
+
+    def __enter__(self) -> Cluster:
+        for name in ("etc", "log", "run", "state", "munge", "gpus", "database", *(f"spool/{node}" for node in NODES)):
+            (self.root / name).mkdir(parents=True)
+        self.root.chmod(0o755)  # munge serves only where every user may come
+        try:
+            self._configure()
+            self._start_munge()
+            self._start_database()
+            self._start_accounting()
+            self.start_controller()
+            for node in NODES:
+                self.start_node(node)
+            self.wait_for(lambda: len(self.nodes("idle")) == len(NODES))
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for name in ("slurmctld", *NODES, "slurmdbd", "mariadbd", "munged"):
+            if name in self._daemons:
+                self.kill(name)
+
+    def run(self, *command: str) -> str:
+        """The output of one of SLURM's commands."""
+        return subprocess.run(command, env=self.env, capture_output=True, text=True, check=True).stdout
+
+    def nodes(self, states: str) -> list[str]:
+        """Names of the nodes in these states; none while the controller is away."""
+        done = subprocess.run(["sinfo", "-h", "-N", "-t", states, "-p", "main", "-o", "%N"], env=self.env, capture_output=True, text=True)
+        return done.stdout.split()
+
+    def start_controller(self) -> None:
+        self._start("slurmctld", "slurmctld", "-D")
+
+    def start_node(self, node: str) -> None:
+        self._start(node, "slurmd", "-D", "-N", node)
+
+    def kill(self, daemon: str) -> None:
+        """End a daemon as a power failure would: at once, with everything that runs on that node."""
+        process = self._daemons.pop(daemon)
+        victims = [*self._steps(daemon), *_family(process.pid)]
+        for victim in victims:
+            with _already_gone():
+                victim.kill()
+        process.wait()
+        psutil.wait_procs(victims, timeout=20)
+
+    def wait_for(self, condition: Callable[[], object], within_s: float = STARTED_WITHIN_S) -> None:
+        """Look until the condition holds; raise TimeoutError where it does not in time, or a daemon has died."""
+        deadline_s = time.monotonic() + within_s
+        while not condition():
+            dead = [name for name, process in self._daemons.items() if process.poll() is not None]
+            if dead or time.monotonic() > deadline_s:
+                raise TimeoutError(f"dead: {dead}; logs are in {self.root / 'log'}")
+            time.sleep(0.1)
+
+    def _start(self, name: str, *command: str) -> None:
+        with (self.root / "log" / f"{name}.out").open("ab") as log:
+            silent = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            self._daemons[name] = subprocess.Popen(command, env=self.env, preexec_fn=die_with_parent, **silent)
+
+    def _steps(self, node: str) -> Iterator[psutil.Process]:
+        """The processes of jobs on a node: SLURM's supervisors of them leave the daemon's family, and a socket each in its folder."""
+        jobs = {path.name.removeprefix(f"{node}_").partition(".")[0] for path in (self.root / "spool" / node).glob(f"{node}_*")}
+        titles = tuple(f"slurmstepd: [{job}." for job in jobs)
+        for process in psutil.process_iter():
+            with _already_gone():
+                if titles and " ".join(process.cmdline()).startswith(titles):
+                    yield from _family(process.pid)
+
+    def _configure(self) -> None:
+        ports = free_ports(3 + len(NODES))
+        facts = {"root": self.root, "host": socket.gethostname().partition(".")[0], "cpus": CPUS, "gpus": GPUS, "memory_mb": MEMORY_MB}
+        facts |= {"controller": ports[0], "accounting": ports[1], "database": ports[2]}
+        facts |= {"nodes": f"n[1-{len(NODES)}]", "daemons": f"[{','.join(map(str, ports[3:]))}]"}
+        self._database_port = ports[2]
+        etc = self.root / "etc"
+        (etc / "slurm.conf").write_text(SLURM_CONF.format(**facts))
+        (etc / "slurmdbd.conf").write_text(SLURMDBD_CONF.format(**facts))
+        (etc / "slurmdbd.conf").chmod(0o600)
+        (etc / "cgroup.conf").write_text(CGROUP_CONF)
+        for index in range(GPUS):
+            os.mknod(self.root / "gpus" / str(index), 0o666 | 0o020000, os.makedev(1, 3))
+        (etc / "gres.conf").write_text(f"NodeName=n[1-{len(NODES)}] Name=gpu File={self.root}/gpus/[0-{GPUS - 1}]\n")
+
+    def _start_munge(self) -> None:
+        munge = self.root / "munge"
+        self.run("mungekey", "--create", f"--keyfile={munge}/key")
+        files = [f"--key-file={munge}/key", f"--log-file={munge}/log", f"--pid-file={munge}/pid", f"--seed-file={munge}/seed"]
+        self._start("munged", "munged", "--foreground", "--num-threads=10", f"--socket={munge}/socket", *files)
+        self.wait_for((munge / "socket").exists)
+
+    def _start_database(self) -> None:
+        data, own = self.root / "database", ["--no-defaults", "--user=root"]
+        self.run("mariadb-install-db", *own, f"--datadir={data}", "--skip-test-db", "--auth-root-authentication-method=normal")
+        (data / "grants.sql").write_text(GRANTS)
+        files = [f"--datadir={data}", f"--socket={data}/socket", f"--pid-file={data}/pid", f"--init-file={data}/grants.sql"]
+        listen = [f"--port={self._database_port}", "--bind-address=127.0.0.1", "--skip-name-resolve"]
+        self._start("mariadbd", "mariadbd", *own, *files, *listen)
+        self.wait_for(lambda: _listens(self._database_port))
+
+    def _start_accounting(self) -> None:
+        self._start("slurmdbd", "slurmdbd", "-D")
+        listed = ["sacctmgr", "--noheader", "list", "cluster"]
+        self.wait_for(lambda: subprocess.run(listed, env=self.env, capture_output=True).returncode == 0)
+        self.run("sacctmgr", "--immediate", "add", "cluster", "llmexp")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody has at the moment."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    with _already_gone():
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    return []
+
+
+@contextmanager
+def _already_gone() -> Iterator[None]:
+    try:
+        yield
+    except psutil.NoSuchProcess:
+        return
+
+
+if __name__ == "__main__":
+    with Cluster(Path(sys.argv[1]).absolute()) as cluster:
+        print(f"export SLURM_CONF={cluster.env['SLURM_CONF']}", flush=True)
+        signal.sigwait({signal.SIGINT, signal.SIGTERM})

@@ -1,0 +1,24 @@
+"""An engine for tests, as another package's: its rank is a script without torch that behaves as engine.options.behaviour says."""
+
+import sys
+
+from llmexp.engines.base import Engine
+from llmexp.plan.run_plan import Command
+
+
+class ScriptedEngine(Engine):
+    name = "scripted"
+    modules = ()
+    distributions = ()
+
+    def unsupported(self, config, techniques, dims):
+        return None
+
+    def native_config(self, config, techniques, dims):
+        return {}
+
+    def command(self, config, dims):
+        return Command(argv=[sys.executable, "-m", "llmexp_scripted.rank", "{folder}", config.engine.options["behaviour"], "{node}"])
+
+
+ENGINE = ScriptedEngine()

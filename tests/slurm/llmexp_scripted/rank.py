@@ -1,0 +1,71 @@
+"""Stands in for the one rank of a run on a node: rank <repeat's folder> <behaviour> <node>."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+FOLDER, RANK = Path(sys.argv[1]), int(sys.argv[3])
+STEP_S = 0.01
+
+
+def step(index: int) -> None:
+    times = {"step": index, "warmup": index < 1, "t_start_s": index * STEP_S, "t_end_s": (index + 1) * STEP_S}
+    with (FOLDER / f"samples.{RANK}.jsonl").open("a") as file:
+        file.write(json.dumps(times | {"positions": 100, "real_tokens": 90, "loss": 2.0}) + "\n")
+
+
+def well() -> None:
+    for index in range(3):
+        step(index)
+    counts = {"parameters": 10, "trainable_parameters": 10, "peak_rss_bytes": 1, "state_bytes": {}, "what_ran": {"backend": "none"}}
+    (FOLDER / f"rank.{RANK}.json").write_text(json.dumps({"rank": RANK, "window_wall_s": 2 * STEP_S, "time_to_first_step_s": 1.0} | counts))
+
+
+def broken() -> None:
+    raise ValueError("no such thing")
+
+
+def endless() -> None:
+    step(0)
+    print("going on", flush=True)
+    time.sleep(1000)
+
+
+def _released() -> None:
+    step(0)
+    while not (FOLDER.parent.parent / "released").exists():
+        time.sleep(0.05)
+
+
+def well_when_released() -> None:
+    _released()
+    (FOLDER / f"samples.{RANK}.jsonl").unlink()
+    well()
+
+
+def broken_when_released() -> None:
+    _released()
+    broken()
+
+
+def again() -> None:
+    """Endless at first, well once the run is tried again."""
+    if (FOLDER.parent / "previous").exists():
+        well()
+    else:
+        endless()
+
+
+def deaf() -> None:
+    """End the process that supervises the run, as a kill that nobody can answer does."""
+    step(0)
+    begun = json.loads((FOLDER.parent / "events.jsonl").read_text().splitlines()[0])
+    os.kill(begun["pid"], signal.SIGKILL)
+    time.sleep(1000)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[2]]()

@@ -1,0 +1,121 @@
+"""What a person types for SLURM, where there is none or a made-up one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llmexp.__main__ import main
+from llmexp.record.folder import RunFolder
+from llmexp.slurm.jobs import Submitted, note, slurm_folder
+
+HERE = ("hydra/launcher=slurm", "hardware=cpu", "tracking=none")
+ALL = dict.fromkeys(("sbatch", "srun", "squeue", "scancel"), "true")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+@pytest.fixture
+def submitted(here: Path, tiny_plan) -> Callable[..., RunFolder]:
+    """A run whose job was noted."""
+
+    def make(job: str) -> RunFolder:
+        folder = RunFolder(here / "outputs" / "main" / "tiny_F_0123456789ab")
+        folder.write(folder.plan_path, tiny_plan("F"))
+        slurm_folder(folder.path.parent).mkdir()
+        note([Submitted(folder, job, "")])
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("hydra/launcher=slurm", "hardware=auto"), "name the nodes' hardware"),
+        (("hydra/launcher=slurm",), "name the nodes' hardware"),
+        ((*HERE, "hydra.launcher.array_parallelism=0"), "hydra.launcher.array_parallelism=0: input should be greater than or equal to 1"),
+        ((*HERE, "hydra.launcher.partiton=gpu"), "Key 'partiton' is not in struct"),
+        ((*HERE, "hydra.launcher.setup=module"), "hydra.launcher.setup=module: input should be a valid tuple"),
+        (("detach=true", "hardware=cpu"), "detach is hydra/launcher=slurm's"),
+    ],
+)
+def test_wrong_input_is_one_line_and_submits_nothing(words, said, commands, capsys, here: Path):
+    commands(**ALL | {"sbatch": f"touch {here}/submitted"})
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+    assert not (here / "submitted").exists()
+
+
+def test_no_slurm_is_one_line(commands, capsys):
+    commands(squeue="true")
+    assert main(HERE) == 2
+    assert capsys.readouterr().err.startswith("llmexp: SLURM: there is no sbatch, srun, scancel here; ")
+
+
+def test_no_submitit_is_one_line(commands, capsys, monkeypatch):
+    commands(**ALL)
+    monkeypatch.setattr("llmexp.slurm.submit.find_spec", lambda name: None)
+    assert main(HERE) == 2
+    assert capsys.readouterr().err == "llmexp: hydra/launcher=slurm needs submitit: pip install 'llmexp[slurm]'\n"
+
+
+def test_status_tells_queued_from_running(commands, submitted, capsys):
+    submitted("7_0")
+    commands(**ALL | {"squeue": 'echo "7_0|PENDING|Resources|"'})
+    assert main(["status"]) == 0
+    assert "queued" in (out := capsys.readouterr().out)
+    assert "job 7_0 PENDING (Resources)" in out
+    commands(squeue='echo "7_0|RUNNING|None|n3"')
+    main(["status"])
+    assert "running" in (out := capsys.readouterr().out)
+    assert "job 7_0 RUNNING (n3)" in out
+
+
+def test_status_settles_what_slurm_has_ended(commands, submitted, capsys, monkeypatch):
+    monkeypatch.setattr("llmexp.slurm.catch_up.GRACE_S", 0)
+    folder = submitted("7_0")
+    commands(**ALL | {"squeue": 'echo "7_0|NODE_FAIL|None|n3"'})
+    main(["status"])
+    assert "ended NODE_FAIL on n3" in capsys.readouterr().out
+    assert folder.state() == "killed"
+
+
+def test_status_says_that_slurm_does_not_answer(commands, submitted, capsys):
+    submitted("7_0")
+    commands(**ALL | {"squeue": 'echo "squeue: error: connect failure" >&2; exit 1'})
+    assert main(["status"]) == 0
+    told = capsys.readouterr()
+    assert "SLURM does not answer" in told.err
+    assert "planned" in told.out
+
+
+def test_cancel_ends_what_is_queued_and_nothing_else(commands, submitted, capsys, here: Path):
+    run = submitted("7_0")
+    commands(**ALL | {"squeue": 'echo "7_0|PENDING|Resources|"', "scancel": f'echo "$@" >> {here}/cancelled'})
+    assert main(["cancel", str(run.path)]) == 0
+    assert capsys.readouterr().out == "cancelled: job 7_0\n"
+    commands(squeue='echo "7_0|COMPLETED|None|n1"')
+    main(["cancel", "outputs"])
+    assert capsys.readouterr().out == "no SLURM job of these is queued or running\n"
+    assert (here / "cancelled").read_text() == "7_0\n"
+
+
+def test_logs_are_the_jobs_then_the_launchers_then_the_ranks(submitted, capsys):
+    run = submitted("7_0")
+    log = run.path.parent / "slurm" / "7" / "7_0_0_log.out"
+    for path in (log, *(run.repeat(0) / f"log.{name}.txt" for name in (10, 2, "agent"))):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{path.name} speaks\n")
+    main(["logs", str(run.path)])
+    spoken = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.endswith("speaks")]
+    assert spoken == ["7_0_0_log.out", "log.agent.txt", "log.2.txt", "log.10.txt"]
