@@ -142,6 +142,12 @@ class Cluster:
     def start_controller(self) -> None:
         self._start("slurmctld", "slurmctld", "-D")
 
+    def stop_controller(self) -> None:
+        """End the controller as an administrator does: killed, it would forget its latest jobs and give their numbers away again."""
+        process = self._daemons.pop("slurmctld")
+        process.terminate()
+        process.wait()
+
     def start_node(self, node: str) -> None:
         self._start(node, "slurmd", "-D", "-N", node)
 

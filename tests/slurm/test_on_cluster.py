@@ -127,7 +127,7 @@ def test_a_lost_node_without_requeue_is_told(shell, cluster, until):
 def test_a_controllers_restart_loses_nothing(shell, cluster, until):
     driver = shell.start_sweep("well_when_released,broken_when_released")
     until(lambda: shell.samples("well_when_released") and shell.samples("broken_when_released"))
-    cluster.kill("slurmctld")
+    cluster.stop_controller()
     (shell.folder / "outputs" / "main" / "released").touch()
     until(lambda: shell.run("broken_when_released").result() and shell.run("well_when_released").result())
     assert driver.poll() is None
