@@ -22,7 +22,7 @@ DottedPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
 class Section(BaseModel):
     """A part of the configuration: unknown keys are errors, types are not coerced, values don't change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=(), defer_build=True)
 
 
 class TaskConfig(Section):

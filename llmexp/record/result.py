@@ -17,7 +17,7 @@ Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is Non
 class Record(BaseModel):
     """Base of everything written to a run's folder as JSON."""
 
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), defer_build=True)
 
 
 class RunStatus(StrEnum):
