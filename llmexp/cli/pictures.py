@@ -17,7 +17,7 @@ def draw_missing(runs: Sequence[RunFolder]) -> None:
         return
     for run in runs:
         with suppress(RecordError):  # a folder that cannot be read is named by what reads it next
-            if run.result() and not run.figures.exists():
+            if not run.figures.exists() and run.result():
                 draw_run(run)
     for sweep in dict.fromkeys(run.path.parent for run in runs):
         if (sweep / "report.md").exists() and not (sweep / "report.png").exists():

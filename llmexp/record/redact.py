@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 
 HIDDEN = "***"
 # Up to the last @ before a slash: a password may itself hold an @.
@@ -14,6 +15,7 @@ _SECRET_NAME = re.compile(r"(?i)(?:^|_)(?:TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSP
 _SHORTEST_SECRET = 8
 
 
+@cache
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a secret by convention, as HF_TOKEN or AWS_SECRET_ACCESS_KEY do."""
     return bool(_SECRET_NAME.search(name))

@@ -14,7 +14,7 @@ from typing import Any
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.mlflow.points import Point, Window, result_points, step_points, system_points
-from llmexp.record.result import RunStatus
+from llmexp.record.result import RunResult, RunStatus
 
 # Bookkeeping, by which runs are found again; the plain tags beside them are for people, who may edit them.
 RUN_TAG, SWEEP_TAG, STATUS_TAG, DIGEST_TAG, KIND_TAG = "llmexp.run", "llmexp.sweep", "llmexp.status", "llmexp.digest", "llmexp.kind"
@@ -28,11 +28,11 @@ _FINISHED = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
 
 
 class RunContent:
-    """One ended run. Reads its plan and result at once and the rest when asked; raises RecordError on a folder that is not a run's."""
+    """One ended run. Reads its plan at once and the rest when asked; raises RecordError on a folder that is not a run's."""
 
-    def __init__(self, folder: RunFolder, state: str) -> None:
-        self.folder, self.state = folder, RunStatus(state)
-        self._result, self._plan = folder.result(), _read_plan(folder.plan_path)
+    def __init__(self, folder: RunFolder, state: str, result: RunResult | None) -> None:
+        self.folder, self.state, self._result = folder, RunStatus(state), result
+        self._plan = _read_plan(folder.plan_path)
         self._config: dict[str, Any] = self._plan["config"]
 
     @property
@@ -129,8 +129,9 @@ class RunContent:
 
 def read(folder: RunFolder) -> RunContent | None:
     """Read an ended run; None where it is planned or still running."""
-    state = folder.state()
-    return None if state in ("planned", "running") else RunContent(folder, state)
+    result = folder.result()
+    state = result.status.value if result else folder.state()
+    return None if state in ("planned", "running") else RunContent(folder, state, result)
 
 
 def _read_plan(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
-from llmexp.record.mlflow.content import DIGEST_TAG, RunContent, read
+from llmexp.record.mlflow.content import RunContent, read
 from llmexp.record.mlflow.store import check_store, only_writer, resolve_uri
 from llmexp.record.mlflow.tracker import Tracker
 from llmexp.record.redact import redact
@@ -21,6 +21,8 @@ from llmexp.schema import TrackingConfig
 
 OUTPUTS = Path("outputs")
 LONGEST_REASON = 200
+# From so many on, looking up a whole sweep in MLflow costs less than looking up these runs.
+MANY = 20
 _gave_up = threading.Event()
 
 
@@ -66,7 +68,8 @@ def _replay(folders: Sequence[RunFolder], tracking: TrackingConfig, deadline_s: 
     summary = SyncSummary()
     with _tracker(tracking, _outputs(folders), deadline_s) as tracker:
         for folder in folders:
-            _replay_run(folder, tracker, summary)
+            _replay_run(folder, tracker, summary, among_many=len(folders) >= MANY)
+        tracker.end_sweeps()
     return summary
 
 
@@ -74,7 +77,7 @@ def _outputs(folders: Sequence[RunFolder]) -> Path:
     return folders[0].path.resolve().parents[1]
 
 
-def _replay_run(folder: RunFolder, tracker: Tracker, summary: SyncSummary) -> None:
+def _replay_run(folder: RunFolder, tracker: Tracker, summary: SyncSummary, among_many: bool) -> None:
     try:
         content = read(folder)
     except RecordError as error:
@@ -82,16 +85,17 @@ def _replay_run(folder: RunFolder, tracker: Tracker, summary: SyncSummary) -> No
         return
     if content is None:
         summary.not_ended += 1
-    elif _write(content, tracker):
+    elif _write(content, tracker, among_many):
         summary.written += 1
     else:
         summary.unchanged += 1
 
 
-def _write(content: RunContent, tracker: Tracker) -> bool:
+def _write(content: RunContent, tracker: Tracker, among_many: bool) -> bool:
     """Bring one run up to date: written anew first, then earlier copies removed. Return whether it was written."""
-    earlier = tracker.find(content.sweep, content.id)
-    same = [run for run in earlier if run.data.tags.get(DIGEST_TAG) == content.digest]
+    earlier = tracker.find(content.sweep, content.id, among_many)
+    digest = content.digest
+    same = [run for run in earlier if run.digest == digest]
     if not same:
         tracker.write(content)
     tracker.remove([run for run in earlier if run not in same[:1]])

@@ -1,0 +1,43 @@
+"""Which runs MLflow has: for a SQLite store by one question to its database, because MLflow's own search reads every parameter and metric too."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from llmexp.record.mlflow.content import DIGEST_TAG, KIND_TAG, RUN_TAG, SWEEP_TAG
+
+_QUERY = """
+SELECT sweep.value, run.value, runs.run_uuid, digest.value FROM runs
+JOIN tags AS kind ON kind.run_uuid = runs.run_uuid AND kind.key = ? AND kind.value = 'run'
+JOIN tags AS sweep ON sweep.run_uuid = runs.run_uuid AND sweep.key = ?
+JOIN tags AS run ON run.run_uuid = runs.run_uuid AND run.key = ?
+LEFT JOIN tags AS digest ON digest.run_uuid = runs.run_uuid AND digest.key = ?
+WHERE runs.experiment_id = ? AND runs.lifecycle_stage = 'active' ORDER BY runs.start_time
+"""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run that MLflow has; its digest is missing where it was cut off."""
+
+    run_id: str
+    digest: str | None
+
+
+Known = dict[tuple[str, str], list[Recorded]]
+
+
+def known_runs(database: Path, experiment_id: str) -> Known | None:
+    """All runs of an experiment by sweep and id, oldest first; None where the database is not as expected, as another MLflow may make it."""
+    known: Known = {}
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as connection:
+            for sweep, run, mlflow_id, digest in connection.execute(_QUERY, (KIND_TAG, SWEEP_TAG, RUN_TAG, DIGEST_TAG, int(experiment_id))):
+                known.setdefault((sweep, run), []).append(Recorded(mlflow_id, digest))
+    except (sqlite3.Error, ValueError):
+        return None
+    return known
