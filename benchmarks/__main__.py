@@ -1,7 +1,8 @@
-"""`python -m benchmarks`: measure the program's own cost, print the table, exit 1 where a limit is broken."""
+"""`python -m benchmarks [scale]`: measure the program's own cost, print the table, exit 1 where a limit is broken."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from benchmarks.commands import first_step, questions, sweeps
 from benchmarks.figure import Figure
+from benchmarks.scale import scale
 from benchmarks.step import worker_step
 
 
@@ -39,9 +41,12 @@ def table(found: list[Figure]) -> Table:
 
 def main() -> int:
     """Measure in a scratch folder; 1 where a limit is broken, else 0."""
-    found = []
+    suites = {"cost": figures, "scale": scale}
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("suite", nargs="?", choices=suites, default="cost", help="cost: of one run and one command; scale: of thousands")
+    measure, found = suites[parser.parse_args().suite], []
     with tempfile.TemporaryDirectory(prefix="llmexp-bench-") as folder:
-        for figure in figures(Path(folder)):
+        for figure in measure(Path(folder)):
             print(f"{figure.name}: {figure.measured.mean:.3f} {figure.unit}, {figure.verdict}", file=sys.stderr, flush=True)
             found.append(figure)
     Console(width=None if sys.stdout.isatty() else 140).print(table(found))

@@ -14,12 +14,13 @@ import psutil
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds; `all_cpu_s` counts every process that was waited for, `others_cores` is the mean number of cores that other programs used."""
+    """Seconds and bytes; `all_cpu_s` counts every process that was waited for, `others_cores` the mean number of cores that other programs used."""
 
     own_cpu_s: float
     all_cpu_s: float
     wall_s: float
     others_cores: float
+    peak_rss_bytes: int
 
 
 def cost_of(command: Sequence[str], folder: Path, beside: Callable[[], None] = lambda: None) -> Cost:
@@ -32,11 +33,13 @@ def cost_of(command: Sequence[str], folder: Path, beside: Callable[[], None] = l
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     wall_s, machine_s = time.perf_counter() - start_s, _busy_s() - machine_s
     times = psutil.Process(process.pid).cpu_times()
-    if process.wait():
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{(folder / 'output.txt').read_text()[-4000:]}")
     own_s = times.user + times.system
     all_s = own_s + times.children_user + times.children_system
-    return Cost(own_s, all_s, wall_s, max(0.0, (machine_s - all_s) / wall_s))
+    return Cost(own_s, all_s, wall_s, max(0.0, (machine_s - all_s) / wall_s), usage.ru_maxrss * 1024)
 
 
 def _busy_s() -> float:

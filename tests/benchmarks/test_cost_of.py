@@ -35,3 +35,8 @@ def test_what_runs_beside_can_see_what_the_command_does(tmp_path: Path) -> None:
 def test_a_failure_is_told_with_the_commands_own_words(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="not today"):
         cost_of([sys.executable, "-c", "raise SystemExit('not today')"], tmp_path)
+
+
+def test_the_peak_of_memory_is_the_commands_own(tmp_path: Path) -> None:
+    small, large = (cost_of([sys.executable, "-c", f"held = b'x' * {size}"], tmp_path).peak_rss_bytes for size in (1, 10**8))
+    assert small < 10**8 < large
