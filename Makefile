@@ -27,7 +27,7 @@ PURE_SDISTS := antlr4-python3-runtime deepspeed
 GLIBC_2_28 := $(addsuffix _x86_64,manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014)
 FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constraints.txt
 
-.PHONY: help run test test-older lint ui bench gpu slurm-test wheelhouse clean .installed-older
+.PHONY: help run test test-older lint ui bench gpu slurm-test slurm-packages wheelhouse clean .installed-older
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -62,14 +62,16 @@ gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tab
 	@ended=0; for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
 	  $(BIN)/llmexp report $(addprefix outputs/,$(TABLES)) --largest-batch --into docs/results && exit $$ended
 
-slurm-test: $(VENV)/.installed-train,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
+slurm-test: slurm-packages $(VENV)/.installed-train,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --no-deps hydra-submitit-launcher
+	@$(BIN)/python -m pytest -m '$(SLURM_TESTS)' tests/slurm
+
+slurm-packages:
 	@for package in $(SLURM_PACKAGES); do dpkg --status $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \
 	if [ -n "$$missing" ]; then \
 	  echo "installing$$missing ..."; \
 	  apt-get update --quiet=2 && DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends $$missing >/dev/null; \
 	fi
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --no-deps hydra-submitit-launcher
-	@$(BIN)/python -m pytest -m '$(SLURM_TESTS)' tests/slurm
 
 wheelhouse: $(VENV)/.python  ## collect in ./wheelhouse what a node with torch and no internet needs: make wheelhouse PY=3.12
 	@rm -rf wheelhouse build

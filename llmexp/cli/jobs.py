@@ -57,9 +57,9 @@ def plan_of(container: Mapping[str, Any], words: Sequence[str]) -> RunPlan:
 
 
 def words_of(hydra: HydraConf, overrides: Sequence[str]) -> list[str]:
-    """What a person types for a job alone: its overrides, and where its files were searched for; launchers are left out."""
+    """What a person types for a job alone: its overrides, and where its files were searched for; launchers and the sweep's budget are left out."""
     searched = [override for override in hydra.overrides.hydra if override.startswith("hydra.searchpath=")]
-    return searched + as_typed(overrides)
+    return searched + [word for word in as_typed(overrides) if not word.startswith("budget.")]
 
 
 def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:

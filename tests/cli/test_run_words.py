@@ -40,7 +40,7 @@ def test_keys_of_the_schema_that_no_yaml_names_can_be_set_plainly(llmexp):
 
 
 def test_the_repeating_command_is_as_people_type_it(llmexp):
-    _, out, _ = llmexp("plan", "--json", "measure.profile_steps=3", "+method=R+F,Z2", "-m")
+    _, out, _ = llmexp("plan", "--json", "measure.profile_steps=3", "+method=R+F,Z2", "budget.device_hours=9", "budget.when_over=trim", "-m")
     commands = [json.loads(line)["rerun_command"] for line in out.splitlines()]
     assert commands == [f"python -m llmexp measure.profile_steps=3 method={method}" for method in ("R+F", "Z2")]
 
