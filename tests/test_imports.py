@@ -27,9 +27,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "report": ("errors", "record", "reference", "analysis"),
     "measure": ("schema", "record.result"),
     "launch": (*PLANNING, "engines", "analysis"),
+    "doctor": (*PLANNING, "engines", "launch"),
     "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed"),
     "slurm": (*PLANNING, "engines", "analysis", "launch"),
-    "cli": (*PLANNING, "engines", "analysis", "report", "reference", "launch", "slurm", "hydra_plugins"),
+    "cli": (*PLANNING, "engines", "analysis", "report", "reference", "launch", "doctor", "slurm", "hydra_plugins"),
     "hydra_plugins": ("errors", "schema", "slurm", "cli"),
     "__main__": ("errors", "cli"),
 }

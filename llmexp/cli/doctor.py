@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from llmexp.launch import check_node, check_software
-from llmexp.launch.finding import Finding
+from llmexp.doctor import check_node, check_software
+from llmexp.doctor.finding import Finding
 from llmexp.plan.detect import detect
 
 

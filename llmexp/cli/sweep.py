@@ -87,8 +87,8 @@ def run_job(config: DictConfig, began: str) -> str | None:
 
 def joined(plan: RunPlan) -> bool:
     """Whether this is another machine of the run than its first; then all that the first one asked of it has been done."""
-    from llmexp.launch.join import join
-    from llmexp.launch.place import place_of
+    from llmexp.launch.nodes.join import join
+    from llmexp.launch.nodes.place import place_of
 
     place = place_of(plan.config)
     if place.node:

@@ -14,16 +14,16 @@ from llmexp.launch.collect import conclude, precise_enough
 from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.display import display, say
 from llmexp.launch.ending import SUCCESS, Ending
-from llmexp.launch.group import Group
 from llmexp.launch.interrupt import ignore_signals, interrupted_by, signals_interrupt
+from llmexp.launch.nodes.group import Group
+from llmexp.launch.nodes.place import place_of
+from llmexp.launch.nodes.team import Team, team_of
 from llmexp.launch.ops import prepare_ops
-from llmexp.launch.place import place_of
 from llmexp.launch.preflight import preflight
 from llmexp.launch.progress import Progress, duration
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import agent_log, environment
 from llmexp.launch.stack import stack_digest
-from llmexp.launch.team import Team, team_of
 from llmexp.launch.watch import Limits, watch
 from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan

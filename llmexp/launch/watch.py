@@ -11,8 +11,8 @@ import psutil
 
 from llmexp.launch.ending import Ending
 from llmexp.launch.follow import Silence
-from llmexp.launch.group import Group
 from llmexp.launch.host_memory import HostMemory
+from llmexp.launch.nodes.group import Group
 from llmexp.launch.spawn import Agent
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmexp.launch.finding import Finding
+from llmexp.doctor.finding import Finding
 
 
 def test_a_line_for_everything_that_is_checked(llmexp, here):

@@ -12,13 +12,13 @@ from typing import Any
 from llmexp.errors import LlmexpError
 from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.display import say
+from llmexp.launch.nodes.place import Place
+from llmexp.launch.nodes.team import Line, NodeError
 from llmexp.launch.ops import prepare_ops
-from llmexp.launch.place import Place
 from llmexp.launch.preflight import preflight
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import Agent, agent_log, environment
 from llmexp.launch.stack import stack_digest
-from llmexp.launch.team import Line, NodeError
 from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder

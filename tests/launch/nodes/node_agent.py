@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 folder, node, met, behaviour = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
-agent = runpy.run_path(str(Path(__file__).with_name("agent.py")))
+agent = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "agent.py"))
 (folder / f"met.{node}").write_text(f"{met} {os.environ['TMPDIR']}")
 if behaviour == "hang":
     faulthandler.register(signal.SIGUSR1, file=(folder / f"log.{node}.txt").open("w"))

@@ -14,9 +14,9 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 
+from llmexp.doctor.finding import Finding
 from llmexp.engines import get_engine
 from llmexp.launch.compilers import compile_tools
-from llmexp.launch.finding import Finding
 from llmexp.launch.ops import build_tools
 from llmexp.record.environment import DISTRIBUTIONS
 from llmexp.record.installed import OLDEST_PYTHON, look, versions

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from llmexp.launch import check_node as module
-from llmexp.launch.check_node import check_folder, check_governor, check_memory, check_ports, check_slurm, check_store
+from llmexp.doctor import check_node as module
+from llmexp.doctor.check_node import check_folder, check_governor, check_memory, check_ports, check_slurm, check_store
 from llmexp.plan.memory import GIB
 
 

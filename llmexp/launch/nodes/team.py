@@ -18,7 +18,7 @@ from typing import Any
 
 from llmexp.errors import LlmexpError
 from llmexp.launch.display import say
-from llmexp.launch.place import Place
+from llmexp.launch.nodes.place import Place
 
 # A machine that vanished without a word is known after idle + interval x count = 20 s.
 KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from llmexp.doctor.finding import Finding
 from llmexp.launch.cgroup import host_memory_bytes
-from llmexp.launch.finding import Finding
 from llmexp.plan.detect import detect
 from llmexp.plan.memory import GIB
 from llmexp.record.filesystem import ELSEWHERE, filesystem, nearest_existing, unsafe_for_sqlite

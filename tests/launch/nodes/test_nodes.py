@@ -16,14 +16,14 @@ import psutil
 import pytest
 
 from llmexp.launch import run
-from llmexp.launch.place import Place
+from llmexp.launch.nodes.place import Place
+from llmexp.launch.nodes.team import Team
 from llmexp.launch.run import run_one
-from llmexp.launch.team import Team
 from llmexp.plan.run_plan import Command, RunPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
 
-SCRIPTS = Path(__file__).parent / "scripts"
+HERE = Path(__file__).parent
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def make(make_plan: Callable[..., RunPlan], port: int, tmp_path: Path, monkeypat
             "hardware": config.hardware.model_copy(update={"nodes": 2, "devices_per_node": 1}),
             "node": config.node.model_copy(update={"rank": 0, "address": "127.0.0.1", "port": port}),
         }
-        argv = [sys.executable, str(SCRIPTS / "node_agent.py"), "{folder}", "{node}", "{address}:{port}", behaviour]
+        argv = [sys.executable, str(HERE / "node_agent.py"), "{folder}", "{node}", "{address}:{port}", behaviour]
         return planned.model_copy(update={"config": config.model_copy(update=changes), "command": Command(argv=argv)})
 
     return plan
@@ -75,7 +75,7 @@ def second(port: int, tmp_path: Path) -> Iterator[Callable[[], psutil.Popen]]:
     def start() -> psutil.Popen:
         (tmp_path / "second").mkdir(exist_ok=True)
         env = {**os.environ, "TMPDIR": str(tmp_path / "second")}
-        started.append(psutil.Popen([sys.executable, str(SCRIPTS / "joiner.py"), "1", str(port)], env=env, stderr=subprocess.PIPE))
+        started.append(psutil.Popen([sys.executable, str(HERE / "joiner.py"), "1", str(port)], env=env, stderr=subprocess.PIPE))
         return started[-1]
 
     yield start

@@ -9,8 +9,8 @@ from types import TracebackType
 
 import psutil
 
+from llmexp.launch.nodes.team import Line, Member
 from llmexp.launch.spawn import Agent
-from llmexp.launch.team import Line, Member
 
 # Longer than another machine's own clean-up takes (keeper.py).
 STOP_WITHIN_S = 60.0

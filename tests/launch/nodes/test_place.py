@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.errors import ConfigError
-from llmexp.launch.place import PORT, Place, place_of
+from llmexp.launch.nodes.place import PORT, Place, place_of
 from llmexp.plan.run_plan import RunPlan
 
 SCONTROL = '#!/bin/sh\n[ "$*" = "show hostnames n[3-4]" ] && printf "n3\\nn4\\n"\n'

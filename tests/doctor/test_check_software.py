@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.launch import check_software as module
-from llmexp.launch.check_software import (
+from llmexp.doctor import check_software as module
+from llmexp.doctor.check_software import (
     check_compiler,
     check_engine,
     check_libraries,
