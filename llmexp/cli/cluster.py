@@ -51,9 +51,9 @@ def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
 
 def _announce(submitted: Sequence[Submitted], queued: Sequence[Submitted]) -> None:
     if queued:
-        print(f"{len(queued)} under way already: job {', '.join(run.job for run in queued)}")
+        print(f"{len(queued)} under way already: job {', '.join(str(run.job) for run in queued)}")
     if submitted:
-        arrays = dict.fromkeys(run.job.partition("_")[0] for run in submitted)
+        arrays = dict.fromkeys(run.job.array for run in submitted)
         print(f"{len(submitted)} submitted: job {', '.join(arrays)}", flush=True)
     if runs := [*queued, *submitted]:
         sweep = runs[0].folder.path.parent

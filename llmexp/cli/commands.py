@@ -113,7 +113,7 @@ def cancel(words: Sequence[str]) -> int:
     jobs = [run.job for run in under_way(runs)]
     if jobs:
         cancel_jobs(jobs)
-    print(f"cancelled: job {', '.join(jobs)}" if jobs else "no SLURM job of these is queued or running")
+    print(f"cancelled: job {', '.join(map(str, jobs))}" if jobs else "no SLURM job of these is queued or running")
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from llmexp.launch.display import say
 from llmexp.slurm.follow import Followed
+from llmexp.slurm.queue import Job
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,7 +27,7 @@ def board() -> Iterator[Show]:
 
 
 def _plain() -> Show:
-    said: dict[str, str] = {}
+    said: dict[Job, str] = {}
 
     def show(runs: Sequence[Followed]) -> None:
         for run in runs:
@@ -57,7 +58,7 @@ def table_of(runs: Sequence[Followed]) -> Table:
     told = ", ".join(f"{count} {name}" for name, count in [*counts.items(), ("ended", ended)])
     table = Table("run", "job", "state", title=f"{told} of {len(runs)}", title_justify="left", box=None, pad_edge=False)
     for run in left[:MOST_ROWS]:
-        table.add_row(run.submitted.label, run.submitted.job, str(run.state or "submitted"))
+        table.add_row(run.submitted.label, str(run.submitted.job), str(run.state or "submitted"))
     if len(left) > MOST_ROWS:
         table.add_row(f"and {len(left) - MOST_ROWS} more", "", "")
     return table

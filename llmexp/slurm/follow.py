@@ -11,7 +11,7 @@ from llmexp.launch.display import say
 from llmexp.record.result import RunResult
 from llmexp.slurm.jobs import Submitted
 from llmexp.slurm.options import SlurmOptions
-from llmexp.slurm.queue import JobState, cancel, states
+from llmexp.slurm.queue import Job, JobState, cancel, states
 from llmexp.slurm.settle import is_final, settle_ended
 
 TICK_S = 0.5
@@ -28,6 +28,7 @@ class Followed:
     is_done: bool = False
     settled_here: bool = False
     _told: str = ""
+    _warned: str = ""
     _written_ns: int = 0
     _ended_s: float | None = None
 
@@ -44,6 +45,7 @@ class Followed:
             self._settle(self.state)
         elif not self.state.has_ended:
             self._ended_s = None
+            self._warn(self.state)
         elif self._ended_s is None:
             self._ended_s = time.monotonic()
         elif time.monotonic() - self._ended_s > GRACE_S:
@@ -62,6 +64,13 @@ class Followed:
             self._tell(result)
         else:
             say(f"{self.submitted.label} · job {self.submitted.job} is {state} and never came to the run; its earlier result stays")
+
+    def _warn(self, state: JobState) -> None:
+        """Say that the job may wait for ever, once for each reason."""
+        if state.is_unplaceable and state.reason != self._warned:
+            self._warned = state.reason
+            run = self.submitted
+            say(f"{run.label} · job {run.job} cannot be placed as it asks: {state.reason}; llmexp cancel {run.folder.path} ends it")
 
     def _is_written(self) -> bool:
         try:
@@ -88,7 +97,7 @@ class _Asking:
     _next_s: float = 0.0
     _silent_since_s: float | None = None
 
-    def ask(self, jobs: Iterable[str]) -> dict[str, JobState]:
+    def ask(self, jobs: Iterable[Job]) -> dict[Job, JobState]:
         """States where it is time to ask and SLURM answers, else nothing; raises SlurmError once it has been silent too long."""
         if time.monotonic() < self._next_s:
             return {}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from llmexp.launch.display import say
 from llmexp.record.folder import RunFolder, now, read_json_lines
 from llmexp.record.lock import held_in_turn
 from llmexp.record.result import RunResult
+from llmexp.slurm.queue import Job
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Submitted:
     """One run's latest job; `replaces` is when the result that lay in the folder at that time had ended, '' where there was none."""
 
     folder: RunFolder
-    job: str
+    job: Job
     replaces: str
 
     @property
@@ -30,7 +31,7 @@ class Submitted:
     @property
     def log(self) -> Path:
         """What the process that supervises the run prints, and SLURM about it."""
-        return slurm_folder(self.folder.path.parent) / self.job.partition("_")[0] / f"{self.job}_0_log.out"
+        return slurm_folder(self.folder.path.parent) / self.job.array / f"{self.job}_0_log.out"
 
     def new_result(self) -> RunResult | None:
         """The result of this job, not of an earlier one; None where there is none yet."""
@@ -53,7 +54,7 @@ def only_submitter(sweep: Path) -> Iterator[None]:
 def note(submitted: Iterable[Submitted]) -> None:
     """Append submissions, which are then known for good."""
     for one in submitted:
-        line = asdict(one) | {"folder": one.folder.path.name, "at": now()}
+        line = {"folder": one.folder.path.name, "job": one.job.number, "name": one.job.name, "replaces": one.replaces, "at": now()}
         with _path(one.folder.path.parent).open("a") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -68,7 +69,7 @@ def submissions(folders: Iterable[RunFolder]) -> list[Submitted]:
 
 def _latest(sweep: Path, named: dict[str, RunFolder]) -> list[Submitted]:
     lines = {str(line["folder"]): line for line in read_json_lines(_path(sweep)) if line["folder"] in named}
-    return [Submitted(named[name], str(line["job"]), str(line["replaces"])) for name, line in lines.items()]
+    return [Submitted(named[name], Job(str(line["job"]), str(line["name"])), str(line["replaces"])) for name, line in lines.items()]
 
 
 def _path(sweep: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -14,8 +15,29 @@ COMMANDS = ("sbatch", "srun", "squeue", "scancel")
 ENDED = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")
 # Reasons for which a queued job would stay queued until somebody looks.
 HOPELESS = ("BadConstraints", "DependencyNeverSatisfied", "launch failed requeued held", "job requeued in held state")
+# Reasons that no other job's end changes: an administrator may, or who submitted it.
+UNPLACEABLE = re.compile(
+    r"PartitionConfig|PartitionNodeLimit|PartitionTimeLimit|PartitionDown|PartitionInactive|ReservationDeleted"
+    r"|Invalid(Account|QOS)|AccountNotAllowed|QOSNotAllowed|(QOS|Assoc)(Max\w*PerJob(Limit)?|Min\w+)"
+)
 FORGOTTEN = "forgotten"
 _ANSWERS_WITHIN_S = 120
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job by its number and its name, which no other submission has: a controller that lost its latest state gives numbers away again."""
+
+    number: str
+    name: str
+
+    @property
+    def array(self) -> str:
+        """The number that the jobs of one array share."""
+        return self.number.partition("_")[0]
+
+    def __str__(self) -> str:
+        return self.number
 
 
 @dataclass(frozen=True)
@@ -36,6 +58,11 @@ class JobState:
         """Whether the job waits for something that does not come by itself."""
         return not self.has_ended and self.reason in HOPELESS
 
+    @property
+    def is_unplaceable(self) -> bool:
+        """Whether the job waits, not for others to end, but for a change of what it asks or of what the cluster allows."""
+        return self.name == "PENDING" and UNPLACEABLE.fullmatch(self.reason) is not None
+
     def __str__(self) -> str:
         told = self.nodes or ("" if self.reason == "None" else self.reason)
         return f"{self.name} ({told})" if told else self.name
@@ -53,7 +80,7 @@ def check_slurm() -> None:
         raise ConfigError(f"SLURM: there is no {', '.join(missing)} here; go to the cluster's login node, or load its slurm module")
 
 
-def states(jobs: Iterable[str]) -> dict[str, JobState]:
+def states(jobs: Iterable[Job]) -> dict[Job, JobState]:
     """Where each job stands; raises SlurmError where the controller does not answer. Accounting, where there is some, names what SLURM forgot."""
     wanted = list(jobs)
     if not wanted:
@@ -63,11 +90,12 @@ def states(jobs: Iterable[str]) -> dict[str, JobState]:
     return {job: found.get(job, JobState(FORGOTTEN)) for job in wanted} | _sacct(gone)
 
 
-def cancel(jobs: Sequence[str]) -> None:
+def cancel(jobs: Sequence[Job]) -> None:
     """End jobs, queued or running; raises SlurmError where SLURM does not take it."""
-    done = _run("scancel", *jobs)
-    if done.returncode:
-        raise SlurmError(f"scancel: {_first_line(done.stderr)}")
+    for name in dict.fromkeys(job.name for job in jobs):
+        done = _run("scancel", f"--name={name}", *(job.number for job in jobs if job.name == name))
+        if done.returncode:
+            raise SlurmError(f"scancel: {_first_line(done.stderr)}")
 
 
 def max_array_size() -> int | None:
@@ -79,28 +107,29 @@ def max_array_size() -> int | None:
     return None
 
 
-def _squeue(jobs: list[str]) -> dict[str, JobState]:
+def _squeue(jobs: list[Job]) -> dict[Job, JobState]:
     """Jobs in the queue, and those that ended a short time ago; one that is not there is not an error."""
-    done = _run("squeue", "--noheader", "--array", "--states=all", f"--jobs={_masters(jobs)}", "--format=%i|%T|%r|%N")
+    done = _run("squeue", "--noheader", "--array", "--states=all", f"--jobs={_arrays(jobs)}", "--format=%i|%T|%r|%N|%j")
     if done.returncode and "Invalid job id" not in done.stderr:
         raise SlurmError(f"squeue: {_first_line(done.stderr)}")
-    rows = (line.strip().split("|") for line in done.stdout.splitlines())
-    return {job: JobState(name, reason, nodes) for job, name, reason, nodes in rows}
+    rows = (line.strip().split("|", 4) for line in done.stdout.splitlines())
+    return {Job(number, name): JobState(state, reason, nodes) for number, state, reason, nodes, name in rows}
 
 
-def _sacct(jobs: list[str]) -> dict[str, JobState]:
-    """How forgotten jobs ended, by the accounting; nothing where there is none."""
+def _sacct(jobs: list[Job]) -> dict[Job, JobState]:
+    """How forgotten jobs ended, by the accounting; nothing where there is none. The last of a job's attempts counts."""
     if not jobs or not shutil.which("sacct"):
         return {}
-    done = _run("sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={','.join(jobs)}", "--format=JobID,State,NodeList")
-    rows = (line.strip().split("|") for line in done.stdout.splitlines())
-    ended = {job: JobState(state.partition(" ")[0], nodes=nodes.replace("None assigned", "")) for job, state, nodes in rows}
+    numbers = ",".join(map(str, jobs))
+    done = _run("sacct", "--noheader", "--allocations", "--duplicates", "--parsable2", f"--jobs={numbers}", "--format=JobID,State,NodeList,JobName")
+    rows = (line.strip().split("|", 3) for line in done.stdout.splitlines())
+    ended = {Job(number, name): JobState(state.partition(" ")[0], nodes=nodes.replace("None assigned", "")) for number, state, nodes, name in rows}
     return {job: state for job, state in ended.items() if job in jobs and state.has_ended}
 
 
-def _masters(jobs: Iterable[str]) -> str:
+def _arrays(jobs: Iterable[Job]) -> str:
     """The jobs with each array named once."""
-    return ",".join(dict.fromkeys(job.partition("_")[0] for job in jobs))
+    return ",".join(dict.fromkeys(job.array for job in jobs))
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:

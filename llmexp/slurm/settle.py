@@ -31,7 +31,7 @@ def settle(submitted: Submitted, state: JobState) -> RunResult | None:
 
     Raises RecordError where the run goes on all the same, on a node that SLURM has lost.
     """
-    with only_attempt(submitted.folder, ended_job=submitted.job):
+    with only_attempt(submitted.folder, ended_job=submitted.job.number):
         if submitted.folder.result():
             return submitted.new_result()
         plan = RunPlan.read(submitted.folder.plan_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr
 from importlib.util import find_spec
@@ -20,7 +21,7 @@ from llmexp.record.checkout import SUBMITTED, keep_checkouts
 from llmexp.record.folder import RunFolder, now
 from llmexp.slurm.jobs import Submitted, note, slurm_folder
 from llmexp.slurm.options import SlurmOptions
-from llmexp.slurm.queue import max_array_size
+from llmexp.slurm.queue import Job, max_array_size
 
 Planned = tuple[RunPlan, RunFolder]
 Task = Callable[[str], None]
@@ -94,16 +95,17 @@ def _code(planned: Sequence[Planned]) -> list[str]:
     return [f"export {name}={value}" for name, value in {**exported, SUBMITTED: quote(str(checkouts))}.items()]
 
 
-def _submit_array(runs: Sequence[Planned], asked: dict[str, Any], task: Task) -> list[str]:
+def _submit_array(runs: Sequence[Planned], asked: dict[str, Any], task: Task) -> list[Job]:
     from submitit import SlurmExecutor
     from submitit.core.utils import FailedJobError
 
     sweep = runs[0][1].path.parent
     executor = SlurmExecutor(folder=slurm_folder(sweep) / "%A", max_num_timeout=0)
-    executor.update_parameters(job_name=f"llmexp-{sweep.name}", ntasks_per_node=1, signal_delay_s=WARNING_S, stderr_to_stdout=True, **asked)
+    name = f"llmexp-{sweep.name}-{secrets.token_hex(4)}"
+    executor.update_parameters(job_name=name, ntasks_per_node=1, signal_delay_s=WARNING_S, stderr_to_stdout=True, **asked)
     try:
         with redirect_stderr(StringIO()):  # submitit prints what it raises too
-            return [job.job_id for job in executor.map_array(task, [str(folder.path.absolute()) for _, folder in runs])]
+            return [Job(job.job_id, name) for job in executor.map_array(task, [str(folder.path.absolute()) for _, folder in runs])]
     except FailedJobError as error:
         raise _refusal(str(error)) from None
 

@@ -71,6 +71,7 @@ AccountingStoragePass={root}/munge/socket
 NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port={daemons} CPUs={cpus} RealMemory={memory_mb} Gres=gpu:{gpus} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
 PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
+PartitionName=brief Nodes=ALL MaxTime=1 State=UP PriorityTier=1 PreemptMode=REQUEUE
 """
 SLURMDBD_CONF = """\
 AuthType=auth/munge
@@ -143,10 +144,24 @@ class Cluster:
         self._start("slurmctld", "slurmctld", "-D")
 
     def stop_controller(self) -> None:
-        """End the controller as an administrator does: killed, it would forget its latest jobs and give their numbers away again."""
+        """End the controller as an administrator does: it keeps what it knows."""
         process = self._daemons.pop("slurmctld")
         process.terminate()
         process.wait()
+
+    @contextmanager
+    def forgetting(self, aside: Path) -> Iterator[None]:
+        """What is submitted within is lost with the controller, killed before it saved: it starts again from the state of the beginning."""
+        self.stop_controller()
+        shutil.copytree(self.root / "state", aside)
+        self.start_controller()
+        self.wait_for(lambda: len(self.nodes("idle")) == len(NODES))
+        yield
+        self.kill("slurmctld")
+        shutil.rmtree(self.root / "state")
+        shutil.copytree(aside, self.root / "state")
+        self.start_controller()
+        self.wait_for(lambda: len(self.nodes("idle")) == len(NODES))
 
     def start_node(self, node: str) -> None:
         self._start(node, "slurmd", "-D", "-N", node)

@@ -86,7 +86,14 @@ class Shell:
         from llmexp.slurm.jobs import submissions
 
         (submitted,) = submissions([self.run(behaviour)])
-        return submitted.job
+        return submitted.job.number
+
+    def has_job(self, behaviour: str) -> bool:
+        """Whether the run's submission has been noted."""
+        try:
+            return bool(self.job(behaviour))
+        except (StopIteration, ValueError):
+            return False
 
     def samples(self, behaviour: str) -> bool:
         """Whether the run has measured something in this attempt."""

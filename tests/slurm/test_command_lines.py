@@ -10,6 +10,7 @@ import pytest
 from llmexp.__main__ import main
 from llmexp.record.folder import RunFolder
 from llmexp.slurm.jobs import Submitted, note, slurm_folder
+from llmexp.slurm.queue import Job
 
 HERE = ("hydra/launcher=slurm", "hardware=cpu", "tracking=none")
 ALL = dict.fromkeys(("sbatch", "srun", "squeue", "scancel"), "true")
@@ -26,11 +27,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def submitted(here: Path, tiny_plan) -> Callable[..., RunFolder]:
     """A run whose job was noted."""
 
-    def make(job: str) -> RunFolder:
+    def make(number: str) -> RunFolder:
         folder = RunFolder(here / "outputs" / "main" / "tiny_F_0123456789ab")
         folder.write(folder.plan_path, tiny_plan("F"))
         slurm_folder(folder.path.parent).mkdir()
-        note([Submitted(folder, job, "")])
+        note([Submitted(folder, Job(number, "llmexp-main-1"), "")])
         return folder
 
     return make
@@ -71,11 +72,11 @@ def test_no_submitit_is_one_line(commands, capsys, monkeypatch):
 
 def test_status_tells_queued_from_running(commands, submitted, capsys):
     submitted("7_0")
-    commands(**ALL | {"squeue": 'echo "7_0|PENDING|Resources|"'})
+    commands(**ALL | {"squeue": 'echo "7_0|PENDING|Resources||llmexp-main-1"'})
     assert main(["status"]) == 0
     assert "queued" in (out := capsys.readouterr().out)
     assert "job 7_0 PENDING (Resources)" in out
-    commands(squeue='echo "7_0|RUNNING|None|n3"')
+    commands(squeue='echo "7_0|RUNNING|None|n3|llmexp-main-1"')
     main(["status"])
     assert "running" in (out := capsys.readouterr().out)
     assert "job 7_0 RUNNING (n3)" in out
@@ -84,7 +85,7 @@ def test_status_tells_queued_from_running(commands, submitted, capsys):
 def test_status_settles_what_slurm_has_ended(commands, submitted, capsys, monkeypatch):
     monkeypatch.setattr("llmexp.slurm.catch_up.GRACE_S", 0)
     folder = submitted("7_0")
-    commands(**ALL | {"squeue": 'echo "7_0|NODE_FAIL|None|n3"'})
+    commands(**ALL | {"squeue": 'echo "7_0|NODE_FAIL|None|n3|llmexp-main-1"'})
     main(["status"])
     assert "ended NODE_FAIL on n3" in capsys.readouterr().out
     assert folder.state() == "killed"
@@ -101,13 +102,13 @@ def test_status_says_that_slurm_does_not_answer(commands, submitted, capsys):
 
 def test_cancel_ends_what_is_queued_and_nothing_else(commands, submitted, capsys, here: Path):
     run = submitted("7_0")
-    commands(**ALL | {"squeue": 'echo "7_0|PENDING|Resources|"', "scancel": f'echo "$@" >> {here}/cancelled'})
+    commands(**ALL | {"squeue": 'echo "7_0|PENDING|Resources||llmexp-main-1"', "scancel": f'echo "$@" >> {here}/cancelled'})
     assert main(["cancel", str(run.path)]) == 0
     assert capsys.readouterr().out == "cancelled: job 7_0\n"
-    commands(squeue='echo "7_0|COMPLETED|None|n1"')
+    commands(squeue='echo "7_0|COMPLETED|None|n1|llmexp-main-1"')
     main(["cancel", "outputs"])
     assert capsys.readouterr().out == "no SLURM job of these is queued or running\n"
-    assert (here / "cancelled").read_text() == "7_0\n"
+    assert (here / "cancelled").read_text() == "--name=llmexp-main-1 7_0\n"
 
 
 def test_logs_are_the_jobs_then_the_launchers_then_the_ranks(submitted, capsys):

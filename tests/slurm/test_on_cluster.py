@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
@@ -136,6 +137,31 @@ def test_a_controllers_restart_loses_nothing(shell, cluster, until):
     assert driver.returncode == 1
     assert (shell.result("well_when_released").status, shell.result("broken_when_released").status) == ("success", "failed")
     assert "Traceback" not in said
+
+
+def test_a_number_that_the_controller_gives_away_again_is_no_longer_the_runs(shell, cluster, until, tmp_path):
+    with cluster.forgetting(tmp_path / "state"):
+        driver = shell.start_sweep("well", "hydra.launcher.options.hold=true")
+        until(lambda: shell.has_job("well"))
+        lost = shell.job("well")
+    theirs = cluster.run("sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true").strip()
+    assert theirs == lost
+    shell.llmexp("cancel", "outputs")
+    driver.communicate(timeout=60)
+    assert driver.returncode == 1
+    assert (shell.result("well").status, shell.result("well").reason.partition(",")[0]) == ("killed", f"SLURM's job {lost} is gone")
+    assert cluster.run("squeue", "-h", "-o", "%T", "-j", theirs) == "PENDING\n"
+
+
+def test_a_job_that_can_never_be_placed_is_told(shell, cluster, until):
+    driver = shell.start_sweep("well", "hydra.launcher.partition=brief")
+    told = next(line for line in driver.stderr if "cannot be placed" in line)
+    run = shell.run("well").path.relative_to(shell.folder)
+    assert re.search(rf"job {shell.job('well')} cannot be placed as it asks: Partition\w+; llmexp cancel {run} ends it", told)
+    shell.llmexp("cancel", str(run))
+    driver.communicate(timeout=60)
+    assert driver.returncode == 1
+    assert shell.result("well").status == "killed"
 
 
 def test_a_supervisor_that_is_killed_is_told_by_slurm(shell):

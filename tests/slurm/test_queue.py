@@ -3,36 +3,38 @@ from __future__ import annotations
 import pytest
 
 from llmexp.errors import ConfigError, SlurmError
-from llmexp.slurm.queue import JobState, check_slurm, max_array_size, states
+from llmexp.slurm.queue import Job, JobState, check_slurm, max_array_size, states
 
 
 def test_states_of_queued_running_ended_and_forgotten_jobs(commands):
-    squeue = 'case "$*" in *--jobs=7,9,12*) printf "7_0|RUNNING|None|n1\\n7_1|PENDING|Resources|\\n9|FAILED|NonZeroExitCode|n2\\n";; esac'
+    squeue = 'case "$*" in *--jobs=7,9,12*) printf "7_0|RUNNING|None|n1|a\\n7_1|PENDING|Resources||a\\n9|FAILED|NonZeroExitCode|n2|b|b\\n";; esac'
     commands(squeue=squeue, sacct="exit 1")
-    found = states(["7_0", "7_1", "9", "12"])
-    assert {job: str(state) for job, state in found.items()} == {
-        "7_0": "RUNNING (n1)",
-        "7_1": "PENDING (Resources)",
-        "9": "FAILED (n2)",
-        "12": "forgotten",
-    }
-    assert [found[job].has_ended for job in ("7_0", "7_1", "9", "12")] == [False, False, True, True]
+    jobs = Job("7_0", "a"), Job("7_1", "a"), Job("9", "b|b"), Job("12", "c")
+    found = states(jobs)
+    assert [str(found[job]) for job in jobs] == ["RUNNING (n1)", "PENDING (Resources)", "FAILED (n2)", "forgotten"]
+    assert [found[job].has_ended for job in jobs] == [False, False, True, True]
 
 
 def test_accounting_tells_what_the_controller_forgot(commands):
-    commands(squeue='echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1', sacct='echo "5_1|CANCELLED by 0|None assigned"')
-    assert states(["5_1"]) == {"5_1": JobState("CANCELLED")}
+    commands(squeue='echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1', sacct='echo "5_1|CANCELLED by 0|None assigned|a"')
+    assert states([Job("5_1", "a")]) == {Job("5_1", "a"): JobState("CANCELLED")}
 
 
 def test_what_accounting_takes_for_running_is_forgotten_all_the_same(commands):
-    commands(squeue="true", sacct='echo "5|RUNNING|n1"')
-    assert states(["5"])["5"].has_ended
+    commands(squeue="true", sacct='printf "5|PREEMPTED|n1|a\\n5|RUNNING|n1|a\\n"')
+    assert states([Job("5", "a")])[Job("5", "a")].name == "forgotten"
+
+
+def test_another_job_of_the_same_number_is_not_ours(commands):
+    commands(squeue='echo "5|PENDING|launch failed requeued held||theirs"', sacct='printf "5|CANCELLED|n1|ours\\n5|FAILED|n2|theirs\\n"')
+    ours, forgotten = Job("5", "ours"), Job("5", "older")
+    assert states([ours, forgotten]) == {ours: JobState("CANCELLED", nodes="n1"), forgotten: JobState("forgotten")}
 
 
 def test_a_controller_that_is_away_is_an_error_with_its_words(commands):
     commands(squeue='echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1')
     with pytest.raises(SlurmError, match=r"^squeue: .*Unable to contact slurm controller"):
-        states(["5"])
+        states([Job("5", "a")])
 
 
 def test_no_job_asks_nobody(commands):
@@ -44,6 +46,16 @@ def test_no_job_asks_nobody(commands):
 def test_a_job_that_would_wait_for_ever_is_hopeless(reason):
     assert JobState("PENDING", reason).is_hopeless
     assert not JobState("PENDING", "Priority").is_hopeless
+
+
+@pytest.mark.parametrize("reason", ["PartitionConfig", "PartitionTimeLimit", "QOSMaxWallDurationPerJobLimit", "QOSMinGRES"])
+def test_a_job_that_asks_for_too_much_is_unplaceable(reason):
+    assert JobState("PENDING", reason).is_unplaceable
+
+
+@pytest.mark.parametrize("reason", ["Resources", "Priority", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit", "JobArrayTaskLimit", "BeginTime"])
+def test_a_job_that_waits_for_its_turn_is_not(reason):
+    assert not JobState("PENDING", reason).is_unplaceable
 
 
 def test_the_longest_array_is_the_clusters(commands):

@@ -8,7 +8,7 @@ import pytest
 from llmexp.launch.attempt import only_attempt
 from llmexp.record.folder import RunFolder
 from llmexp.slurm.jobs import Submitted, note, slurm_folder, submissions
-from llmexp.slurm.queue import JobState
+from llmexp.slurm.queue import Job, JobState
 from llmexp.slurm.settle import is_final, settle, settle_ended
 
 
@@ -18,7 +18,7 @@ def submitted(tmp_path: Path, tiny_plan) -> Submitted:
     folder = RunFolder(tmp_path / "outputs" / "main" / "tiny_F_0123456789ab")
     folder.write(folder.plan_path, tiny_plan("F"))
     slurm_folder(folder.path.parent).mkdir()
-    return Submitted(folder, "7_1", "")
+    return Submitted(folder, Job("7_1", "llmexp-main-1"), "")
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_only_an_answer_stands_while_slurm_may_run_the_job_again(submitted, end,
 
 def test_an_earlier_result_is_not_the_jobs(submitted, end):
     end("success", ended_at="yesterday")
-    repeated = Submitted(submitted.folder, "8", "yesterday")
+    repeated = Submitted(submitted.folder, Job("8", "llmexp-main-2"), "yesterday")
     assert not is_final(repeated, JobState("CANCELLED"))
     assert settle(repeated, JobState("CANCELLED")) is None
     assert submitted.folder.result().status == "success"
@@ -96,5 +96,6 @@ def test_an_earlier_result_is_not_the_jobs(submitted, end):
 def test_the_latest_submission_counts(submitted):
     assert submissions([submitted.folder]) == []
     note([submitted])
-    note([Submitted(submitted.folder, "9", "then")])
-    assert submissions([submitted.folder]) == [Submitted(submitted.folder, "9", "then")]
+    latest = Submitted(submitted.folder, Job("9", "llmexp-main-2"), "then")
+    note([latest])
+    assert submissions([submitted.folder]) == [latest]
