@@ -9,6 +9,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from llmexp.cli.allocated import run_allocated
 from llmexp.cli.resume import why_again
 from llmexp.cli.sweep import folder_of, record
+from llmexp.launch.preflight import certain_skip
 from llmexp.launch.stack import stack_digest
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.environment import recorded_device_model
@@ -18,6 +19,7 @@ from llmexp.slurm.catch_up import under_way
 from llmexp.slurm.follow import Followed, follow
 from llmexp.slurm.jobs import Submitted, only_submitter
 from llmexp.slurm.options import SlurmOptions
+from llmexp.slurm.settle import skip
 from llmexp.slurm.submit import submit
 
 
@@ -27,7 +29,7 @@ def launch_on_cluster(plans: Sequence[RunPlan], options: SlurmOptions) -> Sequen
     with only_submitter(planned[0][1].path.parent):
         queued = list(under_way(folder for _, folder in planned))
         waiting = {run.folder.path.name for run in queued}
-        missing = [(plan, folder) for plan, folder in planned if folder.path.name not in waiting and not _is_kept(plan, folder)]
+        missing = [pair for pair in planned if pair[1].path.name not in waiting and not _is_kept(*pair) and not _is_skipped(*pair)]
         submitted = submit(missing, options, run_allocated) if missing else []
     _announce(submitted, queued)
     if options.detach:
@@ -47,6 +49,15 @@ def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
     said = f"again, {again}" if again else f"{earlier.status} already, {earlier.ended_at}; rerun=all measures again"
     print(f"{folder.path.name}: {said}", flush=True)
     return again is None
+
+
+def _is_skipped(plan: RunPlan, folder: RunFolder) -> bool:
+    """Whether the run needs no job to answer that it cannot be; its result then says why."""
+    why = certain_skip(plan)
+    if why:
+        skip(plan, folder, why)
+        print(f"{folder.path.name}: skipped: {why}", flush=True)
+    return why is not None
 
 
 def _announce(submitted: Sequence[Submitted], queued: Sequence[Submitted]) -> None:

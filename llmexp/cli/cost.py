@@ -11,6 +11,7 @@ from statistics import fmean
 
 from llmexp.cli.resume import why_again
 from llmexp.errors import RecordError
+from llmexp.launch.preflight import certain_skip
 from llmexp.launch.progress import duration
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, find_runs
@@ -99,7 +100,7 @@ def _read_history(outputs: Path) -> _History:
 
 
 def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float | None, str]:
-    if _is_skipped(plan) or _is_kept(plan, folder):
+    if certain_skip(plan) or _is_kept(plan, folder):
         return 0.0, "nothing"
     if plan.id in history.held_s:
         return fmean(history.held_s[plan.id]), "same"
@@ -110,13 +111,6 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
         return _held_like_s(nearest, plan, positions), "like"
     rate = _paper_rate(plan)
     return (_steps(plan) * positions / rate, "paper") if rate else (None, "unknown")
-
-
-def _is_skipped(plan: RunPlan) -> bool:
-    """Whether the run answers at once, as far as the plan and the hardware's file can tell."""
-    from llmexp.launch.preflight import certain_shortage
-
-    return bool(plan.skip or (not plan.config.force and certain_shortage(plan)))
 
 
 def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:

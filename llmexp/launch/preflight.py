@@ -16,17 +16,20 @@ from llmexp.record.result import RunStatus
 
 def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     """Return why the run need not start on this node, or None."""
-    if plan.skip:
-        return Ending(RunStatus.SKIPPED, plan.skip)
     elsewhere = other_hardware(plan, node)
-    short = None if plan.config.force else certain_shortage(plan, None if elsewhere else node)
-    if short:
-        return Ending(RunStatus.SKIPPED, f"{short}; force=true starts it all the same")
+    if skip := certain_skip(plan, None if elsewhere else node):
+        return Ending(RunStatus.SKIPPED, skip)
     unable = elsewhere or _missing_libraries(plan)
     if unable:
         return Ending(RunStatus.FAILED, unable)
     unbuilt = unbuildable(plan) or uncompilable(plan)
     return Ending(RunStatus.SKIPPED, unbuilt) if unbuilt else None
+
+
+def certain_skip(plan: RunPlan, node: Detected | None = None) -> str | None:
+    """Say why the run would be skipped at once on this node, or, where it is another's (None), as far as the hardware's file tells."""
+    short = None if plan.skip or plan.config.force else _certain_shortage(plan, node)
+    return f"{short}; force=true starts it all the same" if short else plan.skip
 
 
 def other_hardware(plan: RunPlan, node: Detected) -> str | None:
@@ -55,7 +58,7 @@ def _missing_libraries(plan: RunPlan) -> str | None:
     return f"{wanted_by} needs {missing}: pip install 'llmexp[train]' there, torch first"
 
 
-def certain_shortage(plan: RunPlan, node: Detected | None = None) -> str | None:
+def _certain_shortage(plan: RunPlan, node: Detected | None) -> str | None:
     """Hold the plan's sure memory against this node's, or, where it is another's (None), against what the hardware's file says."""
     hardware, ranks = plan.config.hardware, plan.ranks_per_node
     if plan.memory is None:

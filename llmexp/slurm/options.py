@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from llmexp.errors import ConfigError
 from llmexp.schema import PositiveFloat, PositiveInt, Section, Tuple
@@ -30,6 +31,13 @@ class SlurmOptions(Section):
     detach: bool = Field(False, description="return once the jobs are submitted")
     poll_s: PositiveFloat = Field(10.0, description="how often SLURM is asked about its jobs")
     patience_s: PositiveFloat = Field(3600.0, description="how long SLURM may give no answer before the waiting ends; the jobs go on")
+
+    @field_validator("options")
+    @classmethod
+    def _has_no_name(cls, options: dict[str, Any]) -> dict[str, Any]:
+        if {"job-name", "job_name"} & options.keys():
+            raise PydanticCustomError("job_name", "llmexp names its jobs itself, to know them again")
+        return options
 
 
 def read_options(given: Mapping[str, Any]) -> SlurmOptions:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from llmexp.errors import RecordError
-from llmexp.launch.attempt import only_attempt
+from llmexp.launch.attempt import only_attempt, set_aside
 from llmexp.launch.collect import conclude
 from llmexp.launch.ending import Ending
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.slurm.jobs import Submitted
 from llmexp.slurm.queue import FORGOTTEN, JobState
@@ -45,6 +46,14 @@ def settle_ended(submitted: Submitted, state: JobState) -> bool:
     except (RecordError, OSError):
         return False
     return True
+
+
+def skip(plan: RunPlan, folder: RunFolder, reason: str) -> None:
+    """Write the result of a run that would be skipped on any node, so that it waits for none; raises RunHeldError where another driver is at it."""
+    with only_attempt(folder):
+        set_aside(folder)
+        folder.write(folder.plan_path, plan)
+        conclude(plan, folder, Ending(RunStatus.SKIPPED, reason), {})
 
 
 def _reason(submitted: Submitted, state: JobState) -> str:

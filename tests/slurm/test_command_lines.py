@@ -57,6 +57,16 @@ def test_wrong_input_is_one_line_and_submits_nothing(words, said, commands, caps
     assert not (here / "submitted").exists()
 
 
+def test_what_is_skipped_on_any_node_takes_no_job(commands, capsys, here: Path):
+    commands(**ALL | {"sbatch": f"touch {here}/submitted"})
+    words = ("hydra/launcher=slurm", "tracking=none", "hardware=h100", "model=70b")
+    assert main(words) == 0
+    assert "skipped: " in capsys.readouterr().out
+    assert main(words) == 0
+    assert "skipped already, " in capsys.readouterr().out
+    assert not (here / "submitted").exists()
+
+
 def test_no_slurm_is_one_line(commands, capsys):
     commands(squeue="true")
     assert main(HERE) == 2

@@ -35,6 +35,11 @@ def test_further_options_win(tiny_plan):
     assert extra == {"time": 3, "nice": 7, "no-requeue": True}
 
 
+def test_a_name_of_ones_own_is_refused():
+    with pytest.raises(ConfigError, match=r"^hydra\.launcher\.options=.*mine.*: llmexp names its jobs itself, to know them again$"):
+        read_options({"options": {"job-name": "mine"}})
+
+
 def test_a_wrong_option_is_named_with_its_value():
     with pytest.raises(ConfigError, match=r"^hydra\.launcher\.poll_s=-1\.0: input should be greater than 0$"):
         read_options({"poll_s": -1.0})
