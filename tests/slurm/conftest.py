@@ -61,7 +61,7 @@ class Shell:
         self.background: list[subprocess.Popen[str]] = []
 
     def llmexp(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "llmexp", *words], cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=300)
+        return subprocess.run([sys.executable, "-m", "llmexp", *words], cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=600)
 
     def sweep(self, behaviours: str, *words: str) -> subprocess.CompletedProcess[str]:
         return self.llmexp(f"engine.options.behaviour={behaviours}", *self.WORDS, *words)
