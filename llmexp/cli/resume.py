@@ -12,7 +12,7 @@ def why_run(plan: RunPlan, folder: RunFolder, stack: str, began: str | None) -> 
     """Say why a run is done: '' the first time, else a reason; None where its result stands, or another driver's since `began` (ISO 8601)."""
     earlier = folder.result()
     if earlier is None:
-        return "its driver was killed" if folder.state() == RunStatus.KILLED else ""
+        return "it was interrupted before its result was written" if folder.state() == RunStatus.KILLED else ""
     return None if is_anothers(earlier, began) else why_again(plan.config, earlier, stack)
 
 

@@ -9,8 +9,6 @@ from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.lock import LockHeldError, held, who_holds
 
-DRIVERS = ".drivers"
-
 
 class RunHeldError(RecordError):
     """Another driver is at this run."""
@@ -24,7 +22,7 @@ def only_attempt(folder: RunFolder, ended_job: str | None = None) -> Iterator[No
     """
     with ExitStack() as stack:
         try:
-            stack.enter_context(held(folder.path / DRIVERS, ended_job))
+            stack.enter_context(held(folder.drivers, ended_job))
         except LockHeldError as error:
             raise RunHeldError(f"another llmexp is at this very run: {error}") from None
         yield
@@ -32,7 +30,7 @@ def only_attempt(folder: RunFolder, ended_job: str | None = None) -> Iterator[No
 
 def holder(folder: RunFolder) -> str | None:
     """Which driver is at the run, and since when; None where none is."""
-    return who_holds(folder.path / DRIVERS)
+    return who_holds(folder.drivers)
 
 
 def set_aside(folder: RunFolder) -> None:

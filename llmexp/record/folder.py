@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -50,6 +51,11 @@ class RunFolder:
         return self.path / "system.jsonl"
 
     @property
+    def drivers(self) -> Path:
+        """The lock between drivers: one at a time works here."""
+        return self.path / ".drivers"
+
+    @property
     def figures(self) -> Path:
         """Pictures of this run."""
         return self.path / "figures"
@@ -96,14 +102,20 @@ class RunFolder:
             raise RecordError(f"{self.result_path} is not a result: {error.errors()[0]['msg']}") from None
 
     def state(self) -> str:
-        """'planned', 'running', or the RunStatus that the run ended with; 'killed' where its driver died without a word."""
+        """'planned', 'running', or the RunStatus that the run ended with; 'killed' where its driver died, or went on, without a word."""
         result = self.result()
         if result:
             return result.status.value
         begun = [event for event in self.events() if event["status"] == "running"]
         if not begun:
             return "planned"
-        return "running" if is_alive(begun[-1]) else RunStatus.KILLED.value
+        return "running" if is_alive(begun[-1]) and not self._is_let_go() else RunStatus.KILLED.value
+
+    def _is_let_go(self) -> bool:
+        """Whether a driver has turned to other runs without a result here, as when the disk was full."""
+        from llmexp.record.lock import who_holds
+
+        return self.drivers.exists() and who_holds(self.drivers) is None
 
 
 def find_runs(root: Path) -> list[RunFolder]:
@@ -122,8 +134,13 @@ def write_atomically(path: Path, text: str) -> None:
     """Write by rename within the same folder; parents are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_for(path)
-    temporary.write_text(text)
-    temporary.replace(path)
+    try:
+        temporary.write_text(text)
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def temporary_for(path: Path) -> Path:

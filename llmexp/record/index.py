@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import RecordError
-from llmexp.record.folder import RunFolder, temporary_for, write_atomically
+from llmexp.record.folder import RunFolder, write_atomically
 from llmexp.record.result import RunResult, read_samples
 
 INDEX = ".index.json"
@@ -139,8 +139,5 @@ def _read(path: Path) -> _Index:
 def _write(path: Path, index: _Index) -> None:
     """Keep what is known of runs that are still there; a folder that cannot be written to is listed all the same."""
     runs = {name: (stamp, asdict(standing)) for name, (stamp, standing) in index.items() if (path.parent / name).exists()}
-    try:
+    with contextlib.suppress(OSError):
         write_atomically(path, json.dumps({"version": _VERSION, "runs": runs}))
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary_for(path).unlink()

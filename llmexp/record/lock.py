@@ -21,6 +21,8 @@ from llmexp.record.folder import is_alive, now, process_identity
 
 HOLDER = ".holder"
 _TRY_EVERY_S = 0.5
+# What this process holds no more and could not say so: it is free to this process; to others at the latest when this process ends.
+_to_release: set[Path] = set()
 
 
 class LockHeldError(Exception):
@@ -77,10 +79,11 @@ def _wait_for(lock: Path, stack: contextlib.ExitStack) -> None:
 def _take(lock: Path, ended_job: str | None) -> Path:
     lock.mkdir(parents=True, exist_ok=True)
     mine = lock / f".{uuid.uuid4().hex}"
-    mine.mkdir()
     me = json.dumps({"at": now(), **process_identity(), "attempt": mine.name})
-    (mine / HOLDER).write_text(me)
+    _release_all()
     try:
+        mine.mkdir()
+        (mine / HOLDER).write_text(me)
         while True:
             place = lock / str(_newest(lock, ended_job) + 1)
             try:
@@ -98,13 +101,25 @@ def _take(lock: Path, ended_job: str | None) -> Path:
 def _newest(lock: Path, ended_job: str | None = None) -> int:
     """The number of the last holder, 0 before the first; raises LockHeldError where it lives and has not released."""
     number = max((int(path.name) for path in lock.iterdir() if path.name.isdigit()), default=0)
-    said = (lock / str(number) / HOLDER).read_text() if number else ""
+    holder_file = lock / str(number) / HOLDER
+    said = holder_file.read_text() if number and holder_file not in _to_release else ""
     if said and is_alive(holder := json.loads(said), ended_job):
         raise LockHeldError(lock, holder)
     return number
 
 
 def _release(holder: Path) -> None:
-    """Empty the holder's file, which takes no space; where even that fails, its end releases."""
-    with contextlib.suppress(OSError):
-        os.truncate(holder, 0)
+    """Empty the holder's file, which takes no space; where even that fails, as on a disk that has turned read-only, it is tried again later."""
+    _to_release.add(holder)
+    _release_all()
+
+
+def _release_all() -> None:
+    for holder in list(_to_release):
+        try:
+            os.truncate(holder, 0)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            continue
+        _to_release.discard(holder)

@@ -83,7 +83,7 @@ def test_what_a_killed_driver_held_is_done_by_the_one_that_waits_for_it(start: S
     assert "waiting for " in lines[-1]
     first.send_signal(signal.SIGKILL)
     first.communicate()
-    assert f"{folder.path.name}: again, its driver was killed" in second.stdout.readline()
+    assert f"{folder.path.name}: again, it was interrupted" in second.stdout.readline()
     until_begun(surroundings, 2)
     second.send_signal(signal.SIGTERM)
     second.communicate(timeout=30)

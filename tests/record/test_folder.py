@@ -2,12 +2,14 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder, find_runs, process_identity, read_json_lines, write_atomically
+from llmexp.record.lock import held
 from llmexp.record.result import RunResult
 
 
@@ -107,3 +109,22 @@ def test_a_result_comes_back_as_it_was_written(make_run):
     assert folder.result() == result
     assert isinstance(result, RunResult)
     assert not [name for name in os.listdir(folder.path) if name.startswith(".")]
+
+
+def test_a_run_that_its_living_driver_has_left_without_a_result_does_not_go_on(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    with held(folder.drivers):
+        folder.event("running", **process_identity())
+        assert folder.state() == "running"
+    assert folder.state() == "killed"
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    def fill(path, text):
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fill)
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(tmp_path / "result.json", "{}")
+    assert list(tmp_path.iterdir()) == []

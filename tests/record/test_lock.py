@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.record import lock as module
-from llmexp.record.lock import LockHeldError, held, held_in_turn
+from llmexp.record.lock import LockHeldError, held, held_in_turn, who_holds
 
 RACER = """
 import sys
@@ -141,3 +141,19 @@ def test_a_job_that_has_ended_holds_nothing(tmp_path):
     elsewhere(tmp_path / "lock", "7_1")
     with held(tmp_path / "lock", ended_job="7_1"):
         pass
+
+
+def test_what_could_not_be_released_is_free_to_this_process_and_released_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, length: int) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    lock, truncate = tmp_path / "lock", os.truncate
+    monkeypatch.setattr(os, "truncate", refuse)
+    with held(lock):
+        pass
+    (holder,) = lock.glob(f"*/{module.HOLDER}")
+    assert holder.read_text()
+    assert who_holds(lock) is None
+    monkeypatch.setattr(os, "truncate", truncate)
+    with held(lock):
+        assert holder.read_text() == ""

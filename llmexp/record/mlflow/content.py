@@ -96,7 +96,7 @@ class RunContent:
 
     @property
     def _reason(self) -> str:
-        return self._result.reason if self._result else "the driver was killed"
+        return self._result.reason if self._result else "interrupted before its result was written"
 
     @property
     def params(self) -> dict[str, str]:
