@@ -6,6 +6,7 @@ import fcntl
 import logging
 import math
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,7 +59,22 @@ def connect(uri: str, timeout_s: float) -> MlflowClient:
         raise RecordError("mlflow is not installed") from None
     for logger in _CHATTY_LOGGERS:
         logging.getLogger(logger).setLevel(logging.CRITICAL)  # what they say is in the error too
+    database = database_path(uri)
+    if database and not database.exists():
+        _create(database)
     return MlflowClient(uri)
+
+
+def _create(database: Path) -> None:
+    """Make a store's tables under another name: those that a process was killed in the middle of nothing could mend."""
+    from mlflow import MlflowClient
+
+    fresh = database.with_name(f".{database.name}.{uuid.uuid4().hex}")
+    try:
+        MlflowClient(f"{_SQLITE}{fresh}").search_experiments(max_results=1)
+        fresh.replace(database)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.record.mlflow.store import artifact_root, database_path, resolve_uri
+from llmexp.record.mlflow.store import artifact_root, connect, database_path, resolve_uri
 from llmexp.schema import TrackingConfig
 
 
@@ -30,3 +30,22 @@ def test_planning_and_reading_need_no_mlflow():
 
     script = "import sys, llmexp.record.mlflow; sys.exit('mlflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False, cwd=Path("/")).returncode == 0
+
+
+def test_a_store_whose_making_was_broken_off_is_made_anew(tmp_path, monkeypatch):
+    from mlflow import MlflowClient
+
+    class BrokenOffError(Exception):
+        pass
+
+    def break_off(client, **words):
+        raise BrokenOffError
+
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    with monkeypatch.context() as patched:
+        patched.setattr(MlflowClient, "search_experiments", break_off)
+        with pytest.raises(BrokenOffError):
+            connect(uri, 10)
+    assert list(tmp_path.iterdir()) == []
+    assert connect(uri, 10).create_experiment("mine")
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
