@@ -6,25 +6,29 @@ import os
 import sys
 from collections.abc import Sequence
 
-from llmexp.cli import commands, run
 from llmexp.errors import ConfigError, LlmexpError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the words say and return the exit code; every error that a person can mend is one line on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
-    command = commands.COMMANDS.get(words[0]) if words else None
     try:
+        from llmexp.cli import commands, run  # takes a while, and Ctrl-C may come meanwhile
+
+        command = commands.COMMANDS.get(words[0]) if words else None
         return command(words[1:]) if command else run.main(words)
     except LlmexpError as error:
         print(f"llmexp: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
-    except KeyboardInterrupt:
-        print("llmexp: interrupted; the same command goes on with what is missing", file=sys.stderr)
-        return 130
     except BrokenPipeError:  # llmexp plan ... | head; what is still buffered must not fail again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:  # a disk that is full, read-only or gone
+        print(f"llmexp: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("llmexp: interrupted; the same command goes on with what is missing", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from llmexp.cli.resume import is_anothers, why_run
 from llmexp.cli.share import HELD, settle
 from llmexp.cli.siblings import with_memory_of_siblings
 from llmexp.cli.side_by_side import run_all, worth_it
-from llmexp.errors import LlmexpError
+from llmexp.errors import LlmexpError, RecordError
 from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, write_atomically
@@ -97,7 +97,17 @@ def joined(plan: RunPlan) -> bool:
 
 
 def measure(plan: RunPlan, folder: RunFolder, began: str | None = None) -> bool:
-    """Run a plan unless its folder has the answer; the tracker has the folder afterwards. False where another driver is at the run."""
+    """Run a plan unless its folder has the answer; the tracker has the folder afterwards. False where another driver is at the run.
+
+    Raises RecordError where the folder cannot be read or written: the disk is full, read-only or gone.
+    """
+    try:
+        return _measure(plan, folder, began)
+    except OSError as error:
+        raise RecordError(f"{folder.path.name}: {error}; the same command goes on with it") from error
+
+
+def _measure(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
     from llmexp.launch.attempt import RunHeldError
     from llmexp.launch.stack import stack_digest
 

@@ -44,9 +44,8 @@ class SystemSampler:
 
     def _run(self) -> None:
         psutil.cpu_percent()  # the first call of a thread only sets where the next one counts from
-        cores = CoresInUse(self._elsewhere)
         with contextlib.suppress(OSError), Gpus() as gpus, self._path.open("a", buffering=1) as file:
-            ended = False
+            cores, ended = CoresInUse(self._elsewhere), False
             while not ended:
                 ended = self._ended.wait(self._interval_s)
                 load = cores.since_last()

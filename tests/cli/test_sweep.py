@@ -116,3 +116,24 @@ def test_runs_on_a_network_need_only_another_tracker(llmexp, runner, monkeypatch
     monkeypatch.setattr("llmexp.record.mlflow.record_report", lambda *given: False)
     assert llmexp("method=Naive", "hardware=cpu", word)[0] == 0
     assert runner.ran == ["tiny Naive"]
+
+
+def test_a_run_whose_folder_cannot_be_written_is_one_line_and_stops_no_other(llmexp, runner):
+    runner.endings = {"R": OSError(28, "No space left on device")}
+    code, _, err = llmexp("method=Naive,R,F", *QUIET)
+    assert code == 1
+    assert runner.ran == ["tiny Naive", "tiny R", "tiny F"]
+    (line,) = [line for line in err.splitlines() if "No space" in line]
+    assert line.startswith("llmexp: tiny_R_")
+    assert line.endswith("[Errno 28] No space left on device; the same command goes on with it")
+    assert "Traceback" not in err
+
+
+def test_a_report_that_cannot_be_written_is_one_line(llmexp, runner, monkeypatch):
+    def refuse(path, text):
+        raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr("llmexp.cli.sweep.write_atomically", refuse)
+    code, out, err = llmexp("method=Naive", *QUIET)
+    assert (code, err) == (1, "llmexp: [Errno 30] Read-only file system: 'outputs/main/report.md'\n")
+    assert "Naive" in out

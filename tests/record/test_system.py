@@ -83,3 +83,12 @@ def test_a_path_that_cannot_be_written_does_not_stop_the_run(tmp_path):
     with SystemSampler(tmp_path / "no such folder" / "system.jsonl"):
         ran = True
     assert ran
+
+
+def test_a_folder_that_cannot_be_read_costs_the_samples_and_nothing_else(tmp_path):
+    def refuse():
+        raise OSError(116, "Stale file handle")
+
+    with SystemSampler(tmp_path / "system.jsonl", 60, refuse):
+        pass
+    assert _lines(tmp_path / "system.jsonl") == []
