@@ -13,6 +13,10 @@ WORDS  ?=
 SLURM_TESTS ?= slurm
 SLURM_PACKAGES := slurm-wlm slurmdbd munge mariadb-server
 
+# How often `make chaos` breaks something, and which series of faults it takes.
+FAULTS ?= 200
+SEED   ?= 0
+
 # The Python of the node that `make wheelhouse` collects for.
 PY     ?= 3.12
 
@@ -27,7 +31,7 @@ PURE_SDISTS := antlr4-python3-runtime deepspeed
 GLIBC_2_28 := $(addsuffix _x86_64,manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014)
 FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constraints.txt
 
-.PHONY: help run test test-older lint ui bench gpu slurm-test slurm-packages wheelhouse clean .installed-older
+.PHONY: help run test test-older lint ui bench chaos gpu slurm-test slurm-packages wheelhouse clean .installed-older
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -56,6 +60,9 @@ ui: $(VENV)/.installed-train  ## open the recorded runs in MLflow, on 127.0.0.1
 
 bench: $(VENV)/.installed-train  ## measure the program's own cost against its limits
 	@$(BIN)/python -m benchmarks
+
+chaos: $(VENV)/.installed-train,dev  ## break sweeps at random points, 200 times, and check that nothing is lost
+	@$(BIN)/python -m chaos --faults $(FAULTS) --seed $(SEED)
 
 gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tables on one GPU here, into docs/results
 	@$(BIN)/python -m pytest -m gpu

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from chaos.ranks import LAUNCHER
 from llmexp.engines.base import Engine
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
@@ -29,7 +30,7 @@ class ScriptedEngine(Engine):
 
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
         """One launcher, which starts its ranks."""
-        return Command(argv=[sys.executable, "-m", "chaos.ranks", "{folder}"])
+        return Command(argv=[sys.executable, "-m", "chaos.ranks", "{folder}", LAUNCHER])
 
 
 ENGINE = ScriptedEngine()

@@ -1,4 +1,4 @@
-"""A launcher and its ranks, without torch: ranks <repeat's folder> [<rank>]. Each rank takes its steps, sums them up, and breaks at a signal."""
+"""A launcher and its ranks, without torch: ranks <repeat's folder> launcher|rank.<r>. Each rank takes its steps, and breaks at a signal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Never
 
+from llmexp.record.process import die_with_parent
+
 STEP_S = 0.02
+# By these words of its command line a process is known.
+LAUNCHER, RANK = "launcher", "rank."
 # What a rank does at a signal that the suite sends it.
 LEAVES, RAISES, RUNS_OUT_OF_MEMORY = signal.SIGHUP, signal.SIGUSR2, signal.SIGALRM
 
@@ -20,7 +24,7 @@ LEAVES, RAISES, RUNS_OUT_OF_MEMORY = signal.SIGHUP, signal.SIGUSR2, signal.SIGAL
 def launch(folder: Path, ranks: int) -> int:
     """Start the ranks; when one ends badly end the others, as launchers do, and answer with its exit code."""
     logs = [(folder / f"log.{rank}.txt").open("ab") for rank in range(ranks)]
-    started = [subprocess.Popen([sys.executable, "-m", "chaos.ranks", str(folder), str(rank)], stderr=log) for rank, log in enumerate(logs)]
+    started = [subprocess.Popen([sys.executable, "-m", "chaos.ranks", str(folder), f"{RANK}{rank}"], stderr=log) for rank, log in enumerate(logs)]
     while any(rank.poll() is None for rank in started) and not any(rank.poll() for rank in started):
         time.sleep(STEP_S)
     for rank in started:
@@ -72,8 +76,16 @@ def _write(path: Path, record: dict[str, Any]) -> None:
     whole.replace(path)
 
 
+def main(folder: Path, role: str) -> int:
+    """Play the launcher or a rank; answers with the exit code."""
+    if role == LAUNCHER:
+        return launch(folder, ranks=2)
+    die_with_parent()
+    rank = int(role.removeprefix(RANK))
+    obey_faults(folder, rank)
+    measure(folder, rank)
+    return 0
+
+
 if __name__ == "__main__":
-    if len(sys.argv) == 2:
-        sys.exit(launch(Path(sys.argv[1]), ranks=2))
-    obey_faults(Path(sys.argv[1]), int(sys.argv[2]))
-    measure(Path(sys.argv[1]), int(sys.argv[2]))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

@@ -52,18 +52,18 @@ class Surroundings:
         told = {ERROR_FILE: str(self.error_file), BELOW: str(self.outputs), MARK: self.mark}
         return kept | told | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": "", "HOME": str(self.scratch)}
 
-    def processes(self, *words: str) -> list[psutil.Process]:
-        """Living processes of these surroundings whose command line has all these words."""
-        return [process for process in psutil.process_iter() if self._is_ours(process, words)]
+    def processes(self, module: str = "", word: str = "") -> list[psutil.Process]:
+        """Living processes of these surroundings: all, or those of `python -m <module>` with an argument that starts so."""
+        return [process for process in psutil.process_iter() if self._is_ours(process, module, word)]
 
-    def _is_ours(self, process: psutil.Process, words: tuple[str, ...]) -> bool:
+    def _is_ours(self, process: psutil.Process, module: str, word: str) -> bool:
         try:
             if process.status() == psutil.STATUS_ZOMBIE or process.environ().get(MARK) != self.mark:
                 return False
             line = process.cmdline()
         except psutil.Error:
             return False
-        return all(any(word in part for part in line) for word in words)
+        return not module or (line[1:3] == ["-m", module] and any(argument.startswith(word) for argument in line[3:]))
 
     def llmexp(self, *words: str) -> list[str]:
         """The command line of llmexp with these words."""

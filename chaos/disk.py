@@ -1,0 +1,78 @@
+"""Where the sweeps' outputs lie, and how that breaks: a small filesystem of its own where this user may mount one, else limits on the processes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+import psutil
+
+from chaos.surroundings import Surroundings
+
+SIZE = "48m"
+FILLER = ".filler"
+CHUNK_BYTES = 2**16
+
+
+class Disk:
+    """A context manager around a folder; `is_real` tells whether it is a filesystem that really fills up and turns read-only."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.is_real = path, False
+
+    def __enter__(self) -> Disk:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.is_real = os.geteuid() == 0 and _mount("-t", "tmpfs", "-o", f"size={SIZE}", "llmexp-chaos", str(self.path))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.is_real:
+            subprocess.run(["umount", "--lazy", str(self.path)], check=False)
+
+    def fill(self, surroundings: Surroundings) -> None:
+        """Leave no byte free; without a filesystem of our own forbid every process of the sweep to make a file longer."""
+        if not self.is_real:
+            _limit_files(surroundings, 0)
+            return
+        with contextlib.suppress(OSError), (self.path / FILLER).open("ab", buffering=0) as file:
+            while True:
+                file.write(bytes(CHUNK_BYTES))
+        with contextlib.suppress(OSError), (self.path / FILLER).open("ab", buffering=0) as file:
+            while True:
+                file.write(b"0")
+
+    def free(self, surroundings: Surroundings) -> None:
+        """Undo `fill`."""
+        if self.is_real:
+            (self.path / FILLER).unlink(missing_ok=True)
+        else:
+            _limit_files(surroundings, resource.RLIM_INFINITY)
+
+    def forbid_writing(self, surroundings: Surroundings) -> None:
+        """Mount it once more over itself, read-only; without that right answer every path with the error of a read-only filesystem."""
+        if self.is_real and _mount("--bind", str(self.path), str(self.path)):
+            _mount("-o", "remount,bind,ro", str(self.path))
+        else:
+            surroundings.error_file.write_text(str(errno.EROFS))
+
+    def allow_writing(self, surroundings: Surroundings) -> None:
+        """Undo `forbid_writing`."""
+        if surroundings.error_file.exists():
+            surroundings.error_file.unlink()
+        else:
+            subprocess.run(["umount", "--lazy", str(self.path)], check=False)
+
+
+def _mount(*words: str) -> bool:
+    return subprocess.run(["mount", *words], capture_output=True).returncode == 0
+
+
+def _limit_files(surroundings: Surroundings, soft: int) -> None:
+    for process in surroundings.processes():
+        with contextlib.suppress(psutil.Error, OSError):
+            _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (soft, hard))

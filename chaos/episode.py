@@ -1,0 +1,165 @@
+"""One sweep with its faults, until it is complete; what is lost on the way is told in words."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chaos.disk import Disk
+from chaos.driver import Driver
+from chaos.faults import FAULTS, OF_THE_TRACKER, MissedError
+from chaos.invariants import answers, is_answered, status_is_true, store_equals_folders
+from chaos.surroundings import Surroundings
+from chaos.tracker import Network, Server
+
+METHODS = ("Naive", "F", "R", "Z2")
+PROTOCOL = ("measure=smoke", "measure.steps=15", "measure.profile=false")
+# The longest pause between two faults, and the longest that one lasts.
+SPAN_S = 2.5
+OUTAGE_S = 1.5
+ENDS_WITHIN_S = 120.0
+LEFTOVERS_END_WITHIN_S = 20.0
+
+
+@dataclass
+class Episode:
+    """A sweep of a few quick runs; `server` and `network` are None where MLflow writes to SQLite beside the outputs."""
+
+    number: int
+    random: random.Random
+    surroundings: Surroundings
+    disk: Disk
+    server: Server | None = None
+    network: Network | None = None
+    faults: Counter[str] = field(default_factory=Counter)
+    losses: list[str] = field(default_factory=list)
+    drivers: list[Driver] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Of its sweep, and of its experiment in MLflow."""
+        return f"episode-{self.number}"
+
+    @property
+    def sweep(self) -> Path:
+        """The sweep's folder."""
+        return self.surroundings.outputs / self.name
+
+    @property
+    def driver(self) -> Driver:
+        """The one that was started last."""
+        return self.drivers[-1]
+
+    @property
+    def store(self) -> str:
+        """MLflow's, past the network that can be broken."""
+        return self.server.uri if self.server else f"sqlite:///{self.surroundings.outputs}/mlflow.db"
+
+    def play(self, faults: int) -> None:
+        """Break the sweep so many times, each time at a random moment, and look at what is left; then let it be completed."""
+        self._start()
+        possible = list(FAULTS | (OF_THE_TRACKER if self.server else {}))
+        kinds = self.random.sample(possible, len(possible))
+        for index in range(faults):
+            self._break_once(kinds[index % len(kinds)])
+        self._end()
+        self._resume()
+        self._check(store_equals_folders(self.store, self.name, self.sweep))
+
+    def start_beside(self) -> None:
+        """Start one more driver of the same sweep."""
+        words = [
+            f"method={','.join(METHODS)}",
+            "model=tiny",
+            "hardware=cpu",
+            "engine=scripted",
+            *PROTOCOL,
+            f"sweep.outputs={self.surroundings.outputs}",
+        ]
+        words += [f"sweep.name={self.name}", f"tracking.experiment={self.name}", "tracking.timeout_s=5"]
+        words += [f"tracking.uri={self.network.uri}"] if self.network else []
+        log = self.surroundings.scratch / f"{self.name}.driver.{len(self.drivers)}.txt"
+        self.drivers.append(Driver(self.surroundings, [*words, *self._rerun()], log))
+
+    def _rerun(self) -> list[str]:
+        """Measure all again where nothing is left to be broken."""
+        return ["rerun=all"] if len(answers(self.sweep)) == len(METHODS) and not self._living() else []
+
+    def _start(self) -> None:
+        self._answered = answers(self.sweep)
+        self.start_beside()
+        self._keeps_answers = "rerun=all" not in self.driver.words
+
+    def _living(self) -> list[Driver]:
+        return [driver for driver in self.drivers if driver.lives]
+
+    def _break_once(self, kind: str) -> None:
+        while True:
+            time.sleep(self.random.uniform(0, SPAN_S))
+            if not self._living():
+                self._end()
+                self._start()
+                continue
+            try:
+                heal = (FAULTS | OF_THE_TRACKER)[kind](self)
+            except MissedError:
+                continue
+            break
+        self.faults[kind] += 1
+        if heal:
+            time.sleep(self.random.uniform(0, OUTAGE_S))
+            if kind.startswith("disk"):
+                self._look()
+            heal()
+        self._look()
+
+    def _look(self) -> None:
+        # Counted before, as a driver may end meanwhile.
+        living = len(self._living())
+        self._check(status_is_true(self.surroundings, self.sweep, living))
+
+    def _end(self) -> None:
+        """Wait for all drivers, and look at what they leave."""
+        for driver in self.drivers:
+            if driver.ends_within(ENDS_WITHIN_S) is None:
+                self._lose(f"driver {driver.pid} does not end")
+                driver.send(signal.SIGKILL)
+            if "Traceback" in driver.said and "KeyboardInterrupt" not in driver.said:
+                self._lose(f"a driver printed a traceback:\n{driver.said}")
+        deadline = time.monotonic() + LEFTOVERS_END_WITHIN_S
+        while (left := self.surroundings.processes()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if left:
+            self._lose(f"processes outlived their driver: {[process.cmdline() for process in left]}")
+        self._look()
+        if self._keeps_answers and not self._answered.items() <= answers(self.sweep).items():
+            self._lose("a run that had its answer was measured again, or lost it")
+        self.drivers.clear()
+
+    def _resume(self) -> None:
+        """With nothing broken any more the same command ends well, and `llmexp sync` finds nothing that it cannot copy."""
+        self._start()
+        if "rerun=all" in self.driver.words:
+            self._keeps_answers = False
+        code = self.driver.ends_within(ENDS_WITHIN_S)
+        if code != 0:
+            self._lose(f"the resume ended with {code}:\n{self.driver.said}")
+        self._end()
+        self._check(is_answered(self.sweep, len(METHODS), self.faults["rank out of memory"]))
+        words = ["sync", str(self.sweep), "--uri", self.store]
+        done = subprocess.run(self.surroundings.llmexp(*words), env=self.surroundings.environment, capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            self._lose(f"sync ended with {done.returncode}: {done.stderr.strip()}")
+
+    def _check(self, broken: Iterator[str]) -> None:
+        for words in broken:
+            self._lose(words)
+
+    def _lose(self, words: str) -> None:
+        self.losses.append(f"{self.name}, after {', '.join(self.faults) or 'nothing'}: {words}")

@@ -1,0 +1,117 @@
+"""What can break, by class. A fault returns what heals it, None where nothing is left to heal, or raises MissedError."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import psutil
+
+from chaos import ranks
+
+if TYPE_CHECKING:
+    from chaos.episode import Episode
+
+Heal = Callable[[], None]
+Fault = Callable[["Episode"], Heal | None]
+FIND_WITHIN_S = 4.0
+
+
+class MissedError(Exception):
+    """There was nothing to break: the sweep had ended."""
+
+
+def _signal_to(number: signal.Signals, *words: str) -> Fault:
+    """Send a signal to one of the processes whose command line has these words, at some moment of its life."""
+
+    def inject(episode: Episode) -> None:
+        deadline = time.monotonic() + FIND_WITHIN_S
+        while not (found := episode.surroundings.processes(*words)):
+            if time.monotonic() > deadline or not episode.driver.lives:
+                raise MissedError
+            time.sleep(0.02)
+        time.sleep(episode.random.uniform(0, 0.4))
+        try:
+            episode.random.choice(found).send_signal(number)
+        except psutil.NoSuchProcess:
+            raise MissedError from None
+
+    return inject
+
+
+def _signal_to_driver(number: signal.Signals) -> Fault:
+    def inject(episode: Episode) -> None:
+        if not episode.driver.lives:
+            raise MissedError
+        episode.driver.send(number)
+
+    return inject
+
+
+def _second_driver(episode: Episode) -> None:
+    episode.start_beside()
+
+
+def _disk_full(episode: Episode) -> Heal:
+    episode.disk.fill(episode.surroundings)
+    return lambda: episode.disk.free(episode.surroundings)
+
+
+def _disk_read_only(episode: Episode) -> Heal:
+    episode.disk.forbid_writing(episode.surroundings)
+    return lambda: episode.disk.allow_writing(episode.surroundings)
+
+
+def _files_answer(number: int) -> Fault:
+    def inject(episode: Episode) -> Heal:
+        episode.surroundings.error_file.write_text(str(number))
+        return episode.surroundings.error_file.unlink
+
+    return inject
+
+
+def _server_killed(episode: Episode) -> Heal:
+    episode.server.kill()
+    return episode.server.start
+
+
+def _server_hangs(episode: Episode) -> Heal:
+    episode.server.send(signal.SIGSTOP)
+    return lambda: episode.server.send(signal.SIGCONT)
+
+
+def _network(state: str) -> Fault:
+    def inject(episode: Episode) -> Heal:
+        episode.network.state = state
+        return lambda: setattr(episode.network, "state", "well")
+
+    return inject
+
+
+FAULTS: Mapping[str, Fault] = {
+    "rank killed": _signal_to(signal.SIGKILL, "chaos.ranks", ranks.RANK),
+    "rank exits": _signal_to(ranks.LEAVES, "chaos.ranks", ranks.RANK),
+    "rank raises": _signal_to(ranks.RAISES, "chaos.ranks", ranks.RANK),
+    "rank out of memory": _signal_to(ranks.RUNS_OUT_OF_MEMORY, "chaos.ranks", ranks.RANK),
+    "launcher killed": _signal_to(signal.SIGKILL, "chaos.ranks", ranks.LAUNCHER),
+    "keeper killed": _signal_to(signal.SIGKILL, "llmexp.launch.keeper"),
+    "driver SIGKILL": _signal_to_driver(signal.SIGKILL),
+    "driver SIGTERM": _signal_to_driver(signal.SIGTERM),
+    "driver SIGINT": _signal_to_driver(signal.SIGINT),
+    "second driver": _second_driver,
+    "disk full": _disk_full,
+    "disk read-only": _disk_read_only,
+    "quota reached": _files_answer(errno.EDQUOT),
+    "stale file handle": _files_answer(errno.ESTALE),
+    "input/output error": _files_answer(errno.EIO),
+}
+OF_THE_TRACKER: Mapping[str, Fault] = {
+    "server killed": _server_killed,
+    "server hangs": _server_hangs,
+    "network cut": _network("cut"),
+    "network stalls": _network("stalled"),
+    "network slow": _network("slow"),
+}

@@ -1,0 +1,104 @@
+"""What must hold: after a fault, whatever has ended; and once the sweep is complete. Each check answers with what is broken, in words."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from chaos.surroundings import Surroundings
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.folder import RunFolder, find_runs
+from llmexp.record.result import RunStatus, read_samples
+
+COLUMNS = re.compile(r"  +")
+ANSWERED = [status.value for status in RunStatus if status.is_answer]
+MLFLOW_STATUS = {RunStatus.SUCCESS: "FINISHED", RunStatus.OOM: "FINISHED"}
+
+
+def status_is_true(surroundings: Surroundings, sweep: Path, driven: int) -> Iterator[str]:
+    """`llmexp status` says 'running' of no more runs than there are living drivers, and 'success' of none that lacks samples."""
+    if not (sweep.exists() and find_runs(sweep)):
+        return
+    done = subprocess.run(surroundings.llmexp("status", str(sweep)), env=surroundings.environment, capture_output=True, text=True, timeout=60)
+    if done.returncode or "Traceback" in done.stderr:
+        yield f"status ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
+        return
+    states = dict(COLUMNS.split(line)[:2] for line in done.stdout.splitlines()[1:] if "/" in line.split(" ")[0])
+    if list(states.values()).count("running") > driven:
+        yield f"status says that runs go on, with {driven} drivers alive: {states}"
+    for name, state in states.items():
+        if state == "success":
+            yield from _is_whole(RunFolder(sweep / name.partition("/")[2]))
+        elif state == "unreadable":
+            yield f"{name} is unreadable"
+
+
+def _is_whole(folder: RunFolder) -> Iterator[str]:
+    plan = RunPlan.read(folder.plan_path)
+    planned, repeats = plan.config.measure.warmup_steps + plan.config.measure.steps, folder.repeats()
+    if len(repeats) != plan.config.measure.repeats:
+        yield f"{folder.path.name} is a success with {len(repeats)} repeats"
+    for repeat in repeats:
+        for rank in range(plan.dims.world_size):
+            samples = repeat / f"samples.{rank}.jsonl"
+            steps = len(read_samples(samples)) if samples.exists() else 0
+            if steps != planned or not (repeat / f"rank.{rank}.json").exists():
+                yield f"{folder.path.name} is a success, but rank {rank} has {steps} of {planned} steps in {repeat.name}"
+
+
+def is_answered(sweep: Path, runs: int, out_of_memory: int) -> Iterator[str]:
+    """Every run has its answer; out of memory are no more than the suite made so."""
+    states = [folder.state() for folder in find_runs(sweep)]
+    if len(states) != runs or any(state not in ANSWERED for state in states):
+        yield f"the sweep is not complete after its resume: {states}"
+    if states.count("oom") > out_of_memory:
+        yield f"{states.count('oom')} runs are out of memory, the suite made {out_of_memory}"
+
+
+def answers(sweep: Path) -> dict[str, str]:
+    """When each run that has an answer got it."""
+    if not sweep.exists():
+        return {}
+    found = ((folder.path.name, folder.result()) for folder in find_runs(sweep))
+    return {name: result.ended_at for name, result in found if result and result.status.is_answer}
+
+
+def store_equals_folders(uri: str, experiment: str, sweep: Path) -> Iterator[str]:
+    """In MLflow each run is there once, with its status, its metrics and all its steps; none is left running."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    found = client.get_experiment_by_name(experiment)
+    recorded = list(client.search_runs([found.experiment_id], max_results=1000)) if found else []
+    yield from (f"MLflow has {run.info.run_name} as RUNNING" for run in recorded if run.info.status == "RUNNING")
+    by_kind = {kind: [run for run in recorded if run.data.tags.get("llmexp.kind") == kind] for kind in ("run", "sweep")}
+    if len(by_kind["sweep"]) != 1:
+        yield f"MLflow has {len(by_kind['sweep'])} parents of the sweep"
+    names = sorted(run.info.run_name for run in by_kind["run"])
+    folders = find_runs(sweep)
+    if names != sorted(folder.path.name for folder in folders):
+        yield f"MLflow has {names}, the sweep {[folder.path.name for folder in folders]}"
+        return
+    for run in by_kind["run"]:
+        yield from _is_the_same(client, run, RunFolder(sweep / run.info.run_name))
+
+
+def _is_the_same(client: Any, run: Any, folder: RunFolder) -> Iterator[str]:
+    result = folder.result()
+    if result is None:
+        yield f"{folder.path.name} has no result"
+        return
+    if (run.info.status, run.data.tags["status"]) != (MLFLOW_STATUS[result.status], result.status.value):
+        yield f"{folder.path.name} is {result.status}, in MLflow {run.info.status} and {run.data.tags['status']}"
+    metrics = {name: metric.mean for name, metric in result.metrics.items() if metric}
+    other = {name: (value, run.data.metrics.get(name)) for name, value in metrics.items() if run.data.metrics.get(name) != value}
+    if other:
+        yield f"{folder.path.name}: metrics that differ in MLflow: {other}"
+    for repeat in folder.repeats() if result.status is RunStatus.SUCCESS else ():
+        losses = [sample.loss for sample in read_samples(repeat / "samples.0.jsonl")]
+        there = [metric.value for metric in sorted(client.get_metric_history(run.info.run_id, f"{repeat.name}/loss"), key=lambda one: one.step)]
+        if there != losses:
+            yield f"{folder.path.name}: {len(there)} losses in MLflow, {len(losses)} in {repeat.name}"
