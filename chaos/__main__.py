@@ -42,8 +42,8 @@ def play(faults: int, seed: int, folder: Path) -> int:
         while found.total() < faults:
             surroundings = Surroundings(folder / str(number), folder / str(number) / "outputs")
             with Disk(surroundings.outputs) as disk:
-                remote = (server, network) if number % SERVER_EVERY else (None, None)
-                episode = Episode(number, random.Random(f"{seed}/{number}"), surroundings, disk, *remote)
+                chance = random.Random(f"{seed}/{number}")
+                episode = Episode(number, chance, surroundings, disk, server, network, remote=bool(number % SERVER_EVERY))
                 episode.play(min(FAULTS_AN_EPISODE, faults - found.total()))
             found, losses, number = found + episode.faults, losses + episode.losses, number + 1
             print(f"{time.monotonic() - began_s:.0f} s, {found.total()} faults: {', '.join(episode.faults.elements())}", flush=True)

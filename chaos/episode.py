@@ -29,14 +29,15 @@ LEFTOVERS_END_WITHIN_S = 20.0
 
 @dataclass
 class Episode:
-    """A sweep of a few quick runs; `server` and `network` are None where MLflow writes to SQLite beside the outputs."""
+    """A sweep of a few quick runs, recorded through the network to the server where `remote`, else in SQLite beside the outputs."""
 
     number: int
     random: random.Random
     surroundings: Surroundings
     disk: Disk
-    server: Server | None = None
-    network: Network | None = None
+    server: Server
+    network: Network
+    remote: bool
     faults: Counter[str] = field(default_factory=Counter)
     losses: list[str] = field(default_factory=list)
     drivers: list[Driver] = field(default_factory=list)
@@ -59,12 +60,12 @@ class Episode:
     @property
     def store(self) -> str:
         """MLflow's, past the network that can be broken."""
-        return self.server.uri if self.server else f"sqlite:///{self.surroundings.outputs}/mlflow.db"
+        return self.server.uri if self.remote else f"sqlite:///{self.surroundings.outputs}/mlflow.db"
 
     def play(self, faults: int) -> None:
         """Break the sweep so many times, each time at a random moment, and look at what is left; then let it be completed."""
         self._start()
-        possible = list(FAULTS | (OF_THE_TRACKER if self.server else {}))
+        possible = [*FAULTS, *(OF_THE_TRACKER if self.remote else ())]
         kinds = self.random.sample(possible, len(possible))
         for index in range(faults):
             self._break_once(kinds[index % len(kinds)])
@@ -83,7 +84,7 @@ class Episode:
             f"sweep.outputs={self.surroundings.outputs}",
         ]
         words += [f"sweep.name={self.name}", f"tracking.experiment={self.name}", "tracking.timeout_s=5"]
-        words += [f"tracking.uri={self.network.uri}"] if self.network else []
+        words += [f"tracking.uri={self.network.uri}"] if self.remote else []
         log = self.surroundings.scratch / f"{self.name}.driver.{len(self.drivers)}.txt"
         self.drivers.append(Driver(self.surroundings, [*words, *self._rerun()], log))
 
@@ -107,7 +108,7 @@ class Episode:
                 self._start()
                 continue
             try:
-                heal = (FAULTS | OF_THE_TRACKER)[kind](self)
+                heal = {**FAULTS, **OF_THE_TRACKER}[kind](self)
             except MissedError:
                 continue
             break
