@@ -11,7 +11,7 @@ from llmexp.launch.display import say
 from llmexp.record.result import RunResult
 from llmexp.slurm.jobs import Submitted
 from llmexp.slurm.options import SlurmOptions
-from llmexp.slurm.queue import Job, JobState, cancel, states
+from llmexp.slurm.queue import LAUNCH_FAILED, Job, JobState, cancel, release, states
 from llmexp.slurm.settle import is_final, settle_ended
 
 TICK_S = 0.5
@@ -29,6 +29,7 @@ class Followed:
     settled_here: bool = False
     _told: str = ""
     _warned: str = ""
+    _released: bool = False
     _written_ns: int = 0
     _ended_s: float | None = None
 
@@ -40,7 +41,9 @@ class Followed:
             self.is_done = is_final(self.submitted, self.state)
         if self.is_done or self.state is None:
             return
-        if self.state.is_hopeless:
+        if self._is_let_go(self.state):
+            self.state = None
+        elif self.state.is_hopeless:
             cancel([self.submitted.job])
             self._settle(self.state)
         elif not self.state.has_ended:
@@ -64,6 +67,15 @@ class Followed:
             self._tell(result)
         else:
             say(f"{self.submitted.label} · job {self.submitted.job} is {state} and never came to the run; its earlier result stays")
+
+    def _is_let_go(self, state: JobState) -> bool:
+        """Whether a job that its node refused is queued again: once, as SLURM sets such a node aside."""
+        if state.reason != LAUNCH_FAILED or self._released:
+            return False
+        self._released = release(self.submitted.job)
+        if self._released:
+            say(f"{self.submitted.label} · job {self.submitted.job} was refused by its node; queued again")
+        return self._released
 
     def _warn(self, state: JobState) -> None:
         """Say that the job may wait for ever, once for each reason."""

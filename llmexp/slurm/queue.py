@@ -14,7 +14,8 @@ COMMANDS = ("sbatch", "srun", "squeue", "scancel")
 # A job in one of these is never seen to run again.
 ENDED = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")
 # Reasons for which a queued job would stay queued until somebody looks.
-HOPELESS = ("BadConstraints", "DependencyNeverSatisfied", "launch failed requeued held", "job requeued in held state")
+LAUNCH_FAILED = "launch failed requeued held"
+HOPELESS = ("BadConstraints", "DependencyNeverSatisfied", LAUNCH_FAILED, "job requeued in held state")
 # Reasons that no other job's end changes: an administrator may, or who submitted it.
 UNPLACEABLE = re.compile(
     r"PartitionConfig|PartitionNodeLimit|PartitionTimeLimit|PartitionDown|PartitionInactive|ReservationDeleted"
@@ -96,6 +97,11 @@ def cancel(jobs: Sequence[Job]) -> None:
         done = _run("scancel", f"--name={name}", *(job.number for job in jobs if job.name == name))
         if done.returncode:
             raise SlurmError(f"scancel: {_first_line(done.stderr)}")
+
+
+def release(job: Job) -> bool:
+    """Let a held job be placed again; False where SLURM does not take it."""
+    return _run("scontrol", "release", job.number).returncode == 0
 
 
 def max_array_size() -> int | None:

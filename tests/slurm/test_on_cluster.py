@@ -139,6 +139,7 @@ def test_a_controllers_restart_loses_nothing(shell, cluster, until):
     assert "Traceback" not in said
 
 
+@pytest.mark.long
 def test_a_number_that_the_controller_gives_away_again_is_no_longer_the_runs(shell, cluster, until, tmp_path):
     with cluster.forgetting(tmp_path / "state"):
         driver = shell.start_sweep("well", "hydra.launcher.options.hold=true")
@@ -151,6 +152,27 @@ def test_a_number_that_the_controller_gives_away_again_is_no_longer_the_runs(she
     assert driver.returncode == 1
     assert (shell.result("well").status, shell.result("well").reason.partition(",")[0]) == ("killed", f"SLURM's job {lost} is gone")
     assert cluster.run("squeue", "-h", "-o", "%T", "-j", theirs) == "PENDING\n"
+
+
+@pytest.mark.long
+def test_a_number_that_a_node_still_has_of_a_lost_job_is_tried_again(shell, cluster, until, tmp_path):
+    with cluster.forgetting(tmp_path / "state"):
+        lost = shell.start_sweep("endless")
+        until(lambda: shell.samples("endless"))
+    driver = shell.start_sweep("well", "sweep.name=other")
+    try:
+        told = next(line for line in driver.stderr if "refused" in line)
+        assert told == f"tiny Naive · job {shell.job('well')} was refused by its node; queued again\n"
+        until(lambda: "BeginTime" in cluster.run("squeue", "-h", "-o", "%r", "-j", shell.job("well")))
+        cluster.run("scontrol", "update", f"JobId={shell.job('well')}", "StartTime=now")
+        _, said = driver.communicate(timeout=150)
+    finally:
+        for node in cluster.nodes("drain"):
+            cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+    assert driver.returncode == 0, said
+    assert shell.job("well") == shell.job("endless")
+    lost.communicate(timeout=60)
+    assert shell.result("endless").status == "killed"
 
 
 def test_a_job_that_can_never_be_placed_is_told(shell, cluster, until):
@@ -181,6 +203,7 @@ def test_other_shells_take_over_what_was_detached(shell, cluster, until):
     run = str(shell.run("endless").path)
     assert "going on" in shell.llmexp("logs", run).stdout or "tiny Naive" in shell.llmexp("logs", run).stdout
     again = shell.start_sweep("endless,well", "hydra.launcher.array_parallelism=1")
+    assert any("under way already" in line for line in again.stdout)
     assert shell.llmexp("cancel", run).stdout == f"cancelled: job {shell.job('endless')}\n"
     out, _ = again.communicate(timeout=60)
     assert "submitted" not in out
