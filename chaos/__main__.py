@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0, help="which faults come, and when; what they meet depends on the machine too")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the clean-up: the server, the mounts
     with tempfile.TemporaryDirectory(prefix="llmexp-chaos-", ignore_cleanup_errors=True) as folder:
         return play(args.faults, args.seed, Path(folder))
 
