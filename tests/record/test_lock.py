@@ -122,12 +122,18 @@ def elsewhere(lock: Path, job: str, restarts: int = 0) -> None:
     (lock / "1" / module.HOLDER).write_text(json.dumps(identity))
 
 
+def newest_holder(lock: Path) -> int:
+    """The process that the newest number names."""
+    newest = max((path for path in lock.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    return int(json.loads((newest / module.HOLDER).read_text())["pid"])
+
+
 def test_a_job_that_slurm_started_again_follows_itself(tmp_path, monkeypatch):
     elsewhere(tmp_path / "lock", "7_1")
     for name, value in {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1", "SLURM_RESTART_COUNT": "1"}.items():
         monkeypatch.setenv(name, value)
     with held(tmp_path / "lock"):
-        pass
+        assert newest_holder(tmp_path / "lock") == os.getpid()
 
 
 @pytest.mark.parametrize(("job", "ended"), [("7_1", None), ("7_1", "7_2"), ("8", "7")])
@@ -140,7 +146,7 @@ def test_any_other_job_elsewhere_holds(job, ended, tmp_path):
 def test_a_job_that_has_ended_holds_nothing(tmp_path):
     elsewhere(tmp_path / "lock", "7_1")
     with held(tmp_path / "lock", ended_job="7_1"):
-        pass
+        assert newest_holder(tmp_path / "lock") == os.getpid()
 
 
 def test_what_could_not_be_released_is_free_to_this_process_and_released_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
