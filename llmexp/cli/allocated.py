@@ -1,7 +1,8 @@
-"""What a SLURM job runs on its node: one planned run, and an exit code that SLURM understands too."""
+"""What a SLURM job runs on its node, `python -m llmexp.cli.allocated SWEEP NAME`: one planned run, and an exit code that SLURM understands too."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -11,13 +12,24 @@ from llmexp.errors import LlmexpError
 from llmexp.launch.interrupt import ignore_signals
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
+from llmexp.slurm.jobs import run_of
 
 
-def run_allocated(path: str) -> None:
+def main(sweep: Path, name: str) -> None:
+    """Measure the run that this job of the submission `name` is for."""
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # SLURM's warning; the run takes it itself, and SIGTERM, while it lasts
+    task = os.environ.get("SLURM_ARRAY_TASK_ID")
+    try:
+        folder = run_of(sweep, name, int(task) if task else None)
+    except LlmexpError as error:
+        sys.exit(f"llmexp: {error}")
+    if folder is None:
+        sys.exit("llmexp: this job does nothing: its run was submitted again, as nobody knew of this one")
+    run_allocated(folder)
+
+
+def run_allocated(folder: RunFolder) -> None:
     """Measure the run that was planned in this folder and leave with 0 where it has an answer, else 1: its result is written by then."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # submitit would ignore it; the run takes it itself, and the next one while it lasts
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    folder = RunFolder(Path(path))
     plan = RunPlan.read(folder.plan_path)
     try:
         if joined(plan):
@@ -30,3 +42,7 @@ def run_allocated(path: str) -> None:
         record(plan, folder)
     result = folder.result()
     sys.exit(0 if result and result.status.is_answer else 1)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

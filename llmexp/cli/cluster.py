@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from hydra.core.utils import JobReturn, JobStatus
 
-from llmexp.cli.allocated import run_allocated
 from llmexp.cli.resume import why_again
 from llmexp.cli.sweep import folder_of, record
 from llmexp.launch.preflight import certain_skip
@@ -30,7 +29,7 @@ def launch_on_cluster(plans: Sequence[RunPlan], options: SlurmOptions) -> Sequen
         queued = list(under_way(folder for _, folder in planned))
         waiting = {run.folder.path.name for run in queued}
         missing = [pair for pair in planned if pair[1].path.name not in waiting and not _is_kept(*pair) and not _is_skipped(*pair)]
-        submitted = submit(missing, options, run_allocated) if missing else []
+        submitted = submit(missing, options, "llmexp.cli.allocated") if missing else []
     _announce(submitted, queued)
     if options.detach:
         return None

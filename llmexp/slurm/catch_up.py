@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from llmexp.record.folder import RunFolder
 from llmexp.slurm.follow import GRACE_S
-from llmexp.slurm.jobs import Submitted, submissions
-from llmexp.slurm.queue import JobState, has_slurm, states
+from llmexp.slurm.jobs import Submitted, note, submissions, unanswered
+from llmexp.slurm.queue import JobState, arrays_of, has_slurm, states
 from llmexp.slurm.settle import settle_ended
 
 
@@ -26,11 +26,21 @@ def catch_up(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
 
 def _asked(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
     """SLURM's word on every run that its latest job has given no answer yet."""
+    folders = list(folders)
+    _find_lost(folders)
     known = [run for run in submissions(folders) if not _has_answered(run)]
     if not known or not has_slurm():
         return {}
     found = states(run.job for run in known)
     return {run: found[run.job] for run in known}
+
+
+def _find_lost(folders: Sequence[RunFolder]) -> None:
+    """Note the numbers of jobs that SLURM took, whose driver was killed before it could."""
+    lost = unanswered(folders)
+    if lost and has_slurm():
+        arrays = arrays_of(one.name for one in lost)
+        note(one.taken(arrays[one.name]) for one in lost if one.name in arrays)
 
 
 def _has_answered(run: Submitted) -> bool:

@@ -1,4 +1,8 @@
-"""Which job runs which run: <sweep>/slurm/jobs.jsonl, a line a submission, so that any shell on any day can take over."""
+"""Which job runs which run: <sweep>/slurm/jobs.jsonl, a line a submission, so that any shell on any day can take over.
+
+A line is written before SLURM is asked, with the name that this submission alone has, and once more with the number that SLURM gave. A driver
+may be killed in between: its jobs are known by that name, in the queue or by the log that they have begun, and a job finds its run by it.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from llmexp.errors import RecordError
 from llmexp.launch.display import say
 from llmexp.record.folder import RunFolder, now, read_json_lines
 from llmexp.record.lock import held_in_turn
 from llmexp.record.result import RunResult
 from llmexp.slurm.queue import Job
+
+# How the name of a job's log goes on after its number.
+LOG = "_0_log.out"
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,7 @@ class Submitted:
     @property
     def log(self) -> Path:
         """What the process that supervises the run prints, and SLURM about it."""
-        return slurm_folder(self.folder.path.parent) / self.job.array / f"{self.job}_0_log.out"
+        return submission_folder(self.folder.path.parent, self.job.name) / f"{self.job}{LOG}"
 
     def new_result(self) -> RunResult | None:
         """The result of this job, not of an earlier one; None where there is none yet."""
@@ -39,9 +48,28 @@ class Submitted:
         return result if result and result.ended_at != self.replaces else None
 
 
+@dataclass(frozen=True)
+class Intent:
+    """A run that SLURM is about to be asked to take; `task` is its place in the array, None where it is a job of its own."""
+
+    folder: RunFolder
+    name: str
+    task: int | None
+    replaces: str
+
+    def taken(self, array: str) -> Submitted:
+        """What it is once SLURM has given this number to all jobs of its submission."""
+        return Submitted(self.folder, Job(array if self.task is None else f"{array}_{self.task}", self.name), self.replaces)
+
+
 def slurm_folder(sweep: Path) -> Path:
     """Where a sweep keeps what belongs to its jobs."""
     return sweep / "slurm"
+
+
+def submission_folder(sweep: Path, name: str) -> Path:
+    """The logs of a submission's jobs, and the script that SLURM was given."""
+    return slurm_folder(sweep) / name
 
 
 @contextmanager
@@ -51,25 +79,77 @@ def only_submitter(sweep: Path) -> Iterator[None]:
         yield
 
 
+def intend(intents: Iterable[Intent]) -> None:
+    """Note what SLURM is about to be asked for."""
+    _append((one.folder, {"name": one.name, "task": one.task, "replaces": one.replaces}) for one in intents)
+
+
 def note(submitted: Iterable[Submitted]) -> None:
     """Append submissions, which are then known for good."""
-    for one in submitted:
-        line = {"folder": one.folder.path.name, "job": one.job.number, "name": one.job.name, "replaces": one.replaces, "at": now()}
-        with _path(one.folder.path.parent).open("a") as file:
-            file.write(json.dumps(line) + "\n")
+    _append((one.folder, {"job": one.job.number, "name": one.job.name, "replaces": one.replaces}) for one in submitted)
 
 
 def submissions(folders: Iterable[RunFolder]) -> list[Submitted]:
-    """The latest submission of each run that has one."""
+    """The latest submission of each run that has one whose number is known."""
+    return [one for sweep, named in _by_sweep(folders) for one in _latest(sweep, named)[0].values()]
+
+
+def unanswered(folders: Iterable[RunFolder]) -> list[Intent]:
+    """Runs that SLURM was asked to take last without its answer being noted, and that have not begun: the driver is at it, was refused or killed."""
+    return [one for sweep, named in _by_sweep(folders) for one in _latest(sweep, named)[1].values()]
+
+
+def run_of(sweep: Path, name: str, task: int | None) -> RunFolder | None:
+    """The run of a submission's job; None where a later submission has taken its place. Raises RecordError where it was never noted."""
+    lines = [line for line in _lines(sweep) if "job" not in line]
+    mine = next((str(line["folder"]) for line in lines if (line["name"], line["task"]) == (name, task)), None)
+    if mine is None:
+        raise RecordError(f"{_path(sweep)} does not name the run of {name}, task {task}")
+    latest = [line["name"] for line in lines if line["folder"] == mine][-1]
+    return RunFolder(sweep / mine) if latest == name else None
+
+
+def _by_sweep(folders: Iterable[RunFolder]) -> Iterable[tuple[Path, dict[str, RunFolder]]]:
     by_sweep: dict[Path, dict[str, RunFolder]] = {}
     for folder in folders:
         by_sweep.setdefault(folder.path.parent, {})[folder.path.name] = folder
-    return [one for sweep, named in by_sweep.items() for one in _latest(sweep, named)]
+    return by_sweep.items()
 
 
-def _latest(sweep: Path, named: dict[str, RunFolder]) -> list[Submitted]:
-    lines = {str(line["folder"]): line for line in read_json_lines(_path(sweep)) if line["folder"] in named}
-    return [Submitted(named[name], Job(str(line["job"]), str(line["name"])), str(line["replaces"])) for name, line in lines.items()]
+def _latest(sweep: Path, named: dict[str, RunFolder]) -> tuple[dict[str, Submitted], dict[str, Intent]]:
+    """Each run's latest submission, and what was asked for after it without an answer."""
+    taken: dict[str, Submitted] = {}
+    open_: dict[str, Intent] = {}
+    for line in _lines(sweep):
+        run = str(line["folder"])
+        if run not in named:
+            continue
+        if "job" in line:
+            taken[run] = Submitted(named[run], Job(str(line["job"]), str(line["name"])), str(line["replaces"]))
+            open_.pop(run, None)
+        else:
+            open_[run] = Intent(named[run], str(line["name"]), line["task"], str(line["replaces"]))
+    began = {name: array for name in {one.name for one in open_.values()} if (array := _began(sweep, name))}
+    taken |= {run: one.taken(began[one.name]) for run, one in open_.items() if one.name in began}
+    return taken, {run: one for run, one in open_.items() if one.name not in began}
+
+
+def _began(sweep: Path, name: str) -> str | None:
+    """The number of a submission by the log of a job of it that has begun; None where none has."""
+    return next((log.name.partition("_")[0] for log in submission_folder(sweep, name).glob(f"*{LOG}")), None)
+
+
+def _lines(sweep: Path) -> Iterator[dict[str, Any]]:
+    return read_json_lines(_path(sweep))
+
+
+def _append(lines: Iterable[tuple[RunFolder, dict[str, Any]]]) -> None:
+    by_sweep: dict[Path, list[str]] = {}
+    for folder, line in lines:
+        by_sweep.setdefault(folder.path.parent, []).append(json.dumps({"folder": folder.path.name, **line, "at": now()}) + "\n")
+    for sweep, texts in by_sweep.items():
+        with _path(sweep).open("a") as file:
+            file.write("".join(texts))
 
 
 def _path(sweep: Path) -> Path:

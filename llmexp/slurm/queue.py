@@ -91,6 +91,16 @@ def states(jobs: Iterable[Job]) -> dict[Job, JobState]:
     return {job: found.get(job, JobState(FORGOTTEN)) for job in wanted} | _sacct(gone)
 
 
+def arrays_of(names: Iterable[str]) -> dict[str, str]:
+    """The number that SLURM gave the jobs of each submission, by its name; nothing of those that it does not have. Raises SlurmError."""
+    wanted = ",".join(dict.fromkeys(names))
+    done = _run("squeue", "--noheader", "--states=all", f"--name={wanted}", "--format=%i|%j") if wanted else None
+    if done and done.returncode:
+        raise SlurmError(f"squeue: {_first_line(done.stderr)}")
+    rows = (line.strip().split("|", 1) for line in (done.stdout.splitlines() if done else ()))
+    return {name: number.partition("_")[0] for number, name in rows}
+
+
 def cancel(jobs: Sequence[Job]) -> None:
     """End jobs, queued or running; raises SlurmError where SLURM does not take it."""
     for name in dict.fromkeys(job.name for job in jobs):

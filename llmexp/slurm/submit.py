@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from typing import Any
 
 from llmexp.errors import ConfigError, SlurmError
@@ -19,12 +20,11 @@ from llmexp.launch.runtime import contributing_modules
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.checkout import SUBMITTED, keep_checkouts
 from llmexp.record.folder import RunFolder, now
-from llmexp.slurm.jobs import Submitted, note, slurm_folder
+from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submission_folder
 from llmexp.slurm.options import SlurmOptions
-from llmexp.slurm.queue import Job, max_array_size
+from llmexp.slurm.queue import max_array_size
 
 Planned = tuple[RunPlan, RunFolder]
-Task = Callable[[str], None]
 # What a run takes besides measure.timeout_s: to begin, to be drawn and recorded.
 STARTING_AND_ENDING_MIN = 5
 # SLURM's warning before the time limit: what ending the ranks and recording takes.
@@ -37,15 +37,16 @@ def check_submitit() -> None:
         raise ConfigError("hydra/launcher=slurm needs submitit: pip install 'llmexp[slurm]'")
 
 
-def submit(planned: Sequence[Planned], options: SlurmOptions, task: Task) -> list[Submitted]:
-    """Queue all runs; a job calls `task` with its run's folder. Raises ConfigError with sbatch's words where it refuses."""
+def submit(planned: Sequence[Planned], options: SlurmOptions, module: str) -> list[Submitted]:
+    """Queue all runs; a job is `python -m module SWEEP NAME`, with its submission's name. Raises ConfigError with sbatch's words where it refuses."""
     submitted: list[Submitted] = []
     for asked, runs in _arrays(planned, options):
         for plan, folder in runs:
             folder.write(folder.plan_path, plan)
-        replaced = [result.ended_at if (result := folder.result()) else "" for _, folder in runs]
-        jobs = _submit_array(runs, asked, task)
-        array = [Submitted(folder, job, ended_at) for (_, folder), job, ended_at in zip(runs, jobs, replaced, strict=True)]
+        intents = _intents([folder for _, folder in runs])
+        intend(intents)
+        number = _submit_array(intents, asked, module)
+        array = [one.taken(number) for one in intents]
         note(array)
         submitted += array
     return submitted
@@ -95,17 +96,27 @@ def _code(planned: Sequence[Planned]) -> list[str]:
     return [f"export {name}={value}" for name, value in {**exported, SUBMITTED: quote(str(checkouts))}.items()]
 
 
-def _submit_array(runs: Sequence[Planned], asked: dict[str, Any], task: Task) -> list[Job]:
+def _intents(folders: Sequence[RunFolder]) -> list[Intent]:
+    name = f"llmexp-{folders[0].path.parent.name}-{secrets.token_hex(4)}"
+    replaced = [result.ended_at if (result := folder.result()) else "" for folder in folders]
+    tasks = range(len(folders)) if len(folders) > 1 else (None,)
+    return [Intent(folder, name, task, ended_at) for folder, task, ended_at in zip(folders, tasks, replaced, strict=True)]
+
+
+def _submit_array(intents: Sequence[Intent], asked: dict[str, Any], module: str) -> str:
+    """Give the jobs of one submission to SLURM; all that they need is there before, so that they do not need this process any more."""
     from submitit import SlurmExecutor
     from submitit.core.utils import FailedJobError
 
-    sweep = runs[0][1].path.parent
-    executor = SlurmExecutor(folder=slurm_folder(sweep) / "%A", max_num_timeout=0)
-    name = f"llmexp-{sweep.name}-{secrets.token_hex(4)}"
+    sweep, name = intents[0].folder.path.parent.absolute(), intents[0].name
+    executor = SlurmExecutor(folder=submission_folder(sweep, name), max_num_timeout=0)
+    executor.folder.mkdir(parents=True)
     executor.update_parameters(job_name=name, ntasks_per_node=1, signal_delay_s=WARNING_S, stderr_to_stdout=True, **asked)
+    if len(intents) > 1:
+        executor.parameters["map_count"] = len(intents)
     try:
         with redirect_stderr(StringIO()):  # submitit prints what it raises too
-            return [Job(job.job_id, name) for job in executor.map_array(task, [str(folder.path.absolute()) for _, folder in runs])]
+            return executor._submit_command(join([sys.executable, "-u", "-m", module, str(sweep), name])).job_id
     except FailedJobError as error:
         raise _refusal(str(error)) from None
 

@@ -9,7 +9,7 @@ import pytest
 
 from llmexp.__main__ import main
 from llmexp.record.folder import RunFolder
-from llmexp.slurm.jobs import Submitted, note, slurm_folder
+from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submissions
 from llmexp.slurm.queue import Job
 
 HERE = ("hydra/launcher=slurm", "hardware=cpu", "tracking=none")
@@ -101,6 +101,20 @@ def test_status_settles_what_slurm_has_ended(commands, submitted, capsys, monkey
     assert folder.state() == "killed"
 
 
+def test_status_finds_a_job_that_no_driver_has_noted(commands, here, tiny_plan, capsys):
+    run = RunFolder(here / "outputs" / "main" / "tiny_F_0123456789ab")
+    run.write(run.plan_path, tiny_plan("F"))
+    slurm_folder(run.path.parent).mkdir()
+    intend([Intent(run, "llmexp-main-1", 3, "")])
+    commands(
+        **ALL
+        | {"squeue": 'case "$*" in *--jobs=*) echo "7_3|PENDING|Resources||llmexp-main-1";; *--name=llmexp-main-1*) echo "7_3|llmexp-main-1";; esac'}
+    )
+    assert main(["status"]) == 0
+    assert "job 7_3 PENDING (Resources)" in capsys.readouterr().out
+    assert [one.job for one in submissions([run])] == [Job("7_3", "llmexp-main-1")]
+
+
 def test_status_says_that_slurm_does_not_answer(commands, submitted, capsys):
     submitted("7_0")
     commands(**ALL | {"squeue": 'echo "squeue: error: connect failure" >&2; exit 1'})
@@ -123,7 +137,7 @@ def test_cancel_ends_what_is_queued_and_nothing_else(commands, submitted, capsys
 
 def test_logs_are_the_jobs_then_the_launchers_then_the_ranks(submitted, capsys):
     run = submitted("7_0")
-    log = run.path.parent / "slurm" / "7" / "7_0_0_log.out"
+    log = run.path.parent / "slurm" / "llmexp-main-1" / "7_0_0_log.out"
     for path in (log, *(run.repeat(0) / f"log.{name}.txt" for name in (10, 2, "agent"))):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{path.name} speaks\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 
 import pytest
 
@@ -209,6 +210,30 @@ def test_other_shells_take_over_what_was_detached(shell, cluster, until):
     assert "submitted" not in out
     assert shell.result("endless").reason == "terminated by SIGTERM"
     assert "killed" in shell.llmexp("status").stdout
+
+
+def test_jobs_of_a_driver_killed_before_it_could_note_them_are_taken_over(shell, cluster, until, tmp_path):
+    killer = tmp_path / "bin" / "sbatch"
+    killer.parent.mkdir()
+    killer.write_text(f'#!/bin/sh\n{shutil.which("sbatch")} "$@" && kill -9 $PPID\n')
+    killer.chmod(0o755)
+    words, path = "well_when_released,again", shell.env["PATH"]
+    shell.env["PATH"] = f"{killer.parent}:{path}"
+    assert shell.sweep(words).returncode == -signal.SIGKILL
+    shell.env["PATH"] = path
+    assert '"job"' not in (shell.folder / "outputs" / "main" / "slurm" / "jobs.jsonl").read_text()
+
+    until(lambda: shell.samples("again"))
+    jobs = shell.job("well_when_released"), shell.job("again")
+    assert {f"job {job} RUNNING" in shell.llmexp("status").stdout for job in jobs} == {True}
+    assert shell.llmexp("cancel", str(shell.run("again").path)).stdout == f"cancelled: job {jobs[1]}\n"
+    until(lambda: shell.run("again").result())
+    (shell.folder / "outputs" / "main" / "released").touch()
+    done = shell.sweep(words)
+    assert done.returncode == 0, done.stderr
+    assert (shell.result("well_when_released").status, shell.result("again").status) == ("success", "success")
+    assert (shell.job("well_when_released"), shell.job("again") == jobs[1]) == (jobs[0], False)
+    assert [len(list((shell.run(name).path / "previous").glob("*"))) for name in words.split(",")] == [0, 1]
 
 
 @pytest.mark.parametrize(

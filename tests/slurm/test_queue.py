@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from llmexp.errors import ConfigError, SlurmError
-from llmexp.slurm.queue import Job, JobState, check_slurm, max_array_size, states
+from llmexp.slurm.queue import Job, JobState, arrays_of, check_slurm, max_array_size, states
 
 
 def test_states_of_queued_running_ended_and_forgotten_jobs(commands):
@@ -35,6 +35,12 @@ def test_a_controller_that_is_away_is_an_error_with_its_words(commands):
     commands(squeue='echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1')
     with pytest.raises(SlurmError, match=r"^squeue: .*Unable to contact slurm controller"):
         states([Job("5", "a")])
+
+
+def test_the_numbers_of_submissions_by_their_names(commands):
+    commands(squeue='case "$*" in *--name=a,b,c*) printf "7_0|a\n7_1|a\n9|b\n";; *) exit 1;; esac')
+    assert arrays_of(["a", "a", "b", "c"]) == {"a": "7", "b": "9"}
+    assert arrays_of([]) == {}
 
 
 def test_no_job_asks_nobody(commands):

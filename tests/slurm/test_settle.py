@@ -7,7 +7,7 @@ import pytest
 
 from llmexp.launch.attempt import only_attempt
 from llmexp.record.folder import RunFolder
-from llmexp.slurm.jobs import Submitted, note, slurm_folder, submissions
+from llmexp.slurm.jobs import Submitted, slurm_folder
 from llmexp.slurm.queue import Job, JobState
 from llmexp.slurm.settle import is_final, settle, settle_ended
 
@@ -51,7 +51,7 @@ def test_a_job_that_left_no_result_gets_one(submitted, state, status, reason):
 
 def test_a_failed_jobs_last_words_are_in_the_reason(submitted):
     submitted.folder.event("running")
-    submitted.log.parent.mkdir()
+    submitted.log.parent.mkdir(parents=True)
     submitted.log.write_text("much\nsrun: error: the end\n")
     assert settle(submitted, JobState("FAILED", "None", "n1")).reason == "SLURM's job 7_1 ended FAILED on n1: srun: error: the end"
 
@@ -91,11 +91,3 @@ def test_an_earlier_result_is_not_the_jobs(submitted, end):
     assert not is_final(repeated, JobState("CANCELLED"))
     assert settle(repeated, JobState("CANCELLED")) is None
     assert submitted.folder.result().status == "success"
-
-
-def test_the_latest_submission_counts(submitted):
-    assert submissions([submitted.folder]) == []
-    note([submitted])
-    latest = Submitted(submitted.folder, Job("9", "llmexp-main-2"), "then")
-    note([latest])
-    assert submissions([submitted.folder]) == [latest]
