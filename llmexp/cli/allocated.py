@@ -21,16 +21,16 @@ def main(sweep: Path, name: str) -> None:
     task = os.environ.get("SLURM_ARRAY_TASK_ID")
     try:
         folder = run_of(sweep, name, int(task) if task else None)
+        plan = RunPlan.read(folder.plan_path) if folder else None
     except LlmexpError as error:
         sys.exit(f"llmexp: {error}")
-    if folder is None:
+    if folder is None or plan is None:
         sys.exit("llmexp: this job does nothing: its run was submitted again, as nobody knew of this one")
-    run_allocated(folder)
+    run_allocated(plan, folder)
 
 
-def run_allocated(folder: RunFolder) -> None:
+def run_allocated(plan: RunPlan, folder: RunFolder) -> None:
     """Measure the run that was planned in this folder and leave with 0 where it has an answer, else 1: its result is written by then."""
-    plan = RunPlan.read(folder.plan_path)
     try:
         if joined(plan):
             sys.exit(0)

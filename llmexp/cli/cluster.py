@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from hydra.core.utils import JobReturn, JobStatus
 
 from llmexp.cli.resume import why_again
 from llmexp.cli.sweep import folder_of, record
+from llmexp.errors import RecordError
 from llmexp.launch.preflight import certain_skip
 from llmexp.launch.stack import stack_digest
 from llmexp.plan.run_plan import RunPlan
@@ -16,8 +18,10 @@ from llmexp.record.folder import RunFolder
 from llmexp.slurm.board import board
 from llmexp.slurm.catch_up import under_way
 from llmexp.slurm.follow import Followed, follow
-from llmexp.slurm.jobs import Submitted, only_submitter
+from llmexp.slurm.jobs import Submitted, only_submitter, readable
 from llmexp.slurm.options import SlurmOptions
+from llmexp.slurm.queue import cancel as cancel_jobs
+from llmexp.slurm.queue import check_slurm
 from llmexp.slurm.settle import skip
 from llmexp.slurm.submit import submit
 
@@ -38,9 +42,28 @@ def launch_on_cluster(plans: Sequence[RunPlan], options: SlurmOptions) -> Sequen
     return _returns(planned, ended)
 
 
+def cancel(folders: Sequence[RunFolder]) -> bool:
+    """End the jobs of runs and say which; False where a sweep's jobs cannot be read, which is said too. Raises SlurmError, ConfigError."""
+    check_slurm()
+    known, wrong = readable(folders)
+    for unreadable in wrong:
+        print(f"llmexp: {unreadable}", file=sys.stderr)
+    jobs = [run.job for run in under_way(known)]
+    cancel_jobs(jobs)
+    print(f"cancelled: job {', '.join(map(str, jobs))}" if jobs else "no SLURM job of these is queued or running")
+    return not wrong
+
+
 def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
-    """Whether the folder has the answer; the stack is judged with the device that the result names, as this machine's is another."""
-    earlier = folder.result()
+    """Whether the folder has the answer; the stack is judged with the device that the result names, as this machine's is another.
+
+    One that cannot be read is kept too, and said.
+    """
+    try:
+        earlier = folder.result()
+    except RecordError as error:
+        print(f"llmexp: {error}", file=sys.stderr)
+        return True
     if earlier is None:
         return False
     device = recorded_device_model(earlier.environment, plan.config.hardware.device)

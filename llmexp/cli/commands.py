@@ -105,16 +105,9 @@ def cancel(words: Sequence[str]) -> int:
     parser = _parser("cancel", "Ends the SLURM jobs, queued or running, of runs; the runs say killed then, and the same sweep does them again.")
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATHS", help="runs, sweeps or folders of them")
     runs = _runs(parser.parse_args(words).paths)
-    from llmexp.slurm.catch_up import under_way
-    from llmexp.slurm.queue import cancel as cancel_jobs
-    from llmexp.slurm.queue import check_slurm
+    from llmexp.cli.cluster import cancel as cancel_runs
 
-    check_slurm()
-    jobs = [run.job for run in under_way(runs)]
-    if jobs:
-        cancel_jobs(jobs)
-    print(f"cancelled: job {', '.join(map(str, jobs))}" if jobs else "no SLURM job of these is queued or running")
-    return 0
+    return 0 if cancel_runs(runs) else 1
 
 
 def sync(words: Sequence[str]) -> int:

@@ -38,5 +38,5 @@ def planned_tracking(run: RunFolder) -> TrackingConfig:
     """Where the run was meant to be recorded; the default for a plan of another version."""
     try:
         return RunPlan.read(run.plan_path).config.tracking
-    except (OSError, ValueError):
+    except (OSError, RecordError):
         return TrackingConfig(name="mlflow")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-from pydantic import ValidationError
-
 from llmexp.cli.sweep import check_store, folder_of, remeasure
 from llmexp.engines.resolve import resolve
 from llmexp.errors import RecordError
@@ -46,8 +44,8 @@ def planned_again(earlier: RunFolder) -> RunPlan:
     """Plan the run's own configuration with the present code; raises RecordError for a plan that this version cannot read."""
     try:
         planned = RunPlan.read(earlier.plan_path)
-    except ValidationError as error:
-        raise RecordError(f"{earlier.plan_path} is of another version of llmexp ({error.errors()[0]['msg']}): {_command(earlier)}") from None
+    except RecordError as error:
+        raise RecordError(f"{error}; {_command(earlier)}") from None
     sweep = planned.config.sweep.model_copy(update={"name": SWEEP})
     words = shlex.split(planned.rerun_command)[3:]
     return resolve(planned.config.model_copy(update={"sweep": sweep}), words)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from llmexp.engines.resolve import resolve
+from llmexp.errors import RecordError
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
@@ -21,9 +24,10 @@ def _out_of_memory(plan: RunPlan, folder: RunFolder, stack: str) -> list[int]:
     found = []
     for path in sorted(folder.path.parent.glob(f"{plan.config.model.name}_{plan.method}_*")):
         sibling = RunFolder(path)
-        result = sibling.result()
-        if result and (result.status, result.stack) == (RunStatus.OOM, stack) and _differs_in_batch_alone(RunPlan.read(sibling.plan_path), plan):
-            found.append(result.batch.micro)
+        with suppress(RecordError):  # of another version: it says nothing of this run
+            result = sibling.result()
+            if result and (result.status, result.stack) == (RunStatus.OOM, stack) and _differs_in_batch_alone(RunPlan.read(sibling.plan_path), plan):
+                found.append(result.batch.micro)
     return found
 
 

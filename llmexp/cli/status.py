@@ -12,7 +12,7 @@ from llmexp.errors import SlurmError
 from llmexp.record.folder import RunFolder
 from llmexp.record.index import UNREADABLE, Standing, standings
 from llmexp.slurm.catch_up import catch_up
-from llmexp.slurm.jobs import Submitted
+from llmexp.slurm.jobs import Submitted, readable
 from llmexp.slurm.queue import JobState
 
 HEADERS = ("run", "state", "repeats", "measured steps", "reason")
@@ -33,9 +33,12 @@ def print_status(folders: Sequence[RunFolder]) -> None:
 
 
 def jobs_under_way(folders: Sequence[RunFolder]) -> dict[Path, Job]:
-    """The jobs that SLURM has of these runs, after what has ended is settled; none, with a line that says so, where it does not answer."""
+    """The jobs that SLURM has of these runs, after what has ended is settled; none, and a line on it, where it or a file does not tell."""
+    known, wrong = readable(folders)
+    for unreadable in wrong:
+        print(f"llmexp: {unreadable}", file=sys.stderr)
     try:
-        return {run.folder.path: (run, state) for run, state in catch_up(folders).items()}
+        return {run.folder.path: (run, state) for run, state in catch_up(known).items()}
     except SlurmError as error:
         print(f"llmexp: SLURM does not answer, so its jobs are as their folders say: {error}", file=sys.stderr)
         return {}

@@ -201,7 +201,10 @@ def folder_of(plan: RunPlan) -> RunFolder:
 
 def answered(folder: RunFolder, returned: JobReturn) -> bool:
     """Whether the job ended without an error of its own and its result answers the question."""
-    result = folder.result() if returned.status is JobStatus.COMPLETED else None
+    try:
+        result = folder.result() if returned.status is JobStatus.COMPLETED else None
+    except RecordError:
+        return False
     return result is not None and result.status.is_answer
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from llmexp import __version__
 from llmexp.engines import get_engine
 from llmexp.errors import ConfigError
 from llmexp.method import Method
@@ -44,6 +45,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         rerun_command=shlex.join(["python", "-m", "llmexp", *overrides]),
         skip=engine.unsupported(config, techniques, dims),
         config=config,
+        written_by=__version__,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from llmexp import __version__
 from llmexp.analysis.contention import read_machine
 from llmexp.analysis.metrics import measure, tokens_per_s
 from llmexp.analysis.quantity import Facts
@@ -98,6 +99,7 @@ def _result(plan: RunPlan, ending: Ending, metrics: dict[str, Metric | None], fi
         environment=dict(environment) | (first.environment if first else {}),
         command=plan.rerun_command,
         ended_at=now(),
+        written_by=__version__,
     )
 
 

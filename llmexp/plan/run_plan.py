@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import MemoryEstimate
+from llmexp.record.misfit import misfit
 from llmexp.record.result import Batch, Record
 from llmexp.schema import RunConfig
 
@@ -60,6 +61,7 @@ class RunPlan(Record):
     rerun_command: str = Field(description="the shell line that repeats this run")
     skip: str | None = None
     config: RunConfig
+    written_by: str = Field("", description="llmexp's version")
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
@@ -75,8 +77,11 @@ class RunPlan(Record):
 
     @classmethod
     def read(cls, path: Path) -> RunPlan:
-        """Read a plan.json."""
-        return cls.model_validate_json(path.read_text(), strict=False)
+        """Read a plan.json; raises RecordError where it is none of this version's."""
+        try:
+            return cls.model_validate_json(path.read_text(), strict=False)
+        except ValueError as error:
+            raise misfit(path, "plan", error) from None
 
 
 def identity(config: RunConfig, method: str, engine_config: dict[str, Any]) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from llmexp.errors import RecordError
+from llmexp.record.misfit import misfit
 from llmexp.record.result import RunResult, RunStatus, to_json
 
 PLAN = "plan.json"
@@ -89,8 +89,11 @@ class RunFolder:
             file.write(line)
 
     def events(self) -> list[dict[str, Any]]:
-        """All status changes; a last line cut off by a kill is left out."""
-        return list(read_json_lines(self.events_path))
+        """All status changes; a last line cut off by a kill is left out. Raises RecordError where a line is not one."""
+        try:
+            return [event for event in read_json_lines(self.events_path) if (event["status"], event["at"])]
+        except (KeyError, TypeError) as error:
+            raise misfit(self.events_path, "list of events", error) from None
 
     def result(self) -> RunResult | None:
         """The result, or None where the run has not ended; raises RecordError on a file that is not one."""
@@ -98,8 +101,8 @@ class RunFolder:
             return RunResult.model_validate_json(self.result_path.read_text())
         except FileNotFoundError:
             return None
-        except ValidationError as error:
-            raise RecordError(f"{self.result_path} is not a result: {error.errors()[0]['msg']}") from None
+        except ValueError as error:
+            raise misfit(self.result_path, "result", error) from None
 
     def state(self) -> str:
         """'planned', 'running', or the RunStatus that the run ended with; 'killed' where its driver died, or went on, without a word."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder, write_atomically
+from llmexp.record.misfit import misfit
 from llmexp.record.result import RunResult, read_samples
 
 INDEX = ".index.json"
@@ -108,7 +109,7 @@ def _planned(run: RunFolder) -> dict[str, Any]:
         numbers = {"planned_repeats": measure["repeats"], "planned_steps": measure["steps"], "warmup_steps": measure["warmup_steps"]}
         return {"id": plan["id"], "work": work_of(plan), "positions": positions, **numbers}
     except (ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{run.plan_path} is not a plan: {error!r}") from None
+        raise misfit(run.plan_path, "plan", error) from None
 
 
 def _progress(run: RunFolder) -> dict[str, Any]:

@@ -155,6 +155,7 @@ class RunResult(Record):
     command: str
     started_at: str = Field("", description="ISO 8601, UTC")
     ended_at: str = Field("", description="ISO 8601, UTC")
+    written_by: str = Field("", description="llmexp's version")
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
+from llmexp.record.misfit import misfit
 from llmexp.record.result import Batch, Metric, RunResult, RunStatus
 from llmexp.reference import SEQ_LEN, WORLD_SIZE, PaperCell, paper_cell
 
@@ -133,17 +134,24 @@ def read_row(folder: RunFolder) -> Row:
     state, reason = (result.status.value, result.reason) if result else _unfinished(folder)
     if result and result.status is RunStatus.SUCCESS and result.evidence != "measured":
         state, reason = result.evidence, f"{result.evidence}, not measured"
-    return Row(folder, plan, state, " ".join(reason.split()), result)
+    row = Row(folder, plan, state, " ".join(reason.split()), result)
+    try:
+        _ = row.work
+    except (KeyError, TypeError, ValueError) as error:
+        raise misfit(folder.plan_path, "plan", error) from None
+    return row
 
 
 def read_plan(folder: RunFolder) -> dict[str, Any]:
     """Read plan.json as it stands, without judging it; raises RecordError."""
     try:
         plan = json.loads(folder.plan_path.read_text())
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise RecordError(f"{folder.plan_path} cannot be read: {error}") from None
-    if not isinstance(plan, dict) or not {"config", "method", "dims", "batch", "rerun_command"} <= plan.keys():
-        raise RecordError(f"{folder.plan_path} is not a plan")
+    except ValueError as error:
+        raise misfit(folder.plan_path, "plan", error) from None
+    if not isinstance(plan, dict) or (missing := {"config", "method", "dims", "batch", "rerun_command"} - plan.keys()):
+        raise misfit(folder.plan_path, "plan", KeyError(*sorted(missing) if isinstance(plan, dict) else ("config",)))
     return plan
 
 

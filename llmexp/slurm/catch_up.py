@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
+from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.slurm.follow import GRACE_S
 from llmexp.slurm.jobs import Submitted, note, submissions, unanswered
@@ -20,7 +21,7 @@ def under_way(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
 def catch_up(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
     """Write the results that ended jobs could not, and give the other jobs; raises SlurmError where SLURM does not answer."""
     asked = _asked(folders)
-    _settle([(run, state) for run, state in asked.items() if state.has_ended and not run.folder.result()])
+    _settle([(run, state) for run, state in asked.items() if state.has_ended and not run.folder.result_path.exists()])
     return {run: state for run, state in asked.items() if not state.has_ended}
 
 
@@ -44,7 +45,11 @@ def _find_lost(folders: Sequence[RunFolder]) -> None:
 
 
 def _has_answered(run: Submitted) -> bool:
-    result = run.new_result()
+    """False too where the result cannot be read, so that SLURM is asked."""
+    try:
+        result = run.new_result()
+    except RecordError:
+        return False
     return result is not None and result.status.is_answer
 
 

@@ -7,16 +7,18 @@ may be killed in between: its jobs are known by that name, in the queue or by th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from llmexp import __version__
 from llmexp.errors import RecordError
 from llmexp.launch.display import say
 from llmexp.record.folder import RunFolder, now, read_json_lines
 from llmexp.record.lock import held_in_turn
+from llmexp.record.misfit import misfit
 from llmexp.record.result import RunResult
 from llmexp.slurm.queue import Job
 
@@ -94,6 +96,17 @@ def submissions(folders: Iterable[RunFolder]) -> list[Submitted]:
     return [one for sweep, named in _by_sweep(folders) for one in _latest(sweep, named)[0].values()]
 
 
+def readable(folders: Sequence[RunFolder]) -> tuple[list[RunFolder], list[RecordError]]:
+    """The runs of sweeps whose jobs can be read, and why those of the others cannot."""
+    wrong: dict[Path, RecordError] = {}
+    for sweep in dict.fromkeys(folder.path.parent for folder in folders):
+        try:
+            _lines(sweep)
+        except RecordError as error:
+            wrong[sweep] = error
+    return [folder for folder in folders if folder.path.parent not in wrong], list(wrong.values())
+
+
 def unanswered(folders: Iterable[RunFolder]) -> list[Intent]:
     """Runs that SLURM was asked to take last without its answer being noted, and that have not begun: the driver is at it, was refused or killed."""
     return [one for sweep, named in _by_sweep(folders) for one in _latest(sweep, named)[1].values()]
@@ -139,14 +152,21 @@ def _began(sweep: Path, name: str) -> str | None:
     return next((log.name.partition("_")[0] for log in submission_folder(sweep, name).glob(f"*{LOG}")), None)
 
 
-def _lines(sweep: Path) -> Iterator[dict[str, Any]]:
-    return read_json_lines(_path(sweep))
+def _lines(sweep: Path) -> list[dict[str, Any]]:
+    """Raises RecordError where a line is not one of this version's."""
+    lines = list(read_json_lines(_path(sweep)))
+    try:
+        _ = [line[name] for line in lines for name in ("folder", "name", "replaces", "job" if "job" in line else "task")]
+    except (KeyError, TypeError) as error:
+        raise misfit(_path(sweep), "list of jobs", error) from None
+    return lines
 
 
 def _append(lines: Iterable[tuple[RunFolder, dict[str, Any]]]) -> None:
     by_sweep: dict[Path, list[str]] = {}
     for folder, line in lines:
-        by_sweep.setdefault(folder.path.parent, []).append(json.dumps({"folder": folder.path.name, **line, "at": now()}) + "\n")
+        record = {"folder": folder.path.name, **line, "at": now(), "written_by": __version__}
+        by_sweep.setdefault(folder.path.parent, []).append(json.dumps(record) + "\n")
     for sweep, texts in by_sweep.items():
         with _path(sweep).open("a") as file:
             file.write("".join(texts))

@@ -49,7 +49,7 @@ def test_a_plan_of_another_version_is_named(llmexp, runner, here: Path):
     plan.write_text(plan.read_text().replace('"dims"', '"degrees"'))
     code, _, err = llmexp("reproduce", str(first))
     assert code == 1
-    assert "of another version of llmexp" in err
+    assert "plan.json is not a plan of this llmexp" in err
     assert "python -m llmexp method=R+F" in err
 
 

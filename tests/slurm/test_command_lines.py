@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from llmexp import __version__
 from llmexp.__main__ import main
 from llmexp.record.folder import RunFolder
 from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submissions
@@ -133,6 +135,27 @@ def test_cancel_ends_what_is_queued_and_nothing_else(commands, submitted, capsys
     main(["cancel", "outputs"])
     assert capsys.readouterr().out == "no SLURM job of these is queued or running\n"
     assert (here / "cancelled").read_text() == "--name=llmexp-main-1 7_0\n"
+
+
+def test_jobs_of_another_version_are_a_line_and_hide_no_other_sweep(commands, submitted, capsys, here: Path, tiny_plan):
+    submitted("7_0")
+    foreign = RunFolder(here / "outputs" / "foreign" / "tiny_R_0123456789ab")
+    foreign.write(foreign.plan_path, tiny_plan("R"))
+    jobs = slurm_folder(foreign.path.parent) / "jobs.jsonl"
+    jobs.parent.mkdir()
+    jobs.write_text('{"folder": "tiny_R_0123456789ab", "job": "5", "replaces": "", "written_by": "0.0.9"}\n')
+    said = f"llmexp: outputs/foreign/slurm/jobs.jsonl is not a list of jobs of this llmexp, {__version__}: it has no 'name'; llmexp 0.0.9 wrote it: "
+    commands(**ALL | {"squeue": 'echo "7_0|PENDING|Resources||llmexp-main-1"', "sbatch": f"touch {here}/submitted"})
+    assert main(["status"]) == 0
+    told = capsys.readouterr()
+    assert (told.err.startswith(said), told.err.count("\n"), "job 7_0 PENDING" in told.out, "foreign/tiny_R" in told.out) == (True, 1, True, True)
+    assert main(["cancel", "outputs"]) == 1
+    told = capsys.readouterr()
+    assert (told.err.startswith(said), told.out) == (True, "cancelled: job 7_0\n")
+    shutil.move(foreign.path, foreign.path.parent / tiny_plan("R").folder_name)
+    assert main([*HERE, "model=tiny", "sweep.name=foreign"]) == 1
+    assert said in capsys.readouterr().err
+    assert not (here / "submitted").exists()
 
 
 def test_logs_are_the_jobs_then_the_launchers_then_the_ranks(submitted, capsys):

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
+from llmexp.record.misfit import misfit
 from llmexp.record.mlflow.points import Point, Window, result_points, step_points, system_points
 from llmexp.record.result import RunResult, RunStatus
 
@@ -24,6 +24,7 @@ SOURCE = {"mlflow.source.name": "llmexp", "mlflow.source.type": "LOCAL"}
 LONGEST_VALUE = 500
 # Where and how a run is recorded, and what people say about it: not what it measures.
 _NOT_PARAMS = ("tracking", "sweep", "budget", "rerun", "force", "hardware.sources", "model.source")
+_GROUPS = ("task", "model", "hardware", "engine", "sweep")
 _FINISHED = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
 
 
@@ -77,7 +78,7 @@ class RunContent:
     def tags(self) -> dict[str, str]:
         """The run in words, its bookkeeping, and what MLflow shows on the run's page."""
         result = self._result
-        groups = {group: str(self._config[group]["name"]) for group in ("task", "model", "hardware", "engine", "sweep")}
+        groups = {group: str(self._config[group]["name"]) for group in _GROUPS}
         plain = {"id": self.id, "method": str(self._plan["method"]), "status": self.state.value, "reason": self._reason} | groups
         measured = {"stack": result.stack, "evidence": result.evidence} if result else {}
         if result and result.stability:
@@ -137,9 +138,10 @@ def read(folder: RunFolder) -> RunContent | None:
 def _read_plan(path: Path) -> dict[str, Any]:
     try:
         plan: dict[str, Any] = json.loads(path.read_text())
-        _ = plan["id"], plan["method"], plan["batch"]["global"], plan["config"]["sweep"]["name"], plan["config"]["data"]["seq_len"]
+        _ = plan["id"], plan["method"], plan["batch"]["global"], plan["config"]["data"]["seq_len"]
+        _ = [plan["config"][group]["name"] for group in _GROUPS]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{path} is not a plan: {error!r}") from None
+        raise misfit(path, "plan", error) from None
     return plan
 
 

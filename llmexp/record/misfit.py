@@ -1,0 +1,53 @@
+"""What is said of a file that this llmexp cannot read, most often as another version wrote it: which one, what is wrong, who wrote it, what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from llmexp import __version__
+from llmexp.errors import RecordError
+
+
+def misfit(path: Path, kind: str, error: Exception) -> RecordError:
+    """The error, in one line, for a file of a run or a sweep that is not of the `kind` that this version writes."""
+    writer = _writer(path)
+    which = "that version" if writer else "the version that wrote it"
+    by = f"llmexp {writer} wrote it" if writer else "it does not say which version of llmexp wrote it"
+    todo = f"read it with {which}, or move {path.parent} away and start again"
+    return RecordError(f"{path} is not a {kind} of this llmexp, {__version__}: {_wrong(error)}; {by}: {todo}")
+
+
+def _wrong(error: Exception) -> str:
+    """The first thing that is wrong, with the place in the file."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        return f"{place}: {first['msg']}" if place else first["msg"]
+    if isinstance(error, KeyError):
+        return f"it has no {error.args[0]!r}"
+    return str(error).partition("\n")[0] or repr(error)
+
+
+def _writer(path: Path) -> str | None:
+    """The version by the file's own word: of a JSON object, or of the last line of several; older results say it among the libraries."""
+    try:
+        text = path.read_text()
+    except (OSError, ValueError):
+        return None
+    for part in (text, text.strip().rpartition("\n")[2]):
+        found = _told(part)
+        if found:
+            return found
+    return None
+
+
+def _told(text: str) -> str | None:
+    try:
+        record: Any = json.loads(text)
+        return str(record.get("written_by") or record["environment"]["distributions"]["llmexp"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
