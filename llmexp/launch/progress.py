@@ -54,14 +54,19 @@ class Progress:
         self._recent.extend(samples)
 
     def __str__(self) -> str:
-        repeat = f" · repeat {self._repeat + 1}/{self.repeats}" if self.repeats > 1 else ""
+        return f"{self.label} · {self.advance}"
+
+    @property
+    def advance(self) -> str:
+        """Repeat, step, rate, memory and the time left, in words."""
+        repeat = f"repeat {self._repeat + 1}/{self.repeats} · " if self.repeats > 1 else ""
         if not self._recent:
-            return f"{self.label}{repeat} · starting"
+            return f"{repeat}starting"
         last = self._recent[-1]
         parts = [f"step {self._steps}/{self.steps_per_repeat} ({'warm-up' if last.warmup else 'measured'})", f"{self.tokens_per_s:,.0f} tokens/s"]
         if last.memory_bytes is not None:
             parts.append(f"{last.memory_bytes / GIB:.2f} GiB")
-        return f"{self.label}{repeat} · {' · '.join(parts)} · {self.remaining_s:.0f} s left"
+        return f"{repeat}{' · '.join(parts)} · {self.remaining_s:.0f} s left"
 
     @property
     def tokens_per_s(self) -> float:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from llmexp.launch.display import say
+from llmexp.slurm.advance import Advances
 from llmexp.slurm.follow import Followed
 from llmexp.slurm.queue import Job
 
@@ -45,20 +46,25 @@ def _living() -> Iterator[Show]:
     from rich.live import Live
 
     with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
-        yield lambda runs: live.update(table_of(runs), refresh=True)
+        advances = Advances()
+        yield lambda runs: live.update(table_of(runs, advances), refresh=True)
 
 
-def table_of(runs: Sequence[Followed]) -> Table:
-    """The jobs that have not ended, those that run first; how many of each state stands in the title."""
+def table_of(runs: Sequence[Followed], advances: Advances) -> Table:
+    """The jobs that have not ended, those that run first with their steps; how many of each state stands in the title."""
     from rich.table import Table
 
-    left = sorted((run for run in runs if not run.is_done), key=lambda run: run.state is None or run.state.name != "RUNNING")
+    left = sorted((run for run in runs if not run.is_done), key=lambda run: not _runs(run))
     counts = Counter(run.state.name.lower() if run.state else "submitted" for run in left)
     ended = len(runs) - len(left)
     told = ", ".join(f"{count} {name}" for name, count in [*counts.items(), ("ended", ended)])
-    table = Table("run", "job", "state", title=f"{told} of {len(runs)}", title_justify="left", box=None, pad_edge=False)
+    table = Table("run", "job", "state", "progress", title=f"{told} of {len(runs)}", title_justify="left", box=None, pad_edge=False)
     for run in left[:MOST_ROWS]:
-        table.add_row(run.submitted.label, str(run.submitted.job), str(run.state or "submitted"))
+        table.add_row(run.submitted.label, str(run.submitted.job), str(run.state or "submitted"), advances.of(run.submitted) if _runs(run) else "")
     if len(left) > MOST_ROWS:
-        table.add_row(f"and {len(left) - MOST_ROWS} more", "", "")
+        table.add_row(f"and {len(left) - MOST_ROWS} more", "", "", "")
     return table
+
+
+def _runs(run: Followed) -> bool:
+    return run.state is not None and run.state.name == "RUNNING"

@@ -66,9 +66,9 @@ class Shell:
     def sweep(self, behaviours: str, *words: str) -> subprocess.CompletedProcess[str]:
         return self.llmexp(f"engine.options.behaviour={behaviours}", *self.WORDS, *words)
 
-    def start_sweep(self, behaviours: str, *words: str) -> subprocess.Popen[str]:
+    def start_sweep(self, behaviours: str, *words: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "llmexp", f"engine.options.behaviour={behaviours}", *self.WORDS, *words]
-        driver = subprocess.Popen(command, cwd=self.folder, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        driver = subprocess.Popen(command, cwd=self.folder, env=self.env, stdout=subprocess.PIPE, stderr=stderr, text=True)
         self.background.append(driver)
         return driver
 

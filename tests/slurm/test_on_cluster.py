@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -192,6 +193,15 @@ def test_a_supervisor_that_is_killed_is_told_by_slurm(shell):
     assert done.returncode == 1
     assert shell.result("deaf").status == "failed"
     assert "ended FAILED on n" in shell.result("deaf").reason
+
+
+def test_a_terminal_shows_the_steps_of_a_running_job(shell):
+    terminal, drivers_end = os.openpty()
+    shell.env["TERM"] = "xterm"
+    shell.start_sweep("endless", stderr=drivers_end)
+    os.close(drivers_end)
+    with open(terminal, errors="replace") as screen:
+        assert any(re.search(r"RUNNING \(n\d\) +step 1/3 \(warm-up\) · 10,000 tokens/s", line) for line in screen)
 
 
 def test_other_shells_take_over_what_was_detached(shell, cluster, until):
