@@ -25,6 +25,8 @@ class Machine:
     samples: Sequence[tuple[Sample, float]]
     cores: int
     wanted_cores: int
+    name: str = ""
+    """Of one machine of several; it stands before what is said of it."""
 
     @property
     def other_cores(self) -> float | None:
@@ -34,16 +36,17 @@ class Machine:
         return sum(cores * seconds for cores, seconds in known) / total_s if total_s else None
 
 
-def read_machine(system: Path, repeats: Sequence[Path], cores: int, wanted_cores: int) -> Machine:
-    """Read the samples taken during the measured windows of repeats that ran on this machine's clock."""
-    windows = [window for repeat in repeats for window in _window_unix_s(repeat)]
+def read_machine(system: Path, ranks: Sequence[Path], cores: int, wanted_cores: int) -> Machine:
+    """Read the samples taken during the measured windows of each repeat, by the steps of a rank that ran on this machine's clock."""
+    windows = [window for samples in ranks for window in _window_unix_s(samples)]
     told = [(sample, _overlap_s(sample, windows)) for sample in read_json_lines(system)]
     return Machine([(sample, seconds) for sample, seconds in told if seconds > 0], cores, wanted_cores)
 
 
 def disturbances(machine: Machine) -> list[str]:
     """Say with figures what kept the ranks from the hardware; empty where nothing did."""
-    return [*_host(machine), *(reason for index in _own_gpus(machine) for reason in _gpu(machine, index))]
+    said = [*_host(machine), *(reason for index in _own_gpus(machine) for reason in _gpu(machine, index))]
+    return [f"{machine.name}: {reason}" if machine.name else reason for reason in said]
 
 
 def _host(machine: Machine) -> Iterator[str]:
@@ -89,9 +92,8 @@ def _has(sample: Sample, bit: int) -> bool:
     return bool(int(sample.get("throttle_reasons", 0)) & bit)
 
 
-def _window_unix_s(repeat: Path) -> Iterator[tuple[float, float]]:
-    """Begin and end of rank 0's measured window in Unix time: its last line is written as its last step ends."""
-    path = repeat / "samples.0.jsonl"
+def _window_unix_s(path: Path) -> Iterator[tuple[float, float]]:
+    """Begin and end of a rank's measured window in Unix time: its last line is written as its last step ends."""
     samples = read_samples(path)
     measured = [sample for sample in samples if not sample.warmup]
     if measured:

@@ -56,12 +56,14 @@ class Change:
         return abs(self.ratio - 1) > RELEVANT and self.probability < LEVEL
 
 
-def judge(repeats: Sequence[Repeat], speeds: Sequence[Observed], machine: Machine) -> Stability:
-    """Judge a run by all its repeats and the tokens_per_s of each."""
+def judge(repeats: Sequence[Repeat], speeds: Sequence[Observed], machines: Sequence[Machine]) -> Stability:
+    """Judge a run by all its repeats and the tokens_per_s of each, and what its machines say."""
     drifts = [change for repeat in repeats if (change := drift(repeat))]
     warmups = [change for repeat in repeats if (change := warmup_change(repeat))]
     found = interval(speeds)
-    against = [*_compiled(repeats), *disturbances(machine), *(_drifted(drifts) or _not_warm(warmups)), *_held_up(repeats), *_wide(found)]
+    disturbed = [reason for machine in machines for reason in disturbances(machine)]
+    other_cores = [machine.other_cores for machine in machines if machine.other_cores is not None]
+    against = [*_compiled(repeats), *disturbed, *(_drifted(drifts) or _not_warm(warmups)), *_held_up(repeats), *_wide(found)]
     missing = _missing(repeats, found)
     return Stability(
         verdict="unstable" if against else "unknown" if missing else "stable",
@@ -71,7 +73,7 @@ def judge(repeats: Sequence[Repeat], speeds: Sequence[Observed], machine: Machin
         source=found.source if found else None,
         drift_ratio=_worst(drifts).ratio if drifts else None,
         warmup_ratio=_worst(warmups).ratio if warmups else None,
-        other_cores=machine.other_cores,
+        other_cores=max(other_cores, default=None),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from llmexp import __version__
-from llmexp.analysis.contention import read_machine
+from llmexp.analysis.contention import Machine, read_machine
 from llmexp.analysis.metrics import measure, tokens_per_s
 from llmexp.analysis.quantity import Facts
 from llmexp.analysis.stability import is_known_to, judge
@@ -66,13 +66,17 @@ def facts(plan: RunPlan) -> Facts:
 
 
 def _stability(plan: RunPlan, folder: RunFolder, finished: list[Path], environment: Mapping[str, Any]) -> Stability:
+    repeats = [read_repeat(repeat, plan.dims.world_size) for repeat in finished]
+    machines = [_machine(plan, folder, finished, node, cpu) for node, cpu in enumerate([environment["cpu"], *environment.get("other_nodes_cpu", ())])]
+    return judge(repeats, [tokens_per_s(repeat, facts(plan)) for repeat in repeats], machines)
+
+
+def _machine(plan: RunPlan, folder: RunFolder, finished: list[Path], node: int, cpu: Mapping[str, Any]) -> Machine:
     """Ranks on cpu share out all cores that they may use; beside GPUs each needs one to feed its device."""
-    world_size, cpu = plan.dims.world_size, environment["cpu"]
     usable = cpu["usable_cores"] or cpu["logical_cores"]
     wanted = usable if plan.config.hardware.device == "cpu" else min(usable, plan.ranks_per_node)
-    repeats = [read_repeat(repeat, world_size) for repeat in finished]
-    machine = read_machine(folder.system_path, finished, cpu["logical_cores"], wanted)
-    return judge(repeats, [tokens_per_s(repeat, facts(plan)) for repeat in repeats], machine)
+    own = [repeat / f"samples.{node * plan.ranks_per_node}.jsonl" for repeat in finished]
+    return replace(read_machine(folder.system_of(node), own, cpu["logical_cores"], wanted), name=f"node {node}" if node else "")
 
 
 def _result(plan: RunPlan, ending: Ending, metrics: dict[str, Metric | None], finished: list[Path], environment: Mapping[str, Any]) -> RunResult:

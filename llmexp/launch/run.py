@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from llmexp.errors import LlmexpError
 from llmexp.launch.attempt import only_attempt, set_aside
@@ -98,16 +99,20 @@ def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Lim
     with Group(Runtime(plan).start(words, agent_log(repeat), env), team.members) as group:
         reached = watch(group, repeat, limits, tick)
         exit_code = group.stop()
-    return reached or _of_others(group) or classify(Ended(repeat, plan.dims.world_size, exit_code, killed_for_memory=oom_kills() > kills))
+    killed_for_memory = oom_kills() > kills or any(member.killed_for_memory for member in team.members)
+    return reached or _of_others(group) or classify(Ended(repeat, plan.dims.world_size, exit_code, killed_for_memory))
 
 
 def _team(plan: RunPlan) -> Team:
     return team_of(place_of(plan.config), plan.config.measure.no_progress_timeout_s)
 
 
-def _others(plan: RunPlan) -> dict[str, list[str]]:
-    """The other machines, where a run takes several, by name."""
-    return {"other_nodes": [str(member) for member in _team(plan).members]} if plan.config.hardware.nodes > 1 else {}
+def _others(plan: RunPlan) -> dict[str, Any]:
+    """The other machines, where a run takes several, by name, and their processors."""
+    if plan.config.hardware.nodes == 1:
+        return {}
+    members = sorted(_team(plan).members, key=lambda member: member.node)
+    return {"other_nodes": [str(member) for member in members], "other_nodes_cpu": [member.about["cpu"] for member in members]}
 
 
 def _of_others(group: Group) -> Ending | None:
@@ -115,4 +120,4 @@ def _of_others(group: Group) -> Ending | None:
     if group.lost:
         return Ending(RunStatus.KILLED, f"{', '.join(map(str, group.lost))} was lost")
     unable = next(iter(group.unable), None)
-    return Ending(RunStatus.FAILED, f"{unable}: {unable.reason}") if unable else None
+    return Ending(unable.status, f"{unable}: {unable.reason}") if unable else None

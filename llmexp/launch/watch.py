@@ -46,7 +46,7 @@ def watch(agent: Agent | Group, repeat: Path, limits: Limits, tick: Callable[[],
     silence, memory = Silence(repeat), HostMemory()
     while not agent.ends_within(TICK_S):
         tick()
-        if exhausted := memory.exhausted(lambda: _processes_of(repeat)):
+        if exhausted := memory.exhausted(lambda: processes_of(repeat)):
             return exhausted
         if reached := limits.reached(silence):
             agent.ask_for_stacks(RunFolder(repeat.parent).rank_processes())
@@ -56,6 +56,6 @@ def watch(agent: Agent | Group, repeat: Path, limits: Limits, tick: Callable[[],
     return None
 
 
-def _processes_of(repeat: Path) -> set[psutil.Process]:
+def processes_of(repeat: Path) -> set[psutil.Process]:
     """All that the run started, also where a container's daemon did it."""
     return {*psutil.Process().children(recursive=True), *RunFolder(repeat.parent).rank_processes()}

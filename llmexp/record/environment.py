@@ -46,7 +46,7 @@ def capture(ranks: Installed, folder: Path | None = None) -> dict[str, Any]:
         "platform": platform.platform(),
         "python": ranks.python,
         "distributions": ranks.distributions,
-        "cpu": _cpu(),
+        "cpu": cpu(),
         "memory_bytes": psutil.virtual_memory().total,
         "load_average": list(os.getloadavg()),
         "nvidia": _nvidia(),
@@ -88,7 +88,8 @@ def _worker_sources() -> list[Path]:
     return files
 
 
-def _cpu() -> dict[str, Any]:
+def cpu() -> dict[str, Any]:
+    """This machine's processor: its model, cores, those that this process may use, and the governor of its clock."""
     return {
         "model": _cpu_model(),
         "physical_cores": psutil.cpu_count(logical=False),

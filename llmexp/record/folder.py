@@ -50,6 +50,10 @@ class RunFolder:
         """Samples of the machine's load taken beside the run, one JSON object a line: at_s (Unix time), then metric names."""
         return self.path / "system.jsonl"
 
+    def system_of(self, node: int) -> Path:
+        """The same of another machine of the run, by its own clock."""
+        return self.path / f"system.{node}.jsonl" if node else self.system_path
+
     @property
     def drivers(self) -> Path:
         """The lock between drivers: one at a time works here."""
@@ -67,6 +71,10 @@ class RunFolder:
     def repeats(self) -> list[Path]:
         """The repeats begun so far, in order."""
         return sorted(self.path.glob("repeat.*"), key=lambda p: int(p.suffix[1:]))
+
+    def systems(self) -> list[Path]:
+        """The samples of every machine of the run."""
+        return sorted(self.path.glob("system*.jsonl"))
 
     def diffs(self) -> list[Path]:
         """The uncommitted changes of each checkout that was dirty, git.<name>.diff."""

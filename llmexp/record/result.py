@@ -124,7 +124,7 @@ class Stability(Record):
     source: Literal["repeats", "steps"] | None = Field(None, description="where the interval is from: repeats, or batches of one repeat's steps")
     drift_ratio: float | None = Field(None, description="median step time, last over first third of the window, of the repeat furthest from 1")
     warmup_ratio: float | None = Field(None, description="median step time, last warm-up steps over the window, of the repeat furthest from 1")
-    other_cores: float | None = Field(None, description="mean host cores taken during the windows by processes that are not the run's")
+    other_cores: float | None = Field(None, description="mean cores of a host, the most of all hosts, taken during the windows by others' processes")
 
 
 class RunResult(Record):

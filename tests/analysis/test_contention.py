@@ -1,5 +1,6 @@
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -60,13 +61,18 @@ def test_only_samples_of_the_measured_window_are_read(tmp_path, write_samples):
     at = {990.0: 9.0, 995.0: 0.5, 1000.0: 0.1, 1005.0: 9.0}
     lines = [json.dumps({"at_s": at_s, "interval_s": 5.0, "cpu_other_cores": cores}) for at_s, cores in at.items()]
     (tmp_path / "system.jsonl").write_text("\n".join(lines))
-    read = read_machine(tmp_path / "system.jsonl", [tmp_path / "repeat.0"], cores=2, wanted_cores=2)
+    read = read_machine(tmp_path / "system.jsonl", [tmp_path / "repeat.0" / "samples.0.jsonl"], cores=2, wanted_cores=2)
     assert [(sample["at_s"], seconds) for sample, seconds in read.samples] == [(995.0, 3.0), (1000.0, 5.0)]
     assert read.other_cores == pytest.approx((3 * 0.5 + 5 * 0.1) / 8)
+
+
+def test_what_is_said_of_one_machine_of_several_names_it():
+    (said,) = disturbances(replace(machine({"cpu_other_cores": 1.0}), name="node 1"))
+    assert said.startswith("node 1: contention: other processes took 1.00 of ")
 
 
 def test_a_run_without_samples_of_the_machine_is_not_disturbed(tmp_path):
     (tmp_path / "repeat.0").mkdir()
     (tmp_path / "repeat.0" / "samples.0.jsonl").write_text("")
-    read = read_machine(tmp_path / "missing.jsonl", [tmp_path / "repeat.0"], cores=2, wanted_cores=2)
+    read = read_machine(tmp_path / "missing.jsonl", [tmp_path / "repeat.0" / "samples.0.jsonl"], cores=2, wanted_cores=2)
     assert (disturbances(read), read.other_cores) == ([], None)

@@ -26,7 +26,7 @@ def repeat_of(write_repeat):
 
 
 def judged(*repeats, machine=QUIET):
-    return judge(repeats, [tokens_per_s(repeat, ONE) for repeat in repeats], machine)
+    return judge(repeats, [tokens_per_s(repeat, ONE) for repeat in repeats], [machine])
 
 
 def scattered(level_s=1.0, scatter=0.02, count=60, seed=0):

@@ -31,6 +31,17 @@ def test_others_on_the_cores_that_ranks_compute_with_make_it_unstable(measured, 
     assert conclude(measured, folder, SUCCESS, cores(2)).stability.verdict == verdict
 
 
+@pytest.mark.parametrize("other_cores", [0.0, 1.0])
+def test_another_machine_of_the_run_is_judged_by_its_own_samples(measured, folder, other_cores):
+    busy(folder, 0.1)
+    busy(folder, other_cores, node=1)
+    config = measured.config.model_copy(update={"hardware": measured.config.hardware.model_copy(update={"nodes": 2})})
+    environment = cores(8) | {"other_nodes_cpu": [cores(2)["cpu"]]}
+    judged = conclude(measured.model_copy(update={"config": config}), folder, SUCCESS, environment).stability
+    said = "node 1: contention: other processes took 1.00 of 2 cores while the ranks compute with 2 (load average up to 0.0)"
+    assert (judged.reasons, judged.other_cores) == ([said] if other_cores else [], max(other_cores, 0.1))
+
+
 def test_ranks_beside_gpus_need_a_core_each(measured, folder):
     busy(folder, 5.9)
     config = measured.config.model_copy(update={"hardware": measured.config.hardware.model_copy(update={"device": "cuda"})})
@@ -47,6 +58,6 @@ def cores(count):
     return {"cpu": {"usable_cores": count, "logical_cores": count}}
 
 
-def busy(folder, other_cores):
-    """Let one sample tell of the whole run."""
-    folder.system_path.write_text(json.dumps({"at_s": time.time() + 1, "interval_s": 1000.0, "cpu_other_cores": other_cores}))
+def busy(folder, other_cores, node=0):
+    """Let one sample of a machine tell of the whole run."""
+    folder.system_of(node).write_text(json.dumps({"at_s": time.time() + 1, "interval_s": 1000.0, "cpu_other_cores": other_cores}))

@@ -60,7 +60,7 @@ class Group:
 
     @property
     def unable(self) -> list[Member]:
-        """Machines that could not start their part, with the reason."""
+        """Machines that could not start or go on with their part, with the reason."""
         return [member for member in self._members if member.reason]
 
     def _at_work(self) -> list[Member]:

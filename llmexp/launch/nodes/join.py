@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import LlmexpError
+from llmexp.launch.cgroup import oom_kills
 from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.display import say
+from llmexp.launch.ending import SUCCESS, Ending
+from llmexp.launch.host_memory import HostMemory
 from llmexp.launch.nodes.place import Place
 from llmexp.launch.nodes.team import Line, NodeError
 from llmexp.launch.ops import prepare_ops
@@ -19,9 +22,12 @@ from llmexp.launch.preflight import preflight
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import Agent, agent_log, environment
 from llmexp.launch.stack import stack_digest
+from llmexp.launch.watch import TICK_S, processes_of
 from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.environment import cpu
 from llmexp.record.folder import RunFolder
+from llmexp.record.result import RunStatus
 from llmexp.record.system import SystemSampler
 
 # The first machine may measure runs of its own before it needs the others.
@@ -35,7 +41,7 @@ SEEN_WITHIN_S = 90.0
 def join(place: Place) -> None:
     """Serve the first machine until it has no more runs, once a process; raises NodeError where it is not found or lost in the middle of a run."""
     line = _found(place)
-    line.say(event="here", node=place.node, host=socket.gethostname())
+    line.say(event="here", node=place.node, host=socket.gethostname(), cpu=cpu())
     say(f"node {place.node} of {place.nodes}: the first node, {place.address}, measures and records")
     while line.alive:
         message = line.wait(FIND_WITHIN_S)
@@ -57,18 +63,19 @@ def _found(place: Place) -> Line:
 
 def _take_part(line: Line, place: Place, message: dict[str, Any]) -> None:
     """Run this machine's ranks of a repeat and say how they ended."""
-    repeat = Path(message["repeat"])
+    repeat, kills = Path(message["repeat"]), oom_kills()
     try:
         plan = _plan(repeat.parent / "plan.json")
-        code = _run(line, plan, repeat, message | {"node": place.node, "folder": repeat})
-        line.say(event="ended", code=code, reason="")
+        code, ending = _run(line, plan, repeat, message | {"node": place.node, "folder": repeat})
     except LlmexpError as error:
-        line.say(event="ended", code=1, reason=str(error))
+        code, ending = 1, Ending(RunStatus.FAILED, str(error))
+    line.say(event="ended", code=code, reason=ending.reason, status=ending.status, killed_for_memory=oom_kills() > kills)
     if not line.alive:
         raise NodeError("node 0 was lost; its ranks here were ended")
 
 
-def _run(line: Line, plan: RunPlan, repeat: Path, places: dict[str, Any]) -> int:
+def _run(line: Line, plan: RunPlan, repeat: Path, places: dict[str, Any]) -> tuple[int, Ending]:
+    """The exit code of this machine's part, and the ending of the run that it brings about, SUCCESS where it brings none."""
     unable = preflight(plan, detect())
     if unable:
         raise NodeError(unable.reason)
@@ -76,16 +83,26 @@ def _run(line: Line, plan: RunPlan, repeat: Path, places: dict[str, Any]) -> int
         raise NodeError("libraries, device or llmexp's code are other ones than those of node 0")
     env = environment(plan, prepare_ops(plan) | compiler_variables(plan))
     folder, log = RunFolder(repeat.parent), agent_log(repeat, places["node"])
-    with SystemSampler(folder.path / f"system.{places['node']}.jsonl", elsewhere=folder.rank_processes), _started(plan, log, env, places) as agent:
-        while not agent.ends_within(0):
-            ends: list[Agent | Line] = [agent, line]
-            ready = select.select(ends, [], [])[0]
-            told = [message["event"] for message in line.heard()] if line in ready else []
-            if "stacks" in told:
-                agent.ask_for_stacks(folder.rank_processes())
-            if "stop" in told or not line.alive:
-                break
-        return agent.stop()
+    with SystemSampler(folder.system_of(places["node"]), elsewhere=folder.rank_processes), _started(plan, log, env, places) as agent:
+        exhausted = _attend(line, agent, repeat)
+        code = agent.stop()
+    return (1, exhausted) if exhausted else (code, SUCCESS)
+
+
+def _attend(line: Line, agent: Agent, repeat: Path) -> Ending | None:
+    """Do what the first machine says until the ranks here end or must be ended; the ending where this host's memory comes to its end."""
+    memory = HostMemory()
+    while not agent.ends_within(0):
+        ends: list[Agent | Line] = [agent, line]
+        ready = select.select(ends, [], [], TICK_S)[0]
+        told = [message["event"] for message in line.heard()] if line in ready else []
+        if "stacks" in told:
+            agent.ask_for_stacks(RunFolder(repeat.parent).rank_processes())
+        if "stop" in told or not line.alive:
+            return None
+        if exhausted := memory.exhausted(lambda: processes_of(repeat)):
+            return exhausted
+    return None
 
 
 def _started(plan: RunPlan, log: Path, env: dict[str, str], places: dict[str, Any]) -> Agent:

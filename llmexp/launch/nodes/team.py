@@ -19,6 +19,7 @@ from typing import Any
 from llmexp.errors import LlmexpError
 from llmexp.launch.display import say
 from llmexp.launch.nodes.place import Place
+from llmexp.record.result import RunStatus
 
 # A machine that vanished without a word is known after idle + interval x count = 20 s.
 KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
@@ -88,6 +89,9 @@ class Member:
     line: Line = field(repr=False)
     code: int | None = None
     reason: str = ""
+    status: RunStatus = RunStatus.FAILED
+    """Of the run, where there is a reason."""
+    killed_for_memory: bool = False
 
     def __str__(self) -> str:
         return f"node {self.node} ({self.about.get('host')})"
@@ -97,6 +101,7 @@ class Member:
         for message in self.line.heard():
             if message["event"] == "ended":
                 self.code, self.reason = message["code"], message["reason"]
+                self.status, self.killed_for_memory = RunStatus(message["status"]), message["killed_for_memory"]
 
 
 class Team:
@@ -111,7 +116,7 @@ class Team:
         self.gather()
         meeting = {"address": self.place.address, "port": _free_port()}
         for member in self.members:
-            member.code, member.reason = None, ""
+            member.code, member.reason, member.killed_for_memory = None, "", False
             member.line.say(event="start", repeat=str(repeat.absolute()), stack=stack, **meeting)
         return meeting | {"node": 0}
 

@@ -72,10 +72,10 @@ def dismiss(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 def second(port: int, tmp_path: Path) -> Iterator[Callable[[], psutil.Popen]]:
     started: list[psutil.Popen] = []
 
-    def start() -> psutil.Popen:
+    def start(*words: str) -> psutil.Popen:
         (tmp_path / "second").mkdir(exist_ok=True)
         env = {**os.environ, "TMPDIR": str(tmp_path / "second")}
-        started.append(psutil.Popen([sys.executable, str(HERE / "joiner.py"), "1", str(port)], env=env, stderr=subprocess.PIPE))
+        started.append(psutil.Popen([sys.executable, str(HERE / "joiner.py"), "1", str(port), *words], env=env, stderr=subprocess.PIPE))
         return started[-1]
 
     yield start
@@ -94,6 +94,8 @@ def test_both_machines_run_their_ranks_and_the_first_records(make, folder: RunFo
     assert first_met[0] == other_met[0]
     assert (first_met[1], other_met[1]) == (str(tmp_path), str(tmp_path / "second"))
     assert result.environment["other_nodes"] == [f"node 1 ({socket.gethostname()})"]
+    assert [cpu["logical_cores"] for cpu in result.environment["other_nodes_cpu"]] == [psutil.cpu_count()]
+    assert [path.name for path in folder.systems()] == ["system.1.jsonl", "system.jsonl"]
     assert [event["status"] for event in folder.events()] == ["running", "success"]
     assert joined.poll() is None
 
@@ -123,6 +125,15 @@ def test_a_machine_that_is_lost_ends_the_run_within_seconds(make, folder: RunFol
     assert (result.status, result.reason) == (RunStatus.KILLED, f"node 1 ({socket.gethostname()}) was lost")
     assert time.monotonic() - started_s < 30
     until(lambda: not processes(), within_s=30)
+
+
+@pytest.mark.parametrize(("held_bytes", "status"), [(2**35, RunStatus.OOM), (0, RunStatus.FAILED)])
+def test_memory_that_comes_to_its_end_on_the_other_machine_ends_both(make, folder: RunFolder, second, processes, held_bytes: int, status) -> None:
+    joined = second(str(held_bytes))
+    result = run_one(make("hang"), folder)
+    assert result.status is status
+    assert result.reason.startswith(f"node 1 ({socket.gethostname()}): host memory: 0.0 of 16.0 GiB left, the run's processes hold ")
+    assert [process.pid for process in processes() if process.pid != joined.pid] == []
 
 
 def test_a_lost_first_machine_ends_the_others_ranks(make, folder: RunFolder, second, start_driver, until, processes) -> None:
