@@ -11,6 +11,7 @@ from typing import Any
 from chaos.surroundings import Surroundings
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, find_runs
+from llmexp.record.mlflow.content import read
 from llmexp.record.result import RunStatus, read_samples
 
 COLUMNS = re.compile(r"  +")
@@ -67,7 +68,7 @@ def answers(sweep: Path) -> dict[str, str]:
 
 
 def store_equals_folders(uri: str, experiment: str, sweep: Path) -> Iterator[str]:
-    """In MLflow each run is there once, with its status, its metrics and all its steps; none is left running."""
+    """In MLflow each run is there once below its sweep, with its status, its parameters, its metrics and all its steps; none is left running."""
     from mlflow import MlflowClient
 
     client = MlflowClient(uri)
@@ -83,6 +84,8 @@ def store_equals_folders(uri: str, experiment: str, sweep: Path) -> Iterator[str
         yield f"MLflow has {names}, the sweep {[folder.path.name for folder in folders]}"
         return
     for run in by_kind["run"]:
+        if run.data.tags["mlflow.parentRunId"] not in [parent.info.run_id for parent in by_kind["sweep"]]:
+            yield f"{run.info.run_name} is below no sweep in MLflow"
         yield from _is_the_same(client, run, RunFolder(sweep / run.info.run_name))
 
 
@@ -94,11 +97,15 @@ def _is_the_same(client: Any, run: Any, folder: RunFolder) -> Iterator[str]:
     if (run.info.status, run.data.tags["status"]) != (MLFLOW_STATUS[result.status], result.status.value):
         yield f"{folder.path.name} is {result.status}, in MLflow {run.info.status} and {run.data.tags['status']}"
     metrics = {name: metric.mean for name, metric in result.metrics.items() if metric}
-    other = {name: (value, run.data.metrics.get(name)) for name, value in metrics.items() if run.data.metrics.get(name) != value}
-    if other:
-        yield f"{folder.path.name}: metrics that differ in MLflow: {other}"
+    content = read(folder)
+    for kind, here, there in (("metrics", metrics, run.data.metrics), ("parameters", content.params if content else {}, run.data.params)):
+        other = {name: (value, there.get(name)) for name, value in here.items() if there.get(name) != value}
+        if other:
+            yield f"{folder.path.name}: {kind} that differ in MLflow: {other}"
     for repeat in folder.repeats() if result.status is RunStatus.SUCCESS else ():
-        losses = [sample.loss for sample in read_samples(repeat / "samples.0.jsonl")]
-        there = [metric.value for metric in sorted(client.get_metric_history(run.info.run_id, f"{repeat.name}/loss"), key=lambda one: one.step)]
-        if there != losses:
-            yield f"{folder.path.name}: {len(there)} losses in MLflow, {len(losses)} in {repeat.name}"
+        samples = read_samples(repeat / "samples.0.jsonl")
+        measured = max(index for index, sample in enumerate(samples) if not sample.warmup)
+        losses = [sample.loss for sample in samples[: measured + 1]]  # what comes later was profiled
+        recorded = [metric.value for metric in sorted(client.get_metric_history(run.info.run_id, f"{repeat.name}/loss"), key=lambda one: one.step)]
+        if recorded != losses:
+            yield f"{folder.path.name}: {len(recorded)} losses in MLflow, {len(losses)} in {repeat.name}"

@@ -1,10 +1,12 @@
 """MLflow is a sink: a copy of run folders that can be made again from them at any time. Nothing else imports mlflow.
 
-content   what a folder says, in MLflow's terms; points: its metrics
-store     where MLflow's store is, and a client for it
-tracker   one experiment of the store: runs found, written, removed
-sink      record_runs, sync, record_report: the ways in
-ui        MLflow's own web page over the same store
+content    what a folder says, in MLflow's terms; points: its metrics
+store      where MLflow's store is, and a client for it
+experiment one experiment of it: the calls that the tracker needs, each before a deadline
+parents    the runs of sweeps, below which those of folders lie
+tracker    runs found, written, removed
+sink       record_runs, sync, record_report: the ways in
+ui         MLflow's own web page over the same store
 """
 
 from llmexp.record.mlflow.sink import SyncSummary, record_report, record_runs, sync

@@ -58,9 +58,9 @@ class RunContent:
             return "FINISHED"
         return "KILLED" if self.state is RunStatus.KILLED else "FAILED"
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Changes when the run was measured again, ended otherwise, or got other figures."""
+        """Another one when the run was measured again, ended otherwise, or got other figures."""
         figures = sorted((path.name, path.stat().st_size) for path in self.folder.figures.glob("*"))
         result = self.folder.result_path.read_bytes() if self._result else b""
         return hashlib.sha256(result + repr((self.state.value, figures)).encode()).hexdigest()[:16]

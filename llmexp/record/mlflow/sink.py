@@ -13,7 +13,7 @@ from pathlib import Path
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
-from llmexp.record.mlflow.content import RunContent, read
+from llmexp.record.mlflow.content import read
 from llmexp.record.mlflow.store import check_store, only_writer, resolve_uri
 from llmexp.record.mlflow.tracker import Tracker
 from llmexp.record.redact import redact
@@ -85,21 +85,10 @@ def _replay_run(folder: RunFolder, tracker: Tracker, summary: SyncSummary, among
         return
     if content is None:
         summary.not_ended += 1
-    elif _write(content, tracker, among_many):
+    elif tracker.record(content, among_many):
         summary.written += 1
     else:
         summary.unchanged += 1
-
-
-def _write(content: RunContent, tracker: Tracker, among_many: bool) -> bool:
-    """Bring one run up to date: written anew first, then earlier copies removed. Return whether it was written."""
-    earlier = tracker.find(content.sweep, content.id, among_many)
-    digest = content.digest
-    same = [run for run in earlier if run.digest == digest]
-    if not same:
-        tracker.write(content)
-    tracker.remove([run for run in earlier if run not in same[:1]])
-    return not same
 
 
 def _attempt(work: Callable[[float], object], timeout_s: float) -> bool:

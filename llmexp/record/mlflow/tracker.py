@@ -1,4 +1,4 @@
-"""One experiment of an MLflow store: how runs are found, written and removed in it."""
+"""Runs of folders in one experiment of an MLflow store: found, written and removed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from llmexp.errors import RecordError
-from llmexp.record.mlflow.content import DIGEST_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, SOURCE, SWEEP_TAG, RunContent
+from llmexp.record.mlflow.content import DIGEST_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, SWEEP_TAG, RunContent
+from llmexp.record.mlflow.experiment import Experiment
 from llmexp.record.mlflow.lookup import Recorded, known_runs
-from llmexp.record.mlflow.store import artifact_root, connect, database_path
+from llmexp.record.mlflow.parents import Parents
 from llmexp.record.redact import redact
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run, RunInfo
 
-NOTE_TAG, EXPERIMENT_KIND_TAG = "mlflow.note.content", "mlflow.experimentKind"
+NOTE_TAG = "mlflow.note.content"
 LONGEST_TAG = 8000  # characters, a limit of MLflow's API
 _TEXT_SUFFIXES = (".json", ".jsonl", ".txt", ".md", ".csv", ".log", ".diff")
 
@@ -33,84 +33,82 @@ class Tracker:
     """
 
     def __init__(self, uri: str, experiment: str, deadline_s: float = math.inf) -> None:
-        self._deadline_s = deadline_s
-        self._connected = connect(uri, deadline_s - time.monotonic())
-        self._local_artifacts = artifact_root(uri)
-        self._experiment_id = self._experiment(experiment, self._local_artifacts)
-        self._known = known_runs(database, self._experiment_id) if (database := database_path(uri)) else None
+        self._experiment = Experiment(uri, experiment, deadline_s)
+        self._parents = Parents(self._experiment)
+        self._known = known_runs(self._experiment.database, self._experiment.id) if self._experiment.database else None
         self._sweeps: dict[str, dict[str, list[Recorded]]] = {}
-        self._parents: dict[str, str] = {}
-        self._ended_ms: dict[str, int] = {}
 
     @property
     def _client(self) -> MlflowClient:
-        if time.monotonic() > self._deadline_s:
-            raise RecordError("it took longer than tracking.timeout_s")
-        return self._connected
+        return self._experiment.client
 
-    def find(self, sweep: str, run_id: str, among_many: bool) -> list[Recorded]:
+    def record(self, content: RunContent, among_many: bool) -> bool:
+        """Bring one run up to date: written anew first, then other copies removed. Return whether it was written.
+
+        Where others may write the same run meanwhile it looks again, until there is one copy: of two that were written at once the older stays.
+        """
+        digest, written = content.digest, False
+        found = self._find(content.sweep, content.id, among_many)
+        while [run.digest for run in found] != [digest]:
+            same = [run for run in found if run.digest == digest]
+            if not same:
+                self._write(content)
+                written = True
+            for run in found:
+                if run not in same[:1]:
+                    self._client.delete_run(run.run_id)
+            if self._experiment.is_ours_alone:
+                break
+            found = self._search(content.sweep, content.id)
+        return written
+
+    def end_sweeps(self) -> None:
+        """Say of the sweeps whose runs were written when the last of those ended."""
+        self._parents.end()
+
+    def write_report(self, sweep: str, files: Sequence[Path]) -> None:
+        """Put files into the sweep's parent run; its page shows the Markdown among them, and the pictures."""
+        text = "\n\n".join(path.read_text() for path in files if path.suffix == ".md")
+        named = {f"report/{path.name}": path for path in files}
+
+        def write(parent: str) -> None:
+            self._log_files(self._client.get_run(parent).info, named)
+            self._experiment.set_tags(parent, {NOTE_TAG: _note(parent, text, named)})
+
+        self._parents.update(sweep, round(1e3 * time.time()), write)
+
+    def _find(self, sweep: str, run_id: str, among_many: bool) -> list[Recorded]:
         """All MLflow runs of one run of a sweep, oldest first; a server is asked about the whole sweep at once where it is one among many."""
         if self._known is not None:
             return self._known.get((sweep, run_id), [])
         if not among_many:
-            return [_recorded(run) for run in self._search({SWEEP_TAG: sweep, RUN_TAG: run_id})]
+            return self._search(sweep, run_id)
         if sweep not in self._sweeps:
             self._sweeps[sweep] = {}
-            for run in self._search({SWEEP_TAG: sweep, KIND_TAG: "run"}):
+            for run in self._experiment.search({SWEEP_TAG: sweep, KIND_TAG: "run"}):
                 self._sweeps[sweep].setdefault(run.data.tags.get(RUN_TAG, ""), []).append(_recorded(run))
         return self._sweeps[sweep].get(run_id, [])
 
-    def write(self, content: RunContent) -> None:
-        """Write one run below its sweep's parent; the digest comes last, so that a run that was cut off is known by the lack of it."""
+    def _search(self, sweep: str, run_id: str) -> list[Recorded]:
+        return [_recorded(run) for run in self._experiment.search({SWEEP_TAG: sweep, RUN_TAG: run_id})]
+
+    def _write(self, content: RunContent) -> None:
+        """Write one run below its sweep's parent, unless another driver removes it; the digest comes last, so without it a run was cut off."""
         start_ms, end_ms = round(1e3 * content.window.start_s), round(1e3 * content.window.end_s)
-        parent = self._parent(content.sweep, start_ms)
+        parent = self._parents.of(content.sweep, start_ms)
         tags = {name: value[:LONGEST_TAG] for name, value in _redacted(content.tags).items()} | {PARENT_TAG: parent}
-        run = self._client.create_run(self._experiment_id, start_ms, tags, run_name=content.name).info
-        self._log_values(run.run_id, content)
-        files = {path.relative_to(content.folder.path).as_posix(): path for path in content.files()}
-        self._log_files(run, files)
-        self._log_text(run, redact(json.dumps(content.environment, indent=2)), "environment.json")
-        self._client.set_terminated(run.run_id, content.mlflow_status, end_ms)
-        self._set_tags(run.run_id, {NOTE_TAG: _note(run.run_id, content.note, files), DIGEST_TAG: content.digest})
-        self._ended_ms[parent] = max(end_ms, self._ended_ms.get(parent, 0))
+        run = self._client.create_run(self._experiment.id, start_ms, tags, run_name=content.name).info
+        self._parents.has_run_until(content.sweep, end_ms)
 
-    def end_sweeps(self) -> None:
-        """Say of the sweeps whose runs were written when the last of those ended."""
-        for parent, end_ms in self._ended_ms.items():
-            self._client.set_terminated(parent, "FINISHED", end_ms)
+        def fill() -> None:
+            self._log_values(run.run_id, content)
+            files = {path.relative_to(content.folder.path).as_posix(): path for path in content.files()}
+            self._log_files(run, files)
+            self._log_text(run, redact(json.dumps(content.environment, indent=2)), "environment.json")
+            self._client.set_terminated(run.run_id, content.mlflow_status, end_ms)
+            self._experiment.set_tags(run.run_id, {NOTE_TAG: _note(run.run_id, content.note, files), DIGEST_TAG: content.digest})
 
-    def write_report(self, sweep: str, files: Sequence[Path]) -> None:
-        """Put files into the sweep's parent run; its page shows the Markdown among them, and the pictures."""
-        parent = self._parent(sweep, round(1e3 * time.time()))
-        note = "\n\n".join(path.read_text() for path in files if path.suffix == ".md")
-        named = {f"report/{path.name}": path for path in files}
-        self._log_files(self._client.get_run(parent).info, named)
-        self._set_tags(parent, {NOTE_TAG: _note(parent, note, named)})
-
-    def remove(self, runs: Sequence[Recorded]) -> None:
-        """Put runs into MLflow's bin."""
-        for run in runs:
-            self._client.delete_run(run.run_id)
-
-    def _parent(self, sweep: str, start_ms: int) -> str:
-        """The MLflow id of a sweep's parent, looked up or made once."""
-        if sweep not in self._parents:
-            self._parents[sweep] = self._only_parent(sweep, start_ms)
-        return self._parents[sweep]
-
-    def _only_parent(self, sweep: str, start_ms: int) -> str:
-        """Make a parent where there is none; where two drivers made one each, the older takes the other's children."""
-        parents = [run.info.run_id for run in self._search({SWEEP_TAG: sweep, KIND_TAG: "sweep"})]
-        if not parents:
-            tags = {SWEEP_TAG: sweep, "sweep": sweep, KIND_TAG: "sweep"} | SOURCE
-            made = str(self._client.create_run(self._experiment_id, start_ms, tags, run_name=sweep).info.run_id)
-            self._client.set_terminated(made, "FINISHED", start_ms)
-            return made
-        for other in parents[1:]:
-            for child in self._search({PARENT_TAG: other}):
-                self._client.set_tag(child.info.run_id, PARENT_TAG, parents[0])
-            self._client.delete_run(other)
-        return str(parents[0])
+        self._experiment.unless_removed(run.run_id, fill)
 
     def _log_files(self, run: RunInfo, files: Mapping[str, Path]) -> None:
         """Copy files to artifacts of the given names, secrets left out of texts."""
@@ -132,7 +130,8 @@ class Tracker:
 
     def _artifacts_here(self, run: RunInfo) -> Path | None:
         """The folder that MLflow itself would copy artifacts to, one by one and with a look at its database each time; None elsewhere."""
-        here = self._local_artifacts is not None and run.artifact_uri.startswith(f"{self._local_artifacts}/")
+        root = self._experiment.local_artifacts
+        here = root is not None and run.artifact_uri.startswith(f"{root}/")
         return Path(run.artifact_uri) if here else None
 
     def _log_values(self, run_id: str, content: RunContent) -> None:
@@ -141,35 +140,6 @@ class Tracker:
         params = [Param(name, value) for name, value in _redacted(content.params).items()]
         metrics = [Metric(point.name, point.value, point.at_ms, point.step) for point in content.points()]
         self._client.log_batch(run_id, metrics, params)
-
-    def _set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
-        from mlflow.entities import RunTag
-
-        self._client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags.items()])
-
-    def _search(self, tags: dict[str, str]) -> list[Run]:
-        wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
-        found: list[Run] = []
-        token = None
-        while True:
-            page = self._client.search_runs([self._experiment_id], wanted, order_by=["start_time ASC"], page_token=token)
-            found += page
-            token = page.token
-            if not token:
-                return found
-
-    def _experiment(self, name: str, artifacts: str | None) -> str:
-        from mlflow.exceptions import MlflowException
-
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
-            try:
-                return str(self._client.create_experiment(name, artifacts, {EXPERIMENT_KIND_TAG: "custom_model_development"}))
-            except MlflowException:  # perhaps another driver was faster
-                found = self._client.get_experiment_by_name(name)
-                if found is None:
-                    raise
-        return str(found.experiment_id)
 
 
 def _recorded(run: Run) -> Recorded:

@@ -1,6 +1,8 @@
 import shutil
+import subprocess
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,26 @@ from llmexp.record.mlflow import sink, store
 from llmexp.schema import TrackingConfig
 
 Runs = Callable[..., list[Run]]
+# Starts drivers that have imported MLflow already and begin together: a store, an experiment, then the folders of each driver, joined by :.
+DRIVERS = """
+import os, sys, mlflow
+from pathlib import Path
+from llmexp.record.folder import RunFolder
+from llmexp.record.mlflow import record_runs
+from llmexp.schema import TrackingConfig
+tracking = TrackingConfig(name="mlflow", uri=sys.argv[1], experiment=sys.argv[2], timeout_s=300)
+wait, go = os.pipe()
+drivers = []
+for folders in sys.argv[3:]:
+    drivers.append(os.fork())
+    if not drivers[-1]:
+        os.close(go)
+        os.read(wait, 1)
+        record_runs([RunFolder(Path(folder)) for folder in folders.split(":")], tracking)
+        os._exit(0)
+os.close(go)
+sys.exit(max(os.waitpid(driver, 0)[1] for driver in drivers))
+"""
 
 
 @pytest.fixture(scope="session")
@@ -55,3 +77,15 @@ def recorded(client: MlflowClient) -> Runs:
         return [run for run in runs if all(run.data.tags.get(name) == value for name, value in tags.items())]
 
     return search
+
+
+@pytest.fixture
+def record_at_once() -> Callable[[str, str, Sequence[Sequence[Path]]], str]:
+    """Let each of several drivers record its folders, all at once, in the store of this address, and return what they say."""
+
+    def record(uri: str, experiment: str, drivers: Sequence[Sequence[Path]]) -> str:
+        folders = [":".join(map(str, paths)) for paths in drivers]
+        done = subprocess.run([sys.executable, "-c", DRIVERS, uri, experiment, *folders], capture_output=True, text=True, timeout=300, check=True)
+        return done.stdout + done.stderr
+
+    return record

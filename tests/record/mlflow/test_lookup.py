@@ -7,14 +7,14 @@ import sqlalchemy
 from benchmarks.folders import multiply
 from llmexp.record.folder import find_runs
 from llmexp.record.mlflow import record_runs, sync
+from llmexp.record.mlflow.experiment import Experiment
 from llmexp.record.mlflow.lookup import known_runs
-from llmexp.record.mlflow.tracker import Tracker
 
 
 def _as_searched(uri: str) -> dict[str, list[str | None]]:
-    tracker = Tracker(uri, "llmexp")
+    experiment = Experiment(uri, "llmexp")
     found: dict[str, list[str | None]] = {}
-    for run in tracker._search({"llmexp.kind": "run"}):
+    for run in experiment.search({"llmexp.kind": "run"}):
         found.setdefault(run.data.tags["llmexp.run"], []).append(run.data.tags.get("llmexp.digest"))
     return found
 

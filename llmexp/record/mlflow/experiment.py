@@ -1,0 +1,83 @@
+"""One experiment of an MLflow store: the few calls that the tracker needs, each of them before a deadline."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from llmexp.errors import RecordError
+from llmexp.record.mlflow.store import artifact_root, connect, database_path
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+EXPERIMENT_KIND_TAG = "mlflow.experimentKind"
+
+
+class Experiment:
+    """Made where there is none of this name. Once time.monotonic() has passed `deadline_s` every further call raises RecordError."""
+
+    def __init__(self, uri: str, name: str, deadline_s: float = math.inf) -> None:
+        self._deadline_s = deadline_s
+        self._connected = connect(uri, deadline_s - time.monotonic())
+        self.local_artifacts = artifact_root(uri)
+        self.database = database_path(uri)
+        self.id = self._find_or_make(name)
+
+    @property
+    def is_ours_alone(self) -> bool:
+        """Whether nobody else writes meanwhile: `only_writer` sees to that for SQLite; a server answers everyone."""
+        return self.database is not None
+
+    @property
+    def client(self) -> MlflowClient:
+        """MLflow's, while there is time."""
+        if time.monotonic() > self._deadline_s:
+            raise RecordError("it took longer than tracking.timeout_s")
+        return self._connected
+
+    def search(self, tags: Mapping[str, str]) -> list[Run]:
+        """All runs with these tags, oldest first; in one order for every driver that asks."""
+        wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
+        found: list[Run] = []
+        token = None
+        while True:
+            page = self.client.search_runs([self.id], wanted, order_by=["start_time ASC"], page_token=token)
+            found += page
+            token = page.token
+            if not token:
+                return sorted(found, key=lambda run: (run.info.start_time, run.info.run_id))
+
+    def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+        """Set several in one call."""
+        from mlflow.entities import RunTag
+
+        self.client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags.items()])
+
+    def unless_removed(self, run_id: str, work: Callable[[], None]) -> bool:
+        """Do something with a run; False where another driver has removed that run meanwhile."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            work()
+        except MlflowException:
+            if self.client.get_run(run_id).info.lifecycle_stage == "active":
+                raise
+            return False
+        return True
+
+    def _find_or_make(self, name: str) -> str:
+        from mlflow.exceptions import MlflowException
+
+        found = self.client.get_experiment_by_name(name)
+        if found is None:
+            try:
+                return str(self.client.create_experiment(name, self.local_artifacts, {EXPERIMENT_KIND_TAG: "custom_model_development"}))
+            except MlflowException:  # perhaps another driver was faster
+                found = self.client.get_experiment_by_name(name)
+                if found is None:
+                    raise
+        return str(found.experiment_id)

@@ -1,0 +1,68 @@
+"""The parent runs of sweeps: one each, also where drivers that do not know of each other record one sweep to a server at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from llmexp.record.mlflow.content import KIND_TAG, PARENT_TAG, SOURCE, SWEEP_TAG
+from llmexp.record.mlflow.experiment import Experiment
+
+
+class Parents:
+    """Each driver uses the parent that it found or made first; when it has written all, the oldest gets the children of the others.
+
+    So the last driver to finish leaves one.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self._used: dict[str, list[str]] = {}
+        self._ended_ms: dict[str, int] = {}
+
+    def of(self, sweep: str, start_ms: int) -> str:
+        """The MLflow id of a sweep's parent, looked up or made once."""
+        if sweep not in self._used:
+            self._used[sweep] = [self._only_one(sweep, start_ms)]
+        return self._used[sweep][-1]
+
+    def has_run_until(self, sweep: str, end_ms: int) -> None:
+        """Note when a run of the sweep ended."""
+        self._ended_ms[sweep] = max(end_ms, self._ended_ms.get(sweep, 0))
+
+    def end(self) -> None:
+        """Say of the sweeps whose runs were written when the last of those ended."""
+        for sweep, end_ms in self._ended_ms.items():
+            self.update(sweep, end_ms, partial(self._end_at, end_ms))
+
+    def _end_at(self, end_ms: int, parent: str) -> None:
+        self._experiment.client.set_terminated(parent, "FINISHED", end_ms)
+
+    def update(self, sweep: str, start_ms: int, work: Callable[[str], None]) -> None:
+        """Do something with the sweep's one parent; once more where another driver has removed that meanwhile, as it found an older one."""
+        while True:
+            if not self._experiment.is_ours_alone:
+                self._used[sweep] = [*self._used.get(sweep, []), self._only_one(sweep, start_ms)]
+            parent = self.of(sweep, start_ms)
+            if self._experiment.unless_removed(parent, partial(work, parent)):
+                return
+
+    def _only_one(self, sweep: str, start_ms: int) -> str:
+        """The oldest parent, which takes the children of all others; made where there is none."""
+        parents = [str(run.info.run_id) for run in self._experiment.search({SWEEP_TAG: sweep, KIND_TAG: "sweep"})] or [self._make(sweep, start_ms)]
+        for other in parents[1:]:
+            self._move_children(other, parents[0])
+            self._experiment.client.delete_run(other)
+        for other in {*parents[1:], *self._used.get(sweep, [])} - {parents[0]}:
+            self._move_children(other, parents[0])  # that came until it was removed
+        return parents[0]
+
+    def _make(self, sweep: str, start_ms: int) -> str:
+        tags = {SWEEP_TAG: sweep, "sweep": sweep, KIND_TAG: "sweep"} | SOURCE
+        made = str(self._experiment.client.create_run(self._experiment.id, start_ms, tags, run_name=sweep).info.run_id)
+        self._experiment.client.set_terminated(made, "FINISHED", start_ms)
+        return made
+
+    def _move_children(self, parent: str, to: str) -> None:
+        for child in (run.info.run_id for run in self._experiment.search({PARENT_TAG: parent})):
+            self._experiment.unless_removed(child, partial(self._experiment.set_tags, child, {PARENT_TAG: to}))

@@ -1,0 +1,54 @@
+"""Many drivers at one MLflow server, which nothing but their own care keeps from recording a thing twice."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from chaos.invariants import store_equals_folders
+from chaos.tracker import Server
+from llmexp.record.mlflow import record_report, record_runs
+from llmexp.schema import TrackingConfig
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("server"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
+
+
+def test_sixteen_drivers_of_one_sweep_record_at_once(make_run, outputs, server, record_at_once):
+    """All of them make the experiment and the sweep's parent."""
+    folders = [make_run("F", seed=seed, repeats=2).path for seed in range(16)]
+    assert record_at_once(server.uri, "sixteen", [[folder] for folder in folders]) == ""
+    assert list(store_equals_folders(server.uri, "sixteen", outputs / "main")) == []
+
+
+def test_drivers_that_record_the_same_runs_at_once_leave_each_there_once(make_run, outputs, server, record_at_once):
+    folders = [make_run(method).path for method in ("Naive", "F")]
+    assert record_at_once(server.uri, "same", [folders] * 4) == ""
+    assert list(store_equals_folders(server.uri, "same", outputs / "main")) == []
+
+
+def test_a_request_that_was_sent_twice_leaves_one_run(make_run, outputs, server, monkeypatch):
+    """As when the answer to the first did not come in time."""
+    from mlflow import MlflowClient
+
+    create_run = MlflowClient.create_run
+
+    def twice(client, *words, **named):
+        create_run(client, *words, **named)
+        return create_run(client, *words, **named)
+
+    monkeypatch.setattr(MlflowClient, "create_run", twice)
+    tracking = TrackingConfig(name="mlflow", uri=server.uri, experiment="twice")
+    record_runs([make_run()], tracking)
+    (outputs / "report.md").write_text("| table |\n")
+    assert record_report("main", [outputs / "report.md"], tracking)
+    assert list(store_equals_folders(server.uri, "twice", outputs / "main")) == []
+    client = MlflowClient(server.uri)
+    [parent] = client.search_runs([client.get_experiment_by_name("twice").experiment_id], "tags.`llmexp.kind` = 'sweep'")
+    assert parent.data.tags["mlflow.note.content"].startswith("| table |")
