@@ -9,7 +9,7 @@ TORCH  ?= $(shell if nvidia-smi >/dev/null 2>&1; then echo cuda; elif [ `uname` 
 TABLES ?= gpu_mfu gpu_7b
 WORDS  ?=
 
-# SLURM_TESTS='slurm and not long' leaves out what takes half a minute or more each.
+# SLURM_TESTS='slurm and not long' leaves out what takes half a minute or more each, or another test shows more quickly.
 SLURM_TESTS ?= slurm
 SLURM_PACKAGES := slurm-wlm slurmdbd munge mariadb-server
 

@@ -160,14 +160,14 @@ def temporary_for(path: Path) -> Path:
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Read a JSONL file that may still be written to; nothing where it is missing, nothing past a broken line."""
+    """Read a JSONL file that may still be written to; nothing where it is missing, and not a line that was cut off."""
     if not path.exists():
         return
     for line in path.read_text().splitlines():
         try:
             yield json.loads(line)
         except ValueError:
-            return
+            continue
 
 
 def now() -> str:

@@ -7,11 +7,12 @@ may be killed in between: its jobs are known by that name, in the queue or by th
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from llmexp import __version__
 from llmexp.errors import RecordError
@@ -168,8 +169,15 @@ def _append(lines: Iterable[tuple[RunFolder, dict[str, Any]]]) -> None:
         record = {"folder": folder.path.name, **line, "at": now(), "written_by": __version__}
         by_sweep.setdefault(folder.path.parent, []).append(json.dumps(record) + "\n")
     for sweep, texts in by_sweep.items():
-        with _path(sweep).open("a") as file:
-            file.write("".join(texts))
+        with _path(sweep).open("ab+") as file:
+            whole = "".join(texts).encode()
+            file.write(b"\n" + whole if _is_cut_off(file) else whole)
+
+
+def _is_cut_off(file: BinaryIO) -> bool:
+    """Whether the last line has no end, as where the disk was full: what follows must not become a part of it."""
+    size = file.seek(0, os.SEEK_END)
+    return size > 0 and (file.seek(size - 1), file.read(1))[1] != b"\n"
 
 
 def _path(sweep: Path) -> Path:

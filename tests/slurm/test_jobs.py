@@ -47,6 +47,16 @@ def test_a_job_that_has_begun_is_known_by_its_log(runs):
     assert [one.job for one in submissions(runs)] == [Job("7_0", "first"), Job("7_1", "first")]
 
 
+def test_a_line_that_was_cut_off_hides_no_other(runs):
+    earlier = Submitted(runs[0], Job("7", "first"), "")
+    note([earlier])
+    jobs = slurm_folder(runs[0].path.parent) / "jobs.jsonl"
+    jobs.write_text(jobs.read_text() + '{"folder": "b", "na')
+    later = Submitted(runs[1], Job("8", "second"), "")
+    note([later])
+    assert submissions(runs) == [earlier, later]
+
+
 def test_a_refused_submission_leaves_the_earlier_one(runs):
     earlier = Submitted(runs[0], Job("7", "first"), "")
     note([earlier])

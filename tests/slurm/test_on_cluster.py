@@ -57,6 +57,7 @@ def test_scancel_of_running_and_queued_jobs_is_told(shell, cluster, until):
     assert shell.result("well").reason in said
 
 
+@pytest.mark.long
 def test_a_cancelled_repetition_leaves_the_earlier_answer(shell, cluster, until):
     shell.sweep("well")
     answer = shell.result("well")
@@ -177,6 +178,7 @@ def test_a_number_that_a_node_still_has_of_a_lost_job_is_tried_again(shell, clus
     assert shell.result("endless").status == "killed"
 
 
+@pytest.mark.long
 def test_a_job_that_can_never_be_placed_is_told(shell, cluster, until):
     driver = shell.start_sweep("well", "hydra.launcher.partition=brief")
     told = next(line for line in driver.stderr if "cannot be placed" in line)
@@ -188,6 +190,7 @@ def test_a_job_that_can_never_be_placed_is_told(shell, cluster, until):
     assert shell.result("well").status == "killed"
 
 
+@pytest.mark.long
 def test_a_supervisor_that_is_killed_is_told_by_slurm(shell):
     done = shell.sweep("deaf")
     assert done.returncode == 1

@@ -119,7 +119,8 @@ class RunContent:
         """All values of all metrics; the final ones first, as the run's page lists them."""
         positions = int(self._plan["batch"]["global"]) * int(self._config["data"]["seq_len"])
         steps = step_points(self.folder, positions, self.window)
-        return [*result_points(self._result, self.window), *steps, *system_points(self.folder.system_path, self.window)]
+        beside = [point for path in self.folder.systems() for point in system_points(path, self.window)]
+        return [*result_points(self._result, self.window), *steps, *beside]
 
     def files(self) -> list[Path]:
         """Everything that this attempt left; unfinished writes and earlier attempts are left out."""

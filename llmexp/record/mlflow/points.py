@@ -65,11 +65,13 @@ def _interval_points(result: RunResult | None, at_ms: int) -> Iterator[Point]:
 
 
 def system_points(path: Path, window: Window) -> Iterator[Point]:
-    """The samples taken while the run lasted, under the prefix by which MLflow knows system metrics."""
+    """A machine's samples taken while the run lasted, under the prefix by which MLflow knows system metrics; of several by their numbers."""
+    node = path.suffixes[0].removeprefix(".")
+    prefix = f"system/node_{node}" if node.isdigit() else "system"
     during = (sample for sample in read_json_lines(path) if sample["at_s"] >= window.start_s)
     for step, sample in enumerate(during):
         at_ms = round(1e3 * sample["at_s"])
-        yield from (Point(f"system/{name}", float(value), at_ms, step) for name, value in sample.items() if name not in ("at_s", "interval_s"))
+        yield from (Point(f"{prefix}/{name}", float(value), at_ms, step) for name, value in sample.items() if name not in ("at_s", "interval_s"))
 
 
 def _measured(samples: list[StepSample]) -> list[StepSample]:

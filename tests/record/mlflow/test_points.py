@@ -58,3 +58,5 @@ def test_system_load_of_an_earlier_attempt_is_left_out(tmp_path):
     path = tmp_path / "system.jsonl"
     path.write_text('{"at_s": 5.0, "cpu": 1}\n{"at_s": 15.0, "interval_s": 5.0, "cpu": 2}\n{"at_s": 20.0, "cp')
     assert list(system_points(path, Window(10.0, 20.0))) == [Point("system/cpu", 2.0, 15_000, 0)]
+    other = path.rename(tmp_path / "system.1.jsonl")
+    assert list(system_points(other, Window(10.0, 20.0))) == [Point("system/node_1/cpu", 2.0, 15_000, 0)]
