@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,17 @@ class Shell:
         driver = subprocess.Popen(command, cwd=self.folder, env=self.env, stdout=subprocess.PIPE, stderr=stderr, text=True)
         self.background.append(driver)
         return driver
+
+    @contextmanager
+    def sbatch(self, script: str) -> Iterator[None]:
+        """Let shell lines stand for sbatch, in which {sbatch} is SLURM's own."""
+        path, folder = self.env["PATH"], self.folder / "bin"
+        folder.mkdir()
+        (folder / "sbatch").write_text(f"#!/bin/sh\n{script.format(sbatch=shutil.which('sbatch'))}\n")
+        (folder / "sbatch").chmod(0o755)
+        self.env["PATH"] = f"{folder}:{path}"
+        yield
+        self.env["PATH"] = path
 
     def run(self, behaviour: str) -> RunFolder:
         """The run that behaves so."""

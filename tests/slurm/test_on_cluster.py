@@ -159,10 +159,14 @@ def test_a_number_that_the_controller_gives_away_again_is_no_longer_the_runs(she
 
 @pytest.mark.long
 def test_a_number_that_a_node_still_has_of_a_lost_job_is_tried_again(shell, cluster, until, tmp_path):
+    # Ready before the controller is back: the node ends the lost job five seconds later.
+    with shell.sbatch('touch asked; while [ ! -e back ]; do sleep 0.05; done; exec {sbatch} "$@"'):
+        driver = shell.start_sweep("well", "sweep.name=other")
+        until((shell.folder / "asked").exists)
     with cluster.forgetting(tmp_path / "state"):
         lost = shell.start_sweep("endless")
         until(lambda: shell.samples("endless"))
-    driver = shell.start_sweep("well", "sweep.name=other")
+    (shell.folder / "back").touch()
     try:
         told = next(line for line in driver.stderr if "refused" in line)
         assert told == f"tiny Naive · job {shell.job('well')} was refused by its node; queued again\n"
@@ -225,15 +229,10 @@ def test_other_shells_take_over_what_was_detached(shell, cluster, until):
     assert "killed" in shell.llmexp("status").stdout
 
 
-def test_jobs_of_a_driver_killed_before_it_could_note_them_are_taken_over(shell, cluster, until, tmp_path):
-    killer = tmp_path / "bin" / "sbatch"
-    killer.parent.mkdir()
-    killer.write_text(f'#!/bin/sh\n{shutil.which("sbatch")} "$@" && kill -9 $PPID\n')
-    killer.chmod(0o755)
-    words, path = "well_when_released,again", shell.env["PATH"]
-    shell.env["PATH"] = f"{killer.parent}:{path}"
-    assert shell.sweep(words).returncode == -signal.SIGKILL
-    shell.env["PATH"] = path
+def test_jobs_of_a_driver_killed_before_it_could_note_them_are_taken_over(shell, until):
+    words = "well_when_released,again"
+    with shell.sbatch('{sbatch} "$@" && kill -9 $PPID'):
+        assert shell.sweep(words).returncode == -signal.SIGKILL
     assert '"job"' not in (shell.folder / "outputs" / "main" / "slurm" / "jobs.jsonl").read_text()
 
     until(lambda: shell.samples("again"))
