@@ -237,7 +237,8 @@ def test_jobs_of_a_driver_killed_before_it_could_note_them_are_taken_over(shell,
 
     until(lambda: shell.samples("again"))
     jobs = shell.job("well_when_released"), shell.job("again")
-    assert {f"job {job} RUNNING" in shell.llmexp("status").stdout for job in jobs} == {True}
+    told = shell.llmexp("status").stdout
+    assert [f"job {job} RUNNING" in told for job in jobs] == [True, True]
     assert shell.llmexp("cancel", str(shell.run("again").path)).stdout == f"cancelled: job {jobs[1]}\n"
     until(lambda: shell.run("again").result())
     (shell.folder / "outputs" / "main" / "released").touch()
