@@ -235,7 +235,7 @@ def test_jobs_of_a_driver_killed_before_it_could_note_them_are_taken_over(shell,
         assert shell.sweep(words).returncode == -signal.SIGKILL
     assert '"job"' not in (shell.folder / "outputs" / "main" / "slurm" / "jobs.jsonl").read_text()
 
-    until(lambda: shell.samples("again"))
+    until(lambda: shell.samples("again") and shell.samples("well_when_released"))
     jobs = shell.job("well_when_released"), shell.job("again")
     told = shell.llmexp("status").stdout
     assert [f"job {job} RUNNING" in told for job in jobs] == [True, True]
