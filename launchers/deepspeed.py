@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 if __name__ == "__main__":
-    # DeepSpeed's autotuner imports mlflow where it finds it: over a second of every rank's start, and ranks never talk to the tracker.
-    sys.modules["mlflow"] = None  # type: ignore[assignment]
+    from llmexp.launchers.starting import begin_imports, end_imports
+
+    begin_imports()
 
 import deepspeed
 import torch
@@ -147,4 +147,5 @@ def work(plan: RunPlan, rank: Rank) -> RankSummary:
 
 
 if __name__ == "__main__":
+    end_imports()
     main(work)

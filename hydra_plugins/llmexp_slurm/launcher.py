@@ -14,13 +14,11 @@ from omegaconf import DictConfig, OmegaConf
 from llmexp.cli.compose import container_of
 from llmexp.cli.jobs import Job, plan_of, words_of
 from llmexp.errors import ConfigError
-from llmexp.slurm.options import SlurmOptions, read_options
-from llmexp.slurm.queue import check_slurm
-from llmexp.slurm.submit import check_submitit
+from llmexp.slurm.options import DEFAULTS, read_options
 
 # Files of conf/hardware that say what the submitting machine has.
 DETECTING = ("auto", "gpu")
-_NODE = {"_target_": "hydra_plugins.llmexp_slurm.launcher.SlurmLauncher", **SlurmOptions().model_dump(mode="json")}
+_NODE = {"_target_": "hydra_plugins.llmexp_slurm.launcher.SlurmLauncher", **DEFAULTS}
 ConfigStore.instance().store(group="hydra/launcher", name="slurm", node=_NODE, provider="llmexp")
 
 
@@ -32,6 +30,9 @@ class SlurmLauncher(Launcher):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Check the options and that this machine can submit; raises ConfigError."""
+        from llmexp.slurm.queue import check_slurm
+        from llmexp.slurm.submit import check_submitit
+
         self._loader, self._config = hydra_context.config_loader, config
         self._options = read_options(self._given)
         check_slurm()

@@ -8,7 +8,6 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
 
 from llmexp.cli.jobs import plan_jobs
-from llmexp.cli.sweep import run_sweep
 
 # cells: mappings of overrides, a list or commas for several values; the sweep is the union of the cells' products.
 # A plain mapping, because Hydra loads plugins in a way that a dataclass with postponed annotations does not survive.
@@ -25,6 +24,8 @@ class LlmexpSweeper(BasicSweeper):
 
     def sweep(self, arguments: list[str]) -> int:
         """Plan all jobs, run them, report them; raises ConfigError before anything has started."""
+        from llmexp.cli.sweep import run_sweep
+
         assert self.hydra_context is not None
         assert self.config is not None
         assert self.launcher is not None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llmexp.cli.arguments import COMMAND_NAMES, Parser, add_overrides
 from llmexp.errors import ConfigError
-from llmexp.record.folder import RunFolder, find_runs
-from llmexp.schema import TrackingConfig
+
+if TYPE_CHECKING:
+    from llmexp.record.folder import RunFolder
 
 OUTPUTS = "outputs"
 
@@ -134,7 +136,9 @@ def ui(words: Sequence[str]) -> int:
     args = parser.parse_args(words)
     from llmexp.cli.copying import copy_missing
     from llmexp.cli.status import jobs_under_way
+    from llmexp.record.folder import find_runs
     from llmexp.record.mlflow import serve_ui
+    from llmexp.schema import TrackingConfig
 
     runs = find_runs(args.outputs)
     jobs_under_way(runs)
@@ -177,6 +181,8 @@ def _add_paths(parser: Parser) -> None:
 
 def _runs(paths: Sequence[Path]) -> list[RunFolder]:
     """All runs below the paths, each once; raises ConfigError where there is none."""
+    from llmexp.record.folder import find_runs
+
     for path in paths:
         if not path.exists():
             raise ConfigError(f"there is no {path}: name a run's folder, a sweep's or one that holds them")

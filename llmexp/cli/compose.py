@@ -28,9 +28,13 @@ class Composer:
         self._composed: dict[tuple[str, ...], DictConfig] = {}
 
     def container(self, overrides: Sequence[str]) -> dict[str, Any]:
-        """The job's configuration; raises what Hydra raises, and ConfigError."""
+        """The job's configuration as plain values; raises what Hydra raises, and ConfigError."""
+        return _plain(self.config(overrides))
+
+    def config(self, overrides: Sequence[str]) -> DictConfig:
+        """The job's configuration, its interpolations as written; raises what Hydra raises, and ConfigError."""
         if list(overrides) == self._words:
-            return container_of(self._master)
+            return _own(self._master)
         parsed = self._parser.parse_overrides(list(overrides))
         values = [override for override in parsed if self._is_value(override)]
         choices = tuple(word for word, override in zip(overrides, parsed, strict=True) if not self._is_value(override))
@@ -38,7 +42,7 @@ class Composer:
             self._composed[choices] = _own(self._loader.load_sweep_config(self._master, list(choices)))
         config = deepcopy(self._composed[choices])
         ConfigLoaderImpl._apply_overrides_to_config(values, config)
-        return _plain(config)
+        return config
 
     def _is_value(self, override: Override) -> bool:
         """Whether it sets a value after everything is composed; a deletion does too, but may meet the other words in another order then."""

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, cast
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.check import check_key
 from llmexp.errors import ConfigError
-from llmexp.record.folder import now
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
+    from omegaconf import DictConfig
 
     from llmexp.cli.jobs import Job
 
@@ -25,7 +25,6 @@ def main(words: Sequence[str]) -> int:
     """Run what the words say, or show what they compose to; returns the exit code."""
     from llmexp.cli.app import CONFIG, hydra_app
     from llmexp.cli.overrides import accept
-    from llmexp.cli.sweep import run_job
 
     parser = run_parser()
     args = parser.parse_intermixed_args(words)
@@ -42,6 +41,9 @@ def main(words: Sequence[str]) -> int:
         elif args.cfg:
             _show_config(hydra, args)
         else:
+            from llmexp.cli.sweep import run_job
+            from llmexp.record.folder import now
+
             return cast(int, hydra.multirun(CONFIG, partial(run_job, began=now()), args.overrides))
     return 0
 
@@ -71,23 +73,47 @@ def search_path(args: argparse.Namespace) -> list[str]:
 
 
 def _plan(hydra: Hydra, overrides: list[str]) -> list[Job]:
+    from llmexp.cli.jobs import plan_jobs
+
+    return plan_jobs(hydra.config_loader, _composed(hydra, overrides))
+
+
+def _composed(hydra: Hydra, overrides: list[str]) -> DictConfig:
     from hydra.types import RunMode
 
     from llmexp.cli.app import CONFIG
-    from llmexp.cli.jobs import plan_jobs
 
-    master = hydra.compose_config(CONFIG, overrides, RunMode.MULTIRUN)
-    return plan_jobs(hydra.config_loader, master)
+    return hydra.compose_config(CONFIG, overrides, RunMode.MULTIRUN)
 
 
 def _show_config(hydra: Hydra, args: argparse.Namespace) -> None:
     """Print the configuration of every job, after all of them are checked."""
     from llmexp.cli.app import CONFIG
+    from llmexp.cli.compose import Composer
+    from llmexp.cli.jobs import plan_jobs
 
     if args.package and args.cfg == "job":
         check_key(args.package)
+    master = _composed(hydra, args.overrides)
+    composer = Composer(hydra.config_loader, master, master.hydra.overrides.task)
     of_hydra = [override for override in args.overrides if override.lstrip("+").startswith("hydra")]
-    for index, job in enumerate(_plan(hydra, args.overrides)):
+    for index, job in enumerate(plan_jobs(hydra.config_loader, master)):
         if index:
             print("---")
-        hydra.show_cfg(CONFIG, of_hydra + list(job.overrides), args.cfg, args.package, args.resolve)
+        if args.cfg == "job":
+            _print(composer.config(job.overrides), args.package, args.resolve)
+        else:
+            hydra.show_cfg(CONFIG, of_hydra + list(job.overrides), args.cfg, args.package, args.resolve)
+
+
+def _print(config: DictConfig, package: str | None, resolve: bool) -> None:
+    """Print a job's configuration or a part of it, as Hydra does; the package is one that there is."""
+    from omegaconf import Container, OmegaConf
+
+    shown = OmegaConf.select(config, package) if package else config
+    if not isinstance(shown, Container):
+        print(shown)
+        return
+    if package:
+        print(f"# @package {package}")
+    print(OmegaConf.to_yaml(shown, resolve=resolve), end="")

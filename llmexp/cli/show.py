@@ -6,7 +6,6 @@ import json
 import shlex
 from typing import Any
 
-from llmexp.cli.sweep import folder_of
 from llmexp.plan.memory import GIB, MemoryEstimate, shortage
 from llmexp.plan.run_plan import RunPlan
 from llmexp.plan.runtime import Needs, wrap
@@ -78,7 +77,7 @@ def _of(size: int | None) -> str:
 
 
 def _command(plan: RunPlan) -> str:
-    folder = folder_of(plan).path / "repeat.0"
+    folder = plan.folder / "repeat.0"
     wrapped = wrap(plan.command.argv, plan.config.runtime, Needs(writes=(str(folder.parent),), gpus=plan.config.hardware.device == "cuda"))
     words = [word.replace("{folder}", str(folder)) for word in wrapped]
     return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in plan.command.env.items()), shlex.join(words)])

@@ -195,8 +195,7 @@ def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
 
 def folder_of(plan: RunPlan) -> RunFolder:
     """The run's folder below the sweep's."""
-    sweep = plan.config.sweep
-    return RunFolder(Path(sweep.outputs) / sweep.name / plan.folder_name)
+    return RunFolder(plan.folder)
 
 
 def answered(folder: RunFolder, returned: JobReturn) -> bool:
@@ -226,4 +225,4 @@ def announcement(plans: Sequence[RunPlan]) -> str:
         where = f"{plan.config.model.name} on {plan.dims.world_size} x {plan.config.hardware.name}"
         work.setdefault(where, []).append(plan.method)
     parts = [f"{where}: {', '.join(methods)}" for where, methods in work.items()]
-    return f"{len(plans)} run{'s' * (len(plans) > 1)} of {folder_of(plans[0]).path.parent} | {' | '.join(parts)}"
+    return f"{len(plans)} run{'s' * (len(plans) > 1)} of {plans[0].folder.parent} | {' | '.join(parts)}"

@@ -75,6 +75,11 @@ class RunPlan(Record):
         """<model>_<method>_<id12>."""
         return f"{self.config.model.name}_{self.method}_{self.id}"
 
+    @property
+    def folder(self) -> Path:
+        """Where the run is recorded, below the sweep's folder."""
+        return Path(self.config.sweep.outputs) / self.config.sweep.name / self.folder_name
+
     @classmethod
     def read(cls, path: Path) -> RunPlan:
         """Read a plan.json; raises RecordError where it is none of this version's."""

@@ -40,6 +40,9 @@ class SlurmOptions(Section):
         return options
 
 
+DEFAULTS = {name: field.get_default(call_default_factory=True) for name, field in SlurmOptions.model_fields.items()}
+
+
 def read_options(given: Mapping[str, Any]) -> SlurmOptions:
     """Check what hydra.launcher holds; raises ConfigError with one line."""
     try:

@@ -1,0 +1,36 @@
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from llmexp.launchers.starting import LEFT_OUT, begin_imports, end_imports
+
+
+def test_what_is_left_out_can_be_imported_once_the_rank_has_started(monkeypatch):
+    for name in LEFT_OUT:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "scipy", already := sys)
+    begin_imports()
+    try:
+        assert not gc.isenabled()
+        with pytest.raises(ModuleNotFoundError):
+            import mlflow  # noqa: F401
+        import scipy
+
+        assert scipy is already
+    finally:
+        end_imports()
+    assert gc.isenabled()
+    assert "mlflow" not in sys.modules
+    assert sys.modules["scipy"] is already
+
+
+def test_a_rank_starts_without_what_it_never_asks_for():
+    """Both are installed with mlflow, and transformers imports them where they are."""
+    code = "import runpy, sys; runpy.run_module('llmexp.launchers.deepspeed', run_name='__main__')"
+    watched = "import sys, llmexp.launchers.rank as rank; rank.main = lambda work: print(*sys.modules)\n" + code
+    done = subprocess.run([sys.executable, "-c", watched], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    assert {"deepspeed", "transformers.modeling_utils"} <= modules
+    assert not modules & set(LEFT_OUT)
