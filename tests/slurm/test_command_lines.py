@@ -10,6 +10,7 @@ import pytest
 
 from llmexp import __version__
 from llmexp.__main__ import main
+from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
 from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submissions
 from llmexp.slurm.queue import Job
@@ -156,6 +157,22 @@ def test_jobs_of_another_version_are_a_line_and_hide_no_other_sweep(commands, su
     assert main([*HERE, "model=tiny", "sweep.name=foreign"]) == 1
     assert said in capsys.readouterr().err
     assert not (here / "submitted").exists()
+
+
+def test_a_result_of_another_version_is_a_line_and_neither_submitted_nor_written_over(commands, capsys, here: Path):
+    commands(**ALL | {"sbatch": f"touch {here}/submitted"})
+    words = (*HERE, "model=tiny")
+    main(["plan", *words[1:], "--json"])
+    plan = RunPlan.model_validate_json(capsys.readouterr().out, strict=False)
+    run = RunFolder(here / "outputs" / "main" / plan.folder_name)
+    run.write(run.plan_path, plan)
+    run.result_path.write_text('{"colour": "red", "written_by": "9.1"}')
+    assert main(words) == 1
+    told = capsys.readouterr()
+    assert "result.json is not a result of this llmexp" in told.err
+    assert "llmexp 9.1 wrote it: read it with that version, or move " in told.err
+    assert (told.err.count("\n"), (here / "submitted").exists()) == (1, False)
+    assert run.result_path.read_text().startswith('{"colour"')
 
 
 def test_logs_are_the_jobs_then_the_launchers_then_the_ranks(submitted, capsys):
