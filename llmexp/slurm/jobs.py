@@ -131,21 +131,23 @@ def _by_sweep(folders: Iterable[RunFolder]) -> Iterable[tuple[Path, dict[str, Ru
 
 
 def _latest(sweep: Path, named: dict[str, RunFolder]) -> tuple[dict[str, Submitted], dict[str, Intent]]:
-    """Each run's latest submission, and what was asked for after it without an answer."""
-    taken: dict[str, Submitted] = {}
-    open_: dict[str, Intent] = {}
+    """Each run's latest submission, and what was asked for after it without an answer; a number that is noted late stays with its submission."""
+    known: dict[str, dict[str, Submitted | Intent]] = {}
     for line in _lines(sweep):
-        run = str(line["folder"])
-        if run not in named:
-            continue
-        if "job" in line:
-            taken[run] = Submitted(named[run], Job(str(line["job"]), str(line["name"])), str(line["replaces"]))
-            open_.pop(run, None)
-        else:
-            open_[run] = Intent(named[run], str(line["name"]), line["task"], str(line["replaces"]))
+        if folder := named.get(line["folder"]):
+            known.setdefault(folder.path.name, {})[line["name"]] = _read(folder, line)
+    last = {run: next(reversed(by_name.values())) for run, by_name in known.items()}
+    open_ = {run: one for run, one in last.items() if isinstance(one, Intent)}
     began = {name: array for name in {one.name for one in open_.values()} if (array := _began(sweep, name))}
+    taken = {run: one for run, by_name in known.items() for one in by_name.values() if isinstance(one, Submitted)}
     taken |= {run: one.taken(began[one.name]) for run, one in open_.items() if one.name in began}
     return taken, {run: one for run, one in open_.items() if one.name not in began}
+
+
+def _read(folder: RunFolder, line: dict[str, Any]) -> Submitted | Intent:
+    if "job" in line:
+        return Submitted(folder, Job(line["job"], line["name"]), line["replaces"])
+    return Intent(folder, line["name"], line["task"], line["replaces"])
 
 
 def _began(sweep: Path, name: str) -> str | None:

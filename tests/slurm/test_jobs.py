@@ -39,6 +39,13 @@ def test_what_was_asked_for_is_unanswered_until_its_number_is_noted(runs):
     assert [one.job.number for one in submissions(runs)] == ["7_0", "7_1"]
 
 
+def test_a_number_that_is_noted_late_stays_with_its_submission(runs):
+    (lost, _), (again, _) = asked(runs, "first"), asked(runs, "second")
+    note([again.taken("8")])
+    note([lost.taken("7")])
+    assert [one.job for one in submissions(runs[:1])] == [Job("8_0", "second")]
+
+
 def test_a_job_that_has_begun_is_known_by_its_log(runs):
     intents = asked(runs, "first")
     submission_folder(runs[0].path.parent, "first").mkdir()
