@@ -21,6 +21,7 @@ from llmexp.measure.loop import MicroBatch, StepLoop, Trainable
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.energy import Counter, EnergyMeter, gpu_counters, package_counters
 from llmexp.record.result import RankSummary, StateBytes
+from llmexp.schema import MeasureConfig
 
 
 class TrainingEngine(Trainable, Protocol):
@@ -85,17 +86,12 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         before = Compilation.so_far()
         with EnergyMeter(counters_of(rank, device)) as meter:
             window_wall_s = run_window(loop, batches, protocol, rank, device)
-    compiled = Compilation.so_far()
-    peaks = memory.peaks(device)
+    compiled, peaks = Compilation.so_far(), memory.peaks(device)
     if compiled.graphs:
         # The first step's profile is of tracing and compiling as well; this one is only of what the window ran.
         with probe.watch():
             _unrecorded(engine, device).run(batches, range(1), warmup=True)
-    # Which repeat is the last one is not known beforehand where precision decides.
-    traced = 0 if protocol.stop_at_interval_share else protocol.repeats - 1
-    if protocol.profile and rank.folder.name == f"repeat.{traced}":
-        with trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz"):
-            _unrecorded(engine, device).run(batches, range(protocol.profile_steps), warmup=True)
+    _trace(protocol, rank, _unrecorded(engine, device), batches)
     # Nobody leaves while a peer may still wait for it in a collective.
     distributed.barrier()
     return RankSummary(
@@ -106,14 +102,7 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         trainable_parameters=engine.trainable_parameters,
         compiled_in_window=compiled.graphs - before.graphs,
         state_bytes=watch.state,
-        what_ran={
-            "attention_kernel": probe.attention,
-            "kernels": probe.costliest(),
-            "device": str(device),
-            "energy_counters": meter.covers,
-            **compiled.what_ran,
-            **engine.what_ran(),
-        },
+        what_ran=_kernels(probe) | {"device": str(device), "energy_counters": meter.covers} | compiled.what_ran | engine.what_ran(),
         environment=rank_environment(device, rank.folder) if rank.index == 0 else {},
         energy=meter.energy,
         **peaks,
@@ -125,6 +114,18 @@ def counters_of(rank: Rank, device: torch.device) -> list[Counter] | None:
     if device.type == "cuda":
         return gpu_counters(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
     return package_counters() if rank.local_index == 0 else []
+
+
+def _trace(protocol: MeasureConfig, rank: Rank, loop: StepLoop, batches: Iterator[Sequence[MicroBatch]]) -> None:
+    """Trace some steps of the last repeat; of the first where precision decides how many there are, because then the last is not known beforehand."""
+    traced = 0 if protocol.stop_at_interval_share else protocol.repeats - 1
+    if protocol.profile and rank.folder.name == f"repeat.{traced}":
+        with trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz"):
+            loop.run(batches, range(protocol.profile_steps), warmup=True)
+
+
+def _kernels(probe: KernelProbe) -> dict[str, Any]:
+    return {"attention_kernel": probe.attention, "kernels": probe.costliest()}
 
 
 def _unrecorded(engine: TrainingEngine, device: torch.device) -> StepLoop:

@@ -40,5 +40,5 @@ class Engine(ABC):
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
         """The command that starts one repeat's ranks of one node.
 
-        '{folder}' stands for the repeat's folder; of several nodes '{node}' for this one's number, '{address}' and '{port}' for where they meet.
+        '{folder}' stands for the repeat's folder, '{address}' and '{port}' for where its nodes meet (a free port), '{node}' for this node's number.
         """

@@ -88,7 +88,7 @@ class DeepSpeedEngine(Engine):
         if config.engine.launcher == "torchrun":
             start = [python, "-m", "torch.distributed.run", *(meet if nodes > 1 else ["--standalone"]), "--nproc_per_node", ranks, "-m"]
         else:
-            start = [python, "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--no_local_rank", "--module"]
+            start = [python, "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--master_port", "{port}", "--no_local_rank", "--module"]
         return Command(argv=[*start, WORKER, "{folder}"], env=_DEVICE[config.hardware.device] | _interface(config) | config.hardware.environment)
 
 
