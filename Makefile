@@ -41,7 +41,7 @@ run: $(VENV)/.installed-train  ## install into .venv, measure the first sweep, p
 	@$(BIN)/python -m llmexp +experiment=first_run
 
 test: $(VENV)/.installed-train,slurm,dev  ## run the tests that need no GPU
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # What depends most on the libraries' versions. What they deprecate in each other is no matter of ours.
 test-older: .installed-older  ## run a part of the tests, and ranks, with the oldest libraries that llmexp takes, in .venv-older

@@ -34,6 +34,16 @@ IN_NO_GROUP = {"batch": {"micro": 1, "accumulation": 1}, "sweep": {"name": "main
 GPU = {"device": "cuda", "devices_per_node": 8}
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long come first, so that none of them begins when the other workers are nearly done."""
+    marks = ("long", "ranks")
+    places: dict[Path, int] = {}
+    for item in items:
+        place = next((place for place, mark in enumerate(marks) if item.get_closest_marker(mark)), len(marks))
+        places[item.path] = min(place, places.get(item.path, place))
+    items.sort(key=lambda item: places[item.path])
+
+
 @pytest.fixture
 def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Let the mount table say that tmp_path lies on a filesystem of some kind."""

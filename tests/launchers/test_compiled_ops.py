@@ -17,7 +17,7 @@ from llmexp.launch.ops import prepare_ops
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.result import to_json
 
-pytestmark = pytest.mark.ranks
+pytestmark = [pytest.mark.ranks, pytest.mark.long]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from planning import Observed, make_plan, table03_methods
 from llmexp.method import ATOMS, Method
 from llmexp.plan.run_plan import RunPlan
 
-pytestmark = pytest.mark.ranks
+pytestmark = [pytest.mark.ranks, pytest.mark.long]
 
 METHODS = [*(str(Method.parse(name)) for name in table03_methods()), "Z1"]
 # Each way in which C meets another atom; compiling is what takes long here.
