@@ -16,16 +16,14 @@ from deepspeed.utils import set_z3_leaf_modules
 from torch import nn
 from transformers import PreTrainedModel
 
-from llmexp.launchers import models, targets
-from llmexp.launchers.attention import implementation
-from llmexp.launchers.compiled import compile_regions, decoder_layers
+from llmexp.launchers import assembly, models
+from llmexp.launchers.compiled import decoder_layers
 from llmexp.launchers.deepspeed_state import offloaded_kinds, state_tensors
 from llmexp.launchers.ops import use_built_ops
 from llmexp.launchers.quantize import quantized_tensors
 from llmexp.launchers.rank import Rank, device_of, main
 from llmexp.launchers.training import measure_training
 from llmexp.measure.loop import MicroBatch
-from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.result import RankSummary
 
@@ -35,13 +33,13 @@ class DeepSpeedTraining:
 
     def __init__(self, plan: RunPlan, device: torch.device) -> None:
         self._plan, self._device = plan, device
-        self._method = Method.parse(plan.method, plan.config.task.name)
+        self._method = assembly.method_of(plan)
         self._techniques = self._method.techniques
         self.module = self._model()
         buffers = models.ExactBuffers(self.module)
         self.vocab_size = int(self.module.config.vocab_size)
         self.engine, *_ = deepspeed.initialize(
-            model=self.module, config=dict(plan.engine_config), optimizer=self._optimizer(), model_parameters=self._trained()
+            model=self.module, config=dict(plan.engine_config), optimizer=self._optimizer(), model_parameters=assembly.trained(self.module)
         )
         if plan.dims.dp == 1 and self._techniques.zero_stage == 0:
             # Alone there is nobody to average with, yet every gradient would be copied into buckets and back.
@@ -80,39 +78,27 @@ class DeepSpeedTraining:
         """See TrainingEngine."""
         return {
             "attention_implementation": self.module.config._attn_implementation,
-            "model_class": _class_name(self.module),
-            "optimizer_class": _class_name(self.engine.basic_optimizer),
-            "engine_optimizer_class": _class_name(self.engine.optimizer),
+            "model_class": assembly.class_name(self.module),
+            "optimizer_class": assembly.class_name(self.engine.basic_optimizer),
+            "engine_optimizer_class": assembly.class_name(self.engine.optimizer),
             "backend": torch.distributed.get_backend(),
             "reduced_in": str(self.engine.communication_data_type),
             "zero_stage": self.engine.zero_optimization_stage(),
         }
 
     def _model(self) -> PreTrainedModel:
-        config = models.configuration(self._plan.config.model)
-        dtype, seed = models.DTYPES[self._plan.config.precision.parameters], self._plan.config.seed
-        attention, target = implementation(self._techniques.flash_attention, self._device), self._plan.config.model.target
         if self._techniques.zero_stage == 3:
             # Its dtype argument is ignored on CPU (0.19.8); the configuration's bf16 section, or its absence, is not.
             with deepspeed.zero.Init(config_dict_or_path=dict(self._plan.engine_config)):
-                model = models.from_configuration(config, dtype, attention, target)
+                model = assembly.unseeded_model(self._plan, self._device)
             self._seed_partitioned(model)
+            if self._techniques.compilation:
+                # Gathered as one, so that its hooks surround the layer; those of the matrices inside would cut its graph.
+                set_z3_leaf_modules(model, list({type(layer) for layer in decoder_layers(model)}))
         else:
-            model = models.build(config, dtype, attention, target, device=self._device, seed=seed, quantization=self._techniques.quantization)
-        if self._techniques.recomputation:
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        if self._techniques.compilation:
-            self._compile(model)
-        for atom in self._method.atoms:
-            if atom.model_hook:
-                targets.load(f"model_hook of atom {atom.code}", atom.model_hook)(model, self._techniques)
+            model = assembly.seeded_model(self._plan, self._device)
+        assembly.apply_atoms(model, self._method)
         return model
-
-    def _compile(self, model: PreTrainedModel) -> None:
-        if self._techniques.zero_stage == 3:
-            # Gathered as one, so that its hooks surround the layer; those of the matrices inside would cut its graph.
-            set_z3_leaf_modules(model, list({type(layer) for layer in decoder_layers(model)}))
-        compile_regions(model)
 
     def _seed_partitioned(self, model: nn.Module) -> None:
         first = torch.distributed.get_rank() == 0
@@ -121,21 +107,8 @@ class DeepSpeedTraining:
                 if first:
                     models.fill(name, parameter.data, self._plan.config.seed)
 
-    def _trained(self) -> list[nn.Parameter]:
-        return [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-
     def _optimizer(self) -> torch.optim.Optimizer | None:
-        chosen = self._plan.config.optimizer
-        if "optimizer" in self._plan.engine_config:
-            return None
-        if chosen.target:
-            made: torch.optim.Optimizer = targets.load("optimizer.target", chosen.target)(self._trained(), **chosen.arguments)
-            return made
-        return torch.optim.AdamW(self._trained(), **chosen.arguments, fused=True)
-
-
-def _class_name(thing: object) -> str:
-    return f"{type(thing).__module__}.{type(thing).__name__}"
+        return None if "optimizer" in self._plan.engine_config else assembly.optimizer(self._plan, assembly.trained(self.module))
 
 
 def work(plan: RunPlan, rank: Rank) -> RankSummary:

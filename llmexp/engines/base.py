@@ -29,12 +29,17 @@ class Engine(ABC):
         return config.precision.master != config.precision.parameters
 
     def needed_modules(self, config: RunConfig, techniques: Techniques) -> tuple[str, ...]:
-        """What the ranks of this run import: `modules`, and what only some techniques or data ask for."""
-        return self.modules
+        """What the ranks of this run import: `modules`; bitsandbytes for Q, triton for C on GPUs, datasets for data=hf."""
+        wanted = {
+            "bitsandbytes": techniques.quantization is not None,
+            "triton": techniques.compilation and config.hardware.device == "cuda",
+            "datasets": config.data.name == "hf",
+        }
+        return self.modules + tuple(name for name, needed in wanted.items() if needed)
 
     @abstractmethod
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
-        """The configuration in the engine's own terms."""
+        """The configuration in the engine's own terms; engine.options are merged over it."""
 
     @abstractmethod
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:

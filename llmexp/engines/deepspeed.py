@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from llmexp.engines.base import Engine
+from llmexp.engines.limits import beyond_data_parallelism, flash_without_bf16
+from llmexp.engines.torchrun import rank_environment, torchrun
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.run_plan import Command
@@ -20,10 +22,6 @@ DEFAULT_BUCKET_ELEMENTS = 500_000_000
 NEVER = 2**31 - 1
 
 
-# hardware=cpu means it, also where there is a GPU.
-_DEVICE: dict[str, dict[str, str]] = {"cpu": {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}, "cuda": {}}
-
-
 class DeepSpeedEngine(Engine):
     """Data parallelism with ZeRO 0 to 3."""
 
@@ -33,31 +31,15 @@ class DeepSpeedEngine(Engine):
 
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Only data parallelism so far."""
-        other = {"tp": dims.tp, "pp": dims.pp, "cp": dims.cp, "ep": dims.ep}
-        wide = [f"{name}={degree}" for name, degree in other.items() if degree > 1]
-        if wide:
-            return f"engine=deepspeed runs data parallelism only, not {', '.join(wide)}"
         if config.engine.launcher == "deepspeed" and config.hardware.nodes > 1:
             return "engine.launcher=deepspeed starts ranks on one node only: set engine.launcher=torchrun"
-        bf16 = config.precision.parameters == "bf16"
-        if techniques.flash_attention and config.hardware.device == "cuda" and not bf16:
-            return f"F: the flash kernels of CUDA take bf16, not precision={config.precision.name}"
         if techniques.offload_optimizer and config.precision.moments == "bf16" and not _uses_own_optimizer(config, techniques):
             return f"O with precision={config.precision.name} needs DeepSpeed's CPUAdam: set optimizer=adamw_cpuadam"
-        return None
+        return beyond_data_parallelism(config, dims) or flash_without_bf16(config, techniques)
 
     def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:
         """ZeRO's partitions are copies, also where their dtype is the parameters' own."""
         return techniques.zero_stage > 0 or super().keeps_master_copy(config, techniques)
-
-    def needed_modules(self, config: RunConfig, techniques: Techniques) -> tuple[str, ...]:
-        """bitsandbytes for Q, triton for C on GPUs, datasets for data=hf."""
-        wanted = {
-            "bitsandbytes": techniques.quantization is not None,
-            "triton": techniques.compilation and config.hardware.device == "cuda",
-            "datasets": config.data.name == "hf",
-        }
-        return self.modules + tuple(name for name, needed in wanted.items() if needed)
 
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """The dictionary that deepspeed.initialize takes."""
@@ -78,23 +60,16 @@ class DeepSpeedEngine(Engine):
         else:
             # torch's AdamW is handed over; these two let ZeRO and its offload take it.
             native |= {"zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
-        return _merged(native, config.engine.options)
+        return native
 
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
         """Start torchrun or the deepspeed launcher with one rank a device."""
-        python, nodes = interpreter(config.runtime), config.hardware.nodes
-        ranks = str(dims.world_size // nodes)
-        meet = ["--nnodes", str(nodes), "--node_rank", "{node}", "--master_addr", "{address}", "--master_port", "{port}"]
+        environment = ({"DS_ACCELERATOR": "cpu"} if config.hardware.device == "cpu" else {}) | rank_environment(config)
         if config.engine.launcher == "torchrun":
-            start = [python, "-m", "torch.distributed.run", *(meet if nodes > 1 else ["--standalone"]), "--nproc_per_node", ranks, "-m"]
-        else:
-            start = [python, "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--master_port", "{port}", "--no_local_rank", "--module"]
-        return Command(argv=[*start, WORKER, "{folder}"], env=_DEVICE[config.hardware.device] | _interface(config) | config.hardware.environment)
-
-
-def _interface(config: RunConfig) -> dict[str, str]:
-    name = config.hardware.network_interface
-    return dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), name) if name else {}
+            return torchrun(config, dims, WORKER).model_copy(update={"env": environment})
+        ranks = str(dims.world_size // config.hardware.nodes)
+        start = [interpreter(config.runtime), "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--master_port", "{port}", "--no_local_rank", "--module"]
+        return Command(argv=[*start, WORKER, "{folder}"], env=environment)
 
 
 def _zero(config: RunConfig, techniques: Techniques) -> dict[str, Any]:
@@ -132,11 +107,6 @@ def _uses_own_optimizer(config: RunConfig, techniques: Techniques) -> bool:
 
 def _optimizer(config: RunConfig) -> dict[str, Any]:
     return {"type": "AdamW", "params": config.optimizer.arguments}
-
-
-def _merged(native: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    nested = {key: _merged(native.get(key, {}), value) for key, value in options.items() if isinstance(value, dict)}
-    return native | options | nested
 
 
 ENGINE = DeepSpeedEngine()

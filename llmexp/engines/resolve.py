@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 from llmexp import __version__
@@ -28,7 +29,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     _check_no_secret(config)
     engine = get_engine(config.engine.name)
     master_copy = engine.keeps_master_copy(config, techniques)
-    native = engine.native_config(config, techniques, dims)
+    native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
     return RunPlan(
         id=identity(config, str(method), native),
         method=str(method),
@@ -47,6 +48,11 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         config=config,
         written_by=__version__,
     )
+
+
+def _merged(native: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    nested = {key: _merged(native.get(key, {}), value) for key, value in options.items() if isinstance(value, dict)}
+    return native | options | nested
 
 
 def _shape(config: RunConfig, method: Method) -> ModelShape | None:

@@ -1,0 +1,66 @@
+"""A plan's model and optimizer, for every engine that trains a model of transformers: what does not depend on the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from llmexp.launchers import models, targets
+from llmexp.launchers.attention import implementation
+from llmexp.launchers.compiled import compile_regions
+from llmexp.method import Method
+from llmexp.plan.run_plan import RunPlan
+
+
+def method_of(plan: RunPlan) -> Method:
+    """The method, with all that its atoms set."""
+    return Method.parse(plan.method, plan.config.task.name)
+
+
+def unseeded_model(plan: RunPlan, device: torch.device) -> PreTrainedModel:
+    """The model with whatever weights its class gives it, where the caller's context puts them; the caller seeds them."""
+    return models.from_configuration(*_kind(plan, device))
+
+
+def seeded_model(plan: RunPlan, device: torch.device) -> PreTrainedModel:
+    """The whole model on `device`, with 4-bit layers where the method wants them."""
+    return models.build(*_kind(plan, device), device=device, seed=plan.config.seed, quantization=method_of(plan).techniques.quantization)
+
+
+def _kind(plan: RunPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.dtype, str, str | None]:
+    model, dtype = plan.config.model, models.DTYPES[plan.config.precision.parameters]
+    return models.configuration(model), dtype, implementation(method_of(plan).techniques.flash_attention, device), model.target
+
+
+def apply_atoms(model: PreTrainedModel, method: Method) -> None:
+    """Recomputation, compilation and the hooks of outside atoms; before an engine takes the model."""
+    techniques = method.techniques
+    if techniques.recomputation:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if techniques.compilation:
+        compile_regions(model)
+    for atom in method.atoms:
+        if atom.model_hook:
+            targets.load(f"model_hook of atom {atom.code}", atom.model_hook)(model, techniques)
+
+
+def trained(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that an optimizer gets."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def optimizer(plan: RunPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """torch's fused AdamW, or the class that optimizer.target names."""
+    chosen = plan.config.optimizer
+    if chosen.target:
+        made: torch.optim.Optimizer = targets.load("optimizer.target", chosen.target)(parameters, **chosen.arguments)
+        return made
+    return torch.optim.AdamW(parameters, **chosen.arguments, fused=True)
+
+
+def class_name(thing: object) -> str:
+    """The class's dotted name, for what_ran."""
+    return f"{type(thing).__module__}.{type(thing).__name__}"

@@ -1,0 +1,26 @@
+"""How any engine starts one rank a device by torchrun, with the variables that keep ranks to their device and network."""
+
+from __future__ import annotations
+
+from llmexp.plan.dims import ParallelDims
+from llmexp.plan.run_plan import Command
+from llmexp.plan.runtime import interpreter
+from llmexp.schema import RunConfig
+
+# hardware=cpu means it, also where there is a GPU.
+_DEVICE: dict[str, dict[str, str]] = {"cpu": {"CUDA_VISIBLE_DEVICES": ""}, "cuda": {}}
+
+
+def torchrun(config: RunConfig, dims: ParallelDims, worker: str) -> Command:
+    """One node's ranks of the module `worker`; several nodes meet where the launcher says."""
+    nodes = config.hardware.nodes
+    meet = ["--nnodes", str(nodes), "--node_rank", "{node}", "--master_addr", "{address}", "--master_port", "{port}"]
+    start = [interpreter(config.runtime), "-m", "torch.distributed.run", *(meet if nodes > 1 else ["--standalone"])]
+    return Command(argv=[*start, "--nproc_per_node", str(dims.world_size // nodes), "-m", worker, "{folder}"], env=rank_environment(config))
+
+
+def rank_environment(config: RunConfig) -> dict[str, str]:
+    """Variables of every rank; those of the hardware's file win."""
+    name = config.hardware.network_interface
+    interface = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), name) if name else {}
+    return _DEVICE[config.hardware.device] | interface | config.hardware.environment
