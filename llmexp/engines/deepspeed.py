@@ -68,8 +68,8 @@ class DeepSpeedEngine(Engine):
         if config.engine.launcher == "torchrun":
             return torchrun(config, dims, WORKER).model_copy(update={"env": environment})
         ranks = str(dims.world_size // config.hardware.nodes)
-        start = [interpreter(config.runtime), "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--master_port", "{port}", "--no_local_rank", "--module"]
-        return Command(argv=[*start, WORKER, "{folder}"], env=environment)
+        start = [interpreter(config.runtime), "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--master_port", "{port}"]
+        return Command(argv=[*start, "--no_local_rank", "--module", WORKER, "{folder}"], env=environment)
 
 
 def _zero(config: RunConfig, techniques: Techniques) -> dict[str, Any]:
