@@ -16,6 +16,7 @@ LOWEST = ("errors", "schema", "record", "outside")
 PLANNING = (*LOWEST, "method", "plan")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "hook": (),
     "outside": ("errors",),
     "schema": ("errors",),
     "record": ("errors", "schema"),
@@ -28,7 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "measure": ("schema", "record.result"),
     "launch": (*PLANNING, "engines", "analysis"),
     "doctor": (*PLANNING, "engines", "launch"),
-    "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed"),
+    "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed", "hook"),
     "slurm": (*PLANNING, "engines", "analysis", "launch"),
     "cli": (*PLANNING, "engines", "analysis", "report", "reference", "launch", "doctor", "slurm", "hydra_plugins"),
     "hydra_plugins": ("errors", "schema", "slurm", "cli"),

@@ -180,15 +180,19 @@ def final_loss(repeat: Repeat, facts: Facts) -> Observed:
 
 
 @metric
-def parameters(repeat: Repeat, facts: Facts) -> Observed:
-    """Parameters of the whole model."""
-    return Observed(repeat.ranks[0].parameters)
+def parameters(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Parameters of the whole model; None where only the program that built it knows."""
+    return _count(repeat.ranks[0].parameters)
 
 
 @metric
-def trainable_parameters(repeat: Repeat, facts: Facts) -> Observed:
-    """Parameters of the whole model that train."""
-    return Observed(repeat.ranks[0].trainable_parameters)
+def trainable_parameters(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Parameters of the whole model that train; None as for `parameters`."""
+    return _count(repeat.ranks[0].trainable_parameters)
+
+
+def _count(parameters: int | None) -> Observed | None:
+    return None if parameters is None else Observed(parameters)
 
 
 def _rate(repeat: Repeat, facts: Facts, counter: Literal["positions", "real_tokens"]) -> Observed:

@@ -20,6 +20,9 @@ class Engine(ABC):
     distributions: ClassVar[tuple[str, ...]]
     """Python distributions whose versions decide what is measured; part of the result's stack."""
 
+    builds_model: ClassVar[bool] = True
+    """Whether its ranks build the configuration's model, so that its size and FLOPs are what is measured."""
+
     @abstractmethod
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Say why this engine cannot run the combination, or None; the run is then skipped with this reason."""

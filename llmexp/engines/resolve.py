@@ -24,10 +24,10 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     techniques = method.techniques
     dims = ParallelDims.of(config)
     _check_fits_nodes(config, dims)
-    shape, seq_len = _shape(config, method), config.data.seq_len
+    engine = get_engine(config.engine.name)
+    shape, seq_len = _shape(config, method) if engine.builds_model else None, config.data.seq_len
     _check_positions(config)
     _check_no_secret(config)
-    engine = get_engine(config.engine.name)
     master_copy = engine.keeps_master_copy(config, techniques)
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
     return RunPlan(

@@ -90,8 +90,8 @@ class RankSummary(Record):
     rank: int
     window_wall_s: float = Field(description="wall time of the measured window, device work included")
     time_to_first_step_s: float = Field(description="from the interpreter's start to the end of the first step")
-    parameters: int = Field(description="of the whole model, not of this rank's shard")
-    trainable_parameters: int
+    parameters: int | None = Field(description="of the whole model, not of this rank's shard; None where a program of one's own built it")
+    trainable_parameters: int | None
     peak_allocated_bytes: int | None = Field(None, description="torch's allocator, cuda only")
     peak_reserved_bytes: int | None = Field(None, description="torch's allocator, cuda only")
     peak_device_used_bytes: int | None = Field(None, description="the device's own count at the end of the window, cuda only")

@@ -33,16 +33,18 @@ class Row:
     def work(self) -> dict[str, str]:
         """What runs must share, apart from the method, for their speeds to be compared; by the words that a heading uses."""
         config, batch = self.plan["config"], self.batch
+        program = config["engine"]["options"].get("command") if config["engine"]["name"] == "script" else None
+        said = "" if program is None else "declared "  # by whoever runs a program of their own; llmexp has not built it
         return {
             "task": config["task"]["name"],
-            "model": self.model,
+            "model": said + self.model,
             "hardware": self.hardware,
-            "engine": config["engine"]["name"],
+            "engine": config["engine"]["name"] if program is None else f"script {program}",
             "ranks": str(self.world_size),
             "batch": str(batch.micro) if batch.accumulation == 1 else f"{batch.micro} x {batch.accumulation} passes",
             "seq_len": str(self.seq_len),
-            "precision": config["precision"]["name"],
-            "optimizer": config["optimizer"]["name"],
+            "precision": said + config["precision"]["name"],
+            "optimizer": said + config["optimizer"]["name"],
             "runtime": _runtime(config),
         }
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -11,7 +12,12 @@ from llmexp.cli.run import jobs_of
 ROOT = Path(__file__).parents[2]
 NEED_A_PATH_OR_GPU = ("hf", "gpu")
 FILES = [path for path in (ROOT / "conf").glob("*/*.yaml") if path.parent.name != "experiment" and path.stem not in NEED_A_PATH_OR_GPU]
-VALUES = {"runtime=venv": "runtime.python=/x/bin/python", "runtime=apptainer": "runtime.image=a.sif", "runtime=docker": "runtime.image=an-image"}
+VALUES = {
+    "runtime=venv": "runtime.python=/x/bin/python",
+    "runtime=apptainer": "runtime.image=a.sif",
+    "runtime=docker": "runtime.image=an-image",
+    "engine=script": 'engine.options.command="-m package.train"',
+}
 OPTIONS = sorted(f"{path.parent.name}={path.stem}" for path in FILES)
 
 
@@ -19,7 +25,7 @@ OPTIONS = sorted(f"{path.parent.name}={path.stem}" for path in FILES)
 def test_every_option_composes_into_a_plan(option):
     words = [option, *filter(None, [VALUES.get(option)])]
     (job,) = jobs_of(run_parser().parse_intermixed_args(words))
-    assert job.plan.rerun_command == f"python -m llmexp {' '.join(words)}"
+    assert shlex.split(job.plan.rerun_command) == ["python", "-m", "llmexp", *words]
 
 
 def test_every_folder_is_packaged():
