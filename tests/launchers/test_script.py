@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -38,6 +39,19 @@ for step in range(int(sys.argv[1])):
 """
 REPORT = "hook.step(tokens=ids.numel(), loss=loss)"
 
+TRAINER = """
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from llmexp.launchers.trainer_callback import StepCallback
+
+model = LlamaForCausalLM(LlamaConfig(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2))
+options = {"max_steps": 20, "save_strategy": "no", "report_to": [], "use_cpu": True, "disable_tqdm": True}
+arguments = TrainingArguments("unused", per_device_train_batch_size=MICRO, logging_steps=1, **options)
+data = [{"input_ids": ids, "labels": ids} for ids in torch.randint(64, (64, SEQ_LEN))]
+trainer = Trainer(model, arguments, train_dataset=data, callbacks=[StepCallback(tokens=MICRO * SEQ_LEN)])
+trainer.train()
+"""
+
 Run = Callable[..., tuple[RunResult, Path]]
 
 
@@ -45,9 +59,9 @@ Run = Callable[..., tuple[RunResult, Path]]
 def run(tmp_path: Path) -> Run:
     """Run the program with one thing changed; return its result and the repeat's folder."""
 
-    def start(steps: int = 50, report: str = REPORT, seq_len: int = SEQ_LEN) -> tuple[RunResult, Path]:
+    def start(steps: int = 50, report: str = REPORT, seq_len: int = SEQ_LEN, text: str = PROGRAM) -> tuple[RunResult, Path]:
         program = tmp_path / "train.py"
-        program.write_text(PROGRAM.format(micro=MICRO, seq_len=seq_len, report=report))
+        program.write_text(text.format(micro=MICRO, seq_len=seq_len, report=report) if text is PROGRAM else text)
         plan = make_plan(f"engine.options.command='{program} {steps}'", f"sweep.outputs={tmp_path}", *WORDS)
         result = run_one(plan, folder := folder_of(plan))
         assert result is not None
@@ -81,6 +95,17 @@ def test_a_program_is_measured_as_long_as_wanted_and_by_its_own_account(run: Run
     title = build_report([RunFolder(repeat.parent)]).title
     assert "declared adamw" in title
     assert "train.py 50" in title
+
+
+@pytest.mark.ranks
+def test_a_trainer_of_hugging_face_reports_by_a_callback(run: Run):
+    result, repeat = run(text=TRAINER.replace("MICRO", str(MICRO)).replace("SEQ_LEN", str(SEQ_LEN)))
+    assert result.status is RunStatus.SUCCESS, result.reason
+    samples = read_samples(repeat / "samples.1.jsonl")
+    logged = re.findall(r"'loss': '?([\d.]+)", (repeat / "log.0.txt").read_text())
+    # The Trainer prints four digits.
+    assert [sample.loss for sample in samples[: len(logged)]] == pytest.approx([float(loss) for loss in logged], rel=1e-3)
+    assert len(samples) == WARMUP + STEPS
 
 
 @pytest.mark.ranks
