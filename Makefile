@@ -17,6 +17,9 @@ SLURM_PACKAGES := slurm-wlm slurmdbd munge mariadb-server
 FAULTS ?= 200
 SEED   ?= 0
 
+# The packages as they are imported, for mypy, which knows nothing of setuptools' package-dir.
+TYPED  := $(VENV)/typed
+
 # The Python of the node that `make wheelhouse` collects for.
 PY     ?= 3.12
 
@@ -53,7 +56,8 @@ test-older: .installed-older  ## run a part of the tests, and ranks, with the ol
 lint: $(VENV)/.installed-train,slurm,dev  ## ruff and mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@rm -rf $(TYPED) && mkdir -p $(TYPED)/llmexp && ln -sfn $(CURDIR)/llmexp/* $(CURDIR)/launchers $(TYPED)/llmexp && ln -sfn $(CURDIR)/hydra_plugins $(CURDIR)/benchmarks $(CURDIR)/chaos $(TYPED)
+	@cd $(TYPED) && $(abspath $(BIN))/mypy --config-file $(CURDIR)/pyproject.toml
 
 ui: $(VENV)/.installed-train  ## open the recorded runs in MLflow, on 127.0.0.1
 	@$(BIN)/llmexp ui

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.commands import LLMEXP, TINY
@@ -70,9 +71,9 @@ def recording(runs: Sequence[RunFolder], folder: Path, pairs: int, batch: int) -
     for pair in range(1, pairs + 1):
         part = runs[pair * batch : (pair + 1) * batch]
         contents = [content for run in part if (content := read(run))]
-        seconds["bare"].append(_cpu_s(lambda contents=contents: bare.record(contents)))
+        seconds["bare"].append(_cpu_s(partial(bare.record, contents)))
         start_s = time.perf_counter()
-        seconds["ours"].append(_cpu_s(lambda part=part: sync(part, ours)))
+        seconds["ours"].append(_cpu_s(partial(sync, part, ours)))
         seconds["wall"].append((time.perf_counter() - start_s) / batch)
     there = runs[batch : (pairs + 1) * batch]
     again = [_cpu_s(lambda: sync(there, ours)) / len(there) for _ in range(pairs)]

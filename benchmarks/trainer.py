@@ -41,6 +41,7 @@ def compared(plan: RunPlan, folder: Path, pairs: int) -> dict[str, list[float]]:
 def ours(plan: RunPlan, folder: Path) -> float:
     """A run as `python -m llmexp` makes it; raises ConfigError where it ends without a measurement."""
     result = run_one(plan, RunFolder(folder))
+    assert result is not None  # nobody else holds a new folder
     rate = result.metrics.get("tokens_per_s")
     if rate is None:
         raise ConfigError(f"llmexp's run ended {result.status}: {result.reason}")

@@ -52,7 +52,7 @@ def _maker(target: str | None) -> Callable[..., Any]:
         return AutoModelForCausalLM.from_config
     named = targets.load("model.target", target)
     # What AutoModelForCausalLM itself calls on the class that it finds.
-    return named._from_config if isinstance(named, type) and issubclass(named, PreTrainedModel) else named
+    return named._from_config if isinstance(named, type) and issubclass(named, PreTrainedModel) else named  # type: ignore[attr-defined]
 
 
 def build(config: PreTrainedConfig, dtype: torch.dtype, attention: str, target: str | None = None, **options: Any) -> PreTrainedModel:

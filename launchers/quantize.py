@@ -32,7 +32,8 @@ def quantized_tensors(model: nn.Module) -> list[torch.Tensor]:
     """The 4-bit weights and their scales, of both levels."""
     tensors: list[torch.Tensor] = []
     for module in model.modules():
-        state = getattr(getattr(module, "weight", None), "quant_state", None)
-        if state is not None:
-            tensors += [module.weight.data, state.absmax, state.state2.absmax]
+        weight = getattr(module, "weight", None)
+        state = getattr(weight, "quant_state", None)
+        if isinstance(weight, torch.Tensor) and state is not None:
+            tensors += [weight.data, state.absmax, state.state2.absmax]
     return tensors

@@ -53,11 +53,11 @@ class HostClock:
 
 class _CudaMark:
     def __init__(self) -> None:
-        self.event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self.event = torch.cuda.Event(enable_timing=True)
         self.event.record()
 
     def passed(self) -> bool:
-        return bool(self.event.query())  # type: ignore[no-untyped-call]
+        return bool(self.event.query())
 
     def seconds_since(self, earlier: Mark) -> float:
         assert isinstance(earlier, _CudaMark)

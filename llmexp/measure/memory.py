@@ -61,7 +61,7 @@ def bytes_of(tensors: Iterable[torch.Tensor], device: torch.device, *, offloaded
 
 def allocator_figures() -> dict[str, int]:
     """What the current GPU's allocator held when memory ran out; empty where this process has used none."""
-    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if not torch.cuda.is_initialized():
         return {}
     names = ("allocated_bytes.all.current", "allocated_bytes.all.peak", "reserved_bytes.all.current", "reserved_bytes.all.peak")
     figures = torch.cuda.memory_stats()
