@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from llmexp.record.result import Metric, RunStatus
 from llmexp.reference import SOURCE
+from llmexp.report.fairness import fairness
 from llmexp.report.row import OOM, Row
 from llmexp.report.table import Report
 
@@ -93,7 +94,7 @@ def legend(report: Report) -> list[str]:
         f"paper: {SOURCE}, table {' and '.join(sorted({paper.table for paper in papers}))}, 8 GPUs, its GB read as 10^9 bytes; "
         "x paper: ours over the paper's": bool(papers),
     }
-    return [line for line, applies in lines.items() if applies]
+    return [*(line for line, applies in lines.items() if applies), *fairness(report.rows)]
 
 
 def notes_of(report: Report) -> list[str]:

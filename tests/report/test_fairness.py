@@ -1,0 +1,64 @@
+from math import nan
+
+import pytest
+
+from llmexp.record.folder import RunFolder
+from llmexp.report.fairness import COMPARED_STEPS, fairness
+from llmexp.report.table import build_report
+from llmexp.report.terminal import print_report
+
+
+@pytest.fixture
+def trained(make_run, write_samples):
+    """A run with these losses a step on all of its ranks, in fp32 unless said."""
+
+    def make(losses, ranks=1, method="Naive", **changes) -> RunFolder:
+        fp32 = {f"precision__{name}": "fp32" for name in ("parameters", "gradients", "master", "moments")}
+        changes = {"parallelism__dp": ranks, "precision__name": "fp32", **fp32} | changes
+        run = make_run(method, metrics={"tokens_per_s": 1.0}, **changes)
+        for rank in range(ranks):
+            write_samples(run.repeat(0), rank, [(1.0, loss) for loss in losses])
+        return run
+
+    return make
+
+
+def told(*runs: RunFolder) -> list[str]:
+    return fairness(build_report(runs).rows)
+
+
+def test_layouts_with_the_same_losses_are_the_same_training(trained):
+    one, two = trained([2.0, 1.0], batch__micro=2), trained([2.0, 1.00001], ranks=2)
+    (line,) = told(one, two, trained([2.0, 1.0], method="F", batch__micro=2), trained([2.0, 1.0], ranks=2, method="F"))
+    assert "the same training on deepspeed and deepspeed dp 2" in line
+    assert "within 1.0e-05" in line
+    assert "(Naive, F)" in line
+
+
+@pytest.mark.parametrize(("losses", "share"), [([2.0, 1.1], "10.00%"), ([2.0, nan], "inf%")])
+def test_other_losses_are_another_training(trained, losses, share, capsys):
+    one, two = trained([2.0, 1.0], batch__micro=2), trained(losses, ranks=2)
+    (line,) = told(one, two)
+    assert "not the same training" in line
+    assert f"up to {share} from those of deepspeed with Naive" in line
+    print_report(build_report([one, two]))
+    assert "their speeds do not compare" in " ".join(capsys.readouterr().out.split())
+
+
+def test_late_steps_and_the_noise_of_bf16_are_forgiven(trained):
+    early = [1.0] * COMPARED_STEPS
+    assert "the same training" in told(trained([*early, 1.0], batch__micro=2), trained([*early, 2.0], ranks=2))[0]
+    bf16 = {"precision__name": "bf16_pure"} | {f"precision__{name}": "bf16" for name in ("parameters", "gradients", "master", "moments")}
+    assert told(trained([1.0], batch__micro=2, **bf16), trained([1.01], ranks=2, **bf16))[0].startswith("the same")
+
+
+def test_runs_that_were_asked_for_other_work_are_not_compared(trained):
+    assert told(trained([1.0], batch__micro=2), trained([5.0], ranks=2, batch__micro=3)) == []
+    assert told(trained([1.0], batch__micro=2), trained([5.0], ranks=2, seed=1)) == []
+    assert told(trained([1.0], batch__micro=2), trained([5.0], ranks=2, method="F")) == []
+
+
+def test_a_run_without_samples_is_passed_over(trained):
+    one, two = trained([1.0], batch__micro=2), trained([1.0], ranks=2)
+    (two.repeat(0) / "samples.1.jsonl").unlink()
+    assert told(one, two) == []
