@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from llmexp.launchers.optimizer_state import moments, not_of
+
 
 def state_tensors(engine: Any, module: nn.Module) -> dict[str, list[torch.Tensor]]:
     """Tensors of this rank by kind. Call between backward and step for the gradients, after step for the rest."""
@@ -15,7 +17,7 @@ def state_tensors(engine: Any, module: nn.Module) -> dict[str, list[torch.Tensor
     return {
         "parameters": [getattr(parameter, "ds_tensor", parameter.data) for parameter in module.parameters()],
         "gradients": _gradients(engine, [*module.parameters(), *masters]),
-        "optimizer": [*_not_of(module, masters), *_moments(engine)],
+        "optimizer": [*not_of(module, masters), *moments(engine.basic_optimizer)],
     }
 
 
@@ -37,16 +39,6 @@ def _masters(engine: Any) -> list[torch.Tensor]:
     if partitions is not None:
         return list(partitions)
     return [parameter for group in engine.basic_optimizer.param_groups for parameter in group["params"]]
-
-
-def _not_of(module: nn.Module, masters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
-    return [master.data for master in masters if master.untyped_storage().data_ptr() not in own]
-
-
-def _moments(engine: Any) -> list[torch.Tensor]:
-    states = engine.basic_optimizer.state.values()
-    return [value for state in states for value in state.values() if torch.is_tensor(value) and value.dim() > 0]
 
 
 def _gradients(engine: Any, parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
+from llmexp.plan.memory import Storage, zero_storage
 from llmexp.plan.run_plan import Command
 from llmexp.schema import RunConfig
 
@@ -30,6 +31,10 @@ class Engine(ABC):
     def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:
         """Whether the optimizer updates a copy of the parameters of its own."""
         return config.precision.master != config.precision.parameters
+
+    def storage(self, config: RunConfig, techniques: Techniques) -> Storage:
+        """How the ranks hold training state, for the plan's arithmetic: ZeRO's way, unless an engine has another."""
+        return zero_storage(config.precision, techniques, master_copy=self.keeps_master_copy(config, techniques))
 
     def needed_modules(self, config: RunConfig, techniques: Techniques) -> tuple[str, ...]:
         """What the ranks of this run import: `modules`; bitsandbytes for Q, triton for C on GPUs, datasets for data=hf."""

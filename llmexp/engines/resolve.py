@@ -28,7 +28,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     shape, seq_len = _shape(config, method) if engine.builds_model else None, config.data.seq_len
     _check_positions(config)
     _check_no_secret(config)
-    master_copy = engine.keeps_master_copy(config, techniques)
+    storage = engine.storage(config, techniques)
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
     return RunPlan(
         id=identity(config, str(method), native),
@@ -40,7 +40,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         trainable_parameters=trainable(shape, techniques) if shape else None,
         flops_per_token=shape.flops_per_token(seq_len, linear_trained=not techniques.quantization) if shape else None,
         recomputed_flops_per_token=shape.recomputed_flops_per_token(seq_len) * techniques.recomputation if shape else None,
-        memory=estimate(shape, config.precision, techniques, dims.dp, master_copy=master_copy) if shape and not config.optimizer.target else None,
+        memory=estimate(shape, storage, techniques, dims.dp) if shape and not config.optimizer.target else None,
         engine_config=native,
         command=engine.command(config, dims),
         rerun_command=shlex.join(["python", "-m", "llmexp", *overrides]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 
 from pydantic import Field
@@ -35,30 +36,54 @@ class MemoryEstimate(Record):
         return self.parameters.host + self.gradients.host + self.optimizer.host
 
 
-def estimate(shape: ModelShape, precision: PrecisionConfig, techniques: Techniques, dp: int, *, master_copy: bool) -> MemoryEstimate:
-    """Count what one of `dp` replicas' ranks holds under ZeRO and offload (arXiv 1910.02054, section 3); `master_copy`: parameters held twice."""
+@dataclass(frozen=True)
+class Held:
+    """How the ranks hold one kind of training state."""
+
+    bytes_per_parameter: int
+    partitioned: bool = False
+    on_host: bool = False
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How an engine holds trained parameters and what belongs to them; optimizer: moments, and a copy of the parameters where it updates one."""
+
+    parameters: Held
+    gradients: Held
+    optimizer: Held
+
+
+def zero_storage(precision: PrecisionConfig, techniques: Techniques, *, master_copy: bool) -> Storage:
+    """ZeRO's stages and its offload (arXiv 1910.02054, section 3); `master_copy`: the optimizer updates a copy of the parameters."""
+    size, stage, on_host = BYTES_PER_ELEMENT, techniques.zero_stage, techniques.offload_optimizer
+    states = (size[precision.master] if master_copy else 0) + 2 * size[precision.moments]
+    # Offloaded gradients lie beside the master copy that they update, in its dtype.
+    gradients = precision.master if on_host else precision.gradients
+    return Storage(
+        parameters=Held(size[precision.parameters], stage >= 3, techniques.offload_parameters),
+        gradients=Held(size[gradients], stage >= 2, on_host),
+        optimizer=Held(states, stage >= 1, on_host),
+    )
+
+
+def estimate(shape: ModelShape, storage: Storage, techniques: Techniques, dp: int) -> MemoryEstimate:
+    """Count what one of `dp` replicas' ranks holds, besides what is frozen: whole, in 4 bits, where the parameters are."""
     trained = trainable(shape, techniques)
     frozen = shape.parameters - trained
-    size = BYTES_PER_ELEMENT
-    master = size[precision.master] if master_copy else 0
-    shares = [dp if techniques.zero_stage >= stage else 1 for stage in (3, 2, 1)]
-    weights = ceil(trained * size[precision.parameters] / shares[0]) + ceil(frozen * NF4_BYTES_PER_PARAMETER)
-    # Offloaded gradients lie beside the master copy that they update, in its dtype.
-    gradient = size[precision.master if techniques.offload_optimizer else precision.gradients]
-    gradients = ceil(trained * gradient / shares[1])
-    states = ceil(trained * (master + 2 * size[precision.moments]) / shares[2])
-    words = (
-        f"{trained / 1e9:.4g}e9 trained parameters: {size[precision.parameters]} B weights / {shares[0]} + {gradient} B gradients / "
-        f"{shares[1]} + {master + 2 * size[precision.moments]} B optimizer states / {shares[2]}"
+    four_bit = ceil(frozen * NF4_BYTES_PER_PARAMETER)
+    kinds = {"weights": storage.parameters, "gradients": storage.gradients, "optimizer states": storage.optimizer}
+    shares = {name: dp if held.partitioned else 1 for name, held in kinds.items()}
+    sizes = {name: ceil(trained * held.bytes_per_parameter / shares[name]) for name, held in kinds.items()}
+    words = f"{trained / 1e9:.4g}e9 trained parameters: " + " + ".join(
+        f"{held.bytes_per_parameter} B {name} / {shares[name]}" for name, held in kinds.items()
     )
     if frozen:
         words += f"; {frozen / 1e9:.4g}e9 frozen: {NF4_BYTES_PER_PARAMETER:.3f} B weights"
-    return MemoryEstimate(
-        parameters=_place(weights, techniques.offload_parameters),
-        gradients=_place(gradients, techniques.offload_optimizer),
-        optimizer=_place(states, techniques.offload_optimizer),
-        arithmetic=words + f" = {(weights + gradients + states) / GIB:.4g} GiB a rank",
-    )
+    sizes["weights"] += four_bit
+    parameters, gradients, optimizer = (_place(sizes[name], held.on_host) for name, held in kinds.items())
+    total = sum(sizes.values()) / GIB
+    return MemoryEstimate(parameters=parameters, gradients=gradients, optimizer=optimizer, arithmetic=f"{words} = {total:.4g} GiB a rank")
 
 
 def trainable(shape: ModelShape, techniques: Techniques) -> int:

@@ -1,0 +1,71 @@
+"""FSDP2: each decoder layer's parameters, gradients and optimizer states partitioned over the ranks, as torch's fully_shard does it."""
+
+from __future__ import annotations
+
+import torch
+from accelerate import init_empty_weights
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, Replicate
+
+from llmexp.errors import ConfigError
+from llmexp.launchers import assembly, models
+from llmexp.launchers.compiled import decoder_layers
+from llmexp.launchers.models import DTYPES
+from llmexp.plan.run_plan import RunPlan
+
+
+class FullySharded:
+    """A model whose layers are gathered when they compute, and the optimizer of this rank's part."""
+
+    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+        self._plan = plan
+        self._options = plan.engine_config
+        self.offloads = "cpu_offload" in self._options
+        with init_empty_weights(include_buffers=False):
+            self.module = assembly.unseeded_model(plan, device).to(DTYPES[plan.config.precision.master])
+        self.module.tie_weights()
+        self.model_class = assembly.class_name(self.module)
+        assembly.apply_atoms(self.module, assembly.method_of(plan))
+        buffers = models.ExactBuffers(self.module)
+        self._shard(device)
+        self.module.to_empty(device="cpu" if self.offloads else device)
+        buffers.restore(device)
+        self._seed(device)
+        self.model = self.module
+        self.optimizer = assembly.optimizer(plan, assembly.trained(self.module))
+
+    def begin_pass(self, *, last: bool) -> None:
+        """Parameters that stay gathered after forward stay so until the pass that completes a step; gradients are partitioned in every pass."""
+        if not self._options["fully_shard"]["reshard_after_forward"]:
+            self.module.set_reshard_after_backward(last)
+
+    @property
+    def reduced_in(self) -> torch.dtype:
+        """The reduce-scatter's."""
+        return self._policy.reduce_dtype or self._policy.param_dtype
+
+    @property
+    def _policy(self) -> MixedPrecisionPolicy:
+        return MixedPrecisionPolicy(**{name: DTYPES[dtype] for name, dtype in self._options["mixed_precision"].items()})
+
+    def _shard(self, device: torch.device) -> None:
+        layers = decoder_layers(self.module)
+        if not layers:
+            raise ConfigError(f"FSDP2 shards decoder layers, and {self.model_class} has none that is a GradientCheckpointingLayer of transformers")
+        shared = {"mesh": init_device_mesh(device.type, (distributed.get_world_size(),)), "mp_policy": self._policy}
+        if self.offloads:
+            shared["offload_policy"] = CPUOffloadPolicy(**self._options["cpu_offload"])
+        for layer in layers:
+            fully_shard(layer, **shared, **self._options["fully_shard"])
+        # The rest is needed last in forward and first in backward: always gathered in between.
+        fully_shard(self.module, **shared, **{**self._options["fully_shard"], "reshard_after_forward": False})
+
+    def _seed(self, device: torch.device) -> None:
+        seed, dtype = self._plan.config.seed, DTYPES[self._plan.config.precision.parameters]
+        for name, parameter in self.module.named_parameters():
+            whole = torch.empty(parameter.shape, dtype=dtype, device=device)
+            models.fill(name, whole, seed)
+            everywhere = DTensor.from_local(whole, parameter.device_mesh, [Replicate()], run_check=False)
+            parameter.to_local().detach().copy_(everywhere.redistribute(placements=parameter.placements).to_local())

@@ -1,0 +1,81 @@
+"""torch alone: DDP, ZeroRedundancyOptimizer and FSDP2 in the place of ZeRO's stages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmexp.engines.base import Engine
+from llmexp.engines.limits import beyond_data_parallelism, flash_without_bf16
+from llmexp.engines.torchrun import torchrun
+from llmexp.method import Techniques
+from llmexp.plan.dims import ParallelDims
+from llmexp.plan.memory import Held, Storage
+from llmexp.plan.run_plan import Command
+from llmexp.schema import BYTES_PER_ELEMENT, RunConfig
+
+# Not launchers/torch.py, which would hide torch from scripts beside it.
+WORKER = "llmexp.launchers.torch_native"
+
+
+class TorchEngine(Engine):
+    """Data parallelism: replicas, with Z1 the optimizer's states shared out, with Z2 and Z3 everything."""
+
+    name = "torch"
+    modules = ("torch", "transformers", "accelerate")
+    distributions = ("torch", "transformers", "bitsandbytes", "flash-attn", "triton")
+
+    def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+        """What is DeepSpeed's, and dtypes that torch's optimizers do not keep."""
+        if config.engine.launcher != "torchrun":
+            return f"engine.launcher={config.engine.launcher} starts DeepSpeed's ranks: set engine.launcher=torchrun"
+        wanted = config.optimizer.implementation
+        if wanted == "deepspeed" or (wanted == "deepspeed_with_offload" and techniques.offload_optimizer):
+            return f"optimizer={config.optimizer.name} is DeepSpeed's: set optimizer=adamw"
+        return beyond_data_parallelism(config, dims) or flash_without_bf16(config, techniques) or _unkept_dtypes(config, techniques)
+
+    def storage(self, config: RunConfig, techniques: Techniques) -> Storage:
+        """FSDP2 keeps one partitioned copy, which the optimizer updates; its gradients are of that copy's dtype."""
+        if not _shards(techniques):
+            return super().storage(config, techniques)
+        size, on_host = BYTES_PER_ELEMENT[config.precision.master], techniques.offload_optimizer
+        return Storage(parameters=Held(size, True, on_host), gradients=Held(size, True, on_host), optimizer=Held(2 * size, True, on_host))
+
+    def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
+        """Arguments of torch's wrappers by their names; a rank alone without Z1 to Z3 has none."""
+        if _shards(techniques):
+            return {"fully_shard": {"reshard_after_forward": techniques.zero_stage == 3}} | _mixed_precision(config) | _offload(config, techniques)
+        # Buffers are the same on all ranks and never change.
+        replicas = {"gradient_as_bucket_view": True, "broadcast_buffers": False}
+        native: dict[str, Any] = {"distributed_data_parallel": replicas} if dims.dp > 1 else {}
+        return native | ({"zero_redundancy_optimizer": {"parameters_as_bucket_view": True}} if techniques.zero_stage == 1 else {})
+
+    def command(self, config: RunConfig, dims: ParallelDims) -> Command:
+        """torchrun with one rank a device."""
+        return torchrun(config, dims, WORKER)
+
+
+def _shards(techniques: Techniques) -> bool:
+    return techniques.zero_stage >= 2
+
+
+def _unkept_dtypes(config: RunConfig, techniques: Techniques) -> str | None:
+    precision = config.precision
+    if precision.moments != precision.master:
+        return f"torch's optimizers keep moments in the dtype that they update: precision.moments={precision.moments} needs precision.master the same"
+    if precision.gradients != precision.parameters and not _shards(techniques):
+        return f"torch keeps gradients in the parameters' dtype, {precision.parameters}: set precision.gradients to it, or take Z2 or Z3"
+    if BYTES_PER_ELEMENT[precision.master] < BYTES_PER_ELEMENT[precision.parameters]:
+        return f"precision.master={precision.master} is narrower than precision.parameters={precision.parameters}: set it as wide"
+    return None
+
+
+def _mixed_precision(config: RunConfig) -> dict[str, Any]:
+    precision = config.precision
+    return {"mixed_precision": {"param_dtype": precision.parameters, "reduce_dtype": precision.gradients}}
+
+
+def _offload(config: RunConfig, techniques: Techniques) -> dict[str, Any]:
+    return {"cpu_offload": {"pin_memory": config.hardware.device == "cuda"}} if techniques.offload_optimizer else {}
+
+
+ENGINE = TorchEngine()
