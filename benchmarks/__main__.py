@@ -13,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.bare import STEPS
 from benchmarks.commands import first_step, questions, sweeps
 from benchmarks.figure import Figure
 from benchmarks.scale import scale
@@ -24,7 +25,8 @@ def figures(folder: Path) -> Iterator[Figure]:
     yield from questions(folder, times=10)
     yield first_step(folder, times=5)
     yield from sweeps(folder, times=3)
-    yield worker_step(folder, pairs=40)
+    for engine in STEPS:
+        yield worker_step(folder, engine, pairs=40)
 
 
 def table(found: list[Figure]) -> Table:

@@ -22,9 +22,11 @@ WORDS = ("hardware=cpu", f"parallelism.dp={RANKS}", "data=synthetic", "data.seq_
 ROOT = Path(__file__).parents[1]
 
 
-def worker_step(folder: Path, pairs: int) -> Figure:
-    """CPU time of llmexp's step over that of the bare loop, both ranks together; raises CalledProcessError where the ranks fail."""
-    (job,) = jobs_of(run_parser().parse_intermixed_args(WORDS))
+def worker_step(folder: Path, engine: str, pairs: int) -> Figure:
+    """CPU time of llmexp's step over that of a bare loop of the engine, both ranks together; raises CalledProcessError where the ranks fail."""
+    (job,) = jobs_of(run_parser().parse_intermixed_args((*WORDS, f"engine={engine}")))
+    folder = folder / engine
+    folder.mkdir()
     (folder / "plan.json").write_text(to_json(job.plan))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={RANKS}", "-m", "benchmarks.worker_step"]
     command = [*torchrun, str(folder / "plan.json"), str(folder), str(pairs), str(STEPS)]
@@ -33,4 +35,4 @@ def worker_step(folder: Path, pairs: int) -> Figure:
         subprocess.run(command, env=environment(job.plan, {"PYTHONPATH": path}), stdout=output, stderr=output, check=True)
     blocks = [json.loads((folder / f"blocks.{rank}.json").read_text()) for rank in range(RANKS)]
     ours, bare = ([sum(block) for block in zip(*(rank[name] for rank in blocks), strict=True)] for name in ("ours", "bare"))
-    return Figure("worker step over a bare loop", "x", paired_ratio(ours, bare), pairs, limit=1.01)
+    return Figure(f"worker step over a bare loop, {engine}", "x", paired_ratio(ours, bare), pairs, limit=1.01)

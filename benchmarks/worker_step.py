@@ -5,18 +5,18 @@ Arguments: a plan, the folder for blocks.<rank>.json, the number of pairs of blo
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import deepspeed
 import torch
 
+from benchmarks.bare import STEPS
 from llmexp.launchers import data
-from llmexp.launchers.deepspeed import DeepSpeedTraining
-from llmexp.launchers.ops import use_built_ops
 from llmexp.launchers.rank import device_of
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
@@ -26,19 +26,18 @@ from llmexp.plan.run_plan import RunPlan
 
 def measure(plan: RunPlan, folder: Path, pairs: int, steps: int) -> dict[str, list[float]]:
     """CPU seconds of this rank's blocks: `ours` with all that a measured step does, `bare` with the engine's calls on one fixed batch."""
-    rank = torch.distributed.get_rank()
-    device = device_of(plan.config.hardware, rank)
-    training = DeepSpeedTraining(plan, device)
-    engine = training.engine
+    device = device_of(plan.config.hardware, int(os.environ["LOCAL_RANK"]))
+    # The engine's worker stands before the folder in its command.
+    launcher = importlib.import_module(plan.command.argv[-2])
+    launcher.join(device)
+    rank, training, bare_step = torch.distributed.get_rank(), launcher.build(plan, device), STEPS[plan.config.engine.name]
     sequences = data.load(plan.config.data, training.vocab_size, pairs * steps, plan.config.seed)
     batches = data.batches(sequences, rank, plan.dims.dp, plan.batch, device)
     (fixed,) = next(batches)
 
     def bare() -> None:
         for _ in range(steps):
-            loss = engine(input_ids=fixed.input_ids, labels=fixed.labels).loss
-            engine.backward(loss)
-            engine.step()
+            bare_step(training, fixed)
 
     with (folder / f"samples.{rank}.jsonl").open("w") as file:
         loop = StepLoop(training, clock_for(device), file, memory.current_bytes(device))
@@ -64,10 +63,8 @@ def _alternate(blocks: dict[str, Callable[[], None]], pairs: int) -> dict[str, l
 
 
 def main() -> None:
-    """Join the group, measure, leave the figures."""
+    """Measure and leave the figures."""
     plan, folder, pairs, steps = RunPlan.read(Path(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-    use_built_ops()
-    deepspeed.init_distributed()
     found = measure(plan, folder, pairs, steps)
     (folder / f"blocks.{torch.distributed.get_rank()}.json").write_text(json.dumps(found))
 

@@ -111,12 +111,22 @@ class DeepSpeedTraining:
         return None if "optimizer" in self._plan.engine_config else assembly.optimizer(self._plan, assembly.trained(self.module))
 
 
+def join(device: torch.device) -> None:
+    """Meet the other ranks; DeepSpeed knows the device by its accelerator."""
+    use_built_ops()
+    deepspeed.init_distributed()
+
+
+def build(plan: RunPlan, device: torch.device) -> DeepSpeedTraining:
+    """The training step, ready to run; after `join`."""
+    return DeepSpeedTraining(plan, device)
+
+
 def work(plan: RunPlan, rank: Rank) -> RankSummary:
     """Join the group, build, measure."""
     device = device_of(plan.config.hardware, rank.local_index)
-    use_built_ops()
-    deepspeed.init_distributed()
-    return measure_training(plan, rank, DeepSpeedTraining(plan, device), device)
+    join(device)
+    return measure_training(plan, rank, build(plan, device), device)
 
 
 if __name__ == "__main__":

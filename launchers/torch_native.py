@@ -98,11 +98,16 @@ def join(device: torch.device) -> None:
     distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
 
 
+def build(plan: RunPlan, device: torch.device) -> TorchTraining:
+    """The training step, ready to run; after `join`."""
+    return TorchTraining(plan, device)
+
+
 def work(plan: RunPlan, rank: Rank) -> RankSummary:
     """Join the group, build, measure."""
     device = device_of(plan.config.hardware, rank.local_index)
     join(device)
-    return measure_training(plan, rank, TorchTraining(plan, device), device)
+    return measure_training(plan, rank, build(plan, device), device)
 
 
 if __name__ == "__main__":

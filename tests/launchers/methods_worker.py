@@ -1,24 +1,24 @@
-"""Run by torchrun on 2 ranks: trains each method named on the command line in turn and writes what it observed as JSON.
+"""Run by torchrun: trains each method named on the command line in turn and writes what it observed as JSON.
 
-Arguments: the output file, then plan files. One process for all methods, because starting ranks costs more than training the tiny model.
+Arguments: the output file, then plan files of one engine. One process for all methods, because starting ranks costs more than training.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
-import deepspeed
 import torch
 
 from llmexp.launchers import data
-from llmexp.launchers.deepspeed import DeepSpeedTraining
-from llmexp.launchers.ops import use_built_ops
 from llmexp.launchers.rank import device_of
 from llmexp.launchers.training import StateWatch
+from llmexp.measure import memory
 from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe
 from llmexp.plan.run_plan import RunPlan
@@ -26,9 +26,7 @@ from llmexp.plan.run_plan import RunPlan
 STEPS = 20
 
 
-def observe(plan: RunPlan, rank: int, device: torch.device) -> dict[str, Any]:
-    torch.compiler.reset()  # each method compiles for itself, as in a process of its own
-    training = DeepSpeedTraining(plan, device)
+def observe(plan: RunPlan, training: Any, rank: int, device: torch.device) -> dict[str, Any]:
     calls = {"layers": 0}
     # A hook inside a layer would be compiled with it, and change what C makes of it.
     for layer in () if "C" in plan.method.split("+") else training.module.model.layers:
@@ -36,16 +34,19 @@ def observe(plan: RunPlan, rank: int, device: torch.device) -> dict[str, Any]:
     sequences = data.load(plan.config.data, training.vocab_size, plan.batch.global_, plan.config.seed)
     batches = data.batches(sequences, rank, plan.dims.dp, plan.batch, device)
     watch, probe, losses, graphs = StateWatch(training, device), KernelProbe(), [], []
-    before = Compilation.so_far()
+    before, computing = Compilation.so_far(), 0
     for step in range(STEPS):
-        (batch,) = next(batches)
+        passes = next(batches)
         trainable = watch if step == 0 else training
         # Compiling would be profiled with the first step.
         with probe.watch() if step == (1 if "C" in plan.method.split("+") else 0) else torch.enable_grad():
-            loss = trainable.forward(batch)
-            trainable.backward(loss)
-            trainable.step()
-        mean = loss.detach().double()
+            mean = torch.zeros((), dtype=torch.float64, device=device)
+            for batch in passes:
+                loss = trainable.forward(batch)
+                computing = memory.bytes_of(training.state_tensors()["parameters"], device).device if step == 0 else computing
+                trainable.backward(loss)
+                trainable.step()
+                mean += loss.detach().double() / len(passes)
         torch.distributed.all_reduce(mean)
         losses.append(mean.item() / plan.dims.dp)
         graphs.append(Compilation.so_far().graphs - before.graphs)
@@ -56,6 +57,7 @@ def observe(plan: RunPlan, rank: int, device: torch.device) -> dict[str, Any]:
         "layer_calls": calls_per_step,
         "attention_kernel": probe.attention,
         "operators": probe.names,
+        "parameter_bytes_after_forward": computing,
         "compiled_graphs": graphs,
         "graph_breaks": Compilation.so_far().graph_breaks - before.graph_breaks,
         "state": {kind: size.model_dump() for kind, size in watch.state.items()},
@@ -67,14 +69,17 @@ def observe(plan: RunPlan, rank: int, device: torch.device) -> dict[str, Any]:
 
 
 def main() -> None:
-    target, plans = Path(sys.argv[1]), sys.argv[2:]
-    use_built_ops()
-    deepspeed.init_distributed()
+    target, plans = Path(sys.argv[1]), {Path(path).stem: RunPlan.read(Path(path)) for path in sys.argv[2:]}
+    first = next(iter(plans.values()))
+    # The engine's worker stands before the folder in its command.
+    launcher = importlib.import_module(first.command.argv[-2])
+    device = device_of(first.config.hardware, int(os.environ["LOCAL_RANK"]))
+    launcher.join(device)
     rank = torch.distributed.get_rank()
     found = {}
-    for path in plans:
-        plan = RunPlan.read(Path(path))
-        found[Path(path).stem] = observe(plan, rank, device_of(plan.config.hardware, rank))
+    for name, plan in plans.items():
+        torch.compiler.reset()  # each method compiles for itself, as in a process of its own
+        found[name] = observe(plan, launcher.build(plan, device), rank, device)
         gc.collect()
     target.with_suffix(f".{rank}.json").write_text(json.dumps(found))
 

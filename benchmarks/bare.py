@@ -1,0 +1,25 @@
+"""A training step as people write it with each engine: what the engine's own calls cost on one fixed batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llmexp.measure.loop import MicroBatch
+
+
+def deepspeed(training: Any, batch: MicroBatch) -> None:
+    """The engine's three calls."""
+    loss = training.engine(input_ids=batch.input_ids, labels=batch.labels).loss
+    training.engine.backward(loss)
+    training.engine.step()
+
+
+def torch(training: Any, batch: MicroBatch) -> None:
+    """The wrapped model and the optimizer."""
+    training.layout.model(input_ids=batch.input_ids, labels=batch.labels).loss.backward()
+    training.layout.optimizer.step()
+    training.layout.optimizer.zero_grad()
+
+
+STEPS: dict[str, Callable[[Any, MicroBatch], None]] = {"deepspeed": deepspeed, "torch": torch}

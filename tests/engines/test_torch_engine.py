@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llmexp.plan.run_plan import RunPlan
+
+PRECISION = {"name": "mine", "parameters": "bf16", "gradients": "bf16", "master": "fp32", "moments": "fp32"}
+
+
+@pytest.fixture
+def torch_plan(tiny_plan: Callable[..., RunPlan]) -> Callable[..., RunPlan]:
+    return lambda method="Naive", **changes: tiny_plan(method, **{"engine__name": "torch"} | changes)
+
+
+@pytest.mark.parametrize("method", ["Naive", "F", "R", "C", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "Q", "F+R+C+Z3"])
+@pytest.mark.parametrize("precision", ["bf16_mixed", "bf16_pure", "fp32"])
+def test_nothing_that_users_ask_for_is_skipped(torch_plan: Callable[..., RunPlan], method: str, precision: str) -> None:
+    dtypes = {"bf16_mixed": {}, "bf16_pure": {"master": "bf16", "moments": "bf16"}, "fp32": {"parameters": "fp32", "gradients": "fp32"}}
+    assert torch_plan(method, precision={**PRECISION, "name": precision, **dtypes[precision]}).skip is None
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "reason"),
+    [
+        ("Naive", {"parallelism__tp": 2}, "engine=torch runs data parallelism only, not tp=2"),
+        ("Naive", {"engine__launcher": "deepspeed"}, "engine.launcher=deepspeed starts DeepSpeed's ranks: set engine.launcher=torchrun"),
+        ("Z3", {"optimizer__implementation": "deepspeed", "optimizer__name": "mine"}, "optimizer=mine is DeepSpeed's: set optimizer=adamw"),
+        ("Z3", {"optimizer__implementation": "deepspeed_with_offload"}, None),
+        ("Z3+O", {"optimizer__implementation": "deepspeed_with_offload"}, "optimizer=adamw is DeepSpeed's: set optimizer=adamw"),
+        ("Z3", {"precision__moments": "bf16"}, "torch's optimizers keep moments in the dtype that they update: precision.moments=bf16"),
+        (
+            "Naive",
+            {"precision__gradients": "fp32"},
+            "torch keeps gradients in the parameters' dtype, bf16: set precision.gradients to it, or take Z2 or Z3",
+        ),
+        ("Z3", {"precision__gradients": "fp32"}, None),
+        (
+            "F",
+            {"precision": PRECISION | {"parameters": "fp32", "gradients": "fp32"}, "hardware__name": "a800"},
+            "F: the flash kernels of CUDA take bf16",
+        ),
+        (
+            "Z3",
+            {"precision": PRECISION | {"parameters": "fp32", "master": "bf16", "moments": "bf16"}},
+            "precision.master=bf16 is narrower than precision.parameters=fp32",
+        ),
+    ],
+)
+def test_what_it_cannot_do_is_a_skip_with_the_reason(
+    torch_plan: Callable[..., RunPlan], method: str, changes: dict[str, Any], reason: str | None
+) -> None:
+    skip = torch_plan(method, **changes).skip
+    assert skip == reason or (reason and str(skip).startswith(reason))
+
+
+@pytest.mark.parametrize(
+    ("method", "ranks", "wrappers"),
+    [
+        ("Naive", 1, set()),
+        ("Naive", 2, {"distributed_data_parallel"}),
+        ("Z1", 2, {"distributed_data_parallel", "zero_redundancy_optimizer"}),
+        ("Z2", 1, {"fully_shard", "mixed_precision"}),
+        ("Z3+O", 2, {"fully_shard", "mixed_precision", "cpu_offload"}),
+    ],
+)
+def test_the_method_chooses_the_wrapper(torch_plan: Callable[..., RunPlan], method: str, ranks: int, wrappers: set[str]) -> None:
+    native = torch_plan(method, parallelism__dp=ranks).engine_config
+    assert set(native) == wrappers
+    assert "fully_shard" not in wrappers or native["fully_shard"]["reshard_after_forward"] == ("Z3" in method)
+
+
+def test_options_are_merged_over_the_wrappers_arguments(torch_plan: Callable[..., RunPlan]) -> None:
+    options = {"distributed_data_parallel": {"bucket_cap_mb": 100}}
+    native = torch_plan(parallelism__dp=2, engine__options=options).engine_config["distributed_data_parallel"]
+    assert native == {"gradient_as_bucket_view": True, "broadcast_buffers": False, "bucket_cap_mb": 100}
+
+
+@pytest.mark.parametrize(
+    ("method", "precision", "device", "host"),
+    [
+        ("Naive", {}, 16, 0),
+        ("Z1", {}, 4 + 12 / 8, 0),
+        ("Z2", {}, 16 / 8, 0),
+        ("Z3", {}, 16 / 8, 0),
+        ("Z2+O", {}, 0, 16 / 8),
+        ("Naive", {"master": "bf16", "moments": "bf16"}, 8, 0),
+        ("Z3", {"master": "bf16", "moments": "bf16"}, 8 / 8, 0),
+    ],
+)
+def test_sure_bytes_a_parameter(torch_plan: Callable[..., RunPlan], method: str, precision: dict[str, str], device: float, host: float) -> None:
+    made = torch_plan(method, parallelism__dp=8, precision=PRECISION | precision)
+    assert made.memory is not None
+    assert (made.memory.device, made.memory.host) == pytest.approx((device * made.parameters, host * made.parameters), rel=1e-3)
