@@ -36,15 +36,19 @@ def _kind(plan: RunPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.
 
 
 def apply_atoms(model: PreTrainedModel, method: Method) -> None:
-    """Recomputation, compilation and the hooks of outside atoms; before an engine takes the model."""
+    """Recomputation and the hooks of outside atoms, before an engine takes the model; C comes last, by `compile_atom`."""
     techniques = method.techniques
     if techniques.recomputation:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    if techniques.compilation:
-        compile_regions(model)
     for atom in method.atoms:
         if atom.model_hook:
             targets.load(f"model_hook of atom {atom.code}", atom.model_hook)(model, techniques)
+
+
+def compile_atom(model: PreTrainedModel, method: Method) -> None:
+    """C, once nothing changes the layers' classes any more: a checkpoint compiled before FSDP2 has made its own would be passed by."""
+    if method.techniques.compilation:
+        compile_regions(model)
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:

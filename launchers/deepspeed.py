@@ -98,6 +98,7 @@ class DeepSpeedTraining:
         else:
             model = assembly.seeded_model(self._plan, self._device)
         assembly.apply_atoms(model, self._method)
+        assembly.compile_atom(model, self._method)
         return model
 
     def _seed_partitioned(self, model: nn.Module) -> None:

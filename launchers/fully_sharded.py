@@ -33,6 +33,7 @@ class FullySharded:
         self.module.to_empty(device="cpu" if self.offloads else device)
         buffers.restore(device)
         self._seed(device)
+        assembly.compile_atom(self.module, assembly.method_of(plan))
         self.model = self.module
         self.optimizer = assembly.optimizer(plan, assembly.trained(self.module))
 

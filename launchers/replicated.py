@@ -25,6 +25,7 @@ class Replicated:
         self.module = assembly.seeded_model(plan, device)
         self.model_class = assembly.class_name(self.module)
         assembly.apply_atoms(self.module, assembly.method_of(plan))
+        assembly.compile_atom(self.module, assembly.method_of(plan))
         self.model = self._wrapped(device)
         self.optimizer = self._optimizer(assembly.trained(self.module))
 
