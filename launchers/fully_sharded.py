@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from accelerate import init_empty_weights
 from torch import distributed
@@ -45,23 +47,21 @@ class FullySharded:
     @property
     def reduced_in(self) -> torch.dtype:
         """The reduce-scatter's."""
-        return self._policy.reduce_dtype or self._policy.param_dtype
-
-    @property
-    def _policy(self) -> MixedPrecisionPolicy:
-        return MixedPrecisionPolicy(**{name: DTYPES[dtype] for name, dtype in self._options["mixed_precision"].items()})
+        return DTYPES[self._options["mixed_precision"]["reduce_dtype"]]
 
     def _shard(self, device: torch.device) -> None:
         layers = decoder_layers(self.module)
         if not layers:
             raise ConfigError(f"FSDP2 shards decoder layers, and {self.model_class} has none that is a GradientCheckpointingLayer of transformers")
-        shared = {"mesh": init_device_mesh(device.type, (distributed.get_world_size(),)), "mp_policy": self._policy}
+        options: dict[str, Any] = {**self._options["fully_shard"], "mesh": init_device_mesh(device.type, (distributed.get_world_size(),))}
+        dtypes: dict[str, Any] = {name: DTYPES[dtype] for name, dtype in self._options["mixed_precision"].items()}
+        options["mp_policy"] = MixedPrecisionPolicy(**dtypes)
         if self.offloads:
-            shared["offload_policy"] = CPUOffloadPolicy(**self._options["cpu_offload"])
+            options["offload_policy"] = CPUOffloadPolicy(**self._options["cpu_offload"])
         for layer in layers:
-            fully_shard(layer, **shared, **self._options["fully_shard"])
+            fully_shard(layer, **options)
         # The rest is needed last in forward and first in backward: always gathered in between.
-        fully_shard(self.module, **shared, **{**self._options["fully_shard"], "reshard_after_forward": False})
+        fully_shard(self.module, **{**options, "reshard_after_forward": False})
 
     def _seed(self, device: torch.device) -> None:
         seed, dtype = self._plan.config.seed, DTYPES[self._plan.config.precision.parameters]

@@ -31,4 +31,4 @@ class MasterCopy(torch.optim.Optimizer):
                 copy.grad, parameter.grad = parameter.grad.to(copy.dtype), None
         self.inner.step()
         self.inner.zero_grad()
-        torch._foreach_copy_([parameter.data for parameter in self._parameters], self._copies)
+        torch._foreach_copy_([parameter.data for parameter in self._parameters], [copy.data for copy in self._copies])

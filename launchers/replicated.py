@@ -50,7 +50,10 @@ class Replicated:
 
     def _optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         options = self._plan.engine_config.get("zero_redundancy_optimizer")
-        return self._local(parameters) if options is None else ZeroRedundancyOptimizer(parameters, self._local, **options)
+        if options is None:
+            return self._local(parameters)
+        # Any callable does that makes an optimizer.
+        return ZeroRedundancyOptimizer(parameters, self._local, **options)  # type: ignore[arg-type]
 
     def _local(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         precision = self._plan.config.precision
