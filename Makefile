@@ -43,7 +43,7 @@ help:  ## list the targets
 run: $(VENV)/.installed-train  ## install into .venv, measure the first sweep, print its table
 	@$(BIN)/python -m llmexp +experiment=first_run
 
-test: $(VENV)/.installed-train,slurm,dev  ## run the tests that need no GPU
+test: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that need no GPU
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # What depends most on the libraries' versions. What they deprecate in each other is no matter of ours.
@@ -53,7 +53,7 @@ test-older: .installed-older  ## run a part of the tests, and ranks, with the ol
 	  tests/report/test_plots.py tests/report/test_terminal.py tests/launchers/test_models.py
 	@$(OLDER)/bin/python -m llmexp method=Q,F+R+Z3+O model=tiny hardware=cpu measure=smoke tracking=none rerun=all sweep.outputs=$(OLDER)/outputs
 
-lint: $(VENV)/.installed-train,slurm,dev  ## ruff and mypy
+lint: $(VENV)/.installed-train,megatron,slurm,dev  ## ruff and mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@rm -rf $(TYPED) && mkdir -p $(TYPED)/llmexp && ln -sfn $(CURDIR)/llmexp/* $(CURDIR)/launchers $(TYPED)/llmexp && ln -sfn $(CURDIR)/hydra_plugins $(CURDIR)/benchmarks $(CURDIR)/chaos $(TYPED)
@@ -73,7 +73,7 @@ gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tab
 	@ended=0; for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
 	  $(BIN)/llmexp report $(addprefix outputs/,$(TABLES)) --largest-batch --into docs/results && exit $$ended
 
-slurm-test: slurm-packages $(VENV)/.installed-train,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
+slurm-test: slurm-packages $(VENV)/.installed-train,megatron,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --no-deps hydra-submitit-launcher
 	@$(BIN)/python -m pytest -m '$(SLURM_TESTS)' tests/slurm
 

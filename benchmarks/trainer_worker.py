@@ -18,6 +18,7 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArgu
 
 from llmexp.launchers import data, models
 from llmexp.launchers.rank import device_of
+from llmexp.launchers.seeding import DTYPES
 from llmexp.measure.clock import clock_for
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
@@ -56,7 +57,7 @@ def measure(plan: RunPlan, folder: str) -> float:
     config = plan.config
     device = device_of(config.hardware, 0)
     shape = models.configuration(config.model)
-    model = models.build(shape, models.DTYPES[config.precision.parameters], "sdpa", config.model.target, device=device, seed=config.seed)
+    model = models.build(shape, DTYPES[config.precision.parameters], "sdpa", config.model.target, device=device, seed=config.seed)
     window = Window(plan, device)
     _trainer(plan, model, folder, window).train()
     return config.measure.steps * plan.batch.global_ * config.data.seq_len / window.wall_s

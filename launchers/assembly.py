@@ -11,6 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from llmexp.launchers import models, targets
 from llmexp.launchers.attention import implementation
 from llmexp.launchers.compiled import compile_regions
+from llmexp.launchers.seeding import DTYPES
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
 
@@ -31,7 +32,7 @@ def seeded_model(plan: RunPlan, device: torch.device) -> PreTrainedModel:
 
 
 def _kind(plan: RunPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.dtype, str, str | None]:
-    model, dtype = plan.config.model, models.DTYPES[plan.config.precision.parameters]
+    model, dtype = plan.config.model, DTYPES[plan.config.precision.parameters]
     return models.configuration(model), dtype, implementation(method_of(plan).techniques.flash_attention, device), model.target
 
 

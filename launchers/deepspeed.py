@@ -22,6 +22,7 @@ from llmexp.launchers.deepspeed_state import offloaded_kinds, state_tensors
 from llmexp.launchers.ops import use_built_ops
 from llmexp.launchers.quantize import quantized_tensors
 from llmexp.launchers.rank import Rank, device_of, main
+from llmexp.launchers.seeding import fill
 from llmexp.launchers.training import measure_training
 from llmexp.measure.loop import MicroBatch
 from llmexp.plan.run_plan import RunPlan
@@ -106,7 +107,7 @@ class DeepSpeedTraining:
         for name, parameter in model.named_parameters():
             with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
                 if first:
-                    models.fill(name, parameter.data, self._plan.config.seed)
+                    fill(name, parameter.data, self._plan.config.seed)
 
     def _optimizer(self) -> torch.optim.Optimizer | None:
         return None if "optimizer" in self._plan.engine_config else assembly.optimizer(self._plan, assembly.trained(self.module))

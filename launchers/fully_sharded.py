@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, Replicate
 from llmexp.errors import ConfigError
 from llmexp.launchers import assembly, models
 from llmexp.launchers.compiled import decoder_layers
-from llmexp.launchers.models import DTYPES
+from llmexp.launchers.seeding import DTYPES, fill
 from llmexp.plan.run_plan import RunPlan
 
 
@@ -67,6 +67,6 @@ class FullySharded:
         seed, dtype = self._plan.config.seed, DTYPES[self._plan.config.precision.parameters]
         for name, parameter in self.module.named_parameters():
             whole = torch.empty(parameter.shape, dtype=dtype, device=device)
-            models.fill(name, whole, seed)
+            fill(name, whole, seed)
             everywhere = DTensor.from_local(whole, parameter.device_mesh, [Replicate()], run_check=False)
             parameter.to_local().detach().copy_(everywhere.redistribute(placements=parameter.placements).to_local())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +12,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, PreTrain
 
 from llmexp.launchers import targets
 from llmexp.launchers.quantize import quantized_linear
+from llmexp.launchers.seeding import fill
 from llmexp.schema import ModelConfig
 
-WEIGHT_STD = 0.02
 CONFIGURATIONS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def configuration(model: ModelConfig) -> PreTrainedConfig:
@@ -73,18 +71,6 @@ def materialise(model: PreTrainedModel, device: torch.device, seed: int, quantiz
             model.set_submodule(prefix, quantized_linear(module, quantization))
     model.tie_weights()
     return model.to(device)
-
-
-def fill(name: str, tensor: torch.Tensor, seed: int) -> None:
-    """Fill one parameter from a generator seeded by its name: gains 1, biases 0, matrices normal with deviation WEIGHT_STD."""
-    with torch.no_grad():
-        if tensor.dim() < 2:
-            tensor.fill_(0.0 if name.endswith("bias") else 1.0)
-            return
-        digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
-        generator = torch.Generator(tensor.device).manual_seed(int.from_bytes(digest[:6], "big"))
-        values = torch.empty(tensor.shape, dtype=torch.float32, device=tensor.device)
-        tensor.copy_(values.normal_(0.0, WEIGHT_STD, generator=generator))
 
 
 class ExactBuffers:

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from llmexp.launchers import assembly
 from llmexp.launchers.master_copy import MasterCopy
-from llmexp.launchers.models import DTYPES
+from llmexp.launchers.seeding import DTYPES
 from llmexp.plan.run_plan import RunPlan
 
 

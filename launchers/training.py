@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import StringIO
 from typing import Any, Protocol
 
@@ -17,15 +17,15 @@ from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe, trace_to
-from llmexp.measure.loop import MicroBatch, StepLoop, Trainable
+from llmexp.measure.loop import MicroBatch, Scheduled, StepLoop, Trainable
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.energy import Counter, EnergyMeter, gpu_counters, package_counters
 from llmexp.record.result import RankSummary, StateBytes
 from llmexp.schema import MeasureConfig
 
 
-class TrainingEngine(Trainable, Protocol):
-    """What an engine's launcher builds: a training step, its model as people wrote it, and a look at its state."""
+class Built(Protocol):
+    """What an engine's launcher has built: its model as people wrote it, and a look at its state."""
 
     module: nn.Module
     vocab_size: int
@@ -42,12 +42,23 @@ class TrainingEngine(Trainable, Protocol):
         """Optimizer class, backend and the like."""
 
 
+class SteppingEngine(Built, Trainable, Protocol):
+    """An engine that is called pass by pass."""
+
+
+class SchedulingEngine(Built, Scheduled, Protocol):
+    """An engine that orders the passes of a step itself."""
+
+
+TrainingEngine = SteppingEngine | SchedulingEngine
+
+
 class StateWatch:
     """Stands before an engine for one step and counts its state when there is most of it: gradients after backward, the rest after the update."""
 
-    def __init__(self, engine: TrainingEngine, device: torch.device) -> None:
-        self._engine, self._device = engine, device
-        self.state: dict[str, StateBytes] = {}
+    def __init__(self, engine: SteppingEngine, device: torch.device) -> None:
+        self._engine, self._count = engine, StateCount(engine, device)
+        self.state = self._count.state
 
     def forward(self, batch: MicroBatch) -> torch.Tensor:
         """As the engine does."""
@@ -63,17 +74,51 @@ class StateWatch:
         self._engine.step()
         self._count("parameters", "optimizer")
 
-    def _count(self, *kinds: str) -> None:
+
+class ScheduleWatch:
+    """The same before an engine that orders the passes itself: it counts at the end of those phases."""
+
+    def __init__(self, engine: SchedulingEngine, device: torch.device) -> None:
+        self._engine, self._count = engine, StateCount(engine, device)
+        self.state = self._count.state
+
+    def train(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Sequence[torch.Tensor]:
+        """As the engine does, with the counts."""
+
+        def counting(phase: str) -> None:
+            if phase.endswith("backward"):
+                self._count("gradients")
+            elif phase == "optimizer":
+                self._count("parameters", "optimizer")
+            mark(phase)
+
+        return self._engine.train(passes, counting)
+
+
+class StateCount:
+    """Bytes of an engine's state by kind, as they were when last counted."""
+
+    def __init__(self, engine: Built, device: torch.device) -> None:
+        self._engine, self._device = engine, device
+        self.state: dict[str, StateBytes] = {}
+
+    def __call__(self, *kinds: str) -> None:
+        """Count these kinds now."""
         tensors, offloaded = self._engine.state_tensors(), self._engine.offloaded()
         for kind in kinds:
             self.state[kind] = memory.bytes_of(tensors[kind], self._device, offloaded=kind in offloaded)
+
+
+def watch_over(engine: TrainingEngine, device: torch.device) -> StateWatch | ScheduleWatch:
+    """The watch for an engine's kind."""
+    return ScheduleWatch(engine, device) if isinstance(engine, Scheduled) else StateWatch(engine, device)
 
 
 def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> RankSummary:
     """Run the protocol of plan.config.measure on `engine` and return what this rank saw."""
     protocol = plan.config.measure
     batches = _batches(plan, rank, engine.vocab_size, device)
-    watch, probe = StateWatch(engine, device), KernelProbe()
+    watch, probe = watch_over(engine, device), KernelProbe()
     memory.reset_peaks(device)
     with rank.samples_path.open("a") as file:
         loop = StepLoop(watch, clock_for(device), file, memory.current_bytes(device))
@@ -137,4 +182,4 @@ def _batches(plan: RunPlan, rank: Rank, vocab_size: int, device: torch.device) -
     protocol = plan.config.measure
     steps = protocol.warmup_steps + protocol.steps + protocol.profile_steps
     sequences = data.load(plan.config.data, vocab_size, steps * plan.batch.global_, plan.config.seed)
-    return data.batches(sequences, rank.index, plan.dims.dp, plan.batch, device)
+    return data.batches(sequences, plan.dims.replica_of(rank.index), plan.dims.dp, plan.batch, device)

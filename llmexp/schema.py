@@ -129,7 +129,9 @@ class ParallelismConfig(Section):
 
     dp: PositiveInt | None
     tp: PositiveInt = 1
+    sequence: bool = Field(False, description="sequence parallelism: norms and residuals cut along the sequence over the tensor-parallel ranks")
     pp: PositiveInt = 1
+    virtual_stages: PositiveInt = Field(1, description="model chunks of each pipeline rank; more than 1: the interleaved schedule")
     cp: PositiveInt = 1
     ep: PositiveInt = 1
 

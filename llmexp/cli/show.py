@@ -39,7 +39,8 @@ def _degrees(plan: RunPlan) -> str:
     dims = plan.dims
     hardware = plan.config.hardware
     node = f"{hardware.devices_per_node} devices a node" + f", {hardware.nodes} nodes" * (hardware.nodes > 1)
-    return f"dp {dims.dp} x tp {dims.tp} x pp {dims.pp} x cp {dims.cp} = {dims.world_size} ranks ({node}); ep {dims.ep}"
+    more = {f"ep {dims.ep}": True, "sequence": dims.sequence, f"{dims.virtual_stages} virtual stages": dims.virtual_stages > 1}
+    return f"{dims.arithmetic} ({node}); {', '.join(name for name, told in more.items() if told)}"
 
 
 def _batch(plan: RunPlan) -> str:

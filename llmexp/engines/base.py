@@ -24,6 +24,9 @@ class Engine(ABC):
     builds_model: ClassVar[bool] = True
     """Whether its ranks build the configuration's model, so that its size and FLOPs are what is measured."""
 
+    extras: ClassVar[str] = "train"
+    """Of llmexp, which install `modules`."""
+
     @abstractmethod
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Say why this engine cannot run the combination, or None; the run is then skipped with this reason."""

@@ -40,7 +40,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         trainable_parameters=trainable(shape, techniques) if shape else None,
         flops_per_token=shape.flops_per_token(seq_len, linear_trained=not techniques.quantization) if shape else None,
         recomputed_flops_per_token=shape.recomputed_flops_per_token(seq_len) * techniques.recomputation if shape else None,
-        memory=estimate(shape, storage, techniques, dims.dp) if shape and not config.optimizer.target else None,
+        memory=estimate(shape, storage, techniques, dims) if shape and not config.optimizer.target else None,
         engine_config=native,
         command=engine.command(config, dims),
         rerun_command=shlex.join(["python", "-m", "llmexp", *overrides]),
@@ -62,7 +62,7 @@ def _shape(config: RunConfig, method: Method) -> ModelShape | None:
 
 def _check_fits_nodes(config: RunConfig, dims: ParallelDims) -> None:
     hardware = config.hardware
-    product = f"parallelism: dp {dims.dp} x tp {dims.tp} x pp {dims.pp} x cp {dims.cp} = {dims.world_size} ranks"
+    product = f"parallelism: {dims.arithmetic}"
     if dims.world_size % hardware.nodes:
         raise ConfigError(f"{product} cannot be shared out evenly over hardware.nodes={hardware.nodes}; set parallelism.dp or hardware.nodes")
     if hardware.device == "cuda" and dims.world_size > hardware.devices_per_node * hardware.nodes:

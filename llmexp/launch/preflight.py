@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llmexp.engines import get_engine
 from llmexp.launch.cgroup import host_memory_bytes
 from llmexp.launch.compilers import uncompilable
 from llmexp.launch.ending import Ending
@@ -55,7 +56,7 @@ def _missing_libraries(plan: RunPlan) -> str | None:
         return None
     missing = ", ".join(dict.fromkeys(found.missing)) + ("" if config.runtime.plain else f" in runtime={config.runtime.name}")
     wanted_by = f"engine={config.engine.name} with method={plan.method}, data={config.data.name}"
-    return f"{wanted_by} needs {missing}: pip install 'llmexp[train]' there, torch first"
+    return f"{wanted_by} needs {missing}: pip install 'llmexp[{get_engine(config.engine.name).extras}]' there, torch first"
 
 
 def _certain_shortage(plan: RunPlan, node: Detected | None) -> str | None:

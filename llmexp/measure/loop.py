@@ -6,7 +6,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TextIO
+from typing import Protocol, TextIO, runtime_checkable
 
 import torch
 
@@ -41,6 +41,30 @@ class Trainable(Protocol):
         """Update the parameters where this pass completes a step."""
 
 
+@runtime_checkable
+class Scheduled(Protocol):
+    """A training step whose passes the engine orders itself, as the stages of a pipeline have to."""
+
+    def train(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Sequence[torch.Tensor]:
+        """Do a whole step, `mark` the end of each phase, and return each pass's loss, scalars on the device."""
+
+
+def train_step(engine: Trainable | Scheduled, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Sequence[torch.Tensor]:
+    """Do one step on `passes`, pass by pass unless the engine orders them; `mark` is called at the end of each phase."""
+    if isinstance(engine, Scheduled):
+        return engine.train(passes, mark)
+    losses = []
+    for batch in passes:
+        loss = engine.forward(batch)
+        losses.append(loss.detach())
+        mark("forward")
+        engine.backward(loss)
+        mark("backward")
+        engine.step()
+        mark("optimizer")
+    return losses
+
+
 @dataclass(frozen=True)
 class _Pending:
     """A step whose work may still be running on the device."""
@@ -56,7 +80,7 @@ class _Pending:
 class StepLoop:
     """Runs steps and writes a line of samples.<rank>.jsonl for each as soon as the device has finished it."""
 
-    def __init__(self, trainable: Trainable, clock: Clock, file: TextIO, memory_bytes: Callable[[], int]) -> None:
+    def __init__(self, trainable: Trainable | Scheduled, clock: Clock, file: TextIO, memory_bytes: Callable[[], int]) -> None:
         self.trainable, self._clock, self._memory_bytes = trainable, clock, memory_bytes
         self._file = file
         self._pending: deque[_Pending] = deque()
@@ -77,16 +101,8 @@ class StepLoop:
 
     def _step(self, step: int, warmup: bool, passes: Sequence[MicroBatch]) -> _Pending:
         marks = [("start", self._clock.mark())]
-        losses = []
-        for batch in passes:
-            loss = self.trainable.forward(batch)
-            losses.append(loss.detach())
-            self._mark(marks, "forward")
-            self.trainable.backward(loss)
-            self._mark(marks, "backward")
-            self.trainable.step()
-            self._mark(marks, "optimizer")
-        mean_loss = torch.stack(losses).mean().to("cpu", non_blocking=True)
+        losses = train_step(self.trainable, passes, lambda phase: self._mark(marks, phase))
+        mean_loss = torch.stack(list(losses)).mean().to("cpu", non_blocking=True)
         marks.append(("end", self._clock.mark()))
         return _Pending(step, warmup, passes, mean_loss, marks, self._memory_bytes())
 

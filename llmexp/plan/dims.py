@@ -1,4 +1,4 @@
-"""Degrees of parallelism against the world: one place where they are multiplied and divided."""
+"""Degrees of parallelism against the world, the model and the batch: one place where they are multiplied and divided."""
 
 from __future__ import annotations
 
@@ -15,11 +15,18 @@ class ParallelDims(Record):
     pp: int
     cp: int
     ep: int
+    sequence: bool = False
+    virtual_stages: int = 1
 
     @property
     def world_size(self) -> int:
         """Ranks in all."""
         return self.dp * self.tp * self.pp * self.cp
+
+    @property
+    def arithmetic(self) -> str:
+        """The product in words."""
+        return f"dp {self.dp} x tp {self.tp} x pp {self.pp} x cp {self.cp} = {self.world_size} ranks"
 
     @classmethod
     def of(cls, config: RunConfig) -> ParallelDims:
@@ -32,15 +39,56 @@ class ParallelDims(Record):
                 f"parallelism: tp {degrees.tp} x pp {degrees.pp} x cp {degrees.cp} = {model_parallel} does not divide the {devices} devices of "
                 f"hardware={config.hardware.name}; set parallelism.dp or degrees whose product divides {devices}"
             )
-        dp = degrees.dp or devices // model_parallel
-        _check_divides("tp", degrees.tp, "model.num_heads", config.model.num_heads)
-        _check_divides("pp", degrees.pp, "model.num_layers", config.model.num_layers)
-        _check_divides("cp", degrees.cp, "data.seq_len", config.data.seq_len)
-        return cls(dp=dp, tp=degrees.tp, pp=degrees.pp, cp=degrees.cp, ep=degrees.ep)
+        _check_tensor(config)
+        _check_sequence(config)
+        _check_stages(config)
+        return cls(**(degrees.model_dump() | {"dp": degrees.dp or devices // model_parallel}))
+
+    def replica_of(self, rank: int) -> int:
+        """The data-parallel replica that a rank is part of: tensor ranks are neighbours, then context, data and pipeline."""
+        return rank // (self.tp * self.cp) % self.dp
 
     def batch(self, micro: int, accumulation: int) -> Batch:
         """Samples: per rank, passes a step, and over all replicas."""
         return Batch(micro=micro, accumulation=accumulation, global_=self.dp * micro * accumulation)
+
+
+def _check_tensor(config: RunConfig) -> None:
+    tp, model = config.parallelism.tp, config.model
+    for field in ("num_heads", "num_kv_heads", "intermediate_size", "vocab_size"):
+        _check_divides("tp", tp, f"model.{field}", getattr(model, field))
+    if config.parallelism.sequence and tp == 1:
+        raise ConfigError("parallelism.sequence=true cuts the sequence over the tensor-parallel ranks, and parallelism.tp=1: set parallelism.tp")
+
+
+def _check_sequence(config: RunConfig) -> None:
+    degrees, seq_len = config.parallelism, config.data.seq_len
+    if not degrees.sequence:
+        _check_divides("cp", degrees.cp, "data.seq_len", seq_len)
+        return
+    parts = degrees.tp * degrees.cp
+    if seq_len % parts:
+        below = seq_len // parts * parts
+        nearest = " or ".join(f"data.seq_len={size}" for size in (below, below + parts) if size)
+        cut = f"tp {degrees.tp} x cp {degrees.cp} = {parts} parts"
+        raise ConfigError(f"parallelism.sequence=true cuts data.seq_len={seq_len} into {cut}, which does not come out even: set {nearest}")
+
+
+def _check_stages(config: RunConfig) -> None:
+    degrees, layers = config.parallelism, config.model.num_layers
+    _check_divides("pp", degrees.pp, "model.num_layers", layers)
+    if degrees.virtual_stages == 1:
+        return
+    if degrees.pp == 1:
+        raise ConfigError(f"parallelism.virtual_stages={degrees.virtual_stages} are those of a pipeline, and parallelism.pp=1: set parallelism.pp")
+    _check_divides("virtual_stages", degrees.virtual_stages, f"the {layers} layers / pp {degrees.pp}", layers and layers // degrees.pp)
+    passes = config.batch.accumulation
+    if passes % degrees.pp:
+        nearest = (passes // degrees.pp + 1) * degrees.pp
+        raise ConfigError(
+            f"parallelism.virtual_stages={degrees.virtual_stages}: the interleaved schedule takes passes in groups of pp {degrees.pp}, "
+            f"and batch.accumulation={passes} is no multiple of it: set batch.accumulation={nearest}"
+        )
 
 
 def _check_divides(name: str, degree: int, field: str, size: int | None) -> None:

@@ -8,6 +8,7 @@ from math import ceil
 from pydantic import Field
 
 from llmexp.method import Techniques
+from llmexp.plan.dims import ParallelDims
 from llmexp.plan.shape import ModelShape
 from llmexp.record.result import Record, StateBytes
 from llmexp.schema import BYTES_PER_ELEMENT, PrecisionConfig
@@ -67,15 +68,16 @@ def zero_storage(precision: PrecisionConfig, techniques: Techniques, *, master_c
     )
 
 
-def estimate(shape: ModelShape, storage: Storage, techniques: Techniques, dp: int) -> MemoryEstimate:
-    """Count what one of `dp` replicas' ranks holds, besides what is frozen: whole, in 4 bits, where the parameters are."""
-    trained = trainable(shape, techniques)
-    frozen = shape.parameters - trained
+def estimate(shape: ModelShape, storage: Storage, techniques: Techniques, dims: ParallelDims) -> MemoryEstimate:
+    """Count what the fullest rank holds, besides what is frozen: whole, in 4 bits, where the parameters are."""
+    frozen = (shape.parameters - trainable(shape, techniques)) // (dims.tp * dims.pp)
+    trained = shape.parameters_of_rank(dims.tp, dims.pp) - frozen
     four_bit = ceil(frozen * NF4_BYTES_PER_PARAMETER)
     kinds = {"weights": storage.parameters, "gradients": storage.gradients, "optimizer states": storage.optimizer}
-    shares = {name: dp if held.partitioned else 1 for name, held in kinds.items()}
+    shares = {name: dims.dp * dims.cp if held.partitioned else 1 for name, held in kinds.items()}
     sizes = {name: ceil(trained * held.bytes_per_parameter / shares[name]) for name, held in kinds.items()}
-    words = f"{trained / 1e9:.4g}e9 trained parameters: " + " + ".join(
+    cut = f" of {trainable(shape, techniques) / 1e9:.4g}e9 (tp {dims.tp}, pp {dims.pp})" if dims.tp * dims.pp > 1 else ""
+    words = f"{trained / 1e9:.4g}e9 trained parameters{cut}: " + " + ".join(
         f"{held.bytes_per_parameter} B {name} / {shares[name]}" for name, held in kinds.items()
     )
     if frozen:

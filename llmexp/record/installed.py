@@ -39,18 +39,25 @@ class Installed:
 
 
 def look(distributions: Iterable[str] = (), modules: Iterable[str] = ()) -> Installed:
-    """Describe this Python; of top-level modules say which are missing."""
+    """Describe this Python; of modules say which are missing."""
     return Installed(
         python=".".join(map(str, sys.version_info[:3])),
         cache_tag=str(sys.implementation.cache_tag),
         distributions=versions(distributions),
-        missing=tuple(name for name in modules if importlib.util.find_spec(name) is None),
+        missing=tuple(name for name in modules if not _is_there(name)),
         compiler=os.environ.get("CXX") or _first(COMPILERS),
         c_compiler=os.environ.get("CC") or _first(C_COMPILERS),
         python_header=_python_header(),
         ninja=shutil.which("ninja", path=path_with_scripts()),
         nvcc=shutil.which("nvcc") or shutil.which("nvcc", path=f"{cuda_home()}/bin"),
     )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that the module would be in
+        return False
 
 
 def versions(distributions: Iterable[str]) -> dict[str, str]:

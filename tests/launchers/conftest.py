@@ -21,11 +21,11 @@ WORKER = Path(__file__).parent / "methods_worker.py"
 def observe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Observed]:
     """Train methods on real ranks and return what each rank observed, by the name of the plan."""
 
-    def run(plans: dict[str, RunPlan], ranks: int = 2) -> Observed:
+    def run(plans: dict[str, RunPlan], ranks: int = 2, worker: Path = WORKER) -> Observed:
         folder = tmp_path_factory.mktemp("methods")
         for name, plan in plans.items():
             (folder / f"{name}.json").write_text(to_json(plan))
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks), str(WORKER)]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks), str(worker)]
         first = next(iter(plans.values()))
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **prepare_ops(first), **first.command.env}
         command = [*torchrun, str(folder / "observed"), *(str(folder / f"{name}.json") for name in plans)]

@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, PreTrainedModel
 
 from llmexp.launchers import models
+from llmexp.launchers.seeding import WEIGHT_STD
 from llmexp.plan.shape import shape_of
 
 CPU = torch.device("cpu")
@@ -36,7 +37,7 @@ def test_weights_depend_on_seed_and_name_alone() -> None:
         assert torch.equal(weight.bfloat16(), bf16.get_parameter(name))
     assert not torch.equal(first.lm_head.weight, other.lm_head.weight)
     assert not torch.equal(first.model.layers[0].mlp.up_proj.weight, first.model.layers[1].mlp.up_proj.weight)
-    assert first.lm_head.weight.std().item() == pytest.approx(models.WEIGHT_STD, rel=0.02)
+    assert first.lm_head.weight.std().item() == pytest.approx(WEIGHT_STD, rel=0.02)
 
 
 @pytest.mark.parametrize("trained", [True, False])

@@ -22,9 +22,36 @@ def test_batch_arithmetic(plan):
         (["model=tiny", "parallelism.tp=8"], "parallelism.tp=8 does not divide model.num_heads=4: choices are 1, 2, 4"),
         (["model=tiny", "parallelism.pp=8"], "parallelism.pp=8 does not divide model.num_layers=4"),
         (["data=synthetic", "parallelism.cp=4"], "parallelism.cp=4 does not divide data.seq_len=350"),
+        (["model=tiny", "parallelism.tp=4"], "parallelism.tp=4 does not divide model.num_kv_heads=2: choices are 1, 2"),
+        (["parallelism.sequence=true"], "parallelism.tp=1: set parallelism.tp"),
+        (
+            ["model=7b", "data=synthetic", "parallelism.tp=4", "parallelism.sequence=true"],
+            "cuts data.seq_len=350 into tp 4 x cp 1 = 4 parts, which does not come out even: set data.seq_len=348 or data.seq_len=352",
+        ),
+        (["parallelism.virtual_stages=2"], "parallelism.pp=1: set parallelism.pp"),
+        (
+            ["model=tiny", "parallelism.pp=2", "parallelism.virtual_stages=4"],
+            "parallelism.virtual_stages=4 does not divide the 4 layers / pp 2=2: choices are 1, 2",
+        ),
+        (
+            ["model=7b", "parallelism.pp=4", "parallelism.virtual_stages=2", "batch.accumulation=6"],
+            "passes in groups of pp 4, and batch.accumulation=6 is no multiple of it: set batch.accumulation=8",
+        ),
         (["parallelism.dp=8", "parallelism.tp=2"], "16 ranks, but hardware=a800 has 8"),
     ],
 )
 def test_degrees_that_cannot_be_are_refused_with_the_arithmetic(words, message, plan):
     with pytest.raises(ConfigError, match=message):
         plan(*words)
+
+
+def test_replicas_are_blocks_of_neighbouring_ranks_in_every_pipeline_stage(plan):
+    dims = plan("parallelism.dp=2", "parallelism.tp=2", "parallelism.pp=2").dims
+    assert [dims.replica_of(rank) for rank in range(8)] == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert [plan("parallelism.dp=8").dims.replica_of(rank) for rank in range(8)] == list(range(8))
+
+
+def test_degrees_that_can_be(plan):
+    words = ("parallelism.tp=2", "parallelism.sequence=true", "parallelism.pp=2", "parallelism.virtual_stages=2", "batch.accumulation=4")
+    dims = plan("data=synthetic", *words).dims
+    assert (dims.sequence, dims.virtual_stages, dims.arithmetic) == (True, 2, "dp 2 x tp 2 x pp 2 x cp 1 = 8 ranks")

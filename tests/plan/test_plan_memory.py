@@ -50,3 +50,19 @@ def test_host_memory_is_shared_by_the_ranks_of_a_node(plan):
 def test_on_cpu_everything_is_host_memory(plan):
     memory = plan("model=13b", "method=F+R+Z3", "hardware=cpu").memory
     assert "194.0 GiB of host memory" in str(shortage(memory, 2, None, 16 * GIB))
+
+
+@pytest.mark.parametrize(
+    ("words", "parameters"),
+    [
+        (["parallelism.tp=2"], (SIZE - 65 * 4096) / 2 + 65 * 4096),
+        (["parallelism.pp=2"], (SIZE - 4096) / 2 + 4096),
+        (["parallelism.tp=2", "parallelism.pp=4"], (SIZE - 65 * 4096 - 2 * 32000 * 4096) / 8 + 16 * 4096 + 32000 * 4096 / 2 + 4096),
+        (["parallelism.pp=2", "model.tie_embeddings=true"], (SIZE - 4096 - 2 * 32000 * 4096) / 2 + 32000 * 4096 + 4096),
+    ],
+)
+def test_the_fullest_rank_of_a_model_that_is_cut(words, parameters, plan):
+    """7B: 32 layers of two gains, a last gain, embeddings and head of 32000 x 4096; the last stage holds the head and the last gain."""
+    memory = plan("engine=megatron", "model=7b", "precision=bf16_mixed", *words).memory
+    assert memory.device == 16 * parameters
+    assert "of 6." in memory.arithmetic

@@ -1,0 +1,166 @@
+"""One rank of the megatron-core loop: build what plan.json says and run it. The package holds no training script; this is ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+if __name__ == "__main__":
+    from llmexp.launchers.starting import begin_imports, end_imports
+
+    begin_imports()
+
+import torch
+from megatron.core import parallel_state
+from megatron.core.distributed import DistributedDataParallel, finalize_model_grads
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.pipeline_parallel import get_forward_backward_func
+from torch import distributed, nn
+
+from llmexp.launchers.megatron_cpu import let_megatron_run_on
+from llmexp.launchers.megatron_model import form_groups, stages, transformer_config
+from llmexp.launchers.megatron_passes import Share
+from llmexp.launchers.megatron_state import parts, state_tensors, torch_optimizers
+from llmexp.launchers.rank import Rank, device_of, main
+from llmexp.launchers.training import measure_training
+from llmexp.measure.loop import MicroBatch
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.result import RankSummary
+
+Losses = list[torch.Tensor]
+
+
+class MegatronTraining:
+    """megatron-core's model, data parallelism, schedule and optimizer behind the measured loop's one call, with a look at what they hold."""
+
+    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+        self._plan, self._device = plan, device
+        config = transformer_config(plan)
+        self.stages = stages(plan, config)
+        self.module: nn.Module = nn.ModuleList(self.stages)
+        self.optimizer = get_megatron_optimizer(
+            # No overrides: its own default leaves weight decay off gains, which other engines do not.
+            OptimizerConfig(**plan.engine_config["optimizer"]),
+            self.stages,
+            config_overrides={},
+            use_gloo_process_groups=False,
+        )
+        self.vocab_size = plan.config.model.vocab_size or 0
+        self.parameters = self.trainable_parameters = plan.parameters or 0
+
+    def train(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Losses:
+        """One step: Megatron's pipeline schedule where there are several stages, else pass by pass; then the update."""
+        if self._plan.dims.pp > 1:
+            losses = self._scheduled(passes)
+            mark("forward_backward")
+        else:
+            losses = self._in_turn(passes, mark)
+            mark("backward")
+        self.optimizer.step()
+        for stage in self.stages:
+            stage.zero_grad_buffer()
+        self.optimizer.zero_grad()
+        reported = self._of_whole_replica(losses, len(passes))
+        mark("optimizer")
+        return reported
+
+    def state_tensors(self) -> dict[str, list[torch.Tensor]]:
+        """See Built."""
+        return state_tensors(self.module, self.optimizer)
+
+    def offloaded(self) -> frozenset[str]:
+        """Nothing is: Megatron's own offload is not taken."""
+        return frozenset()
+
+    def what_ran(self) -> dict[str, Any]:
+        """See Built."""
+        layer = next(module for module in self.module.modules() if hasattr(module, "core_attention"))
+        return {
+            "loop": "megatron-core loop",
+            "attention_implementation": _class_name(layer.core_attention),
+            "norm_implementation": _class_name(self.stages[0].module.decoder.layers[0].input_layernorm),
+            "model_class": _class_name(self.stages[0].module),
+            "optimizer_class": ", ".join(_class_name(each) for each in torch_optimizers(self.optimizer)),
+            "engine_optimizer_class": ", ".join(_class_name(each) for each in parts(self.optimizer)),
+            "schedule": get_forward_backward_func().__name__,
+            "backend": distributed.get_backend(),
+            "reduced_in": str(self.stages[0].buffers[0].grad_dtype),
+        }
+
+    def _in_turn(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Losses:
+        (stage,) = self.stages
+        losses = []
+        for number, batch in enumerate(passes, start=1):
+            share = Share.of(batch)
+            loss = share.loss(share.through(stage))
+            losses.append(loss.detach())
+            mark("forward")
+            # Gradients are summed up over the passes and reduced over the replicas in the last one, as Megatron's schedules do.
+            with nullcontext() if number == len(passes) else stage.no_sync():
+                (loss * (self._plan.dims.cp / len(passes))).backward()
+            if number < len(passes):
+                mark("backward")
+        finalize_model_grads(self.stages)
+        return losses
+
+    def _scheduled(self, passes: Sequence[MicroBatch]) -> Losses:
+        reported = get_forward_backward_func()(
+            forward_step_func=_step,
+            data_iterator=[iter(passes) for _ in self.stages],
+            model=self.stages,
+            num_microbatches=len(passes),
+            seq_length=self._plan.config.data.seq_len,
+            micro_batch_size=self._plan.batch.micro,
+        )
+        return [each["loss"] for each in reported]
+
+    def _of_whole_replica(self, losses: Losses, passes: int) -> Losses:
+        """Every rank reports its replica's loss, which only the last stage knows, and of which each context-parallel rank has a part."""
+        dims = self._plan.dims
+        known = torch.stack(losses) if losses else torch.empty(passes, device=self._device)
+        if dims.cp > 1:
+            distributed.all_reduce(known, group=parallel_state.get_context_parallel_group())
+        if dims.pp > 1:
+            distributed.broadcast(known, parallel_state.get_pipeline_model_parallel_last_rank(), parallel_state.get_pipeline_model_parallel_group())
+        return list(known)
+
+
+def _step(batches: Iterator[MicroBatch], stage: DistributedDataParallel) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
+    share = Share.of(next(batches))
+
+    def loss(losses: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        own = share.loss(losses)
+        # The schedule scales the first by cp and the passes, in place.
+        return own, {"loss": own.detach().clone()}
+
+    return share.through(stage), loss
+
+
+def _class_name(thing: object) -> str:
+    return f"{type(thing).__module__}.{type(thing).__name__}"
+
+
+def join(device: torch.device) -> None:
+    """Meet the other ranks, over NCCL on GPUs and over Gloo on CPUs; before anything of Megatron is built."""
+    on_gpu = device.type == "cuda"
+    let_megatron_run_on(device)
+    distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
+
+
+def build(plan: RunPlan, device: torch.device) -> MegatronTraining:
+    """The training step, ready to run; after `join`."""
+    form_groups(plan)
+    return MegatronTraining(plan, device)
+
+
+def work(plan: RunPlan, rank: Rank) -> RankSummary:
+    """Join the groups, build, measure."""
+    device = device_of(plan.config.hardware, rank.local_index)
+    join(device)
+    return measure_training(plan, rank, build(plan, device), device)
+
+
+if __name__ == "__main__":
+    end_imports()
+    main(work)

@@ -1,0 +1,68 @@
+"""What lets megatron-core (0.15, 0.16) run without CUDA, which it does not support by itself. Does nothing where the rank has a GPU.
+
+It allocates on device "cuda" by name, asks torch.cuda for the current device, and tells by `Tensor.type()` whether it can train a parameter.
+The functions themselves are replaced, not a TorchFunctionMode entered: a mode is off in whatever `backward` calls, recomputation above all,
+and would stand before every operator that is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+from megatron.core.tensor_parallel import random
+
+CPU = torch.device("cpu")
+_ALLOCATING = ("ones", "tensor", "zeros")
+
+
+def let_megatron_run_on(device: torch.device) -> None:
+    """Make what Megatron asks of CUDA mean this process's CPU, from here to the process's end; to be called before it builds anything."""
+    if device.type == "cuda":
+        return
+    for name in _ALLOCATING:
+        setattr(torch, name, _on_cpu(getattr(torch, name)))
+    _answer_for_cuda()
+    _draw_from_the_cpu()
+    _call_tensors_cuda()
+
+
+def _on_cpu(allocate: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @wraps(allocate)
+    def on_cpu(*args: Any, **kwargs: Any) -> torch.Tensor:
+        if kwargs.get("device") == "cuda":
+            kwargs["device"] = CPU
+        return allocate(*args, **kwargs)
+
+    return on_cpu
+
+
+def _answer_for_cuda() -> None:
+    answers: dict[str, Any] = {
+        "current_device": lambda: CPU,
+        "synchronize": lambda device=None: None,
+        "get_rng_state": lambda device=None: torch.get_rng_state(),
+        "manual_seed": torch.manual_seed,
+    }
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, answer)
+
+
+def _draw_from_the_cpu() -> None:
+    """Recomputation saves and restores the generator that dropout draws from."""
+    random._get_cuda_rng_state = lambda device=None, clone=False, graph_safe=False: torch.get_rng_state()
+    random._set_cuda_rng_state = lambda new_state, device=-1, graph_safe=False: torch.set_rng_state(new_state)
+
+
+def _call_tensors_cuda() -> None:
+    """Its optimizers take parameters of types torch.cuda.FloatTensor and torch.cuda.BFloat16Tensor only."""
+    plain = torch.Tensor.type
+
+    def named(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        found = plain(tensor, *args, **kwargs)
+        return found.replace("torch.", "torch.cuda.", 1) if isinstance(found, str) else found
+
+    torch.Tensor.type = named  # type: ignore[method-assign, assignment]
+    torch.Tensor.cuda = lambda tensor, *args, **kwargs: tensor  # type: ignore[method-assign]

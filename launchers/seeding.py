@@ -1,0 +1,22 @@
+"""Weights seeded by parameter name, the same for every engine and layout; names are those of transformers' Llama."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+WEIGHT_STD = 0.02
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def fill(name: str, tensor: torch.Tensor, seed: int) -> None:
+    """Fill one parameter from a generator seeded by its name: gains 1, biases 0, matrices normal with deviation WEIGHT_STD."""
+    with torch.no_grad():
+        if tensor.dim() < 2:
+            tensor.fill_(0.0 if name.endswith("bias") else 1.0)
+            return
+        digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+        generator = torch.Generator(tensor.device).manual_seed(int.from_bytes(digest[:6], "big"))
+        values = torch.empty(tensor.shape, dtype=torch.float32, device=tensor.device)
+        tensor.copy_(values.normal_(0.0, WEIGHT_STD, generator=generator))

@@ -1,0 +1,162 @@
+"""megatron-core: what it can and cannot do here, and its configuration for every combination of degrees, recomputation and precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmexp.engines.base import Engine
+from llmexp.engines.limits import flash_without_bf16
+from llmexp.engines.torchrun import torchrun
+from llmexp.method import Method, Techniques
+from llmexp.plan.dims import ParallelDims
+from llmexp.plan.run_plan import Command
+from llmexp.schema import RunConfig
+
+WORKER = "llmexp.launchers.megatron"
+ARCHITECTURES = ("llama", "qwen3")
+# parameters, gradients, master, moments: those that Megatron's optimizers have without TransformerEngine.
+PRECISIONS = {
+    ("fp32", "fp32", "fp32", "fp32"),
+    ("bf16", "bf16", "fp32", "fp32"),
+    ("bf16", "fp32", "fp32", "fp32"),
+    ("bf16", "bf16", "bf16", "bf16"),
+}
+
+
+class MegatronEngine(Engine):
+    """Data, tensor, sequence and pipeline parallelism; the distributed optimizer by Z1."""
+
+    name = "megatron"
+    modules = ("torch", "megatron.core")
+    extras = "train,megatron"
+    distributions = ("megatron-core", "torch")
+
+    def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+        """What the package or this loop lacks."""
+        lacks = _lacks_atom(config, techniques) or _lacks_degree(config, dims) or _lacks_model(config) or _lacks_states(config, techniques)
+        return f"engine=megatron: {lacks}" if lacks else flash_without_bf16(config, techniques)
+
+    def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
+        """Keyword arguments of Megatron's TransformerConfig, DistributedDataParallelConfig and OptimizerConfig."""
+        partitioned = techniques.zero_stage > 0
+        return {
+            "transformer": _shape(config) | _layout(config, dims) | _recomputation(techniques) | {"bf16": config.precision.parameters == "bf16"},
+            "ddp": {
+                "grad_reduce_in_fp32": config.precision.gradients == "fp32",
+                "overlap_grad_reduce": True,
+                "use_distributed_optimizer": partitioned,
+            },
+            "optimizer": _optimizer(config) | {"use_distributed_optimizer": partitioned},
+        }
+
+    def command(self, config: RunConfig, dims: ParallelDims) -> Command:
+        """Start torchrun with one rank a device."""
+        return torchrun(config, dims, WORKER)
+
+
+def _shape(config: RunConfig) -> dict[str, Any]:
+    model = config.model
+    return {
+        "num_layers": model.num_layers,
+        "hidden_size": model.hidden_size,
+        "ffn_hidden_size": model.intermediate_size,
+        "num_attention_heads": model.num_heads,
+        "num_query_groups": model.num_kv_heads,
+        "kv_channels": model.head_dim,
+        "normalization": "RMSNorm",
+        "layernorm_epsilon": model.rms_norm_eps,
+        "qk_layernorm": model.architecture == "qwen3",
+        "gated_linear_unit": True,
+        "add_bias_linear": False,
+        "hidden_dropout": 0.0,
+        "attention_dropout": 0.0,
+    }
+
+
+def _layout(config: RunConfig, dims: ParallelDims) -> dict[str, Any]:
+    interleaved = dims.virtual_stages > 1
+    return {
+        "tensor_model_parallel_size": dims.tp,
+        "sequence_parallel": dims.sequence,
+        "pipeline_model_parallel_size": dims.pp,
+        "virtual_pipeline_model_parallel_size": dims.virtual_stages if interleaved else None,
+        "context_parallel_size": dims.cp,
+        # On the host a tensor is freed while it is still being sent, and training goes wrong without a word (0.16.1 on gloo).
+        "deallocate_pipeline_outputs": dims.pp > 1 and config.hardware.device == "cuda",
+        "batch_p2p_comm": not interleaved,
+        "overlap_p2p_comm": interleaved,
+    }
+
+
+def _recomputation(techniques: Techniques) -> dict[str, Any]:
+    return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1} if techniques.recomputation else {}
+
+
+def _optimizer(config: RunConfig) -> dict[str, Any]:
+    chosen = config.optimizer
+    first, second = chosen.betas or (None, None)
+    return {
+        "optimizer": "adam",
+        "lr": chosen.lr,
+        "adam_beta1": first,
+        "adam_beta2": second,
+        "adam_eps": chosen.eps,
+        "weight_decay": chosen.weight_decay,
+        "clip_grad": 0.0,
+        # Its own sense of the word: bf16 parameters beside an fp32 copy. Without it the parameters are updated in place.
+        "bf16": config.precision.master != config.precision.parameters,
+    }
+
+
+def _lacks_atom(config: RunConfig, techniques: Techniques) -> str | None:
+    if techniques.zero_stage > 1:
+        return f"Z{techniques.zero_stage}: megatron-core's distributed optimizer partitions optimizer states only, which is Z1"
+    if techniques.offload_optimizer:
+        return "O is not taken from megatron-core"
+    if techniques.compilation:
+        return "C compiles decoder layers of transformers, not megatron-core's"
+    if techniques.quantization:
+        return "Q replaces linear layers, which megatron-core cuts over ranks by its own"
+    atoms = Method.parse(config.method, config.task.name).atoms
+    foreign = [atom.code for atom in atoms if atom.model_hook or atom.sets.keys() & techniques.extra.keys()]
+    return f"{', '.join(foreign)} acts on a model of transformers, not megatron-core's" if foreign else None
+
+
+def _lacks_degree(config: RunConfig, dims: ParallelDims) -> str | None:
+    if config.engine.launcher != "torchrun":
+        return "it is started by torchrun: set engine.launcher=torchrun"
+    wide = [f"parallelism.{name}=1 only, not {degree}" for name, degree in (("cp", dims.cp), ("ep", dims.ep)) if degree > 1]
+    return f"it runs {', '.join(wide)}" if wide else _trains_wrongly(config, dims)
+
+
+def _trains_wrongly(config: RunConfig, dims: ParallelDims) -> str | None:
+    """Options of the user's that Megatron takes without a word (0.16.1 on gloo)."""
+    chosen = config.engine.options.get("transformer", {})
+    if dims.pp > 1 and config.hardware.device == "cpu" and chosen.get("deallocate_pipeline_outputs"):
+        return "deallocate_pipeline_outputs frees tensors that a host is still sending, and trains wrongly"
+    if dims.virtual_stages > 1 and chosen.get("batch_p2p_comm"):
+        return "the interleaved schedule with batch_p2p_comm trains wrongly"
+    return None
+
+
+def _lacks_model(config: RunConfig) -> str | None:
+    if config.model.target:
+        return "it builds its own model, not model.target"
+    if config.model.architecture not in ARCHITECTURES:
+        return f"it builds architecture {' and '.join(ARCHITECTURES)}, not {config.model.architecture}"
+    return None
+
+
+def _lacks_states(config: RunConfig, techniques: Techniques) -> str | None:
+    precision, chosen = config.precision, config.optimizer
+    if chosen.target or chosen.implementation != "torch":
+        return f"its optimizer is AdamW (optimizer=adamw), not optimizer={chosen.name}"
+    dtypes = (precision.parameters, precision.gradients, precision.master, precision.moments)
+    if dtypes not in PRECISIONS:
+        return f"its optimizers have no parameters, gradients, master copy and moments in {', '.join(dtypes)} (precision={precision.name})"
+    if techniques.zero_stage and precision.master == "bf16":
+        return f"Z1: its distributed optimizer keeps an fp32 master copy, which precision={precision.name} has not"
+    return None
+
+
+ENGINE = MegatronEngine()

@@ -1,0 +1,77 @@
+"""What engine=megatron takes and what it leaves out, with the reason; decided without the package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from llmexp.cli.arguments import run_parser
+from llmexp.cli.run import jobs_of
+from llmexp.plan.run_plan import RunPlan
+
+
+@pytest.fixture
+def plan() -> Callable[..., RunPlan]:
+    def of(*words: str) -> RunPlan:
+        (job,) = jobs_of(run_parser().parse_intermixed_args(["engine=megatron", "model=tiny", "hardware=a800", *words]))
+        return job.plan
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["method=Z2"], "Z2: megatron-core's distributed optimizer partitions optimizer states only, which is Z1"),
+        (["method=Z3+O"], "Z3: "),
+        (["method=C"], "C compiles decoder layers of transformers"),
+        (["method=Q"], "Q replaces linear layers"),
+        (["parallelism.ep=2"], "it runs parallelism.ep=1 only, not 2"),
+        (["model=hf", "model.path=org/name"], "it builds architecture llama and qwen3, not hf"),
+        (["model.target=package.Model"], "it builds its own model, not model.target"),
+        (["optimizer=deepspeed_adamw"], "its optimizer is AdamW"),
+        (
+            ["precision=bf16_mixed", "precision.moments=bf16"],
+            "parameters, gradients, master copy and moments in bf16, bf16, fp32, bf16",
+        ),
+        (["precision=bf16_pure", "method=Z1"], "Z1: its distributed optimizer keeps an fp32 master copy"),
+        (["engine.launcher=deepspeed"], "it is started by torchrun"),
+        (["method=F", "precision=fp32"], "F: the flash kernels of CUDA take bf16"),
+    ],
+)
+def test_what_it_lacks_is_a_skip_with_the_reason(words: list[str], reason: str, plan: Callable[..., RunPlan]) -> None:
+    assert reason in str(plan(*words).skip)
+
+
+@pytest.mark.parametrize("words", [["method=F+R+Z1"], ["precision=bf16_pure", "method=F+R"], ["precision=fp32"], ["model=qwen3-8b"]])
+def test_what_it_has_is_not_skipped(words: list[str], plan: Callable[..., RunPlan]) -> None:
+    assert plan(*words).skip is None
+
+
+def test_an_interleaved_pipeline_sends_one_by_one_and_keeps_what_it_sends_on_a_host(plan: Callable[..., RunPlan]) -> None:
+    pipeline = ("parallelism.pp=2", "parallelism.dp=1", "batch.accumulation=2")
+    for words in (pipeline, (*pipeline, "parallelism.virtual_stages=2")):
+        for hardware, freed in (("a800", True), ("cpu", False)):
+            transformer = plan(*words, f"hardware={hardware}").engine_config["transformer"]
+            assert transformer["deallocate_pipeline_outputs"] is freed
+            assert transformer["batch_p2p_comm"] is (transformer["virtual_pipeline_model_parallel_size"] is None)
+            assert transformer["overlap_p2p_comm"] is not transformer["batch_p2p_comm"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("parallelism.virtual_stages=2", "+engine.options.transformer.batch_p2p_comm=true", "+engine.options.transformer.overlap_p2p_comm=false"),
+        ("+engine.options.transformer.deallocate_pipeline_outputs=true",),
+    ],
+)
+def test_options_that_would_train_wrongly_without_a_word_are_skipped(words: tuple[str, ...], plan: Callable[..., RunPlan]) -> None:
+    assert "trains wrongly" in str(plan("hardware=cpu", "parallelism.pp=2", "parallelism.dp=1", "batch.accumulation=2", *words).skip)
+
+
+def test_planning_imports_neither_megatron_nor_torch() -> None:
+    code = "import sys; from llmexp.engines import get_engine; get_engine('megatron'); print({'torch', 'megatron'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"

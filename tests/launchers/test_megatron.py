@@ -1,0 +1,180 @@
+"""The megatron-core loop on real gloo ranks: every layout computes the training of one plain process on transformers' model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from planning import Observed, make_plan
+
+import llmexp
+from llmexp.launchers import data, models
+from llmexp.launchers.seeding import DTYPES
+from llmexp.plan.run_plan import RunPlan
+
+pytestmark = pytest.mark.ranks
+
+WORKER = Path(__file__).parent / "megatron_worker.py"
+CPU = torch.device("cpu")
+SHORT = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).parent.glob("[lmp]*/__init__.py"))) + "]"
+LAYERS, SAMPLES, STEPS = 4, 4, 4
+SMALL = ("model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")
+FLASH, UNFUSED = "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_softmax"
+# Of losses near 6 and gradient norms near 5, over 4 steps (measured: 1e-6 and 6e-6; a wrong layout: 2e-4 and more).
+FP32_TOLERANCE = 1e-5
+BF16_TOLERANCE = 2e-2
+
+# Layouts by ranks, each with its words; all of them train on the same 4 sequences a step.
+LAYOUTS: dict[str, tuple[int, str]] = {
+    "one rank": (1, "parallelism.dp=1"),
+    "F": (1, "parallelism.dp=1 method=F"),
+    "R": (1, "parallelism.dp=1 method=R"),
+    "padded": (1, f"parallelism.dp=1 data.pack=false data.seq_len=128 data.files={SHORT}"),
+    "qwen3": (1, "parallelism.dp=1 model.architecture=qwen3"),
+    "tied": (1, "parallelism.dp=1 model.tie_embeddings=true"),
+    "bf16_mixed": (1, "parallelism.dp=1 precision=bf16_mixed"),
+    "bf16_mixed, fp32 gradients": (1, "parallelism.dp=1 precision=bf16_mixed precision.gradients=fp32"),
+    "bf16_pure": (1, "parallelism.dp=1 precision=bf16_pure"),
+    "dp 2": (2, "parallelism.dp=2"),
+    "dp 2, Z1": (2, "parallelism.dp=2 method=Z1"),
+    "dp 2, Z1, bf16_mixed": (2, "parallelism.dp=2 method=Z1 precision=bf16_mixed"),
+    "tp 2": (2, "parallelism.dp=1 parallelism.tp=2"),
+    "tp 2, sequence": (2, "parallelism.dp=1 parallelism.tp=2 parallelism.sequence=true"),
+    "tp 2, sequence, qwen3": (2, "parallelism.dp=1 parallelism.tp=2 parallelism.sequence=true model.architecture=qwen3"),
+    "pp 2": (2, "parallelism.dp=1 parallelism.pp=2"),
+    "pp 2, R": (2, "parallelism.dp=1 parallelism.pp=2 method=R"),
+    "pp 2, tied": (2, "parallelism.dp=1 parallelism.pp=2 model.tie_embeddings=true"),
+    "pp 2, 2 virtual stages": (2, "parallelism.dp=1 parallelism.pp=2 parallelism.virtual_stages=2"),
+    "tp 2, pp 2, sequence, F+R": (4, "parallelism.dp=1 parallelism.tp=2 parallelism.pp=2 parallelism.sequence=true method=F+R"),
+    "dp 2, pp 2, Z1": (4, "parallelism.dp=2 parallelism.pp=2 method=Z1"),
+    "dp 2, tp 2, sequence, F+R+Z1": (4, "parallelism.dp=2 parallelism.tp=2 parallelism.sequence=true method=F+R+Z1"),
+}
+WRONG = (2, "parallelism.dp=2 +engine.options.transformer.calculate_per_token_loss=true")
+FP32 = [name for name in LAYOUTS if "bf16" not in name]
+BF16 = [name for name in LAYOUTS if "bf16" in name]
+
+
+@cache
+def plan(words: str) -> RunPlan:
+    dp = 2 if "parallelism.dp=2" in words else 1
+    common = ["engine=megatron", "hardware=cpu", f"batch.accumulation={SAMPLES // dp}", *SMALL]
+    defaults = [word for word in ("data.seq_len=48", "precision=fp32") if word.split("=")[0] + "=" not in words]
+    return make_plan(*common, *defaults, *words.split())
+
+
+def one_process(words: str) -> tuple[list[float], list[float]]:
+    """Losses and gradient norms of a plain loop on transformers' model, with the same weights and sequences."""
+    return _one_process(" ".join(["parallelism.dp=1", *(word for word in words.split() if word.startswith(("model", "data")))]))
+
+
+@cache
+def _one_process(words: str) -> tuple[list[float], list[float]]:
+    chosen = plan(words)
+    config = chosen.config
+    shape = models.configuration(config.model)
+    model = models.build(shape, DTYPES[config.precision.parameters], "eager", device=CPU, seed=config.seed)
+    optimizer = torch.optim.AdamW(model.parameters(), **config.optimizer.arguments)
+    sequences = data.load(config.data, shape.vocab_size, STEPS * SAMPLES, config.seed)
+    batches = data.batches(sequences, 0, 1, chosen.batch, CPU)
+    losses, norms = [], []
+    for _ in range(STEPS):
+        step = []
+        for batch in next(batches):
+            loss = model(input_ids=batch.input_ids, labels=batch.labels).loss
+            (loss / SAMPLES).backward()
+            step.append(loss.item())
+        norms.append(torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]).item())
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(sum(step) / SAMPLES)
+    return losses, norms
+
+
+@pytest.fixture(scope="module")
+def observed(observe: Callable[..., Observed]) -> Observed:
+    found: Observed = {}
+    for ranks in (1, 2, 4):
+        plans = {name: plan(words) for name, (needs, words) in (LAYOUTS | {"summed": WRONG}).items() if needs == ranks}
+        found |= observe(plans, ranks, WORKER)
+    return found
+
+
+def mean_losses(ranks: list[dict[str, Any]]) -> list[float]:
+    """Over the replicas: each rank reports its replica's."""
+    return [sum(step) / len(ranks) for step in zip(*(rank["losses"] for rank in ranks), strict=True)]
+
+
+@pytest.mark.parametrize("name", FP32)
+def test_a_layout_computes_what_one_process_computes(observed: Observed, name: str) -> None:
+    losses, norms = one_process(LAYOUTS[name][1])
+    assert losses[-1] < losses[0] - 0.1
+    assert mean_losses(observed[name]) == pytest.approx(losses, abs=FP32_TOLERANCE)
+    for rank in observed[name]:
+        assert rank["gradient_norms"] == pytest.approx(norms, abs=FP32_TOLERANCE)
+
+
+@pytest.mark.parametrize("name", BF16)
+def test_bf16_follows_the_curve_of_fp32(observed: Observed, name: str) -> None:
+    assert mean_losses(observed[name]) == pytest.approx(mean_losses(observed["one rank"]), abs=BF16_TOLERANCE)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_rank_of_a_replica_has_its_sequences_and_reports_its_loss(observed: Observed, name: str) -> None:
+    dims = plan(LAYOUTS[name][1]).dims
+    ranks = observed[name]
+    assert [rank["replica"] for rank in ranks] == [dims.replica_of(index) for index in range(dims.world_size)]
+    assert len({(rank["replica"], *rank["losses"]) for rank in ranks}) == dims.dp
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_f_runs_the_flash_kernel_and_nothing_else_does(observed: Observed, name: str) -> None:
+    flash = "F" in plan(LAYOUTS[name][1]).method.split("+")
+    for rank in observed[name]:
+        assert rank["attention_kernel"] == (FLASH if flash else UNFUSED)
+        assert (UNFUSED in rank["operators"]) != flash
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_r_runs_every_layer_again_in_backward(observed: Observed, name: str) -> None:
+    chosen = plan(LAYOUTS[name][1])
+    passes = chosen.batch.accumulation * (2 if "R" in chosen.method.split("+") else 1)
+    assert {rank["layer_calls"] for rank in observed[name]} == {passes * LAYERS // chosen.dims.pp}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_fullest_rank_holds_what_is_predicted(observed: Observed, name: str) -> None:
+    predicted = plan(LAYOUTS[name][1]).memory
+    assert predicted is not None
+    for kind in ("parameters", "gradients", "optimizer"):
+        held = max(rank["state"][kind] for rank in observed[name])
+        # Buffers that are shared out over replicas are padded.
+        assert held == pytest.approx(getattr(predicted, kind).device, rel=0.01), kind
+
+
+def test_what_ran_is_said(observed: Observed) -> None:
+    ran = {name: ranks[0]["what_ran"] for name, ranks in observed.items()}
+    assert {each["loop"] for each in ran.values()} == {"megatron-core loop"}
+    assert ran["pp 2"]["schedule"] == "forward_backward_pipelining_without_interleaving"
+    assert ran["pp 2, 2 virtual stages"]["schedule"] == "forward_backward_pipelining_with_interleaving"
+    assert ran["dp 2, Z1"]["engine_optimizer_class"].endswith("DistributedOptimizer")
+    assert ran["dp 2"]["engine_optimizer_class"].endswith("FP32Optimizer")
+    assert ran["one rank"]["optimizer_class"] == "torch.optim.adamw.AdamW"
+    assert ran["bf16_mixed"]["reduced_in"] == "torch.bfloat16"
+    assert ran["bf16_mixed, fp32 gradients"]["reduced_in"] == "torch.float32"
+
+
+def test_phases_are_those_of_the_schedule(observed: Observed) -> None:
+    assert observed["one rank"][0]["phases"] == ["forward", "backward"] * SAMPLES + ["optimizer"]
+    assert observed["pp 2"][0]["phases"] == ["forward_backward", "optimizer"]
+
+
+def test_a_layout_that_computes_something_else_does_not_pass(observed: Observed) -> None:
+    """Gradients that are summed over the replicas instead of averaged: Adam hides it from the loss, the gradient norm does not."""
+    _, norms = one_process(WRONG[1])
+    for rank in observed["summed"]:
+        assert rank["gradient_norms"] == pytest.approx([2 * norm for norm in norms], rel=1e-2)
+        assert rank["gradient_norms"] != pytest.approx(norms, abs=FP32_TOLERANCE)
