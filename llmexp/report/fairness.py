@@ -63,8 +63,8 @@ def _asked(row: Row) -> tuple[Any, ...]:
 
 def _layout(row: Row) -> str:
     """The engine, and the degrees that are not 1."""
-    degrees = [f"{name} {degree}" for name, degree in row.plan["dims"].items() if name in ("dp", "tp", "pp", "cp", "ep") and degree > 1]
-    return " ".join([row.work["engine"], *degrees])
+    dp = row.plan["dims"]["dp"]
+    return " ".join(filter(None, [row.work["engine"], f"dp {dp}" * (dp > 1), row.layout]))
 
 
 def _difference(first: Row, other: Row) -> float | None:

@@ -43,12 +43,20 @@ class Row:
             "hardware": self.hardware,
             "engine": config["engine"]["name"] if program is None else f"script {program}",
             "ranks": str(self.world_size),
+            "layout": self.layout,
             "batch": str(batch.micro) if batch.accumulation == 1 else f"{batch.micro} x {batch.accumulation} passes",
             "seq_len": str(self.seq_len),
             "precision": said + config["precision"]["name"],
             "optimizer": said + config["optimizer"]["name"],
             "runtime": _runtime(config),
         }
+
+    @property
+    def layout(self) -> str:
+        """The degrees that are not 1, without dp; empty for data parallelism alone."""
+        dims = self.plan["dims"]
+        degrees = {"tp": dims["tp"], "pp": dims["pp"], "virtual stages": dims.get("virtual_stages", 1), "cp": dims["cp"], "ep": dims["ep"]}
+        return " ".join([f"{name} {degree}" for name, degree in degrees.items() if degree > 1] + ["sequence"] * bool(dims.get("sequence")))
 
     @property
     def model(self) -> str:

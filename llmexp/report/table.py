@@ -31,7 +31,7 @@ class Report:
     @property
     def title(self) -> str:
         """What all rows have in common, in one line."""
-        return ", ".join(_IN_TITLE.get(name, "{}").format(value) for name, value in self.shared.items() if value != HERE)
+        return ", ".join(_IN_TITLE.get(name, "{}").format(value) for name, value in self.shared.items() if value not in (HERE, ""))
 
     def over_naive(self, row: Row) -> float | None:
         """Speed relative to Naive doing the same work in this table."""

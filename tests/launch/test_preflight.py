@@ -132,3 +132,15 @@ def test_a_library_that_only_some_runs_ask_for_is_missed_only_by_them(tiny_plan,
     assert (ending.reason if ending else "") == (
         lacking and f"engine=deepspeed with method={method}, data={data} needs {lacking}: pip install 'llmexp[train]' there, torch first"
     )
+
+
+def test_without_megatron_core_the_line_says_how_to_get_it(tiny_plan, monkeypatch):
+    def find(name):
+        if name == "megatron.core":
+            raise ModuleNotFoundError("No module named 'megatron'", name="megatron")
+        return name
+
+    monkeypatch.setattr(importlib.util, "find_spec", find)
+    ending = preflight(tiny_plan("Naive", engine__name="megatron"), LAPTOP)
+    assert ending.status is RunStatus.FAILED
+    assert ending.reason.endswith("needs megatron.core: pip install 'llmexp[train,megatron]' there, torch first")

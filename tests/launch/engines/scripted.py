@@ -6,6 +6,7 @@ from typing import ClassVar
 class ScriptedEngine:
     name: ClassVar[str] = "scripted"
     modules: ClassVar[tuple[str, ...]] = ("psutil",)
+    extras: ClassVar[str] = "train"
     distributions: ClassVar[tuple[str, ...]] = ("psutil",)
 
     def needed_modules(self, config, techniques):
