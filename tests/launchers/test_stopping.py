@@ -78,8 +78,8 @@ def test_ranks_end_together_as_soon_as_the_interval_is_narrow_enough(measured: C
     assert taken is not None
     assert taken.mean == 20
     assert 0.9 < inside.mean <= 1
-    # The window's wall time leaves out the time in which the ranks agree: it is hardly longer than its steps. Where the ranks are slow in turn it is shorter
-    # than the slowest of each step together, and the rate higher.
+    # The window's wall time leaves out the time in which the ranks agree: it is hardly longer than its steps.
+    # Where the ranks are slow in turn it is shorter than the slowest of each step together, and the rate higher.
     assert rate.mean > 0.9 * 2 * 64 / step_time_s.mean
 
 
