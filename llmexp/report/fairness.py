@@ -31,16 +31,14 @@ def fairness(rows: Iterable[Row]) -> list[str]:
         if share > SAME_WITHIN[first.plan["config"]["precision"]["parameters"]]:
             lines.append(
                 f"not the same training: the losses of {names[1]} are up to {share:.2%} from those of {names[0]} with {first.method}, "
-                f"in the first {COMPARED_STEPS} steps: their speeds do not compare"
+                f"in the first steps, {COMPARED_STEPS} at most: their speeds do not compare"
             )
         else:
             agreed.setdefault(names, []).append((first.method + _explanation(first, other), share))
     for (one, another), methods in agreed.items():
         largest = max(share for _, share in methods)
-        listed = ", ".join(method for method, _ in methods)
-        lines.append(
-            f"the same training on {one} and {another}: losses of the first {COMPARED_STEPS} steps within {largest:.1e} of each other ({listed})"
-        )
+        listed, within = ", ".join(method for method, _ in methods), f"within {largest:.1e} of each other"
+        lines.append(f"the same training on {one} and {another}: losses of the first steps, {COMPARED_STEPS} at most, {within} ({listed})")
     return lines
 
 
