@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from llmexp.measure.loop import MicroBatch
+if TYPE_CHECKING:  # it imports torch, and a child's peak memory counts that of whoever starts it
+    from llmexp.measure.loop import MicroBatch
 
 
 def deepspeed(training: Any, batch: MicroBatch) -> None:
