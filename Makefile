@@ -65,7 +65,7 @@ ui: $(VENV)/.installed-train  ## open the recorded runs in MLflow, on 127.0.0.1
 bench: $(VENV)/.installed-train  ## measure the program's own cost against its limits
 	@$(BIN)/python -m benchmarks
 
-chaos: $(VENV)/.installed-train,dev  ## break sweeps at random points, 200 times, and check that nothing is lost
+chaos: $(VENV)/.installed-train,megatron,slurm,dev  ## break sweeps at random points, 200 times, and check that nothing is lost
 	@$(BIN)/python -m chaos --faults $(FAULTS) --seed $(SEED)
 
 gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tables on one GPU here, into docs/results
@@ -75,7 +75,7 @@ gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tab
 
 slurm-test: slurm-packages $(VENV)/.installed-train,megatron,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --no-deps hydra-submitit-launcher
-	@$(BIN)/python -m pytest -m '$(SLURM_TESTS)' tests/slurm
+	@$(BIN)/python -m pytest -m '$(SLURM_TESTS)' tests/slurm tests/chaos
 
 slurm-packages:
 	@for package in $(SLURM_PACKAGES); do dpkg --status $$package >/dev/null 2>&1 || missing="$$missing $$package"; done; \

@@ -9,18 +9,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from chaos.disk import Disk
-from chaos.episode import METHODS, Episode
-from chaos.surroundings import Surroundings
-from chaos.tracker import Network, Server
+from chaos.cluster import missing
+from chaos.episode import METHODS
+from chaos.stage import PLACES, Stage
 
 FAULTS_AN_EPISODE = 10
-# Of so many episodes one records to a server over a network, the others to SQLite.
-SERVER_EVERY = 2
 
 
 def main() -> int:
@@ -28,24 +24,25 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m chaos", description=__doc__)
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0, help="which faults come, and when; what they meet depends on the machine too")
+    parser.add_argument("--only", choices=PLACES, help="of the places where sweeps run and record; without it all in turn, SLURM where there is one")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the clean-up: the server, the mounts
+    places = _places(args.only)
+    if not places:
+        return 2
     with tempfile.TemporaryDirectory(prefix="llmexp-chaos-", ignore_cleanup_errors=True) as folder:
-        return play(args.faults, args.seed, Path(folder))
+        return play(args.faults, args.seed, Path(folder), places)
 
 
-def play(faults: int, seed: int, folder: Path) -> int:
+def play(faults: int, seed: int, folder: Path, places: Sequence[str]) -> int:
     """Play in a scratch folder; 0 where nothing was lost."""
     found: Counter[str] = Counter()
     losses: list[str] = []
     began_s = time.monotonic()
-    with _tracker(folder, wanted=faults > FAULTS_AN_EPISODE) as (server, network):
+    with Stage(folder) as stage:
         number = 0
         while found.total() < faults:
-            surroundings = Surroundings(folder / str(number), folder / str(number) / "outputs")
-            with Disk(surroundings.outputs) as disk:
-                chance = random.Random(f"{seed}/{number}")
-                episode = Episode(number, chance, surroundings, disk, server, network, remote=bool(number % SERVER_EVERY))
+            with stage.episode(number, places[number % len(places)], random.Random(f"{seed}/{number}")) as episode:
                 episode.play(min(FAULTS_AN_EPISODE, faults - found.total()))
             found, losses, number = found + episode.faults, losses + episode.losses, number + 1
             print(f"{time.monotonic() - began_s:.0f} s, {found.total()} faults: {', '.join(episode.faults.elements())}", flush=True)
@@ -56,14 +53,15 @@ def play(faults: int, seed: int, folder: Path) -> int:
     return 1 if losses else 0
 
 
-@contextmanager
-def _tracker(folder: Path, wanted: bool) -> Iterator[tuple[Server, Network]]:
-    server = Server(folder / "server")
-    with ExitStack() as stack:
-        stack.callback(server.kill)
-        if wanted:
-            server.start()
-        yield server, Network(server.port)
+def _places(only: str | None) -> Sequence[str]:
+    if only in ("sqlite", "server"):
+        return [only]
+    lacking = missing()
+    if lacking:
+        print(f"no SLURM can be brought up here, its faults are left out: it needs {', '.join(lacking)}", file=sys.stderr)
+    if only:
+        return [] if lacking else [only]
+    return [place for place in PLACES if place != "slurm" or not lacking]
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.disk import Disk
 from chaos.driver import Driver
-from chaos.faults import FAULTS, OF_THE_TRACKER, MissedError
+from chaos.faults import FAULTS, Fault, MissedError, of_the_tracker
 from chaos.invariants import answers, is_answered, status_is_true, store_equals_folders
 from chaos.surroundings import Surroundings
 from chaos.tracker import Network, Server
@@ -29,15 +29,13 @@ LEFTOVERS_END_WITHIN_S = 20.0
 
 @dataclass
 class Episode:
-    """A sweep of a few quick runs, recorded through the network to the server where `remote`, else in SQLite beside the outputs."""
+    """A sweep of a few quick runs, recorded to the server through the network where there is a tracker, else in SQLite beside the outputs."""
 
     number: int
     random: random.Random
     surroundings: Surroundings
     disk: Disk
-    server: Server
-    network: Network
-    remote: bool
+    tracker: tuple[Server, Network] | None
     faults: Counter[str] = field(default_factory=Counter)
     losses: list[str] = field(default_factory=list)
     drivers: list[Driver] = field(default_factory=list)
@@ -60,18 +58,27 @@ class Episode:
     @property
     def store(self) -> str:
         """MLflow's, past the network that can be broken."""
-        return self.server.uri if self.remote else f"sqlite:///{self.surroundings.outputs}/mlflow.db"
+        return self.tracker[0].uri if self.tracker else f"sqlite:///{self.surroundings.outputs}/mlflow.db"
+
+    @property
+    def possible(self) -> Mapping[str, Fault]:
+        """What can break here."""
+        return {**FAULTS, **(of_the_tracker(*self.tracker) if self.tracker else {})}
 
     def play(self, faults: int) -> None:
         """Break the sweep so many times, each time at a random moment, and look at what is left; then let it be completed."""
         self._start()
-        possible = [*FAULTS, *(OF_THE_TRACKER if self.remote else ())]
-        kinds = self.random.sample(possible, len(possible))
+        kinds = self.random.sample(list(self.possible), len(self.possible))
         for index in range(faults):
             self._break_once(kinds[index % len(kinds)])
         self._end()
         self._resume()
         self._check(store_equals_folders(self.store, self.name, self.sweep))
+
+    @property
+    def further_words(self) -> tuple[str, ...]:
+        """Of the command line."""
+        return ()
 
     def start_beside(self) -> None:
         """Start one more driver of the same sweep."""
@@ -81,10 +88,11 @@ class Episode:
             "hardware=cpu",
             "engine=scripted",
             *PROTOCOL,
+            *self.further_words,
             f"sweep.outputs={self.surroundings.outputs}",
         ]
         words += [f"sweep.name={self.name}", f"tracking.experiment={self.name}", "tracking.timeout_s=5"]
-        words += [f"tracking.uri={self.network.uri}"] if self.remote else []
+        words += [f"tracking.uri={self.tracker[1].uri}"] if self.tracker else []
         log = self.surroundings.scratch / f"{self.name}.driver.{len(self.drivers)}.txt"
         self.drivers.append(Driver(self.surroundings, [*words, *self._rerun()], log))
 
@@ -97,6 +105,17 @@ class Episode:
         self.start_beside()
         self._keeps_answers = "rerun=all" not in self.driver.words
 
+    def _under_way(self) -> int:
+        """How many runs may be told to go on."""
+        return len(self._living())
+
+    def _ending_of(self, driver: Driver) -> int | None:
+        """A driver's exit code, None where it does not end in time."""
+        return driver.ends_within(ENDS_WITHIN_S)
+
+    def _await_the_rest(self) -> None:
+        """Wait for what rightly goes on without a driver: here nothing does."""
+
     def _living(self) -> list[Driver]:
         return [driver for driver in self.drivers if driver.lives]
 
@@ -108,7 +127,7 @@ class Episode:
                 self._start()
                 continue
             try:
-                heal = {**FAULTS, **OF_THE_TRACKER}[kind](self)
+                heal = self.possible[kind](self)
             except MissedError:
                 continue
             break
@@ -122,17 +141,17 @@ class Episode:
 
     def _look(self) -> None:
         # Counted before, as a driver may end meanwhile.
-        living = len(self._living())
-        self._check(status_is_true(self.surroundings, self.sweep, living))
+        self._check(status_is_true(self.surroundings, self.sweep, self._under_way()))
 
     def _end(self) -> None:
         """Wait for all drivers, and look at what they leave."""
         for driver in self.drivers:
-            if driver.ends_within(ENDS_WITHIN_S) is None:
+            if self._ending_of(driver) is None:
                 self._lose(f"driver {driver.pid} does not end")
                 driver.send(signal.SIGKILL)
             if "Traceback" in driver.said and "KeyboardInterrupt" not in driver.said:
                 self._lose(f"a driver printed a traceback:\n{driver.said}")
+        self._await_the_rest()
         deadline = time.monotonic() + LEFTOVERS_END_WITHIN_S
         while (left := self.surroundings.processes()) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -148,7 +167,7 @@ class Episode:
         self._start()
         if "rerun=all" in self.driver.words:
             self._keeps_answers = False
-        code = self.driver.ends_within(ENDS_WITHIN_S)
+        code = self._ending_of(self.driver)
         if code != 0:
             self._lose(f"the resume ended with {code}:\n{self.driver.said}")
         self._end()

@@ -14,6 +14,7 @@ from chaos import ranks
 
 if TYPE_CHECKING:
     from chaos.episode import Episode
+    from chaos.tracker import Network, Server
 
 Heal = Callable[[], None]
 Fault = Callable[["Episode"], Heal | None]
@@ -73,24 +74,6 @@ def _files_answer(number: int) -> Fault:
     return inject
 
 
-def _server_killed(episode: Episode) -> Heal:
-    episode.server.kill()
-    return episode.server.start
-
-
-def _server_hangs(episode: Episode) -> Heal:
-    episode.server.send(signal.SIGSTOP)
-    return lambda: episode.server.send(signal.SIGCONT)
-
-
-def _network(state: str) -> Fault:
-    def inject(episode: Episode) -> Heal:
-        episode.network.state = state
-        return lambda: setattr(episode.network, "state", "well")
-
-    return inject
-
-
 FAULTS: Mapping[str, Fault] = {
     "rank killed": _signal_to(signal.SIGKILL, "chaos.ranks", ranks.RANK),
     "rank exits": _signal_to(ranks.LEAVES, "chaos.ranks", ranks.RANK),
@@ -108,10 +91,30 @@ FAULTS: Mapping[str, Fault] = {
     "stale file handle": _files_answer(errno.ESTALE),
     "input/output error": _files_answer(errno.EIO),
 }
-OF_THE_TRACKER: Mapping[str, Fault] = {
-    "server killed": _server_killed,
-    "server hangs": _server_hangs,
-    "network cut": _network("cut"),
-    "network stalls": _network("stalled"),
-    "network slow": _network("slow"),
-}
+
+
+def of_the_tracker(server: Server, network: Network) -> Mapping[str, Fault]:
+    """What can break of a tracking server and on the way to it."""
+
+    def killed(episode: Episode) -> Heal:
+        server.kill()
+        return server.start
+
+    def hangs(episode: Episode) -> Heal:
+        server.send(signal.SIGSTOP)
+        return lambda: server.send(signal.SIGCONT)
+
+    def turned(state: str) -> Fault:
+        def inject(episode: Episode) -> Heal:
+            network.state = state
+            return lambda: setattr(network, "state", "well")
+
+        return inject
+
+    return {
+        "server killed": killed,
+        "server hangs": hangs,
+        "network cut": turned("cut"),
+        "network stalls": turned("stalled"),
+        "network slow": turned("slow"),
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,10 +21,11 @@ METADATA = "Metadata-Version: 2.1\nName: llmexp-chaos\nVersion: 1\n"
 
 @dataclass
 class Surroundings:
-    """A scratch folder, with what is installed in it, and the outputs of sweeps."""
+    """A scratch folder, with what is installed in it, the outputs of sweeps, and the variables of a cluster where they run on one."""
 
     scratch: Path
     outputs: Path
+    cluster: Mapping[str, str] = field(default_factory=dict)
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
@@ -47,7 +49,7 @@ class Surroundings:
     @property
     def environment(self) -> dict[str, str]:
         """For every process of a sweep."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW", "PYTEST"))}
+        kept = {name: value for name, value in {**os.environ, **self.cluster}.items() if not name.startswith(("MLFLOW", "PYTEST"))}
         path = os.pathsep.join([str(self.site), str(ROOT)])
         told = {ERROR_FILE: str(self.error_file), BELOW: str(self.outputs), MARK: self.mark}
         return kept | told | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": "", "HOME": str(self.scratch)}

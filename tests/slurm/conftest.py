@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, missing
 
+from chaos.cluster import Cluster, missing
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.result import RunResult
 

@@ -1,7 +1,7 @@
-"""A SLURM of its own on this host, for tests: two nodes with two GPUs each that are plain files, accounting, everything below one folder.
+"""A SLURM of its own on this host, for tests and faults: two nodes with two GPUs each that are plain files, accounting, everything below one folder.
 
 Needs root and Debian's slurm-wlm, slurmdbd, mariadb-server and munge; `make slurm-test` says so and installs them.
-`python tests/slurm/cluster.py FOLDER` brings one up for a person, until Ctrl-C.
+`python -m chaos.cluster FOLDER` brings one up for a person, until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
@@ -97,7 +98,7 @@ def missing() -> list[str]:
     """What this host lacks for a cluster, in words."""
     path = f"{os.environ['PATH']}:{SBIN}"
     absent = [name for name in PROGRAMS if not shutil.which(name, path=path)]
-    return absent + (["root"] if os.getuid() else [])
+    return absent + ([] if find_spec("submitit") else ["submitit"]) + (["root"] if os.getuid() else [])
 
 
 class Cluster:
@@ -116,7 +117,7 @@ class Cluster:
             self._configure()
             self._start_munge()
             self._start_database()
-            self._start_accounting()
+            self._found_accounts()
             self.start_controller()
             for node in NODES:
                 self.start_node(node)
@@ -140,7 +141,36 @@ class Cluster:
         done = subprocess.run(["sinfo", "-h", "-N", "-t", states, "-p", "main", "-o", "%N"], env=self.env, capture_output=True, text=True)
         return done.stdout.split()
 
+    def jobs(self) -> dict[str, tuple[str, str]]:
+        """Name and state of every job that has not ended, by its number; waits for a controller that has only just been started."""
+        found: list[subprocess.CompletedProcess[str]] = []
+
+        def answers() -> bool:
+            command = ["squeue", "--noheader", "--array", "--format=%i|%j|%T"]
+            found.append(subprocess.run(command, env=self.env, capture_output=True, text=True))
+            return found[-1].returncode == 0
+
+        self.wait_for(answers)
+        rows = (line.split("|") for line in found[-1].stdout.splitlines())
+        return {number: (name, state) for number, name, state in rows}
+
+    def hurry(self) -> None:
+        """Let jobs that were queued again begin now, for which SLURM waits two minutes, and take back nodes that it has set aside."""
+        waiting = subprocess.run(
+            ["squeue", "--noheader", "--array", "--states=PENDING", "--format=%i|%r"], env=self.env, capture_output=True, text=True
+        )
+        for number, reason in (line.split("|") for line in waiting.stdout.splitlines()):
+            if reason == "BeginTime":
+                subprocess.run(["scontrol", "update", f"JobId={number}", "StartTime=now"], env=self.env, capture_output=True)
+        for node in self.nodes("drain,down"):
+            subprocess.run(["scontrol", "update", f"NodeName={node}", "State=RESUME"], env=self.env, capture_output=True)
+
+    def send(self, daemon: str, number: signal.Signals) -> None:
+        """Send a daemon a signal."""
+        self._daemons[daemon].send_signal(number)
+
     def start_controller(self) -> None:
+        """Start it, from what it kept when it was ended."""
         self._start("slurmctld", "slurmctld", "-D")
 
     def stop_controller(self) -> None:
@@ -164,6 +194,7 @@ class Cluster:
         self.wait_for(lambda: len(self.nodes("idle")) == len(NODES))
 
     def start_node(self, node: str) -> None:
+        """Start a node's daemon."""
         self._start(node, "slurmd", "-D", "-N", node)
 
     def kill(self, daemon: str) -> None:
@@ -187,8 +218,8 @@ class Cluster:
 
     def _start(self, name: str, *command: str) -> None:
         with (self.root / "log" / f"{name}.out").open("ab") as log:
-            silent = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-            self._daemons[name] = subprocess.Popen(command, env=self.env, preexec_fn=die_with_parent, **silent)
+            silence = subprocess.DEVNULL
+            self._daemons[name] = subprocess.Popen(command, env=self.env, preexec_fn=die_with_parent, stdin=silence, stdout=log, stderr=log)
 
     def _steps(self, node: str) -> Iterator[psutil.Process]:
         """The processes of jobs on a node: SLURM's supervisors of them leave the daemon's family, and a socket each in its folder."""
@@ -230,8 +261,12 @@ class Cluster:
         self._start("mariadbd", "mariadbd", *own, *files, *listen)
         self.wait_for(lambda: _listens(self._database_port))
 
-    def _start_accounting(self) -> None:
+    def start_accounting(self) -> None:
+        """Start the accounting's daemon; the database goes on."""
         self._start("slurmdbd", "slurmdbd", "-D")
+
+    def _found_accounts(self) -> None:
+        self.start_accounting()
         listed = ["sacctmgr", "--noheader", "list", "cluster"]
         self.wait_for(lambda: subprocess.run(listed, env=self.env, capture_output=True).returncode == 0)
         self.run("sacctmgr", "--immediate", "add", "cluster", "llmexp")

@@ -1,0 +1,107 @@
+"""A sweep whose runs are jobs of a real SLURM, and what breaks there besides: the controller, the accounting, a node, a job."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from chaos.cluster import NODES, Cluster
+from chaos.driver import Driver
+from chaos.episode import ENDS_WITHIN_S, Episode
+from chaos.faults import Fault, Heal, MissedError
+
+# With a controller away and jobs queued again in between.
+JOBS_END_WITHIN_S = 2 * ENDS_WITHIN_S
+
+
+@dataclass(kw_only=True)
+class SlurmEpisode(Episode):
+    """An episode on a cluster; a driver that is killed leaves its jobs, which then end by themselves."""
+
+    cluster: Cluster
+
+    @property
+    def possible(self) -> Mapping[str, Fault]:
+        """What can break on any host, and on a cluster."""
+        return {**super().possible, **_of(self.cluster, self._jobs)}
+
+    @property
+    def further_words(self) -> tuple[str, ...]:
+        """Of the command line."""
+        return ("hydra/launcher=slurm", "hydra.launcher.poll_s=1", f"hydra.launcher.patience_s={ENDS_WITHIN_S:g}")
+
+    def _under_way(self) -> int:
+        return len(self._jobs())
+
+    def _ending_of(self, driver: Driver) -> int | None:
+        deadline_s = time.monotonic() + JOBS_END_WITHIN_S
+        while (code := driver.ends_within(1)) is None and time.monotonic() < deadline_s:
+            self.cluster.hurry()
+        return code
+
+    def _await_the_rest(self) -> None:
+        deadline_s = time.monotonic() + JOBS_END_WITHIN_S
+        while self._jobs() and time.monotonic() < deadline_s:
+            self.cluster.hurry()
+            time.sleep(0.5)
+        if left := self._jobs():
+            self._lose(f"jobs do not end: {left}")
+            self.cluster.run("scancel", *left)
+
+    def _jobs(self) -> dict[str, str]:
+        """State by number of the sweep's jobs that have not ended."""
+        return {number: state for number, (name, state) in self.cluster.jobs().items() if name.startswith(f"llmexp-{self.name}-")}
+
+
+def _of(cluster: Cluster, jobs: Callable[[], Mapping[str, str]]) -> dict[str, Fault]:
+    """Faults of a cluster, of which the sweep has these jobs."""
+    return {
+        "controller killed": _killed(cluster, "slurmctld", cluster.start_controller),
+        "controller stopped": _stopped(cluster),
+        "controller hangs": _hangs(cluster),
+        "accounting killed": _killed(cluster, "slurmdbd", cluster.start_accounting),
+        **{f"node {node} lost": _killed(cluster, node, partial(cluster.start_node, node)) for node in NODES},
+        "job cancelled": _to_a_job(cluster, jobs, ("PENDING", "RUNNING"), "scancel"),
+        "job queued again": _to_a_job(cluster, jobs, ("RUNNING",), "scontrol", "requeue"),
+    }
+
+
+def _killed(cluster: Cluster, daemon: str, start: Heal) -> Fault:
+    def inject(episode: Episode) -> Heal:
+        cluster.kill(daemon)
+        return start
+
+    return inject
+
+
+def _stopped(cluster: Cluster) -> Fault:
+    def inject(episode: Episode) -> Heal:
+        cluster.stop_controller()
+        return cluster.start_controller
+
+    return inject
+
+
+def _hangs(cluster: Cluster) -> Fault:
+    def inject(episode: Episode) -> Heal:
+        cluster.send("slurmctld", signal.SIGSTOP)
+        return partial(cluster.send, "slurmctld", signal.SIGCONT)
+
+    return inject
+
+
+def _to_a_job(cluster: Cluster, jobs: Callable[[], Mapping[str, str]], states: Collection[str], *command: str) -> Fault:
+    def inject(episode: Episode) -> None:
+        possible = [number for number, state in jobs().items() if state in states]
+        if not possible:
+            raise MissedError
+        try:
+            cluster.run(*command, episode.random.choice(possible))
+        except subprocess.CalledProcessError:  # it ended meanwhile
+            raise MissedError from None
+
+    return inject

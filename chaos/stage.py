@@ -1,0 +1,57 @@
+"""What episodes share, each started when the first of them needs it: the tracking server, the network to it, the SLURM cluster."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+
+from chaos.cluster import Cluster
+from chaos.disk import Disk
+from chaos.episode import Episode
+from chaos.on_slurm import SlurmEpisode
+from chaos.surroundings import Surroundings
+from chaos.tracker import Network, Server
+
+# Where episodes play: here, recording to SQLite; here, recording to a server over a network; on a SLURM, recording to SQLite.
+PLACES = ("sqlite", "server", "slurm")
+
+
+class Stage:
+    """A context manager over a scratch folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._stack = folder, ExitStack()
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def episode(self, number: int, place: str, chance: random.Random) -> Iterator[Episode]:
+        """An episode on a disk of its own."""
+        cluster = self._cluster.env if place == "slurm" else {}
+        surroundings = Surroundings(self._folder / str(number), self._folder / str(number) / "outputs", cluster)
+        with Disk(surroundings.outputs) as disk:
+            if place == "slurm":
+                yield SlurmEpisode(number, chance, surroundings, disk, None, cluster=self._cluster)
+            else:
+                yield Episode(number, chance, surroundings, disk, self._tracker if place == "server" else None)
+
+    @cached_property
+    def _tracker(self) -> tuple[Server, Network]:
+        server = Server(self._folder / "server")
+        self._stack.callback(server.kill)
+        server.start()
+        return server, Network(server.port)
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        root = self._stack.enter_context(TemporaryDirectory(prefix="llmexp-slurm-", ignore_cleanup_errors=True))  # a socket's path must be short
+        return self._stack.enter_context(Cluster(Path(root)))
