@@ -10,6 +10,7 @@ from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate
+from transformers import PreTrainedConfig
 
 from llmexp.errors import ConfigError
 from llmexp.launchers import assembly, models
@@ -43,6 +44,16 @@ class FullySharded:
         """Parameters that stay gathered after forward stay so until the pass that completes a step; gradients are partitioned in every pass."""
         if not self._options["fully_shard"]["reshard_after_forward"]:
             self.module.set_reshard_after_backward(last)
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """See Layout."""
+        return self.module.config
+
+    @property
+    def wrapper_class(self) -> str:
+        """The one that fully_shard has made of the model's."""
+        return assembly.class_name(self.model)
 
     @property
     def reduced_in(self) -> torch.dtype:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
+from transformers import PreTrainedConfig
 
 from llmexp.launchers import assembly
 from llmexp.launchers.master_copy import MasterCopy
@@ -27,12 +29,22 @@ class Replicated:
         assembly.apply_atoms(self.module, assembly.method_of(plan))
         assembly.compile_atom(self.module, assembly.method_of(plan))
         self.model = self._wrapped(device)
-        self.optimizer = self._optimizer(assembly.trained(self.module))
+        self.optimizer = optimizer(plan, assembly.trained(self.module))
 
     def begin_pass(self, *, last: bool) -> None:
         """Gradients stay on their rank until the pass that completes a step."""
         if isinstance(self.model, DistributedDataParallel):
             self.model.require_backward_grad_sync = last
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """See Layout."""
+        return self.module.config
+
+    @property
+    def wrapper_class(self) -> str:
+        """DDP, or the model itself."""
+        return assembly.class_name(self.model)
 
     @property
     def reduced_in(self) -> torch.dtype:
@@ -48,15 +60,19 @@ class Replicated:
         # Weights are seeded alike on all ranks, so that there is nothing to send.
         return DistributedDataParallel(self.module, device_ids=[device] if device.type == "cuda" else None, init_sync=False, **options)
 
-    def _optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        options = self._plan.engine_config.get("zero_redundancy_optimizer")
-        if options is None:
-            return self._local(parameters)
-        # Any callable does that makes an optimizer.
-        return ZeroRedundancyOptimizer(parameters, self._local, **options)  # type: ignore[arg-type]
 
-    def _local(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        precision = self._plan.config.precision
-        if precision.master == precision.parameters:
-            return assembly.optimizer(self._plan, parameters)
-        return MasterCopy(parameters, DTYPES[precision.master], lambda copies: assembly.optimizer(self._plan, copies))
+def optimizer(plan: RunPlan, parameters: list[nn.Parameter], replicas: distributed.ProcessGroup | None = None) -> torch.optim.Optimizer:
+    """Of whole parameters; with Z1 its states are shared out over `replicas`, None being all ranks."""
+    make = partial(_local, plan)
+    options = plan.engine_config.get("zero_redundancy_optimizer")
+    if options is None:
+        return make(parameters)
+    # Any callable does that makes an optimizer.
+    return ZeroRedundancyOptimizer(parameters, make, process_group=replicas, **options)  # type: ignore[arg-type]
+
+
+def _local(plan: RunPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    precision = plan.config.precision
+    if precision.master == precision.parameters:
+        return assembly.optimizer(plan, parameters)
+    return MasterCopy(parameters, DTYPES[precision.master], partial(assembly.optimizer, plan))

@@ -131,7 +131,10 @@ class ParallelismConfig(Section):
     tp: PositiveInt = 1
     sequence: bool = Field(False, description="sequence parallelism: norms and residuals cut along the sequence over the tensor-parallel ranks")
     pp: PositiveInt = 1
-    virtual_stages: PositiveInt = Field(1, description="model chunks of each pipeline rank; more than 1: the interleaved schedule")
+    virtual_stages: PositiveInt = Field(1, description="stages of each pipeline rank")
+    schedule: Literal["gpipe", "1f1b", "interleaved", "looped_bfs", "zero_bubble", "zbv", "dualpipev"] | None = Field(
+        None, description="the order of a pipeline's passes; None: 1f1b, or interleaved with several virtual stages"
+    )
     cp: PositiveInt = 1
     ep: PositiveInt = 1
 

@@ -39,7 +39,12 @@ def _degrees(plan: RunPlan) -> str:
     dims = plan.dims
     hardware = plan.config.hardware
     node = f"{hardware.devices_per_node} devices a node" + f", {hardware.nodes} nodes" * (hardware.nodes > 1)
-    more = {f"ep {dims.ep}": True, "sequence": dims.sequence, f"{dims.virtual_stages} virtual stages": dims.virtual_stages > 1}
+    more = {
+        f"ep {dims.ep}": True,
+        "sequence": dims.sequence,
+        f"{dims.virtual_stages} virtual stages": dims.virtual_stages > 1,
+        f"schedule {dims.schedule}": dims.schedule is not None,
+    }
     return f"{dims.arithmetic} ({node}); {', '.join(name for name, told in more.items() if told)}"
 
 

@@ -10,7 +10,7 @@ from llmexp import outside
 from llmexp.engines.base import Engine
 from llmexp.errors import unknown
 
-_NOT_ENGINES = ("base", "limits", "resolve", "torchrun")
+_NOT_ENGINES = ("base", "limits", "pipelining", "resolve", "torchrun")
 
 
 def engine_names() -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import Storage, zero_storage
 from llmexp.plan.run_plan import Command
+from llmexp.plan.schedules import Passes
 from llmexp.schema import RunConfig
 
 
@@ -23,6 +25,9 @@ class Engine(ABC):
 
     builds_model: ClassVar[bool] = True
     """Whether its ranks build the configuration's model, so that its size and FLOPs are what is measured."""
+
+    schedules: ClassVar[Mapping[str, Passes]] = {}
+    """Of pipelines, which it has, each with the passes that it takes."""
 
     extras: ClassVar[str] = "train"
     """Of llmexp, which install `modules`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.schema import RunConfig
@@ -9,9 +11,20 @@ from llmexp.schema import RunConfig
 
 def beyond_data_parallelism(config: RunConfig, dims: ParallelDims) -> str | None:
     """For engines that know no other degree than dp."""
-    other = {"tp": dims.tp, "pp": dims.pp, "cp": dims.cp, "ep": dims.ep}
-    wide = [f"{name}={degree}" for name, degree in other.items() if degree > 1]
+    wide = wider(dims, ("tp", "pp", "cp", "ep"))
     return f"engine={config.engine.name} runs data parallelism only, not {', '.join(wide)}" if wide else None
+
+
+def wider(dims: ParallelDims, names: Iterable[str]) -> list[str]:
+    """Those of the named degrees that are not 1, with their sizes."""
+    return [f"{name}={getattr(dims, name)}" for name in names if getattr(dims, name) > 1]
+
+
+def other_schedule(dims: ParallelDims, schedules: Iterable[str]) -> str | None:
+    """For engines with pipelines."""
+    if dims.schedule is None or dims.schedule in schedules:
+        return None
+    return f"its pipeline schedules are {', '.join(schedules)}, not {dims.schedule}"
 
 
 def flash_without_bf16(config: RunConfig, techniques: Techniques) -> str | None:

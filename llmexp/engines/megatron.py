@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from llmexp.engines.base import Engine
-from llmexp.engines.limits import flash_without_bf16
+from llmexp.engines.limits import flash_without_bf16, other_schedule
 from llmexp.engines.torchrun import torchrun
 from llmexp.method import Method, Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.run_plan import Command
+from llmexp.plan.schedules import ANY, GROUPS_OF_PP, Passes
 from llmexp.schema import RunConfig
 
 WORKER = "llmexp.launchers.megatron"
@@ -30,6 +32,7 @@ class MegatronEngine(Engine):
     modules = ("torch", "megatron.core")
     extras = "train,megatron"
     distributions = ("megatron-core", "torch")
+    schedules: ClassVar[Mapping[str, Passes]] = {"1f1b": ANY, "interleaved": GROUPS_OF_PP}
 
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """What the package or this loop lacks."""
@@ -126,7 +129,7 @@ def _lacks_degree(config: RunConfig, dims: ParallelDims) -> str | None:
     if config.engine.launcher != "torchrun":
         return "it is started by torchrun: set engine.launcher=torchrun"
     wide = [f"parallelism.{name}=1 only, not {degree}" for name, degree in (("cp", dims.cp), ("ep", dims.ep)) if degree > 1]
-    return f"it runs {', '.join(wide)}" if wide else _trains_wrongly(config, dims)
+    return f"it runs {', '.join(wide)}" if wide else other_schedule(dims, MegatronEngine.schedules) or _trains_wrongly(config, dims)
 
 
 def _trains_wrongly(config: RunConfig, dims: ParallelDims) -> str | None:

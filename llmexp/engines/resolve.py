@@ -22,9 +22,9 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     """Plan one run; `overrides` are the command line's words for it. Raises ConfigError for what cannot be; a skip is a plan too."""
     method = Method.parse(config.method, config.task.name)
     techniques = method.techniques
-    dims = ParallelDims.of(config)
-    _check_fits_nodes(config, dims)
     engine = get_engine(config.engine.name)
+    dims = ParallelDims.of(config, engine.schedules)
+    _check_fits_nodes(config, dims)
     shape, seq_len = _shape(config, method) if engine.builds_model else None, config.data.seq_len
     _check_positions(config)
     _check_no_secret(config)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from llmexp.engines.base import Engine
-from llmexp.engines.limits import beyond_data_parallelism, flash_without_bf16
+from llmexp.engines.limits import flash_without_bf16, wider
+from llmexp.engines.pipelining import CLASSES, PASSES, unpipelined, unsplit
 from llmexp.engines.torchrun import torchrun
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
@@ -18,11 +19,12 @@ WORKER = "llmexp.launchers.torch_native"
 
 
 class TorchEngine(Engine):
-    """Data parallelism: replicas, with Z1 the optimizer's states shared out, with Z2 and Z3 everything."""
+    """Replicas, with Z1 the optimizer's states shared out, with Z2 and Z3 everything; or pipelines of stages, with or without replicas."""
 
     name = "torch"
     modules = ("torch", "transformers", "accelerate")
     distributions = ("torch", "transformers", "bitsandbytes", "flash-attn", "triton")
+    schedules = PASSES
 
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """What is DeepSpeed's, and dtypes that torch's optimizers do not keep."""
@@ -31,7 +33,10 @@ class TorchEngine(Engine):
         wanted = config.optimizer.implementation
         if wanted == "deepspeed" or (wanted == "deepspeed_with_offload" and techniques.offload_optimizer):
             return f"optimizer={config.optimizer.name} is DeepSpeed's: set optimizer=adamw"
-        return beyond_data_parallelism(config, dims) or flash_without_bf16(config, techniques) or _unkept_dtypes(config, techniques)
+        if wide := wider(dims, ("tp", "cp", "ep")):
+            return f"engine=torch runs data and pipeline parallelism only, not {', '.join(wide)}"
+        pipeline = unpipelined(config, techniques) or unsplit(techniques, dims.schedule) if dims.schedule else None
+        return pipeline or flash_without_bf16(config, techniques) or _unkept_dtypes(config, techniques)
 
     def storage(self, config: RunConfig, techniques: Techniques) -> Storage:
         """FSDP2 keeps one partitioned copy, which the optimizer updates; its gradients are of that copy's dtype."""
@@ -47,6 +52,8 @@ class TorchEngine(Engine):
         # Buffers are the same on all ranks and never change.
         replicas = {"gradient_as_bucket_view": True, "broadcast_buffers": False}
         native: dict[str, Any] = {"distributed_data_parallel": replicas} if dims.dp > 1 else {}
+        if dims.schedule:
+            native = {"schedule": {"schedule_name": CLASSES[dims.schedule]}}
         return native | ({"zero_redundancy_optimizer": {"parameters_as_bucket_view": True}} if techniques.zero_stage == 1 else {})
 
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from llmexp.errors import ConfigError
+from llmexp.plan import schedules
+from llmexp.plan.schedules import SCHEDULES, Passes, Pipeline
 from llmexp.record.result import Batch, Record
 from llmexp.schema import RunConfig
 
@@ -17,6 +21,7 @@ class ParallelDims(Record):
     ep: int
     sequence: bool = False
     virtual_stages: int = 1
+    schedule: str | None = None
 
     @property
     def world_size(self) -> int:
@@ -28,9 +33,17 @@ class ParallelDims(Record):
         """The product in words."""
         return f"dp {self.dp} x tp {self.tp} x pp {self.pp} x cp {self.cp} = {self.world_size} ranks"
 
+    @property
+    def v_shaped(self) -> bool:
+        """Whether the first rank of a pipeline holds the last stage too."""
+        return self.schedule is not None and SCHEDULES[self.schedule].v_shaped
+
     @classmethod
-    def of(cls, config: RunConfig) -> ParallelDims:
-        """Take the degrees of a configuration; dp null fills the node. Raises ConfigError with the arithmetic."""
+    def of(cls, config: RunConfig, passes: Mapping[str, Passes]) -> ParallelDims:
+        """Take the degrees of a configuration; dp null fills the node. `passes`: what each of the engine's schedules takes.
+
+        Raises ConfigError with the arithmetic.
+        """
         degrees = config.parallelism
         model_parallel = degrees.tp * degrees.pp * degrees.cp
         devices = config.hardware.devices_per_node * config.hardware.nodes
@@ -41,8 +54,7 @@ class ParallelDims(Record):
             )
         _check_tensor(config)
         _check_sequence(config)
-        _check_stages(config)
-        return cls(**(degrees.model_dump() | {"dp": degrees.dp or devices // model_parallel}))
+        return cls(**(degrees.model_dump() | {"dp": degrees.dp or devices // model_parallel, "schedule": _schedule(config, passes)}))
 
     def replica_of(self, rank: int) -> int:
         """The data-parallel replica that a rank is part of: tensor ranks are neighbours, then context, data and pipeline."""
@@ -74,21 +86,25 @@ def _check_sequence(config: RunConfig) -> None:
         raise ConfigError(f"parallelism.sequence=true cuts data.seq_len={seq_len} into {cut}, which does not come out even: set {nearest}")
 
 
-def _check_stages(config: RunConfig) -> None:
+def _schedule(config: RunConfig, passes: Mapping[str, Passes]) -> str | None:
+    """The schedule that orders the passes; None without a pipeline."""
     degrees, layers = config.parallelism, config.model.num_layers
     _check_divides("pp", degrees.pp, "model.num_layers", layers)
-    if degrees.virtual_stages == 1:
-        return
     if degrees.pp == 1:
-        raise ConfigError(f"parallelism.virtual_stages={degrees.virtual_stages} are those of a pipeline, and parallelism.pp=1: set parallelism.pp")
+        _check_nothing_of_a_pipeline(config)
+        return None
     _check_divides("virtual_stages", degrees.virtual_stages, f"the {layers} layers / pp {degrees.pp}", layers and layers // degrees.pp)
-    passes = config.batch.accumulation
-    if passes % degrees.pp:
-        nearest = (passes // degrees.pp + 1) * degrees.pp
-        raise ConfigError(
-            f"parallelism.virtual_stages={degrees.virtual_stages}: the interleaved schedule takes passes in groups of pp {degrees.pp}, "
-            f"and batch.accumulation={passes} is no multiple of it: set batch.accumulation={nearest}"
-        )
+    schedule = degrees.schedule or schedules.default_schedule(degrees.virtual_stages)
+    schedules.check(Pipeline(schedule, degrees.pp, degrees.virtual_stages, config.batch.accumulation), passes)
+    return schedule
+
+
+def _check_nothing_of_a_pipeline(config: RunConfig) -> None:
+    degrees = config.parallelism
+    if degrees.virtual_stages > 1:
+        raise ConfigError(f"parallelism.virtual_stages={degrees.virtual_stages} are those of a pipeline, and parallelism.pp=1: set parallelism.pp")
+    if degrees.schedule:
+        raise ConfigError(f"parallelism.schedule={degrees.schedule} orders the passes of a pipeline, and parallelism.pp=1: set parallelism.pp")
 
 
 def _check_divides(name: str, degree: int, field: str, size: int | None) -> None:

@@ -71,7 +71,7 @@ def zero_storage(precision: PrecisionConfig, techniques: Techniques, *, master_c
 def estimate(shape: ModelShape, storage: Storage, techniques: Techniques, dims: ParallelDims) -> MemoryEstimate:
     """Count what the fullest rank holds, besides what is frozen: whole, in 4 bits, where the parameters are."""
     frozen = (shape.parameters - trainable(shape, techniques)) // (dims.tp * dims.pp)
-    trained = shape.parameters_of_rank(dims.tp, dims.pp) - frozen
+    trained = shape.parameters_of_rank(dims.tp, dims.pp, dims.v_shaped) - frozen
     four_bit = ceil(frozen * NF4_BYTES_PER_PARAMETER)
     kinds = {"weights": storage.parameters, "gradients": storage.gradients, "optimizer states": storage.optimizer}
     shares = {name: dims.dp * dims.cp if held.partitioned else 1 for name, held in kinds.items()}

@@ -57,18 +57,18 @@ class ModelShape:
         """All parameters."""
         return self.linear_parameters + self.norm_parameters + self.embedding_parameters + self.head_parameters
 
-    def parameters_of_rank(self, tp: int, pp: int) -> int:
+    def parameters_of_rank(self, tp: int, pp: int, v_shaped: bool = False) -> int:
         """Of the rank that holds most: matrices and embeddings cut by tp, norms whole; layers shared out, first and last stage with their ends.
 
-        With tied embeddings the last of several stages holds a copy of them.
+        With tied embeddings the last of several stages holds a copy of them. `v_shaped`: first and last stage are on one rank.
         """
         norms = self.norm_parameters - self.hidden_size
         layers = (self.linear_parameters // tp + norms) // pp
         first, last = self.embedding_parameters // tp, self.hidden_size + self.head_parameters // tp
         if pp == 1:
             return layers + first + last
-        copied = self.embedding_parameters // tp if self.tie_embeddings else 0
-        return layers + max(first, last + copied)
+        last += first if self.tie_embeddings else 0
+        return layers + (first + last if v_shaped else max(first, last))
 
     def flops_per_token(self, seq_len: int, linear_trained: bool = True) -> float:
         """Model FLOPs of a token's forward and backward pass, recomputation left out.

@@ -29,6 +29,8 @@ def plan() -> Callable[..., RunPlan]:
         (["method=Z3+O"], "Z3: "),
         (["method=C"], "C compiles decoder layers of transformers"),
         (["method=Q"], "Q replaces linear layers"),
+        (["parallelism.pp=2", "parallelism.schedule=gpipe"], "its pipeline schedules are 1f1b, interleaved, not gpipe"),
+        (["parallelism.pp=2", "parallelism.virtual_stages=2", "parallelism.schedule=zbv"], "its pipeline schedules are 1f1b, interleaved, not zbv"),
         (["parallelism.ep=2"], "it runs parallelism.ep=1 only, not 2"),
         (["model=hf", "model.path=org/name"], "it builds architecture llama and qwen3, not hf"),
         (["model.target=package.Model"], "it builds its own model, not model.target"),

@@ -25,7 +25,7 @@ def test_nothing_that_users_ask_for_is_skipped(torch_plan: Callable[..., RunPlan
 @pytest.mark.parametrize(
     ("method", "changes", "reason"),
     [
-        ("Naive", {"parallelism__tp": 2}, "engine=torch runs data parallelism only, not tp=2"),
+        ("Naive", {"parallelism__tp": 2}, "engine=torch runs data and pipeline parallelism only, not tp=2"),
         ("Naive", {"engine__launcher": "deepspeed"}, "engine.launcher=deepspeed starts DeepSpeed's ranks: set engine.launcher=torchrun"),
         ("Z3", {"optimizer__implementation": "deepspeed", "optimizer__name": "mine"}, "optimizer=mine is DeepSpeed's: set optimizer=adamw"),
         ("Z3", {"optimizer__implementation": "deepspeed_with_offload"}, None),
@@ -54,6 +54,37 @@ def test_what_it_cannot_do_is_a_skip_with_the_reason(
 ) -> None:
     skip = torch_plan(method, **changes).skip
     assert skip == reason or (reason and str(skip).startswith(reason))
+
+
+PIPELINE = {"parallelism__pp": 2, "batch": {"micro": 1, "accumulation": 4}}
+LOOPED = {"parallelism": {"dp": 1, "pp": 2, "virtual_stages": 2}, "batch": {"micro": 1, "accumulation": 4}}
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "reason"),
+    [
+        ("F+R+C+Z1", PIPELINE, None),
+        ("Q", PIPELINE, None),
+        ("Z2", PIPELINE, "Z2: engine=torch does not shard the stages of a pipeline by FSDP2: take Z1"),
+        ("Z3+O", PIPELINE, "Z3: "),
+        ("Naive", PIPELINE | {"model__tie_embeddings": True}, "engine=torch: the first and the last stage of a pipeline do not share an embedding"),
+        ("Naive", PIPELINE | {"model__target": "package.Model"}, "engine=torch cuts models of architecture llama and qwen3 into stages"),
+        ("F+R", LOOPED, None),
+        ("R", LOOPED | {"parallelism": LOOPED["parallelism"] | {"schedule": "zbv"}}, "R: zbv splits backward passes"),
+        ("C", LOOPED | {"parallelism": LOOPED["parallelism"] | {"schedule": "dualpipev"}}, "C: dualpipev splits backward passes"),
+        ("F", LOOPED | {"parallelism": LOOPED["parallelism"] | {"schedule": "zero_bubble"}}, None),
+    ],
+)
+def test_what_does_not_go_with_a_pipeline_is_a_skip(
+    torch_plan: Callable[..., RunPlan], method: str, changes: dict[str, Any], reason: str | None
+) -> None:
+    skip = torch_plan(method, **changes).skip
+    assert skip == reason or (reason and str(skip).startswith(reason))
+
+
+def test_a_pipeline_takes_its_schedule_in_the_place_of_ddp(torch_plan: Callable[..., RunPlan]) -> None:
+    native = torch_plan("Z1", **LOOPED | {"parallelism": LOOPED["parallelism"] | {"dp": 2}}).engine_config
+    assert native == {"schedule": {"schedule_name": "Interleaved1F1B"}, "zero_redundancy_optimizer": {"parameters_as_bucket_view": True}}
 
 
 @pytest.mark.parametrize(

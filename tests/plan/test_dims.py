@@ -34,8 +34,31 @@ def test_batch_arithmetic(plan):
             "parallelism.virtual_stages=4 does not divide the 4 layers / pp 2=2: choices are 1, 2",
         ),
         (
-            ["model=7b", "parallelism.pp=4", "parallelism.virtual_stages=2", "batch.accumulation=6"],
-            "passes in groups of pp 4, and batch.accumulation=6 is no multiple of it: set batch.accumulation=8",
+            ["engine=megatron", "model=7b", "parallelism.pp=4", "parallelism.virtual_stages=2", "batch.accumulation=6"],
+            "schedule=interleaved takes passes in groups of pp 4, not batch.accumulation=6: set batch.accumulation=4 or batch.accumulation=8",
+        ),
+        (["parallelism.schedule=zbv"], "parallelism.schedule=zbv orders the passes of a pipeline, and parallelism.pp=1: set parallelism.pp"),
+        (
+            ["parallelism.pp=2", "parallelism.schedule=zbv"],
+            "schedule=zbv has 2 stages on a rank, and parallelism.virtual_stages=1: set parallelism.virtual_stages=2, or one of the schedules for 1: "
+            "gpipe, 1f1b, zero_bubble",
+        ),
+        (
+            ["parallelism.pp=2", "parallelism.schedule=1f1b", "parallelism.virtual_stages=2"],
+            "schedule=1f1b has 1 stage on a rank, and parallelism.virtual_stages=2: set parallelism.virtual_stages=1, or one of the schedules "
+            "for 2: interleaved, looped_bfs, zero_bubble, zbv, dualpipev",
+        ),
+        (
+            ["engine=torch", "parallelism.pp=2"],
+            r"schedule=1f1b takes no fewer passes than pp 2 x 1 = 2 stages, not batch.accumulation=1: set batch.accumulation=2",
+        ),
+        (
+            ["engine=torch", "parallelism.pp=2", "parallelism.virtual_stages=2", "parallelism.schedule=dualpipev", "batch.accumulation=3"],
+            "no fewer passes than pp 2 x 2 = 4 stages, not batch.accumulation=3: set batch.accumulation=4",
+        ),
+        (
+            ["engine=torch", "parallelism.pp=2", "parallelism.schedule=zero_bubble", "batch.accumulation=7"],
+            "takes passes in 7 // pp 2 = 3 rounds that come out even, not batch.accumulation=7: set batch.accumulation=6 or batch.accumulation=8",
         ),
         (["parallelism.dp=8", "parallelism.tp=2"], "16 ranks, but hardware=a800 has 8"),
     ],
@@ -49,6 +72,19 @@ def test_replicas_are_blocks_of_neighbouring_ranks_in_every_pipeline_stage(plan)
     dims = plan("parallelism.dp=2", "parallelism.tp=2", "parallelism.pp=2").dims
     assert [dims.replica_of(rank) for rank in range(8)] == [0, 0, 1, 1, 0, 0, 1, 1]
     assert [plan("parallelism.dp=8").dims.replica_of(rank) for rank in range(8)] == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("words", "schedule"),
+    [
+        ([], None),
+        (["parallelism.pp=2"], "1f1b"),
+        (["parallelism.pp=2", "parallelism.virtual_stages=2"], "interleaved"),
+        (["parallelism.pp=2", "parallelism.virtual_stages=2", "parallelism.schedule=looped_bfs"], "looped_bfs"),
+    ],
+)
+def test_a_pipeline_has_a_schedule_also_unasked(words, schedule, plan):
+    assert plan(*words).dims.schedule == schedule
 
 
 def test_degrees_that_can_be(plan):

@@ -66,3 +66,15 @@ def test_the_fullest_rank_of_a_model_that_is_cut(words, parameters, plan):
     memory = plan("engine=megatron", "model=7b", "precision=bf16_mixed", *words).memory
     assert memory.device == 16 * parameters
     assert "of 6." in memory.arithmetic
+
+
+@pytest.mark.parametrize(
+    ("words", "parameters"),
+    [
+        (["parallelism.virtual_stages=4"], (SIZE - 2 * 32000 * 4096 - 4096) / 8 + 32000 * 4096 + 4096),
+        (["parallelism.virtual_stages=2", "parallelism.schedule=zbv"], (SIZE - 2 * 32000 * 4096 - 4096) / 8 + 2 * 32000 * 4096 + 4096),
+    ],
+)
+def test_in_a_v_the_first_rank_holds_embedding_and_head(words, parameters, plan):
+    memory = plan("engine=torch", "model=7b", "precision=bf16_mixed", "parallelism.pp=8", "batch.accumulation=8", *words).memory
+    assert memory.device == 16 * parameters

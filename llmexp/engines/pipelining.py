@@ -1,0 +1,56 @@
+"""The schedules of torch.distributed.pipelining, as torch 2.13 has them, and what does not go with them: the reason of a skip or None."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from llmexp.method import Method, Techniques
+from llmexp.plan.schedules import ANY, EVEN_ROUNDS, NO_FEWER_THAN_STAGES, Passes
+from llmexp.schema import RunConfig
+
+# As its get_schedule_class knows them.
+CLASSES = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved": "Interleaved1F1B",
+    "looped_bfs": "LoopedBFS",
+    "zero_bubble": "InterleavedZeroBubble",
+    "zbv": "ZBVZeroBubble",
+    "dualpipev": "DualPipeV",
+}
+PASSES: Mapping[str, Passes] = {
+    "gpipe": ANY,
+    "1f1b": NO_FEWER_THAN_STAGES,
+    "interleaved": EVEN_ROUNDS,
+    "looped_bfs": ANY,
+    "zero_bubble": EVEN_ROUNDS,
+    "zbv": ANY,
+    "dualpipev": NO_FEWER_THAN_STAGES,
+}
+# Those with a backward pass for a stage's inputs and a later one for its weights.
+SPLIT_BACKWARD = ("zero_bubble", "zbv", "dualpipev")
+ARCHITECTURES = ("llama", "qwen3")
+
+
+def unpipelined(config: RunConfig, techniques: Techniques) -> str | None:
+    """What cannot be cut into stages."""
+    model = config.model
+    if model.architecture not in ARCHITECTURES or model.target:
+        return f"engine=torch cuts models of architecture {' and '.join(ARCHITECTURES)} into stages, not model={model.name}"
+    if model.tie_embeddings:
+        return "engine=torch: the first and the last stage of a pipeline do not share an embedding: set model.tie_embeddings=false"
+    if techniques.zero_stage > 1:
+        return f"Z{techniques.zero_stage}: engine=torch does not shard the stages of a pipeline by FSDP2: take Z1"
+    hooked = [atom.code for atom in Method.parse(config.method, config.task.name).atoms if atom.model_hook]
+    return f"{', '.join(hooked)} acts on a whole model, not on the stages of a pipeline" if hooked else None
+
+
+def unsplit(techniques: Techniques, schedule: str) -> str | None:
+    """What does not go with a backward pass in parts."""
+    if schedule not in SPLIT_BACKWARD:
+        return None
+    if techniques.recomputation:
+        return f"R: {schedule} splits backward passes, so that a layer would run again for its inputs and for each group of its weights"
+    if techniques.compilation:
+        return f"C: {schedule} splits backward passes, which torch cannot do with those of compiled layers"
+    return None
