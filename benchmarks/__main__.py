@@ -18,6 +18,7 @@ from benchmarks.commands import first_step, questions, sweeps
 from benchmarks.figure import Figure
 from benchmarks.scale import scale
 from benchmarks.step import worker_step
+from benchmarks.trainer import beside_trainer
 
 
 def figures(folder: Path) -> Iterator[Figure]:
@@ -27,6 +28,7 @@ def figures(folder: Path) -> Iterator[Figure]:
     yield from sweeps(folder, times=3)
     for engine in STEPS:
         yield worker_step(folder, engine, pairs=40)
+    yield beside_trainer(folder, pairs=6)
 
 
 def table(found: list[Figure]) -> Table:
@@ -36,8 +38,7 @@ def table(found: list[Figure]) -> Table:
         shown.add_column(header, justify="left" if header in ("figure", "unit", "verdict") else "right")
     for one in found:
         ends = f"{one.measured.low:.3f} to {one.measured.high:.3f}"
-        limit = "" if one.limit is None else f"{one.limit:g}"
-        shown.add_row(one.name, one.unit, f"{one.measured.mean:.3f}", ends, str(one.n), limit, one.verdict)
+        shown.add_row(one.name, one.unit, f"{one.measured.mean:.3f}", ends, str(one.n), one.bounds, one.verdict)
     return shown
 
 

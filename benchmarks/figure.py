@@ -9,25 +9,35 @@ from benchmarks.interval import Interval
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured, how often, and the limit from above; `unjudged` says why a limit does not apply to this measurement."""
+    """What was measured, how often, and the limit from above or below; `unjudged` says why it does not apply to this measurement."""
 
     name: str
     unit: str
     measured: Interval
     n: int
     limit: float | None = None
+    floor: float | None = None
     unjudged: str = ""
 
     @property
     def broken(self) -> bool:
         """Whether the limit is broken by more than chance."""
-        return self.limit is not None and not self.unjudged and self.measured.breaks(self.limit)
+        above = self.limit is not None and self.measured.breaks(self.limit)
+        below = self.floor is not None and self.measured.misses(self.floor)
+        return (above or below) and not self.unjudged
+
+    @property
+    def bounds(self) -> str:
+        """The limit from above, or with its sign from below."""
+        if self.limit is not None:
+            return f"{self.limit:g}"
+        return "" if self.floor is None else f">= {self.floor:g}"
 
     @property
     def verdict(self) -> str:
         """One of: broken, kept, not judged with the reason, no limit."""
         if self.unjudged:
             return f"not judged: {self.unjudged}"
-        if self.limit is None:
+        if not self.bounds:
             return "no limit"
         return "BROKEN" if self.broken else "kept"

@@ -22,6 +22,10 @@ class Interval:
         """Whether even the lower end exceeds the limit."""
         return self.low > limit
 
+    def misses(self, floor: float) -> bool:
+        """Whether even the upper end stays below the floor."""
+        return self.high < floor
+
 
 def interval(values: Sequence[float]) -> Interval:
     """Student's interval of the mean of independent values, two at least."""

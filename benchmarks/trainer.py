@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.figure import Figure
 from benchmarks.interval import Interval, interval, paired_ratio
 from llmexp.cli.arguments import Parser, add_overrides
 from llmexp.cli.run import jobs_of
@@ -26,7 +27,21 @@ from llmexp.record.result import to_json
 
 # One device, one dtype for parameters, gradients and moments: what the Trainer does with a model in bf16.
 WORDS = ("method=F", "data=synthetic", "precision=bf16_pure", "parallelism.dp=1", "measure.profile=false", "tracking=none")
+# Small enough for two cores, long enough a window that one straggling step does not decide.
+TINY = ("model=tiny", "hardware=cpu", "data.seq_len=256", "measure=quick", "measure.steps=40")
+FLOOR = 0.98
 ROOT = Path(__file__).parents[1]
+
+
+def beside_trainer(folder: Path, pairs: int) -> Figure:
+    """The tiny model's tokens/s over the Trainer's."""
+    plan, _ = comparable(TINY)
+    return ratio(compared(plan, folder / "trainer", pairs))
+
+
+def ratio(rates: dict[str, list[float]]) -> Figure:
+    """Tokens/s over the Trainer's of all pairs; what slows both sides of a pair cancels."""
+    return Figure("tokens/s over a plain Trainer's", "x", paired_ratio(rates["llmexp"], rates["Trainer"]), len(rates["llmexp"]), floor=FLOOR)
 
 
 def compared(plan: RunPlan, folder: Path, pairs: int) -> dict[str, list[float]]:
@@ -81,26 +96,36 @@ def comparable(words: Sequence[str]) -> tuple[RunPlan, int]:
 
 
 def lines(plan: RunPlan, rates: dict[str, list[float]]) -> list[str]:
-    """What to print: each side's tokens/s and the ratio, with 95 % intervals."""
+    """What to print: each side's tokens/s and the ratio, with 95 % intervals, and which side is slower."""
 
     def line(name: str, found: Interval, form: str) -> str:
         return f"{name:<18} {found.mean:{form}}  ({found.low:{form}} to {found.high:{form}})"
 
     work = f"{plan.config.model.name}, {plan.method}, {plan.config.precision.name}, batch {plan.batch.micro} x {plan.config.data.seq_len}"
     both = [line(f"{name} tokens/s", interval(found), ",.1f") for name, found in rates.items()]
-    return [f"{work}, {len(rates['llmexp'])} pairs", *both, line("llmexp / Trainer", paired_ratio(rates["llmexp"], rates["Trainer"]), ".3f")]
+    figure = ratio(rates)
+    kept = f"{figure.bounds} {figure.verdict}; {slower(figure.measured)}"
+    return [f"{work}, {figure.n} pairs", *both, line("llmexp / Trainer", figure.measured, ".3f"), kept]
+
+
+def slower(measured: Interval) -> str:
+    """Which side of the ratio is the slower one, by more than chance."""
+    if measured.low <= 1 <= measured.high:
+        return "neither is slower by more than chance"
+    return "llmexp is slower" if measured.high < 1 else "the Trainer is slower"
 
 
 def main() -> int:
-    """Measure in a scratch folder and print; 2 where the words cannot be compared or a side fails."""
+    """Measure in a scratch folder and print; 1 where llmexp is too slow, 2 where the words cannot be compared or a side fails."""
     try:
         plan, pairs = comparable(sys.argv[1:])
         with tempfile.TemporaryDirectory(prefix="llmexp-bench-") as folder:
-            print(*lines(plan, compared(plan, Path(folder), pairs)), sep="\n")
+            rates = compared(plan, Path(folder), pairs)
     except LlmexpError as error:
         print(f"llmexp: {error}", file=sys.stderr)
         return 2
-    return 0
+    print(*lines(plan, rates), sep="\n")
+    return 1 if ratio(rates).broken else 0
 
 
 if __name__ == "__main__":

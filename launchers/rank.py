@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import psutil
 
@@ -70,14 +70,19 @@ def main(work: Callable[[RunPlan, Rank], RankSummary]) -> None:
             log_connections(rank.folder)
         rank.write("rank", work(plan, rank))
     except BaseException as error:
-        traceback.print_exc()
-        rank.write("failure", _failure(rank, error))
-        _leave(1)
-    _leave(0)
+        fail(rank, error)
+    leave(0)
 
 
-def _leave(code: int) -> None:
-    # Without the interpreter's clean-up: a peer that hangs in a collective must not keep a broken rank from ending.
+def fail(rank: Rank, error: BaseException) -> NoReturn:
+    """End this process with an account of the error, which is being handled."""
+    traceback.print_exc()
+    rank.write("failure", _failure(rank, error))
+    leave(1)
+
+
+def leave(code: int) -> NoReturn:
+    """End this process without the interpreter's clean-up: a peer that hangs in a collective must not keep a broken rank from ending."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -2,15 +2,27 @@
 
 from llmexp import hook
 ...
+hook.model(model)          # once, if its MFU is wanted
+...
 hook.step(tokens=input_ids.numel(), loss=loss)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-_report: Callable[[int, Any], None] | None = None
+
+class Listener(Protocol):
+    """Who hears of it, in a process that is measured."""
+
+    def step(self, positions: int, loss: Any) -> None:
+        """A step is complete."""
+
+    def model(self, module: Any) -> None:
+        """What is trained."""
+
+
+_listener: Listener | None = None
 
 
 def step(tokens: int, loss: Any) -> None:
@@ -19,11 +31,22 @@ def step(tokens: int, loss: Any) -> None:
     `tokens`: positions that this rank's replica computed in it, padding included; `loss`: a number or a scalar tensor, which is not waited for.
     The program ends here once all steps are measured.
     """
-    if _report:
-        _report(tokens, loss)
+    if _listener:
+        _listener.step(tokens, loss)
 
 
-def connect(report: Callable[[int, Any], None]) -> None:
-    """Let `report` hear of every step in this process."""
-    global _report
-    _report = report
+def model(module: Any) -> None:
+    """Say which whole module is trained, before its first pass: where size and dtype are the configuration's, the run has an MFU."""
+    if _listener:
+        _listener.model(module)
+
+
+def is_heard() -> bool:
+    """Whether llmexp measures this process."""
+    return _listener is not None
+
+
+def connect(listener: Listener) -> None:
+    """Let `listener` hear of every step in this process."""
+    global _listener
+    _listener = listener

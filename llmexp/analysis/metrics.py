@@ -107,7 +107,7 @@ def optimizer_time_s(repeat: Repeat, facts: Facts) -> Observed | None:
 @metric
 def tflops_per_s_per_gpu(repeat: Repeat, facts: Facts) -> Observed | None:
     """Model TFLOP/s of one device."""
-    if facts.flops_per_token is None:
+    if facts.flops_per_token is None or "no_flops" in repeat.ranks[0].what_ran:
         return None
     return tokens_per_s_per_gpu(repeat, facts).times(facts.flops_per_token / 1e12)
 

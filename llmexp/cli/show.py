@@ -6,6 +6,7 @@ import json
 import shlex
 from typing import Any
 
+from llmexp.engines import get_engine
 from llmexp.plan.memory import GIB, MemoryEstimate, shortage
 from llmexp.plan.run_plan import RunPlan
 from llmexp.plan.runtime import Needs, wrap
@@ -64,7 +65,8 @@ def _steps(plan: RunPlan) -> str:
 def _parameters(plan: RunPlan) -> str:
     if plan.parameters is None or plan.trainable_parameters is None:
         return "not known before the model is built"
-    return f"{plan.parameters:,}, of which {plan.trainable_parameters:,} train"
+    declared = "" if get_engine(plan.config.engine.name).builds_model else "declared: "
+    return f"{declared}{plan.parameters:,}, of which {plan.trainable_parameters:,} train"
 
 
 def _memory(plan: RunPlan, memory: MemoryEstimate) -> str:

@@ -25,7 +25,8 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     engine = get_engine(config.engine.name)
     dims = ParallelDims.of(config, engine.schedules)
     _check_fits_nodes(config, dims)
-    shape, seq_len = _shape(config, method) if engine.builds_model else None, config.data.seq_len
+    shape, seq_len = _shape(config, method), config.data.seq_len
+    built = shape if engine.builds_model else None
     _check_positions(config)
     _check_no_secret(config)
     storage = engine.storage(config, techniques)
@@ -39,8 +40,8 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         parameters=shape.parameters if shape else None,
         trainable_parameters=trainable(shape, techniques) if shape else None,
         flops_per_token=shape.flops_per_token(seq_len, linear_trained=not techniques.quantization) if shape else None,
-        recomputed_flops_per_token=shape.recomputed_flops_per_token(seq_len) * techniques.recomputation if shape else None,
-        memory=estimate(shape, storage, techniques, dims) if shape and not config.optimizer.target else None,
+        recomputed_flops_per_token=built.recomputed_flops_per_token(seq_len) * techniques.recomputation if built else None,
+        memory=estimate(built, storage, techniques, dims) if built and not config.optimizer.target else None,
         engine_config=native,
         command=engine.command(config, dims),
         rerun_command=shlex.join(["python", "-m", "llmexp", *overrides]),

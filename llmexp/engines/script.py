@@ -1,12 +1,17 @@
-"""Any training program: what follows `torchrun --nproc_per_node N` on its command line, measured from one call of llmexp.hook.step to the next."""
+"""Any training program: what follows `torchrun --nproc_per_node N` on its command line, measured from the end of one of its steps to the next.
+
+It says so itself (llmexp.hook.step), or by a line that it prints, or by a callback of transformers' Trainer.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 from pathlib import Path
 from typing import Any
 
+from llmexp.engines.adapters import ADAPTERS
 from llmexp.engines.base import Engine
 from llmexp.engines.torchrun import torchrun
 from llmexp.errors import ConfigError, unknown
@@ -17,6 +22,8 @@ from llmexp.schema import RunConfig
 
 WORKER = "llmexp.launchers.script"
 COMMAND = "command"
+OPTIONS = (COMMAND, "adapter", "pattern")
+GROUPS = ("loss", "step", "samples", "tokens")
 
 
 class ScriptEngine(Engine):
@@ -34,19 +41,44 @@ class ScriptEngine(Engine):
         return None
 
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
-        """The program's words, and the digest of its file, so that another program is another run."""
+        """The program's words, how its steps are heard of, and the digest of its file, so that another program is another run."""
         given = config.engine.options
-        surplus = next((key for key in given if key != COMMAND), None)
+        surplus = next((key for key in given if key not in OPTIONS), None)
         if surplus:
-            raise unknown("engine.options of engine=script", surplus, [COMMAND])
+            raise unknown("engine.options of engine=script", surplus, OPTIONS)
         words = shlex.split(str(given.get(COMMAND) or ""))
         if not words or words == ["-m"]:
             raise ConfigError(f"engine=script needs engine.options.{COMMAND}='train.py --lr 1', or '-m package.train': what torchrun would start")
-        return {"argv": words, "sha256": None if words[0] == "-m" else _digest(Path(words[0]))}
+        return {"argv": words, "sha256": None if words[0] == "-m" else _digest(Path(words[0]))} | _heard(given.get("adapter"), given.get("pattern"))
 
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
         """Torchrun, one rank a device."""
         return torchrun(config, dims, WORKER)
+
+
+def _heard(adapter: str | None, pattern: str | None) -> dict[str, Any]:
+    """`line`: the expression for the line that ends a step; else `callback`: whether Trainers get one; else the program calls the hook."""
+    if adapter and pattern:
+        raise ConfigError(f"engine.options.pattern={pattern} and engine.options.adapter={adapter}: an adapter knows how, so leave one of them out")
+    if not adapter:
+        return {"line": _checked(str(pattern)) if pattern else None, "callback": False, "every_step": "its log interval to 1"}
+    if adapter not in ADAPTERS:
+        raise unknown("engine.options.adapter", str(adapter), ADAPTERS)
+    known = ADAPTERS[adapter]
+    return {"line": known.pattern, "callback": known.pattern is None, "every_step": known.every_step}
+
+
+def _checked(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groupindex
+    except re.error as error:
+        raise ConfigError(f"engine.options.pattern={pattern} is no regular expression of Python: {error}") from None
+    odd = next((name for name in groups if name not in GROUPS), None)
+    if odd:
+        raise unknown("group of engine.options.pattern", odd, GROUPS)
+    if "loss" not in groups:
+        raise ConfigError(f"engine.options.pattern={pattern} needs a group for the loss: (?P<loss>[0-9.]+)")
+    return pattern
 
 
 def _digest(program: Path) -> str:

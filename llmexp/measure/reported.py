@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any, Protocol
 
 import torch
 
@@ -17,6 +17,16 @@ from llmexp.record.result import StepSample
 
 class MeasuredError(BaseException):
     """All steps are measured: unwinds the program past its own handlers of Exception."""
+
+
+class Sink(Protocol):
+    """A file, or what passes lines on as well."""
+
+    def write(self, text: str, /) -> object:
+        """Take a line."""
+
+    def flush(self) -> object:
+        """Keep nothing back."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,7 @@ class _Pending:
 class ReportedSteps:
     """Writes a line of samples.<rank>.jsonl for each reported step as soon as the device has finished it."""
 
-    def __init__(self, warmup_steps: int, steps: int, reader: Reader, file: TextIO) -> None:
+    def __init__(self, warmup_steps: int, steps: int, reader: Reader, file: Sink) -> None:
         self.reported, self.window_wall_s, self._start_s = 0, 0.0, 0.0
         self._warmup_steps, self._all_steps = warmup_steps, warmup_steps + steps
         self._reader, self._file = reader, file

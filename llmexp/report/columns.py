@@ -85,6 +85,7 @@ def legend(report: Report) -> list[str]:
         "x Naive: tokens/s over those of Naive with the same work in this table": any(report.over_naive(row) for row in report.rows),
         f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(_powered(report)),
         f"of the time that these runs held their devices, {report.useful_fraction or 0:.1%} went into measured steps": bool(report.useful_fraction),
+        f"no MFU: {'; '.join(_without_flops(report))}": bool(_without_flops(report)),
         "; ".join(f"runtime {runtime}: {versions}" for runtime, versions in report.versions.items()): "runtime" not in report.shared,
         f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others left out": bool(report.left_out),
         "-: out of memory": any(row.state == OOM for row in report.rows) or any(paper.oom for paper in papers),
@@ -115,6 +116,12 @@ def _powered(report: Report) -> list[str]:
     """What the energy counters of rows with tokens/J cover."""
     results = [row.result for row in report.rows if row.result and row.metric("tokens_per_joule")]
     return sorted({str(name) for result in results for name in result.what_ran.get("energy_counters") or ()})
+
+
+def _without_flops(report: Report) -> list[str]:
+    """Why the FLOPs of measured programs are not known."""
+    results = [row.result for row in report.rows if row.result and row.metric("tokens_per_s")]
+    return sorted({str(result.what_ran["no_flops"]) for result in results if "no_flops" in result.what_ran})
 
 
 def _speed(row: Row, notes: list[str]) -> str:

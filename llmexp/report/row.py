@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -37,6 +38,7 @@ class Row:
         config, batch = self.plan["config"], self.batch
         program = config["engine"]["options"].get("command") if config["engine"]["name"] == "script" else None
         said = "" if program is None else "declared "  # by whoever runs a program of their own; llmexp has not built it
+        told = _told_by_line(self.plan)
         return {
             "task": config["task"]["name"],
             "model": said + self.model,
@@ -44,8 +46,8 @@ class Row:
             "engine": config["engine"]["name"] if program is None else f"script {program}",
             "ranks": str(self.world_size),
             "layout": self.layout,
-            "batch": str(batch.micro) if batch.accumulation == 1 else f"{batch.micro} x {batch.accumulation} passes",
-            "seq_len": str(self.seq_len),
+            "batch": said * (not told & {"samples", "tokens"}) + _passes(batch),
+            "seq_len": said * ("tokens" not in told) + str(self.seq_len),
             "precision": said + config["precision"]["name"],
             "optimizer": said + config["optimizer"]["name"],
             "runtime": _runtime(config),
@@ -166,6 +168,16 @@ def read_plan(folder: RunFolder) -> dict[str, Any]:
     if not isinstance(plan, dict) or (missing := {"config", "method", "dims", "batch", "rerun_command"} - plan.keys()):
         raise misfit(folder.plan_path, "plan", KeyError(*sorted(missing) if isinstance(plan, dict) else ("config",)))
     return plan
+
+
+def _passes(batch: Batch) -> str:
+    return str(batch.micro) if batch.accumulation == 1 else f"{batch.micro} x {batch.accumulation} passes"
+
+
+def _told_by_line(plan: dict[str, Any]) -> set[str]:
+    """What a printed line of a program tells of its steps; one that reports by the hook tells its tokens."""
+    line = plan.get("engine_config", {}).get("line")
+    return set(re.findall(r"\(\?P<(\w+)>", line)) if line else {"tokens"}
 
 
 def _runtime(config: dict[str, Any]) -> str:

@@ -11,6 +11,12 @@ from benchmarks.interval import Interval
     [(0.9, "", "BROKEN"), (1.0, "", "kept"), (1.1, "", "kept"), (None, "", "no limit"), (0.9, "busy", "not judged: busy")],
 )
 def test_only_a_lower_end_above_an_applicable_limit_breaks_it(limit: float | None, unjudged: str, verdict: str) -> None:
-    figure = Figure("a", "s", Interval(1.05, 1.0, 1.1), 5, limit, unjudged)
+    figure = Figure("a", "s", Interval(1.05, 1.0, 1.1), 5, limit, unjudged=unjudged)
     assert figure.verdict == verdict
     assert figure.broken == (verdict == "BROKEN")
+
+
+@pytest.mark.parametrize(("floor", "verdict"), [(1.2, "BROKEN"), (1.1, "kept"), (0.9, "kept")])
+def test_only_an_upper_end_below_a_floor_breaks_it(floor: float, verdict: str) -> None:
+    figure = Figure("a", "x", Interval(1.05, 1.0, 1.1), 5, floor=floor)
+    assert (figure.verdict, figure.bounds) == (verdict, f">= {floor:g}")

@@ -32,4 +32,17 @@ def test_the_ratio_is_of_pairs_with_its_interval() -> None:
     plan, _ = comparable(TINY)
     printed = lines(plan, {"llmexp": [110.0, 220.0], "Trainer": [100.0, 200.0]})
     assert printed[0] == "tiny, F, bf16_pure, batch 1 x 16, 2 pairs"
-    assert printed[-1] == "llmexp / Trainer   1.100  (1.100 to 1.100)"
+    assert printed[-2:] == ["llmexp / Trainer   1.100  (1.100 to 1.100)", ">= 0.98 kept; the Trainer is slower"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "said"),
+    [
+        ([97.0, 194.0], ">= 0.98 BROKEN; llmexp is slower"),
+        ([99.0, 198.0], ">= 0.98 kept; llmexp is slower"),
+        ([90.0, 220.0], ">= 0.98 kept; neither is slower by more than chance"),
+    ],
+)
+def test_the_slower_side_is_named(ours: list[float], said: str) -> None:
+    plan, _ = comparable(TINY)
+    assert lines(plan, {"llmexp": ours, "Trainer": [100.0, 200.0]})[-1] == said

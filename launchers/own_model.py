@@ -1,0 +1,53 @@
+"""The module that a program of somebody's trains: whether it is what the configuration says, so that the configuration's FLOPs are its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from llmexp.plan.run_plan import RunPlan
+
+DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+
+class OwnModel:
+    """Its size at once; the dtype of its matrix products is seen in its first pass."""
+
+    def __init__(self, module: nn.Module) -> None:
+        # ZeRO-3 leaves a parameter empty between passes and its size beside it.
+        sizes = [(int(getattr(one, "ds_numel", one.numel())), one.requires_grad) for one in module.parameters()]
+        self.parameters = sum(size for size, _ in sizes)
+        self.trainable_parameters = sum(size for size, trains in sizes if trains)
+        self.dtype: str | None = None
+        linear = next((one for one in module.modules() if isinstance(one, nn.Linear)), None)
+        self._seen = linear.register_forward_pre_hook(self._see) if linear else None
+
+    def _see(self, linear: nn.Module, _: Any) -> None:
+        """Within the layer, where autocast stands around it or does not."""
+        weight = linear.get_parameter("weight")
+        kind = weight.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+        self.dtype = DTYPES.get(dtype, str(dtype))
+        if self._seen:
+            self._seen.remove()
+
+
+def why_no_flops(plan: RunPlan, own: OwnModel | None) -> str | None:
+    """What stands against taking the FLOPs of the configuration's model for those of the program; None where size and dtype are the same."""
+    if plan.engine_config["line"]:
+        return "a printed line does not tell which model was trained"
+    if own is None:
+        return "the program has not said which model it trains: llmexp.hook.model(model)"
+    name, precision = plan.config.model.name, plan.config.precision
+    if plan.parameters is None or plan.trainable_parameters is None:
+        return f"the size of model={name} is not known without building it"
+    if (own.parameters, own.trainable_parameters) != (plan.parameters, plan.trainable_parameters):
+        said = f"{plan.trainable_parameters:,} of {plan.parameters:,}"
+        return f"the program trains {own.trainable_parameters:,} of {own.parameters:,} parameters, model={name} is {said}"
+    if own.dtype != precision.parameters:
+        return (
+            f"the program's matrix products are in {own.dtype or 'a dtype that was not seen'}, precision={precision.name} says {precision.parameters}"
+        )
+    return None
