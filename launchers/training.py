@@ -117,7 +117,8 @@ def watch_over(engine: TrainingEngine, device: torch.device) -> StateWatch | Sch
 def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> RankSummary:
     """Run the protocol of plan.config.measure on `engine` and return what this rank saw."""
     protocol = plan.config.measure
-    batches = _batches(plan, rank, engine.vocab_size, device)
+    sequences = _sequences(plan, engine.vocab_size)
+    batches = data.batches(sequences, plan.dims.replica_of(rank.index), plan.dims.dp, plan.batch, device)
     watch, probe = watch_over(engine, device), KernelProbe()
     memory.reset_peaks(device)
     with rank.samples_path.open("a") as file:
@@ -147,7 +148,10 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         trainable_parameters=engine.trainable_parameters,
         compiled_in_window=compiled.graphs - before.graphs,
         state_bytes=watch.state,
-        what_ran=_kernels(probe) | {"device": str(device), "energy_counters": meter.covers} | compiled.what_ran | engine.what_ran(),
+        what_ran=_kernels(probe)
+        | {"device": str(device), "energy_counters": meter.covers, "data_passes": _passes(plan, sequences)}
+        | compiled.what_ran
+        | engine.what_ran(),
         environment=rank_environment(device, rank.folder) if rank.index == 0 else {},
         energy=meter.energy,
         **peaks,
@@ -178,8 +182,18 @@ def _unrecorded(engine: TrainingEngine, device: torch.device) -> StepLoop:
     return StepLoop(engine, clock_for(device), StringIO(), memory.current_bytes(device))
 
 
-def _batches(plan: RunPlan, rank: Rank, vocab_size: int, device: torch.device) -> Iterator[Sequence[MicroBatch]]:
+def _sequences(plan: RunPlan, vocab_size: int) -> data.Sequences:
     protocol = plan.config.measure
     steps = protocol.warmup_steps + protocol.steps + protocol.profile_steps
     sequences = data.load(plan.config.data, vocab_size, steps * plan.batch.global_, plan.config.seed)
-    return data.batches(sequences, plan.dims.replica_of(rank.index), plan.dims.dp, plan.batch, device)
+    if protocol.tokens is None:
+        return sequences
+    # As many as the budget has whatever the batch, so that runs of all batches read them in one order.
+    return sequences.shuffled(-(-protocol.tokens // plan.config.data.seq_len), plan.config.seed)
+
+
+def _passes(plan: RunPlan, sequences: data.Sequences) -> float:
+    """How often all sequences there are were read: 1 where there were enough of them for every step."""
+    protocol = plan.config.measure
+    wanted = (protocol.warmup_steps + protocol.steps) * plan.batch.global_
+    return round(max(1.0, wanted / len(sequences.ids)), 2)

@@ -214,6 +214,9 @@ class MeasureConfig(Section):
     warmup_steps: Annotated[int, Field(ge=1)]
     steps: PositiveInt
     repeats: PositiveInt
+    tokens: PositiveInt | None = Field(
+        None, description="train each repeat on so many, warm-up included, and report how its loss fell; decides `steps`. None: no such budget"
+    )
     stop_at_interval_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None,
         description="end a repeat before all steps, and the run before all repeats, once half the 95 % interval of tokens_per_s, over that repeat's "
@@ -226,6 +229,15 @@ class MeasureConfig(Section):
     timeout_s: PositiveFloat
     no_progress_timeout_s: PositiveFloat
     threads_per_rank: PositiveInt | None = Field(None, description="None: the host's cores shared out on cpu, torch's default on cuda")
+
+    @model_validator(mode="after")
+    def _one_end(self) -> MeasureConfig:
+        if self.tokens and self.stop_at_interval_share:
+            raise ValueError(
+                f"measure.tokens={self.tokens} says where a run ends, and measure.stop_at_interval_share={self.stop_at_interval_share} might end it "
+                "before: leave one of them out"
+            )
+        return self
 
 
 class TrackingConfig(Section):

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal, TypeVar
 
+from llmexp.analysis.convergence import curve_of
 from llmexp.analysis.memory import MEMORY
 from llmexp.analysis.quantity import Facts, Function, Observed, over_repeats
 from llmexp.analysis.window import Repeat, Step, duration_s, read_repeat, slowest, timed_shares
@@ -177,6 +178,18 @@ def first_loss(repeat: Repeat, facts: Facts) -> Observed:
 def final_loss(repeat: Repeat, facts: Facts) -> Observed:
     """Loss of the last measured step, as the mean over ranks."""
     return _loss(repeat.measured[-1])
+
+
+@metric
+def trained_tokens(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Tokens trained on, warm-up included, padding left out; with a budget of tokens only."""
+    return Observed(curve_of([repeat], facts).tokens[-1]) if facts.token_budget else None
+
+
+@metric
+def smoothed_final_loss(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Mean loss of the last 5 % of the tokens trained on; with a budget of tokens only."""
+    return Observed(curve_of([repeat], facts).final_loss) if facts.token_budget else None
 
 
 @metric

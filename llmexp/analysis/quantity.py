@@ -13,7 +13,7 @@ from llmexp.record.result import Metric
 
 @dataclass(frozen=True)
 class Facts:
-    """What the plan knows and samples don't: degrees, FLOPs a token of model and recomputation, a device's dense peak in the dtype used, price."""
+    """What the plan knows and samples don't: degrees, FLOPs a token of model and recomputation, a device's dense peak, price, budget of tokens."""
 
     world_size: int
     dp: int
@@ -21,6 +21,7 @@ class Facts:
     recomputed_flops_per_token: float | None = None
     peak_flops_per_s: float | None = None
     price_per_device_hour_usd: float | None = None
+    token_budget: int | None = None
 
 
 @dataclass(frozen=True)

@@ -61,9 +61,9 @@ def report(words: Sequence[str]) -> int:
     else:
         print(markdown(table) if args.format == "markdown" else comma_separated(table), end="")
     if args.figure:
-        from llmexp.report.plots import draw
+        from llmexp.report.pictures import draw_report
 
-        draw(table, args.figure)
+        draw_report(table, args.figure)
     return 0
 
 

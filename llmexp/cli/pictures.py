@@ -7,7 +7,8 @@ from contextlib import suppress
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.report.plots import can_draw, draw, draw_run
+from llmexp.report.pictures import draw_report
+from llmexp.report.plots import can_draw, draw_run
 from llmexp.report.table import build_report
 
 
@@ -21,4 +22,4 @@ def draw_missing(runs: Sequence[RunFolder]) -> None:
                 draw_run(run)
     for sweep in dict.fromkeys(run.path.parent for run in runs):
         if (sweep / "report.md").exists() and not (sweep / "report.png").exists():
-            draw(build_report(find_runs(sweep)), sweep / "report.png")
+            draw_report(build_report(find_runs(sweep)), sweep / "report.png")

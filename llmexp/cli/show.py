@@ -10,6 +10,7 @@ from llmexp.engines import get_engine
 from llmexp.plan.memory import GIB, MemoryEstimate, shortage
 from llmexp.plan.run_plan import RunPlan
 from llmexp.plan.runtime import Needs, wrap
+from llmexp.plan.tokens import TokenBudget
 
 
 def plan_text(plan: RunPlan) -> str:
@@ -59,7 +60,9 @@ def _steps(plan: RunPlan) -> str:
     measure = plan.config.measure
     share = measure.stop_at_interval_share
     fewer = f"; fewer of both once tokens/s is known to {share:.2g}" if share else ""
-    return f"{measure.warmup_steps} to warm up + {measure.steps} measured, {measure.repeats} times in fresh processes{fewer}"
+    budget = TokenBudget.of(plan.config, plan.dims)
+    arithmetic = f"\n{budget.arithmetic}" if budget else ""
+    return f"{measure.warmup_steps} to warm up + {measure.steps} measured, {measure.repeats} times in fresh processes{fewer}{arithmetic}"
 
 
 def _parameters(plan: RunPlan) -> str:

@@ -170,7 +170,8 @@ def record(plan: RunPlan, folder: RunFolder) -> None:
 
 def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
     """Print the table of these runs and leave it beside them as Markdown, CSV and PNG."""
-    from llmexp.report.plots import can_draw, draw
+    from llmexp.report.pictures import draw_report
+    from llmexp.report.plots import can_draw
     from llmexp.report.table import build_report
     from llmexp.report.terminal import print_report
     from llmexp.report.text import comma_separated, markdown
@@ -182,8 +183,7 @@ def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
     write_atomically(root / "report.csv", comma_separated(table))
     left = [root / "report.md", root / "report.csv"]
     if can_draw():
-        draw(table, root / "report.png")
-        left.append(root / "report.png")
+        left += draw_report(table, root / "report.png")
     else:
         print("no pictures: matplotlib is not installed here; where it is, llmexp report --figure FILE draws them from the folders")
     if tracking.name == "mlflow":

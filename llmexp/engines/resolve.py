@@ -15,6 +15,7 @@ from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import estimate, trainable
 from llmexp.plan.run_plan import AtomChange, RunPlan, identity
 from llmexp.plan.shape import ModelShape, shape_of
+from llmexp.plan.tokens import with_steps_of_budget
 from llmexp.schema import RunConfig
 
 
@@ -24,6 +25,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     techniques = method.techniques
     engine = get_engine(config.engine.name)
     dims = ParallelDims.of(config, engine.schedules)
+    config = with_steps_of_budget(config, dims)
     _check_fits_nodes(config, dims)
     shape, seq_len = _shape(config, method), config.data.seq_len
     built = shape if engine.builds_model else None

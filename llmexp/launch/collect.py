@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from llmexp import __version__
 from llmexp.analysis.contention import Machine, read_machine
+from llmexp.analysis.convergence import divergence
 from llmexp.analysis.metrics import measure, tokens_per_s
 from llmexp.analysis.quantity import Facts
 from llmexp.analysis.stability import is_known_to, judge
@@ -35,6 +36,7 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
         try:
             metrics = measure(finished, facts(plan))
             stability = _stability(plan, folder, finished, environment)
+            ending = replace(ending, reason=divergence([read_repeat(repeat, plan.dims.world_size) for repeat in finished]))
         except RecordError as error:
             ending = replace(ending, status=RunStatus.FAILED, reason=str(error))
     known = {"stability": stability, "started_at": _started_at(folder)}
@@ -62,6 +64,7 @@ def facts(plan: RunPlan) -> Facts:
         recomputed_flops_per_token=plan.recomputed_flops_per_token,
         peak_flops_per_s=hardware.peak_flops_per_s.get(plan.config.precision.parameters),
         price_per_device_hour_usd=hardware.price_per_device_hour_usd,
+        token_budget=plan.config.measure.tokens,
     )
 
 

@@ -9,7 +9,7 @@ from llmexp.record.result import RankFailure, RunStatus
 
 @dataclass(frozen=True)
 class Ending:
-    """A status, the reason in one line (empty for a success), and the rank's own account of its failure where there is one."""
+    """A status, the reason in one line (of a success only where its loss diverged), and the rank's own account of its failure."""
 
     status: RunStatus
     reason: str = ""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from llmexp.record.result import Metric, RunStatus
+from llmexp.record.result import Metric
 from llmexp.reference import SOURCE
+from llmexp.report.converged import DIVERGED, convergence_legend
 from llmexp.report.fairness import fairness
 from llmexp.report.row import OOM, Row
 from llmexp.report.table import Report
@@ -17,6 +19,8 @@ MEMORY_WORDS = {
     "peak_allocated_bytes": "peak allocated on the device, largest rank",
     "training_state_bytes": "parameters, gradients and optimizer state on the largest rank's device",
 }
+# What each cell of Converged.cells stands under, and when it goes where there is no room.
+LOSS_COLUMNS = (("final loss", 9), ("loss over baseline", 9), ("s to loss", 9))
 MEMORY_HEADERS = {"peak_allocated_bytes": "peak", "training_state_bytes": "state"}
 
 
@@ -43,10 +47,12 @@ def columns(report: Report) -> list[Column]:
         Column("model", tuple(row.model for row in report.rows), left=True),
         Column("method", tuple(row.method + PARTLY_TRAINED * row.partly_trained for row in report.rows), left=True),
         *(Column(name, tuple(row.work[name] for row in report.rows), left=True) for name in facets),
+        Column("asked for", tuple(report.own_words[row.plan["id"]] for row in report.rows), left=True, dispensable=10),
         column("tokens/s", lambda row: _speed(row, notes)),
         column(memory_header(report), lambda row: _memory(row, divisor)),
         column("step time s", lambda row: _mean(row.metric("step_time_s"), ".3f"), 4),
         column("x Naive", lambda row: _number(report.over_naive(row), ".2f"), 5),
+        *(column(header, partial(_loss, report, notes, place), rank) for place, (header, rank) in enumerate(LOSS_COLUMNS)),
         column("MFU %", lambda row: _mean(row.metric("mfu"), ".1f", 100), 6),
         column("TFLOP/s per device", lambda row: _mean(row.metric("tflops_per_s_per_gpu"), ".2f"), 2),
         column("tokens/J", lambda row: _mean(row.metric("tokens_per_joule"), ".2f"), 1),
@@ -95,7 +101,7 @@ def legend(report: Report) -> list[str]:
         f"paper: {SOURCE}, table {' and '.join(sorted({paper.table for paper in papers}))}, 8 GPUs, its GB read as 10^9 bytes; "
         "x paper: ours over the paper's": bool(papers),
     }
-    return [*(line for line, applies in lines.items() if applies), *fairness(report.rows)]
+    return [*(line for line, applies in lines.items() if applies), *convergence_legend(list(report.converged.values())), *fairness(report.rows)]
 
 
 def notes_of(report: Report) -> list[str]:
@@ -128,7 +134,7 @@ def _speed(row: Row, notes: list[str]) -> str:
     rate = row.metric("tokens_per_s")
     if rate:
         sign = f" {UNSTABLE}{_mark(row.unstable, notes)}" if row.unstable else ""
-        return f"{rate.mean:,.1f}{deviation(rate)}{sign}"
+        return f"{rate.mean:,.1f}{deviation(rate)}{sign}{_mark(_ending_note(row), notes)}"
     return "-" if row.state == OOM else row.state + _mark(_ending_note(row), notes)
 
 
@@ -149,6 +155,14 @@ def _memory(row: Row, divisor: float) -> str:
     return "-" if row.state == OOM else ""
 
 
+def _loss(report: Report, notes: list[str], place: int, row: Row) -> str:
+    one = report.converged.get(row.plan["id"])
+    if not one:
+        return ""
+    cell = one.cells[place]
+    return cell + _mark(_ending_note(row), notes) if cell == DIVERGED else cell
+
+
 def _paper_speed(row: Row, notes: list[str]) -> str:
     if not row.paper:
         return ""
@@ -162,7 +176,7 @@ def _paper_memory(row: Row, divisor: float) -> str:
 
 
 def _ending_note(row: Row) -> str:
-    return "" if row.state in (OOM, RunStatus.SUCCESS) else row.reason
+    return "" if row.state == OOM else row.reason
 
 
 def _paper_note(row: Row) -> str:

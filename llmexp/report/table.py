@@ -9,6 +9,7 @@ from functools import cached_property
 from llmexp.analysis.held import useful_fraction
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
+from llmexp.report.converged import Converged, converged, own_words
 from llmexp.report.row import HERE, Row, read_row
 
 _IN_TITLE = {"hardware": "on {}", "ranks": "{} ranks", "batch": "batch {} a rank", "seq_len": "seq_len {}"}
@@ -37,6 +38,18 @@ class Report:
         """Speed relative to Naive doing the same work in this table."""
         rate, naive = row.metric("tokens_per_s"), self._naive.get(tuple(row.work.values()))
         return rate.mean / naive if rate and naive else None
+
+    @cached_property
+    def converged(self) -> dict[str, Converged]:
+        """By run id, the runs of a token budget against their baselines."""
+        return converged(self.rows)
+
+    @cached_property
+    def own_words(self) -> dict[str, str]:
+        """By run id, what was typed for it alone; empty where methods and the other columns tell all runs apart."""
+        told = {(row.method, *row.work.values()) for row in self.rows}
+        words = own_words(self.rows) if len(told) < len(self.rows) else [""] * len(self.rows)
+        return dict(zip((row.plan["id"] for row in self.rows), words, strict=True))
 
     @cached_property
     def versions(self) -> dict[str, str]:

@@ -46,6 +46,8 @@ METRICS = (
     "trainable_parameters",
     "first_loss",
     "final_loss",
+    "trained_tokens",
+    "smoothed_final_loss",
     "time_to_first_step_s",
 )
 

@@ -50,6 +50,16 @@ def test_ranks_beside_gpus_need_a_core_each(measured, folder):
     assert verdicts == {4: "unstable", 8: "stable"}
 
 
+def test_a_diverged_run_is_an_answer_that_says_so(measured, folder):
+    assert folder.result().reason == ""
+    path = folder.repeat(1) / "samples.0.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line | {"loss": None if line["step"] >= 7 else line["loss"]}) + "\n" for line in lines))
+    result = conclude(measured, folder, SUCCESS, cores(2))
+    assert (result.status, result.reason) == ("success", "the loss diverged: no finite number at step 7 of repeat 1")
+    assert result.metrics["tokens_per_s"].mean > 0
+
+
 def test_a_run_that_was_not_measured_has_no_verdict(make_plan, folder):
     assert run_one(make_plan("out_of_memory"), folder).stability is None
 

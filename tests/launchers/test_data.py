@@ -50,6 +50,23 @@ def test_packed_documents_follow_each_other_with_an_end_between(tmp_path: Path) 
     assert sequences.micro_batch(0, 2, CPU).real_tokens == 16
 
 
+def test_a_budget_reads_one_shuffled_order_whatever_is_loaded_beyond_it() -> None:
+    few, many, other = (data.load(section(), 512, number, 0).shuffled(20, seed) for number, seed in ((22, 0), (30, 0), (22, 1)))
+    plain = data.load(section(), 512, 30, 0)
+    assert torch.equal(few.ids, many.ids[:22])
+    assert not torch.equal(many.ids[:20], plain.ids[:20])
+    assert sorted(many.ids[:20].tolist()) == sorted(plain.ids[:20].tolist())
+    assert torch.equal(many.ids[20:], plain.ids[20:])
+    assert not torch.equal(few.ids, other.ids)
+
+
+def test_shuffling_keeps_labels_beside_their_ids_and_bears_too_little_text(tmp_path: Path) -> None:
+    loaded = data.load(section(files=write(tmp_path, "ab", "0123456789"), pack=False), 512, 9, 0).shuffled(9, 3)
+    real = loaded.labels != data.IGNORED
+    assert sorted(real.sum(1).tolist()) == [3, 8]
+    assert torch.equal(loaded.ids[real], loaded.labels[real])
+
+
 def test_unpacked_documents_are_padded_and_padding_is_not_real(tmp_path: Path) -> None:
     sequences = data.load(section(files=write(tmp_path, "ab", "0123456789"), pack=False), 512, 9, 0)
     batch = sequences.micro_batch(0, 2, CPU)

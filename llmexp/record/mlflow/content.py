@@ -118,7 +118,8 @@ class RunContent:
     def points(self) -> list[Point]:
         """All values of all metrics; the final ones first, as the run's page lists them."""
         positions = int(self._plan["batch"]["global"]) * int(self._config["data"]["seq_len"])
-        steps = step_points(self.folder, positions, self.window)
+        by_tokens = bool(self._config.get("measure", {}).get("tokens"))
+        steps = step_points(self.folder, positions, self.window, by_tokens)
         beside = [point for path in self.folder.systems() for point in system_points(path, self.window)]
         return [*result_points(self._result, self.window), *steps, *beside]
 

@@ -28,8 +28,11 @@ class Window:
     end_s: float
 
 
-def step_points(folder: RunFolder, positions_per_step: int, window: Window) -> Iterator[Point]:
-    """Per repeat and step: loss and phases of rank 0, and the slowest rank's time and tokens/s. Profiled steps are left out."""
+def step_points(folder: RunFolder, positions_per_step: int, window: Window, by_tokens: bool = False) -> Iterator[Point]:
+    """Per repeat and step: loss and phases of rank 0, and the slowest rank's time and tokens/s. Profiled steps are left out.
+
+    `by_tokens`: the loss once more, with the tokens trained on in the place of the step, so that runs of other batches are drawn over one axis.
+    """
     for repeat in folder.repeats():
         ranks = {path: read_samples(path) for path in sorted(repeat.glob("samples.*.jsonl"))}
         first = next(iter(ranks.values()), [])
@@ -41,6 +44,8 @@ def step_points(folder: RunFolder, positions_per_step: int, window: Window) -> I
             at_ms = round(1e3 * (origin_s + sample.t_end_s))
             for name, value in _values(sample, slowest[sample.step], positions_per_step):
                 yield Point(f"{repeat.name}/{name}", value, at_ms, sample.step)
+            if by_tokens:
+                yield Point(f"{repeat.name}/loss_over_tokens", sample.loss, at_ms, (sample.step + 1) * positions_per_step)
 
 
 def result_points(result: RunResult | None, window: Window) -> Iterator[Point]:

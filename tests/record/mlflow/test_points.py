@@ -31,6 +31,14 @@ def test_tokens_per_s_of_a_step_is_the_global_batch_over_its_time(make_run):
     assert rates[10] == pytest.approx(2 * 2 * 350 / 0.2)
 
 
+def test_losses_of_a_budget_stand_over_tokens_too(make_run):
+    folder = make_run()
+    losses = _values(list(step_points(folder, 1400, ALWAYS)), "repeat.0/loss")
+    over_tokens = _values(list(step_points(folder, 1400, ALWAYS, by_tokens=True)), "repeat.0/loss_over_tokens")
+    assert over_tokens == {1400 * (step + 1): loss for step, loss in losses.items()}
+    assert not [point for point in read(folder).points() if "tokens" in point.name and "loss" in point.name]
+
+
 def test_steps_end_no_later_than_the_run(make_run):
     """A copied folder's files are newer than the run."""
     folder = make_run()

@@ -1,0 +1,70 @@
+"""A budget of tokens as a number of steps: the one place of this arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmexp.errors import ConfigError
+from llmexp.plan.dims import ParallelDims
+from llmexp.schema import RunConfig
+
+
+@dataclass(frozen=True)
+class TokenBudget:
+    """The fewest whole steps that train on `tokens`, of which the first `warmup_steps` are not part of the measured window."""
+
+    tokens: int
+    dims: ParallelDims
+    micro: int
+    accumulation: int
+    seq_len: int
+    warmup_steps: int
+
+    @classmethod
+    def of(cls, config: RunConfig, dims: ParallelDims) -> TokenBudget | None:
+        """The budget of a configuration; None without measure.tokens. Raises ConfigError where it leaves no step to measure."""
+        tokens, batch = config.measure.tokens, config.batch
+        if tokens is None:
+            return None
+        if not config.data.pack:
+            raise ConfigError(f"measure.tokens={tokens} leaves padding out, and data.pack=false pads by what it reads: set data.pack=true")
+        budget = cls(tokens, dims, batch.micro, batch.accumulation, config.data.seq_len, config.measure.warmup_steps)
+        if budget.measured_steps < 1:
+            least = (budget.warmup_steps + 1) * budget.step_tokens
+            raise ConfigError(
+                f"measure.tokens: {budget.arithmetic}, and measure.warmup_steps={budget.warmup_steps} leave none of them to measure: "
+                f"set measure.tokens={least} or more, or fewer warm-up steps"
+            )
+        return budget
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens of one step, over all replicas."""
+        return self.dims.dp * self.micro * self.accumulation * self.seq_len
+
+    @property
+    def steps(self) -> int:
+        """All steps, warm-up included."""
+        return -(-self.tokens // self.step_tokens)
+
+    @property
+    def measured_steps(self) -> int:
+        """Steps of the measured window."""
+        return self.steps - self.warmup_steps
+
+    @property
+    def arithmetic(self) -> str:
+        """The division in words."""
+        rest = self.steps * self.step_tokens - self.tokens
+        rounded = f", rounded up by {rest:,} tokens" if rest else ""
+        factors = f"dp {self.dims.dp} x micro {self.micro} x accumulation {self.accumulation} x seq_len {self.seq_len}"
+        steps = f"{self.steps:,} step{'s' * (self.steps > 1)}{rounded}"
+        return f"{self.tokens:,} tokens / ({factors} = {self.step_tokens:,} tokens) = {steps}"
+
+
+def with_steps_of_budget(config: RunConfig, dims: ParallelDims) -> RunConfig:
+    """The configuration with measure.steps as measure.tokens has it, where that is set."""
+    budget = TokenBudget.of(config, dims)
+    if budget is None:
+        return config
+    return config.model_copy(update={"measure": config.measure.model_copy(update={"steps": budget.measured_steps})})
