@@ -135,7 +135,7 @@ def _paper_rate(plan: RunPlan) -> float | None:
     config, batch = plan.config, plan.batch
     if (config.task.name, plan.dims.world_size, config.data.seq_len, batch.accumulation) != ("pretrain", WORLD_SIZE, SEQ_LEN, 1):
         return None
-    cell = paper_cell(config.model.name, plan.method, config.hardware.name, batch.micro)
+    cell = paper_cell(config.model.name, plan.method, config.hardware.name, batch.micro, config.engine.name)
     return cell.tokens_per_s if cell else None
 
 

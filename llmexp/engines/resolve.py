@@ -47,7 +47,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         engine_config=native,
         command=engine.command(config, dims),
         rerun_command=shlex.join(["python", "-m", "llmexp", *overrides]),
-        skip=engine.unsupported(config, techniques, dims),
+        skip=_too_many_ranks(config, dims) or engine.unsupported(config, techniques, dims),
         config=config,
         written_by=__version__,
     )
@@ -65,14 +65,20 @@ def _shape(config: RunConfig, method: Method) -> ModelShape | None:
 
 def _check_fits_nodes(config: RunConfig, dims: ParallelDims) -> None:
     hardware = config.hardware
-    product = f"parallelism: {dims.arithmetic}"
     if dims.world_size % hardware.nodes:
-        raise ConfigError(f"{product} cannot be shared out evenly over hardware.nodes={hardware.nodes}; set parallelism.dp or hardware.nodes")
-    if hardware.device == "cuda" and dims.world_size > hardware.devices_per_node * hardware.nodes:
         raise ConfigError(
-            f"{product}, but hardware={hardware.name} has {hardware.devices_per_node} devices a node, and hardware.nodes={hardware.nodes}; "
-            "lower parallelism.dp, or raise hardware.nodes or hardware.devices_per_node"
+            f"parallelism: {dims.arithmetic} cannot be shared out evenly over hardware.nodes={hardware.nodes}; set parallelism.dp or hardware.nodes"
         )
+
+
+def _too_many_ranks(config: RunConfig, dims: ParallelDims) -> str | None:
+    hardware = config.hardware
+    if hardware.device == "cpu" or dims.world_size <= hardware.devices_per_node * hardware.nodes:
+        return None
+    return (
+        f"parallelism: {dims.arithmetic}, but hardware={hardware.name} has {hardware.devices_per_node} devices a node, and "
+        f"hardware.nodes={hardware.nodes}; lower parallelism.dp, or raise hardware.nodes or hardware.devices_per_node"
+    )
 
 
 def _check_positions(config: RunConfig) -> None:

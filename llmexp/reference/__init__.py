@@ -12,12 +12,15 @@ SOURCE = "arXiv 2311.03687v2"
 SEQ_LEN = 350
 WORLD_SIZE = 8
 _PRETRAINING = {"III": "table03_pretrain_bs1", "IV": "table04_pretrain_max_batch"}
-_Key = tuple[str, frozenset[str], str, int]
+_Key = tuple[str, frozenset[str], str, int, str]
+# Table II names no method for Megatron: without recomputation, and Z1 by its memory.
+_MEGATRON_METHODS = ("Naive", "Z1")
+PAPER_FIGURE = "figure 4, as the text gives it; of A800 it says near linear"
 
 
 @dataclass(frozen=True)
 class PaperCell:
-    """A cell of tables III or IV: tokens/s over all 8 GPUs, peak bytes of one GPU (the paper's GB read as 10^9); None where it ran out of memory."""
+    """A cell of tables II to IV: tokens/s over all 8 GPUs, peak bytes of one GPU (the paper's GB read as 10^9); None where it ran out of memory."""
 
     table: str
     model: str
@@ -39,14 +42,31 @@ class PaperCell:
         return self.note.startswith("doubt:")
 
 
+@dataclass(frozen=True)
+class PaperScaling:
+    """The scaling efficiency on so many GPUs that the text gives for figure 4."""
+
+    percent: float
+    note: str
+
+
 def read_table(name: str) -> list[dict[str, str]]:
     """The rows of one CSV of this package, by its name without the suffix; values as text."""
     return list(csv.DictReader((files(__name__) / f"{name}.csv").read_text(encoding="utf-8").splitlines()))
 
 
-def paper_cell(model: str, method: str, hardware: str, batch_micro: int) -> PaperCell | None:
-    """Find the pre-training cell of the same model, hardware, samples per GPU and set of atoms (table III before IV), or None."""
-    return _cells().get((model.upper(), _atoms(method), hardware.lower(), batch_micro))
+def paper_cell(model: str, method: str, hardware: str, batch_micro: int, engine: str = "deepspeed") -> PaperCell | None:
+    """Find the pre-training cell of the same model, hardware, samples per GPU, engine and set of atoms (table III before IV), or None."""
+    return _cells().get((model.upper(), _atoms(method), hardware.lower(), batch_micro, engine))
+
+
+def paper_scaling(model: str, method: str, hardware: str, batch_micro: int, gpus: int) -> PaperScaling | None:
+    """Find the efficiency of the same model, set of atoms, hardware and samples per GPU on so many GPUs, or None."""
+    wanted = (model.upper(), _atoms(method), hardware.lower(), batch_micro, gpus)
+    for row in read_table("figure04_scaling"):
+        if (row["model"], _atoms(row["method"]), row["hardware"], int(row["batch_size"]), int(row["gpus"])) == wanted:
+            return PaperScaling(float(row["efficiency_percent"]), row["note"])
+    return None
 
 
 @cache
@@ -54,8 +74,21 @@ def _cells() -> dict[_Key, PaperCell]:
     cells: dict[_Key, PaperCell] = {}
     for table, name in _PRETRAINING.items():
         for cell in _read_cells(table, name):
-            cells.setdefault((cell.model, _atoms(cell.method), cell.hardware, cell.batch_micro), cell)
+            cells.setdefault((cell.model, _atoms(cell.method), cell.hardware, cell.batch_micro, "deepspeed"), cell)
+    for cell in _megatron_cells():
+        cells[cell.model, _atoms(cell.method), cell.hardware, cell.batch_micro, "megatron"] = cell
     return cells
+
+
+def _megatron_cells() -> Iterator[PaperCell]:
+    """Table II's, each beside its batch as printed; 32 beside that many over all GPUs too, which it may mean."""
+    for row in read_table("table02_megatron_vs_deepspeed"):
+        if row["framework"] == "Megatron":
+            printed = int(row["batch_size"])
+            for micro in {printed, printed // WORLD_SIZE} - {0}:
+                for method in _MEGATRON_METHODS:
+                    values = float(row["tokens_per_s"]), float(row["memory_gb"]) * 1e9
+                    yield PaperCell("II", row["model"], method, row["hardware"], micro, *values, row["note"])
 
 
 def _read_cells(table: str, name: str) -> Iterator[PaperCell]:

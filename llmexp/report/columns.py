@@ -11,6 +11,7 @@ from llmexp.reference import SOURCE
 from llmexp.report.converged import DIVERGED, convergence_legend
 from llmexp.report.fairness import fairness
 from llmexp.report.row import OOM, Row
+from llmexp.report.scaling_series import KINDS, Kind, paper_of, scaling_legend
 from llmexp.report.table import Report
 
 PARTLY_TRAINED = "†"
@@ -52,6 +53,8 @@ def columns(report: Report) -> list[Column]:
         column(memory_header(report), lambda row: _memory(row, divisor)),
         column("step time s", lambda row: _mean(row.metric("step_time_s"), ".3f"), 4),
         column("x Naive", lambda row: _number(report.over_naive(row), ".2f"), 5),
+        *(column(f"{kind} scaling %", partial(_efficiency, report, kind), 8) for kind in KINDS),
+        column("paper scaling %", lambda row: _paper_efficiency(report, notes, row), 8),
         *(column(header, partial(_loss, report, notes, place), rank) for place, (header, rank) in enumerate(LOSS_COLUMNS)),
         column("MFU %", lambda row: _mean(row.metric("mfu"), ".1f", 100), 6),
         column("TFLOP/s per device", lambda row: _mean(row.metric("tflops_per_s_per_gpu"), ".2f"), 2),
@@ -101,12 +104,17 @@ def legend(report: Report) -> list[str]:
         f"paper: {SOURCE}, table {' and '.join(sorted({paper.table for paper in papers}))}, 8 GPUs, its GB read as 10^9 bytes; "
         "x paper: ours over the paper's": bool(papers),
     }
-    return [*(line for line, applies in lines.items() if applies), *convergence_legend(list(report.converged.values())), *fairness(report.rows)]
+    return [
+        *(line for line, applies in lines.items() if applies),
+        *convergence_legend(list(report.converged.values())),
+        *scaling_legend(report.series),
+        *fairness(report.rows),
+    ]
 
 
 def notes_of(report: Report) -> list[str]:
     """Why rows have no figures or unstable ones, and what is doubtful in the paper's; the table refers to them by number from 1."""
-    found = [note for row in report.rows for note in (_ending_note(row), row.unstable, _paper_note(row)) if note]
+    found = [note for row in report.rows for note in (_ending_note(row), row.unstable, _paper_note(row), _scaling_note(row)) if note]
     return list(dict.fromkeys(found))
 
 
@@ -155,6 +163,16 @@ def _memory(row: Row, divisor: float) -> str:
     return "-" if row.state == OOM else ""
 
 
+def _efficiency(report: Report, kind: Kind, row: Row) -> str:
+    share = report.efficiency(row, kind)
+    return _number(None if share is None else 100 * share, ".1f")
+
+
+def _paper_efficiency(report: Report, notes: list[str], row: Row) -> str:
+    paper = paper_of(row) if report.efficiency(row, "weak") is not None else None
+    return _number(paper.percent, ".1f") + _mark(_scaling_note(row), notes) if paper else ""
+
+
 def _loss(report: Report, notes: list[str], place: int, row: Row) -> str:
     one = report.converged.get(row.plan["id"])
     if not one:
@@ -181,6 +199,11 @@ def _ending_note(row: Row) -> str:
 
 def _paper_note(row: Row) -> str:
     return f"paper, table {row.paper.table}: {row.paper.note}" if row.paper and row.paper.doubtful else ""
+
+
+def _scaling_note(row: Row) -> str:
+    paper = paper_of(row)
+    return f"paper, figure 4: {paper.note}" if paper and paper.note else ""
 
 
 def _mark(note: str, notes: list[str]) -> str:

@@ -25,7 +25,7 @@ class Converged:
     row: Row
     label: str
     curve: LossCurve
-    baseline_label: str
+    baseline_id: str
     baseline: LossCurve
 
     @property
@@ -77,7 +77,7 @@ def converged(rows: Sequence[Row]) -> dict[str, Converged]:
     for group in alike.values():
         base = _baseline(group, curves)
         for row in group:
-            found[row.plan["id"]] = Converged(row, named[row.plan["id"]], curves[row.plan["id"]], named[base], curves[base])
+            found[row.plan["id"]] = Converged(row, named[row.plan["id"]], curves[row.plan["id"]], base, curves[base])
     return found
 
 

@@ -6,16 +6,23 @@ from pathlib import Path
 
 from llmexp.report.loss_plot import draw_losses
 from llmexp.report.plots import draw
+from llmexp.report.scaling_plot import draw_scaling
 from llmexp.report.table import Report
 
 
 def draw_report(report: Report, path: Path) -> list[Path]:
-    """Write <name>.png, and <name>_loss.png of runs with a token budget (or SVG, PDF, by the suffix); return what was written."""
+    """Write <name>.png, <name>_loss.png of runs with a token budget, <name>_scaling.png of runs on several numbers of ranks; return what was written.
+
+    SVG or PDF instead, by the suffix.
+    """
     draw(report, path)
     written = [path]
     if report.converged:
         written.append(_beside(path, "loss"))
         draw_losses(list(report.converged.values()), report.title, written[-1])
+    if report.series:
+        written.append(_beside(path, "scaling"))
+        draw_scaling(report.series, report.title, written[-1])
     return written
 
 

@@ -18,8 +18,8 @@ HERE = "here"
 OOM = RunStatus.OOM.value
 # Where there is no allocator to ask (cpu), the process's memory says nothing of a small model; the bytes of its training state do.
 MEMORY_METRICS = ("peak_allocated_bytes", "training_state_bytes")
-# What the cells of the paper's tables have in common: task, engine, ranks, sequence length, accumulation.
-PAPERS = ("pretrain", "deepspeed", WORLD_SIZE, SEQ_LEN, 1)
+# What the paper's runs of pre-training have in common: task, sequence length, accumulation, no layout but data parallelism.
+PAPERS = ("pretrain", SEQ_LEN, 1, "")
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,10 @@ class Row:
 
     @cached_property
     def paper(self) -> PaperCell | None:
-        """The paper's cell of the same method, model, hardware, samples per GPU, GPUs, passes and sequence length, all of them DeepSpeed's."""
-        if (self.work["task"], self.work["engine"], self.world_size, self.seq_len, self.batch.accumulation) != PAPERS:
+        """The paper's cell of the same engine, method, model, hardware, samples per GPU, GPUs, passes and sequence length."""
+        if self.world_size != WORLD_SIZE or (self.work["task"], self.seq_len, self.batch.accumulation, self.layout) != PAPERS:
             return None
-        return paper_cell(self.model, self.method, self.hardware, self.batch.micro)
+        return paper_cell(self.model, self.method, self.hardware, self.batch.micro, self.work["engine"])
 
     @property
     def speed_over_paper(self) -> float | None:

@@ -11,6 +11,7 @@ from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.report.converged import Converged, converged, own_words
 from llmexp.report.row import HERE, Row, read_row
+from llmexp.report.scaling_series import Kind, Series, series_of
 
 _IN_TITLE = {"hardware": "on {}", "ranks": "{} ranks", "batch": "batch {} a rank", "seq_len": "seq_len {}"}
 
@@ -43,6 +44,15 @@ class Report:
     def converged(self) -> dict[str, Converged]:
         """By run id, the runs of a token budget against their baselines."""
         return converged(self.rows)
+
+    @cached_property
+    def series(self) -> list[Series]:
+        """Rows that differ in their number of ranks."""
+        return series_of(self.rows)
+
+    def efficiency(self, row: Row, kind: Kind) -> float | None:
+        """Scaling efficiency of a row in its series of that kind; None where it is in none."""
+        return next((series.efficiency_of(row) for series in self.series if series.kind == kind and row in series.rows), None)
 
     @cached_property
     def own_words(self) -> dict[str, str]:

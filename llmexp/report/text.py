@@ -10,6 +10,7 @@ from llmexp.record.result import Metric
 from llmexp.report.columns import columns, legend, notes_of
 from llmexp.report.provenance import provenance
 from llmexp.report.row import Row
+from llmexp.report.scaling_series import KINDS
 from llmexp.report.table import Report
 
 # In analysis.metrics there is one function for each; a test holds the two together.
@@ -89,6 +90,7 @@ IDENTITY = (
 )
 STABILITY = ("stability", "stability_reasons", "tokens_per_s_low", "tokens_per_s_high", "interval_source")
 COMPARISON = (
+    *("weak_scaling_efficiency", "strong_scaling_efficiency", "baseline_id", "loss_over_baseline", "seconds_to_loss"),
     *("speed_over_naive", "paper_table", "paper_oom", "paper_tokens_per_s", "tokens_per_s_over_paper", "paper_memory_bytes"),
     *("peak_allocated_over_paper", "paper_note"),
 )
@@ -116,10 +118,16 @@ def _stability(row: Row) -> list[Any]:
 
 
 def _comparison(row: Row, report: Report) -> list[Any]:
-    paper, over_naive = row.paper, report.over_naive(row)
+    among, paper = _among_rows(row, report), row.paper
     if not paper:
-        return [over_naive, *[None] * (len(COMPARISON) - 1)]
-    return [over_naive, paper.table, paper.oom, paper.tokens_per_s, row.speed_over_paper, paper.memory_bytes, row.memory_over_paper, paper.note]
+        return [*among, *[None] * (len(COMPARISON) - len(among))]
+    return [*among, paper.table, paper.oom, paper.tokens_per_s, row.speed_over_paper, paper.memory_bytes, row.memory_over_paper, paper.note]
+
+
+def _among_rows(row: Row, report: Report) -> list[Any]:
+    one = report.converged.get(row.plan["id"])
+    losses = [one.baseline_id, one.loss_over_baseline, one.seconds_to_loss] if one else [None] * 3
+    return [*(report.efficiency(row, kind) for kind in KINDS), *losses, report.over_naive(row)]
 
 
 def _metric_values(metric: Metric | None) -> tuple[float | None, float | None, float | None]:

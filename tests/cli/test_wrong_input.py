@@ -26,7 +26,6 @@ WRONG = {
     "measure.steps=many": ["measure.steps=many", "integer"],
     "batch.micro=1.5": ["batch.micro=1.5", "integer"],
     "parallelism.tp=3": ["tp 3", "does not divide the 2 devices"],
-    "hardware=a800 parallelism.dp=9": ["9 ranks", "8 devices"],
     "hardware=a800 parallelism.cp=8 data.seq_len=350": ["parallelism.cp=8 does not divide data.seq_len"],
     "model=hf": ["model.path"],
     "data=hf": ["data.path is missing"],

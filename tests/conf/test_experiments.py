@@ -9,6 +9,8 @@ import pytest
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.run import jobs_of
 from llmexp.method import Method
+from llmexp.plan.run_plan import RunPlan
+from llmexp.reference import paper_cell
 
 CONF = Path(__file__).parents[2] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
@@ -52,6 +54,38 @@ def test_paper_table03_keeps_the_papers_protocol():
         config = plan.config
         assert (config.data.name, config.data.seq_len, config.precision.name, config.batch.micro) == ("synthetic", 350, "bf16_pure", 1)
         assert (config.measure.warmup_steps, config.measure.steps, plan.dims.world_size) == (30, 100, 8)
+
+
+def plans(*words: str) -> list[RunPlan]:
+    return [job.plan for job in jobs_of(run_parser().parse_intermixed_args(words))]
+
+
+def test_paper_table02_has_both_engines_and_both_readings_of_megatrons_batch():
+    found = {(plan.config.engine.name, plan.method, plan.batch.micro): plan for plan in plans("experiment=paper_table02", "hardware=a800")}
+    assert {key for key in found if key[0] == "deepspeed"} == {("deepspeed", "Naive", 1), ("deepspeed", "Naive", 4)}
+    assert {key for key in found if key[0] == "megatron"} == {("megatron", method, micro) for method in ("Naive", "Z1") for micro in (1, 4, 32)}
+    for (engine, method, _), plan in found.items():
+        assert plan.skip is None
+        assert (plan.dims.world_size, plan.config.data.seq_len, plan.config.model.name) == (8, 350, "7b")
+        assert paper_cell("7b", method, "a800", plan.batch.micro, engine) is not None
+
+
+def test_paper_fig04_is_weak_and_strong_scaling_that_meet_on_8_gpus():
+    found = {(plan.dims.world_size, plan.batch.global_) for plan in plans("experiment=paper_fig04", "hardware=rtx4090")}
+    assert found == {(n, 2 * n) for n in (1, 2, 4, 8)} | {(n, 16) for n in (1, 2, 4)}
+    assert {(plan.method, plan.batch.micro, plan.config.data.seq_len) for plan in plans("experiment=paper_fig04", "hardware=a800")} == {("Q", 2, 350)}
+
+
+def test_paper_fig04_skips_what_a_smaller_machine_has_not():
+    skipped = {plan.dims.world_size for plan in plans("experiment=paper_fig04", "hardware=rtx4090", "hardware.devices_per_node=4") if plan.skip}
+    assert skipped == {8}
+
+
+def test_paper_fig04_on_two_cores_is_its_first_halves():
+    found = {
+        (plan.dims.world_size, plan.batch.global_) for plan in plans("experiment=paper_fig04", "model=tiny", "hardware=cpu", "parallelism.dp=1,2")
+    }
+    assert found == {(1, 2), (2, 4), (1, 16), (2, 16)}
 
 
 def test_gpu_7b_is_the_rows_that_fit_one_card_with_the_smaller_batches_first():

@@ -60,12 +60,17 @@ def test_batch_arithmetic(plan):
             ["engine=torch", "parallelism.pp=2", "parallelism.schedule=zero_bubble", "batch.accumulation=7"],
             "takes passes in 7 // pp 2 = 3 rounds that come out even, not batch.accumulation=7: set batch.accumulation=6 or batch.accumulation=8",
         ),
-        (["parallelism.dp=8", "parallelism.tp=2"], "16 ranks, but hardware=a800 has 8"),
     ],
 )
 def test_degrees_that_cannot_be_are_refused_with_the_arithmetic(words, message, plan):
     with pytest.raises(ConfigError, match=message):
         plan(*words)
+
+
+def test_more_ranks_than_devices_are_a_skip_so_that_the_rest_of_a_sweep_is_measured(plan):
+    assert "16 ranks, but hardware=a800 has 8 devices a node" in plan("parallelism.dp=8", "parallelism.tp=2").skip
+    assert plan("parallelism.dp=8", "parallelism.tp=2", "hardware.nodes=2", "engine=megatron").skip is None
+    assert plan("parallelism.dp=9", "hardware=cpu").skip is None, "processes share cores"
 
 
 def test_replicas_are_blocks_of_neighbouring_ranks_in_every_pipeline_stage(plan):

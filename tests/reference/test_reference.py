@@ -1,7 +1,7 @@
 import pytest
 
 from llmexp.method import Method
-from llmexp.reference import paper_cell, read_table
+from llmexp.reference import paper_cell, paper_scaling, read_table
 
 PRETRAINING = [(row["model"], row["method"]) for row in read_table("table03_pretrain_bs1") if row["hardware"] == "a800"]
 
@@ -51,6 +51,25 @@ def test_a_doubtful_cell_says_why():
 )
 def test_what_the_paper_did_not_run_has_no_cell(model, method, hardware):
     assert paper_cell(model, method, hardware, 1) is None
+
+
+@pytest.mark.parametrize("method", ["Naive", "Z1"])
+@pytest.mark.parametrize(("micro", "printed", "tokens_per_s"), [(1, "1", 10936), (32, "32", 13977), (4, "32", 13977)])
+def test_megatrons_cells_of_table_ii_stand_beside_both_readings_of_its_batch(method, micro, printed, tokens_per_s):
+    cell = paper_cell("7b", method, "a800", micro, "megatron")
+    assert cell is not None
+    assert (cell.table, cell.tokens_per_s, cell.doubtful) == ("II", tokens_per_s, printed == "32")
+    assert paper_cell("7b", method, "a800", 8, "megatron") is None
+    assert paper_cell("7b", "F", "a800", micro, "megatron") is None
+
+
+def test_scaling_is_known_for_two_machines_on_eight_gpus():
+    found = paper_scaling("7b", "Q", "rtx4090", 2, 8)
+    assert found is not None
+    assert (found.percent, found.note) == (90.8, "")
+    assert "NVLink" in paper_scaling("7b", "Q", "rtx3090", 2, 8).note
+    for other in (("7b", "Q", "a800", 2, 8), ("7b", "Q", "rtx4090", 2, 4), ("7b", "F", "rtx4090", 2, 8), ("7b", "Q", "rtx4090", 1, 8)):
+        assert paper_scaling(*other) is None
 
 
 @pytest.mark.parametrize("number", range(1, 17))
