@@ -66,6 +66,11 @@ def optimizer(plan: RunPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.
     return torch.optim.AdamW(parameters, **chosen.arguments, fused=True)
 
 
+def experts_that_ran(config: PreTrainedConfig) -> dict[str, str]:
+    """How transformers computes the experts of a model that has some, for what_ran."""
+    return {"experts_implementation": config._experts_implementation} if getattr(config, "num_experts", None) else {}
+
+
 def class_name(thing: object) -> str:
     """The class's dotted name, for what_ran."""
     return f"{type(thing).__module__}.{type(thing).__name__}"

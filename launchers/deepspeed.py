@@ -85,7 +85,7 @@ class DeepSpeedTraining:
             "backend": torch.distributed.get_backend(),
             "reduced_in": str(self.engine.communication_data_type),
             "zero_stage": self.engine.zero_optimization_stage(),
-        }
+        } | assembly.experts_that_ran(self.module.config)
 
     def _model(self) -> PreTrainedModel:
         if self._techniques.zero_stage == 3:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from accelerate import init_empty_weights
-from torch import distributed
+from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from transformers import PreTrainedConfig
 
 from llmexp.errors import ConfigError
@@ -67,6 +68,7 @@ class FullySharded:
         options: dict[str, Any] = {**self._options["fully_shard"], "mesh": init_device_mesh(device.type, (distributed.get_world_size(),))}
         dtypes: dict[str, Any] = {name: DTYPES[dtype] for name, dtype in self._options["mixed_precision"].items()}
         options["mp_policy"] = MixedPrecisionPolicy(**dtypes)
+        options["shard_placement_fn"] = partial(_evenly, distributed.get_world_size())
         if self.offloads:
             options["offload_policy"] = CPUOffloadPolicy(**self._options["cpu_offload"])
         for layer in layers:
@@ -81,3 +83,10 @@ class FullySharded:
             fill(name, whole, seed)
             everywhere = DTensor.from_local(whole, parameter.device_mesh, [Replicate()], run_check=False)
             parameter.to_local().detach().copy_(everywhere.redistribute(placements=parameter.placements).to_local())
+
+
+def _evenly(ranks: int, parameter: nn.Parameter) -> Shard | None:
+    """A stack of experts' matrices by their rows, where the experts cannot be shared out evenly: some ranks would hold nothing of it."""
+    if parameter.dim() < 3 or parameter.shape[0] % ranks == 0 or parameter.shape[1] % ranks:
+        return None
+    return Shard(1)

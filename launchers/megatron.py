@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -81,12 +81,12 @@ class MegatronTraining:
             "attention_implementation": _class_name(layer.core_attention),
             "norm_implementation": _class_name(self.stages[0].module.decoder.layers[0].input_layernorm),
             "model_class": _class_name(self.stages[0].module),
-            "optimizer_class": ", ".join(_class_name(each) for each in torch_optimizers(self.optimizer)),
-            "engine_optimizer_class": ", ".join(_class_name(each) for each in parts(self.optimizer)),
+            "optimizer_class": _class_names(torch_optimizers(self.optimizer)),
+            "engine_optimizer_class": _class_names(parts(self.optimizer)),
             "schedule": get_forward_backward_func().__name__,
             "backend": distributed.get_backend(),
             "reduced_in": str(self.stages[0].buffers[0].grad_dtype),
-        }
+        } | _experts_that_ran(self.stages[0].module.decoder.layers[0].mlp)
 
     def _in_turn(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Losses:
         (stage,) = self.stages
@@ -137,8 +137,18 @@ def _step(batches: Iterator[MicroBatch], stage: DistributedDataParallel) -> tupl
     return share.through(stage), loss
 
 
+def _experts_that_ran(mlp: nn.Module) -> dict[str, Any]:
+    named = {"experts_implementation": getattr(mlp, "experts", None), "token_dispatcher": getattr(mlp, "token_dispatcher", None)}
+    return {name: _class_name(part) for name, part in named.items() if part is not None}
+
+
 def _class_name(thing: object) -> str:
     return f"{type(thing).__module__}.{type(thing).__name__}"
+
+
+def _class_names(things: Iterable[object]) -> str:
+    """Of Megatron's several optimizers, one for experts among them, those that differ."""
+    return ", ".join(dict.fromkeys(_class_name(each) for each in things))
 
 
 def join(device: torch.device) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from megatron.core.tensor_parallel import random
+from megatron.core.transformer.moe.token_dispatcher import MoEAlltoAllTokenDispatcher
 
 CPU = torch.device("cpu")
 _ALLOCATING = ("ones", "tensor", "zeros")
@@ -27,6 +28,7 @@ def let_megatron_run_on(device: torch.device) -> None:
     _answer_for_cuda()
     _draw_from_the_cpu()
     _call_tensors_cuda()
+    _keep_token_counts_here()
 
 
 def _on_cpu(allocate: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -66,3 +68,16 @@ def _call_tensors_cuda() -> None:
 
     torch.Tensor.type = named  # type: ignore[method-assign, assignment]
     torch.Tensor.cuda = lambda tensor, *args, **kwargs: tensor  # type: ignore[method-assign]
+
+
+def _keep_token_counts_here() -> None:
+    """How many tokens go to each rank's experts it copies to the host on a stream beside, as numpy arrays; here only the latter is left to do."""
+
+    def as_arrays(dispatcher: Any, point: str, tokens_per_expert: torch.Tensor | None = None) -> torch.Tensor | None:
+        for name in ("input_splits", "output_splits", "output_splits_tp") if point == dispatcher.cuda_dtoh_point else ():
+            splits = getattr(dispatcher, name)
+            setattr(dispatcher, name, splits.numpy() if torch.is_tensor(splits) else splits)
+        return tokens_per_expert
+
+    MoEAlltoAllTokenDispatcher.cuda_dtoh_stream = torch.cpu.Stream()
+    MoEAlltoAllTokenDispatcher._maybe_dtoh_and_synchronize = as_arrays

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import torch
 from megatron.core import parallel_state
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
 from megatron.core.models.gpt import GPTModel
@@ -22,13 +23,17 @@ from llmexp.plan.run_plan import RunPlan
 
 
 def form_groups(plan: RunPlan) -> None:
-    """Share the ranks out by tensor, context, data and pipeline degree, tensor fastest: as ParallelDims.replica_of counts."""
+    """Share the ranks out by tensor, context, data and pipeline degree, tensor fastest: as ParallelDims.replica_of counts.
+
+    Experts are shared out over neighbours among the ranks of context and data degree.
+    """
     dims = plan.dims
     parallel_state.initialize_model_parallel(
         tensor_model_parallel_size=dims.tp,
         pipeline_model_parallel_size=dims.pp,
         virtual_pipeline_model_parallel_size=dims.virtual_stages if dims.virtual_stages > 1 else None,
         context_parallel_size=dims.cp,
+        expert_model_parallel_size=dims.ep,
         create_gloo_process_groups=False,
         order="tp-cp-ep-dp-pp",
     )
@@ -74,6 +79,8 @@ def _stage(plan: RunPlan, config: TransformerConfig, index: int) -> GPTModel:
         rotary_base=model.rope_theta,
         vp_stage=virtual,
     )
+    # Megatron makes a router's weights on the host.
+    stage.to(torch.cuda.current_device())
     fill_stage(stage, model, plan.config.seed)
     return stage.train()
 
@@ -84,12 +91,13 @@ def _block(plan: RunPlan, config: TransformerConfig, virtual: int | None) -> Tra
 
 
 def _layer(plan: RunPlan) -> ModuleSpec:
-    spec = get_gpt_layer_local_spec(normalization="RMSNorm", qk_layernorm=plan.engine_config["transformer"]["qk_layernorm"])
+    shape = plan.engine_config["transformer"]
+    spec = get_gpt_layer_local_spec(num_experts=shape.get("num_moe_experts"), normalization="RMSNorm", qk_layernorm=shape["qk_layernorm"])
     attention = spec.submodules.self_attention
     changes: dict[str, Any] = {}
     if Method.parse(plan.method, plan.config.task.name).techniques.flash_attention:
         changes["core_attention"] = FlashAttention
-    if plan.engine_config["transformer"]["qk_layernorm"]:
+    if shape["qk_layernorm"]:
         changes |= {"q_layernorm": RMSNorm, "k_layernorm": RMSNorm}
     attention.submodules = replace(attention.submodules, **changes)
     spec.submodules = replace(spec.submodules, input_layernorm=RMSNorm, pre_mlp_layernorm=RMSNorm)

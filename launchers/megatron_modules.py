@@ -6,9 +6,14 @@ from typing import Any
 
 import torch
 from megatron.core.transformer import TransformerConfig
+from megatron.core.transformer.moe import moe_utils
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+# Its router asks whether TransformerEngine's product is None, and has no such name where TransformerEngine is missing (0.15, 0.16.1).
+if not hasattr(moe_utils, "te_general_gemm"):
+    moe_utils.te_general_gemm = None
 
 
 class RMSNorm(nn.RMSNorm):

@@ -25,8 +25,11 @@ _PLAIN: dict[str, tuple[str, int | None]] = {
     "self_attention.k_layernorm.weight": ("self_attn.k_norm.weight", None),
     "self_attention.linear_proj.weight": ("self_attn.o_proj.weight", 1),
     "mlp.linear_fc2.weight": ("mlp.down_proj.weight", 1),
+    "mlp.router.weight": ("mlp.gate.weight", None),
+    "mlp.experts.linear_fc2.weight": ("mlp.experts.down_proj", 1),
 }
 _LAYER = re.compile(r"decoder\.layers\.(\d+)\.(.+)")
+_EXPERT = re.compile(r"mlp\.experts\.local_experts\.(\d+)\.(.+)")
 
 Whole = Callable[[str, int, int], torch.Tensor]
 
@@ -40,22 +43,31 @@ def fill_stage(stage: GPTModel, model: ModelConfig, seed: int) -> None:
 
 
 def _global(stage: GPTModel, name: str) -> str:
-    """The name with the layer's number in the whole model; a stage counts its layers from 0, Megatron's layer_number from 1."""
+    """The name with the numbers of layer and expert in the whole model; a stage counts both from 0, Megatron's layer_number from 1."""
     found = _LAYER.match(name)
     if not found:
         return name
-    number = stage.decoder.layers[int(found[1])].layer_number - 1
-    return f"decoder.layers.{number}.{found[2]}"
+    layer, part = stage.decoder.layers[int(found[1])], found[2]
+    if expert := _EXPERT.match(part):
+        part = f"mlp.experts.local_experts.{layer.mlp.local_expert_indices[int(expert[1])]}.{expert[2]}"
+    return f"decoder.layers.{layer.layer_number - 1}.{part}"
+
+
+def _place(name: str) -> tuple[str, str, str]:
+    """Of a global name: transformers' prefix of the layer, Megatron's name within it, and the suffix under which an expert's matrix is seeded."""
+    found = _LAYER.match(name)
+    prefix, part = (f"model.layers.{found[1]}.", found[2]) if found else ("", name)
+    expert = _EXPERT.match(part)
+    return (prefix, f"mlp.experts.{expert[2]}", f".{expert[1]}") if expert else (prefix, part, "")
 
 
 def _fill(name: str, parameter: nn.Parameter, model: ModelConfig, seed: int) -> None:
     tp, rank = parallel_state.get_tensor_model_parallel_world_size(), parallel_state.get_tensor_model_parallel_rank()
-    found = _LAYER.match(name)
-    prefix, part = (f"model.layers.{found[1]}.", found[2]) if found else ("", name)
+    prefix, part, suffix = _place(name)
 
     def whole(leaf: str, *shape: int) -> torch.Tensor:
         values = torch.empty(shape, dtype=parameter.dtype, device=parameter.device)
-        fill(prefix + leaf, values, seed)
+        fill(prefix + leaf + suffix, values, seed)
         return values
 
     with torch.no_grad():
@@ -85,4 +97,14 @@ def _gate_up(whole: Whole, model: ModelConfig, rank: int, tp: int) -> torch.Tens
     return torch.cat([whole(f"mlp.{leaf}_proj.weight", *shape).chunk(tp)[rank] for leaf in ("gate", "up")])
 
 
-_JOINED = {"self_attention.linear_qkv.weight": _query_key_value, "mlp.linear_fc1.weight": _gate_up}
+def _stacked_gate_up(whole: Whole, model: ModelConfig, rank: int, tp: int) -> torch.Tensor:
+    """The same of one expert, whose gate and up projection are one matrix."""
+    joined = whole("mlp.experts.gate_up_proj", 2 * (model.intermediate_size or 0), model.hidden_size or 0)
+    return torch.cat([half.chunk(tp)[rank] for half in joined.chunk(2)])
+
+
+_JOINED = {
+    "self_attention.linear_qkv.weight": _query_key_value,
+    "mlp.linear_fc1.weight": _gate_up,
+    "mlp.experts.linear_fc1.weight": _stacked_gate_up,
+}

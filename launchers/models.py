@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from accelerate import init_empty_weights
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, MixtralConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
 
 from llmexp.launchers import targets
 from llmexp.launchers.quantize import quantized_linear
 from llmexp.launchers.seeding import fill
 from llmexp.schema import ModelConfig
 
-CONFIGURATIONS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
+CONFIGURATIONS = {"llama": LlamaConfig, "qwen3": Qwen3Config, "mixtral": MixtralConfig}
 
 
 def configuration(model: ModelConfig) -> PreTrainedConfig:
@@ -35,7 +35,15 @@ def configuration(model: ModelConfig) -> PreTrainedConfig:
         tie_word_embeddings=model.tie_embeddings,
         rope_parameters={"rope_type": "default", "rope_theta": model.rope_theta},
         use_cache=False,
+        **_experts(model),
     )
+
+
+def _experts(model: ModelConfig) -> dict[str, Any]:
+    """Without a loss that balances the load of experts, which transformers too adds only where it is asked to."""
+    if model.num_experts is None:
+        return {}
+    return {"num_local_experts": model.num_experts, "num_experts_per_tok": model.experts_per_token, "output_router_logits": False}
 
 
 def from_configuration(config: PreTrainedConfig, dtype: torch.dtype, attention: str, target: str | None = None) -> PreTrainedModel:

@@ -11,7 +11,14 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def fill(name: str, tensor: torch.Tensor, seed: int) -> None:
-    """Fill one parameter from a generator seeded by its name: gains 1, biases 0, matrices normal with deviation WEIGHT_STD."""
+    """Fill one parameter from a generator seeded by its name: gains 1, biases 0, matrices normal with deviation WEIGHT_STD.
+
+    A stack of experts' matrices is filled one by one under <name>.<expert>, so that a rank that holds some experts makes only those.
+    """
+    if tensor.dim() == 3:
+        for expert, matrix in enumerate(tensor):
+            fill(f"{name}.{expert}", matrix, seed)
+        return
     with torch.no_grad():
         if tensor.dim() < 2:
             tensor.fill_(0.0 if name.endswith("bias") else 1.0)

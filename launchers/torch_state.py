@@ -71,7 +71,7 @@ class TorchState:
             "backend": distributed.get_backend(),
             "reduced_in": str(self.layout.reduced_in),
             "zero_stage": self._zero_stage,
-        }
+        } | assembly.experts_that_ran(self.layout.config)
 
     @property
     def _base_optimizer(self) -> torch.optim.Optimizer:

@@ -38,7 +38,7 @@ class ModelConfig(Section):
     target: DottedPath | None = Field(
         None, description="a class of transformers' kind, or a function, that builds the model instead of AutoModelForCausalLM"
     )
-    architecture: Literal["llama", "qwen3", "hf"]
+    architecture: Literal["llama", "qwen3", "mixtral", "hf"]
     path: str | None = Field(None, description="folder or hub name of a transformers model; only with architecture hf")
     trust_remote_code: bool = False
     vocab_size: PositiveInt | None = None
@@ -49,6 +49,8 @@ class ModelConfig(Section):
     num_kv_heads: PositiveInt | None = None
     head_dim: PositiveInt | None = None
     max_positions: PositiveInt | None = None
+    num_experts: PositiveInt | None = Field(None, description="MLPs of each layer, with a router before them; only with architecture mixtral")
+    experts_per_token: PositiveInt | None = Field(None, description="of them, those that a token goes through")
     rope_theta: PositiveFloat = 10000.0
     rms_norm_eps: PositiveFloat = 1e-5
     tie_embeddings: bool = False
@@ -64,9 +66,21 @@ class ModelConfig(Section):
         missing = [key for key in sizes if getattr(self, key) is None]
         if missing:
             raise ValueError(f"model.{missing[0]} is missing for architecture {self.architecture}")
+        self._check_experts()
         if self.num_heads and self.num_kv_heads and self.num_heads % self.num_kv_heads:
             raise ValueError(f"model.num_heads={self.num_heads} is not a multiple of model.num_kv_heads={self.num_kv_heads}")
         return self
+
+    def _check_experts(self) -> None:
+        counts = {"num_experts": self.num_experts, "experts_per_token": self.experts_per_token}
+        sparse = self.architecture == "mixtral"
+        wrong = next((name for name, count in counts.items() if (count is None) is sparse), None)
+        if wrong and sparse:
+            raise ValueError(f"model.{wrong} is missing for architecture mixtral")
+        if wrong:
+            raise ValueError(f"model.{wrong}={counts[wrong]} is of architecture mixtral, and model={self.name} is {self.architecture}: leave it out")
+        if self.num_experts and self.experts_per_token and self.experts_per_token > self.num_experts:
+            raise ValueError(f"model.experts_per_token={self.experts_per_token} is more than model.num_experts={self.num_experts}")
 
 
 class HardwareConfig(Section):

@@ -69,7 +69,8 @@ def _parameters(plan: RunPlan) -> str:
     if plan.parameters is None or plan.trainable_parameters is None:
         return "not known before the model is built"
     declared = "" if get_engine(plan.config.engine.name).builds_model else "declared: "
-    return f"{declared}{plan.parameters:,}, of which {plan.trainable_parameters:,} train"
+    active = f", {plan.active_parameters:,} active for a token" if plan.active_parameters not in (None, plan.parameters) else ""
+    return f"{declared}{plan.parameters:,}, of which {plan.trainable_parameters:,} train{active}"
 
 
 def _memory(plan: RunPlan, memory: MemoryEstimate) -> str:

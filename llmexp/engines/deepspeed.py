@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llmexp.engines.base import Engine
-from llmexp.engines.limits import beyond_data_parallelism, flash_without_bf16
+from llmexp.engines.limits import beyond_data_parallelism, flash_without_bf16, quantized_experts
 from llmexp.engines.torchrun import rank_environment, torchrun
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
@@ -35,7 +35,7 @@ class DeepSpeedEngine(Engine):
             return "engine.launcher=deepspeed starts ranks on one node only: set engine.launcher=torchrun"
         if techniques.offload_optimizer and config.precision.moments == "bf16" and not _uses_own_optimizer(config, techniques):
             return f"O with precision={config.precision.name} needs DeepSpeed's CPUAdam: set optimizer=adamw_cpuadam"
-        return beyond_data_parallelism(config, dims) or flash_without_bf16(config, techniques)
+        return beyond_data_parallelism(config, dims) or flash_without_bf16(config, techniques) or quantized_experts(config, techniques)
 
     def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:
         """ZeRO's partitions are copies, also where their dtype is the parameters' own."""

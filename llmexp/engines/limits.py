@@ -27,6 +27,13 @@ def other_schedule(dims: ParallelDims, schedules: Iterable[str]) -> str | None:
     return f"its pipeline schedules are {', '.join(schedules)}, not {dims.schedule}"
 
 
+def quantized_experts(config: RunConfig, techniques: Techniques) -> str | None:
+    """For engines that run transformers' models with Q."""
+    if techniques.quantization and config.model.architecture == "mixtral":
+        return f"Q replaces linear layers, and the experts of model={config.model.name} are stacks of matrices"
+    return None
+
+
 def flash_without_bf16(config: RunConfig, techniques: Techniques) -> str | None:
     """For engines that run transformers' models with F."""
     if techniques.flash_attention and config.hardware.device == "cuda" and config.precision.parameters != "bf16":

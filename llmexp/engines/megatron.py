@@ -15,7 +15,7 @@ from llmexp.plan.schedules import ANY, GROUPS_OF_PP, Passes
 from llmexp.schema import RunConfig
 
 WORKER = "llmexp.launchers.megatron"
-ARCHITECTURES = ("llama", "qwen3")
+ARCHITECTURES = ("llama", "qwen3", "mixtral")
 # parameters, gradients, master, moments: those that Megatron's optimizers have without TransformerEngine.
 PRECISIONS = {
     ("fp32", "fp32", "fp32", "fp32"),
@@ -26,7 +26,7 @@ PRECISIONS = {
 
 
 class MegatronEngine(Engine):
-    """Data, tensor, sequence and pipeline parallelism; the distributed optimizer by Z1."""
+    """Data, tensor, sequence, pipeline and expert parallelism; the distributed optimizer by Z1."""
 
     name = "megatron"
     modules = ("torch", "megatron.core")
@@ -43,7 +43,7 @@ class MegatronEngine(Engine):
         """Keyword arguments of Megatron's TransformerConfig, DistributedDataParallelConfig and OptimizerConfig."""
         partitioned = techniques.zero_stage > 0
         return {
-            "transformer": _shape(config) | _layout(config, dims) | _recomputation(techniques) | {"bf16": config.precision.parameters == "bf16"},
+            "transformer": _shape(config) | _experts(config, dims) | _layout(config, dims) | _recomputation(techniques),
             "ddp": {
                 "grad_reduce_in_fp32": config.precision.gradients == "fp32",
                 "overlap_grad_reduce": True,
@@ -71,9 +71,31 @@ def _shape(config: RunConfig) -> dict[str, Any]:
         "qk_layernorm": model.architecture == "qwen3",
         "gated_linear_unit": True,
         "add_bias_linear": False,
+        "bf16": config.precision.parameters == "bf16",
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
     }
+
+
+def _experts(config: RunConfig, dims: ParallelDims) -> dict[str, Any]:
+    """As Mixtral routes: softmax over the chosen experts' logits, no token dropped, no loss that balances their load."""
+    model = config.model
+    if model.num_experts is None:
+        return {}
+    return {
+        "num_moe_experts": model.num_experts,
+        "moe_router_topk": model.experts_per_token,
+        "moe_ffn_hidden_size": model.intermediate_size,
+        "moe_router_load_balancing_type": "none",
+        "moe_router_pre_softmax": False,
+        # With tp, alltoall gathers different numbers of tokens from the tensor-parallel ranks, which gloo cannot.
+        "moe_token_dispatcher_type": "allgather" if _counts_differ_on_gloo(config, dims) else "alltoall",
+        "expert_model_parallel_size": dims.ep,
+    }
+
+
+def _counts_differ_on_gloo(config: RunConfig, dims: ParallelDims) -> bool:
+    return dims.tp > 1 and config.hardware.device == "cpu"
 
 
 def _layout(config: RunConfig, dims: ParallelDims) -> dict[str, Any]:
@@ -128,15 +150,22 @@ def _lacks_atom(config: RunConfig, techniques: Techniques) -> str | None:
 def _lacks_degree(config: RunConfig, dims: ParallelDims) -> str | None:
     if config.engine.launcher != "torchrun":
         return "it is started by torchrun: set engine.launcher=torchrun"
-    wide = [f"parallelism.{name}=1 only, not {degree}" for name, degree in (("cp", dims.cp), ("ep", dims.ep)) if degree > 1]
-    return f"it runs {', '.join(wide)}" if wide else other_schedule(dims, MegatronEngine.schedules) or _trains_wrongly(config, dims)
+    if dims.cp > 1:
+        return f"it runs parallelism.cp=1 only, not {dims.cp}"
+    if config.model.num_experts and dims.tp > 1 and not dims.sequence:
+        return f"experts with parallelism.tp={dims.tp} need parallelism.sequence=true"
+    return other_schedule(dims, MegatronEngine.schedules) or _trains_wrongly(config, dims)
 
 
 def _trains_wrongly(config: RunConfig, dims: ParallelDims) -> str | None:
-    """Options of the user's that Megatron takes without a word (0.16.1 on gloo)."""
+    """Options of the user's that Megatron, or this loop, would take without a word (0.16.1 on gloo)."""
     chosen = config.engine.options.get("transformer", {})
     if dims.pp > 1 and config.hardware.device == "cpu" and chosen.get("deallocate_pipeline_outputs"):
         return "deallocate_pipeline_outputs frees tensors that a host is still sending, and trains wrongly"
+    if _counts_differ_on_gloo(config, dims) and chosen.get("moe_token_dispatcher_type", "allgather") != "allgather":
+        return "with parallelism.tp gloo runs moe_token_dispatcher_type=allgather only"
+    if chosen.get("moe_grouped_gemm"):
+        return "moe_grouped_gemm needs TransformerEngine's or another package's kernels, which are not taken: experts run one by one"
     if dims.virtual_stages > 1 and chosen.get("batch_p2p_comm"):
         return "the interleaved schedule with batch_p2p_comm trains wrongly"
     return None
@@ -146,7 +175,7 @@ def _lacks_model(config: RunConfig) -> str | None:
     if config.model.target:
         return "it builds its own model, not model.target"
     if config.model.architecture not in ARCHITECTURES:
-        return f"it builds architecture {' and '.join(ARCHITECTURES)}, not {config.model.architecture}"
+        return f"it builds architecture {', '.join(ARCHITECTURES)}, not {config.model.architecture}"
     return None
 
 

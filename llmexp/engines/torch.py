@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llmexp.engines.base import Engine
-from llmexp.engines.limits import flash_without_bf16, wider
+from llmexp.engines.limits import flash_without_bf16, quantized_experts, wider
 from llmexp.engines.pipelining import CLASSES, PASSES, unpipelined, unsplit
 from llmexp.engines.torchrun import torchrun
 from llmexp.method import Techniques
@@ -36,7 +36,7 @@ class TorchEngine(Engine):
         if wide := wider(dims, ("tp", "cp", "ep")):
             return f"engine=torch runs data and pipeline parallelism only, not {', '.join(wide)}"
         pipeline = unpipelined(config, techniques) or unsplit(techniques, dims.schedule) if dims.schedule else None
-        return pipeline or flash_without_bf16(config, techniques) or _unkept_dtypes(config, techniques)
+        return pipeline or flash_without_bf16(config, techniques) or quantized_experts(config, techniques) or _unkept_dtypes(config, techniques)
 
     def storage(self, config: RunConfig, techniques: Techniques) -> Storage:
         """FSDP2 keeps one partitioned copy, which the optimizer updates; its gradients are of that copy's dtype."""

@@ -12,7 +12,7 @@ from llmexp.schema import RunConfig
 
 
 class ParallelDims(Record):
-    """Valid degrees; world_size = dp x tp x pp x cp."""
+    """Valid degrees; world_size = dp x tp x pp x cp. Ranks that share out experts (ep) are among those of dp x cp, neighbours first."""
 
     dp: int
     tp: int
@@ -38,6 +38,11 @@ class ParallelDims(Record):
         """Whether the first rank of a pipeline holds the last stage too."""
         return self.schedule is not None and SCHEDULES[self.schedule].v_shaped
 
+    @property
+    def cut(self) -> str:
+        """The degrees by which a rank holds less than the whole model, in words."""
+        return f"tp {self.tp}, pp {self.pp}" + f", ep {self.ep}" * (self.ep > 1)
+
     @classmethod
     def of(cls, config: RunConfig, passes: Mapping[str, Passes]) -> ParallelDims:
         """Take the degrees of a configuration; dp null fills the node. `passes`: what each of the engine's schedules takes.
@@ -54,7 +59,9 @@ class ParallelDims(Record):
             )
         _check_tensor(config)
         _check_sequence(config)
-        return cls(**(degrees.model_dump() | {"dp": degrees.dp or devices // model_parallel, "schedule": _schedule(config, passes)}))
+        dims = cls(**(degrees.model_dump() | {"dp": degrees.dp or devices // model_parallel, "schedule": _schedule(config, passes)}))
+        _check_experts(config, dims)
+        return dims
 
     def replica_of(self, rank: int) -> int:
         """The data-parallel replica that a rank is part of: tensor ranks are neighbours, then context, data and pipeline."""
@@ -105,6 +112,22 @@ def _check_nothing_of_a_pipeline(config: RunConfig) -> None:
         raise ConfigError(f"parallelism.virtual_stages={degrees.virtual_stages} are those of a pipeline, and parallelism.pp=1: set parallelism.pp")
     if degrees.schedule:
         raise ConfigError(f"parallelism.schedule={degrees.schedule} orders the passes of a pipeline, and parallelism.pp=1: set parallelism.pp")
+
+
+def _check_experts(config: RunConfig, dims: ParallelDims) -> None:
+    ep, model = dims.ep, config.model
+    if ep > 1 and model.num_experts is None and model.architecture != "hf":
+        raise ConfigError(f"parallelism.ep={ep} shares out experts, and model={model.name} has none: set parallelism.ep=1, or model=mixtral")
+    _check_divides("ep", ep, "model.num_experts", model.num_experts)
+    replicas = dims.dp * dims.cp
+    if replicas % ep:
+        above = -(-replicas // ep) * ep
+        below = max(degree for degree in range(1, ep) if replicas % degree == 0 and (model.num_experts or 0) % degree == 0)
+        more = f" or parallelism.dp={above // dims.cp}" if above % dims.cp == 0 else ""
+        raise ConfigError(
+            f"parallelism.ep={ep} shares out experts over the ranks of dp {dims.dp} x cp {dims.cp} = {replicas}, which it does not divide: "
+            f"set parallelism.ep={below}{more}"
+        )
 
 
 def _check_divides(name: str, degree: int, field: str, size: int | None) -> None:

@@ -71,14 +71,18 @@ def zero_storage(precision: PrecisionConfig, techniques: Techniques, *, master_c
 def estimate(shape: ModelShape, storage: Storage, techniques: Techniques, dims: ParallelDims) -> MemoryEstimate:
     """Count what the fullest rank holds, besides what is frozen: whole, in 4 bits, where the parameters are."""
     frozen = (shape.parameters - trainable(shape, techniques)) // (dims.tp * dims.pp)
-    trained = shape.parameters_of_rank(dims.tp, dims.pp, dims.v_shaped) - frozen
+    trained = shape.parameters_of_rank(dims.tp, dims.pp, dims.ep, v_shaped=dims.v_shaped) - frozen
+    # Ranks that share out experts hold different ones: what all replicas hold together, and partition, is more than one of them holds.
+    together = trained + (dims.ep - 1) * shape.expert_parameters_of_rank(dims.tp, dims.pp, dims.ep)
     four_bit = ceil(frozen * NF4_BYTES_PER_PARAMETER)
     kinds = {"weights": storage.parameters, "gradients": storage.gradients, "optimizer states": storage.optimizer}
     shares = {name: dims.dp * dims.cp if held.partitioned else 1 for name, held in kinds.items()}
-    sizes = {name: ceil(trained * held.bytes_per_parameter / shares[name]) for name, held in kinds.items()}
-    cut = f" of {trainable(shape, techniques) / 1e9:.4g}e9 (tp {dims.tp}, pp {dims.pp})" if dims.tp * dims.pp > 1 else ""
+    counts = {name: together if held.partitioned else trained for name, held in kinds.items()}
+    sizes = {name: ceil(counts[name] * held.bytes_per_parameter / shares[name]) for name, held in kinds.items()}
+    cut = f" of {trainable(shape, techniques) / 1e9:.4g}e9 ({dims.cut})" if trained < trainable(shape, techniques) else ""
     words = f"{trained / 1e9:.4g}e9 trained parameters{cut}: " + " + ".join(
-        f"{held.bytes_per_parameter} B {name} / {shares[name]}" for name, held in kinds.items()
+        f"{held.bytes_per_parameter} B {name}" + f" of {together / 1e9:.4g}e9" * (counts[name] != trained) + f" / {shares[name]}"
+        for name, held in kinds.items()
     )
     if frozen:
         words += f"; {frozen / 1e9:.4g}e9 frozen: {NF4_BYTES_PER_PARAMETER:.3f} B weights"

@@ -53,6 +53,7 @@ class RunPlan(Record):
     batch: Batch
     parameters: int | None = Field(description="of the whole model; None where the shape is not known before it is built")
     trainable_parameters: int | None
+    active_parameters: int | None = Field(None, description="that a token meets: all but those of experts that it is not sent to")
     flops_per_token: float | None = Field(description="model FLOPs of one token's forward and backward pass, without recomputation")
     recomputed_flops_per_token: float | None = Field(None, description="what recomputation adds to that; 0 without it")
     memory: MemoryEstimate | None

@@ -11,12 +11,12 @@ from llmexp.errors import ConfigError
 from llmexp.schema import ModelConfig
 
 # Architectures of transformers whose parameters `ModelShape` counts exactly.
-COUNTABLE = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen3ForCausalLM": "qwen3"}
+COUNTABLE = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen3ForCausalLM": "qwen3", "MixtralForCausalLM": "mixtral"}
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes of a Llama-like decoder: grouped-query attention, gated MLP, RMSNorm, no biases."""
+    """Sizes of a Llama-like decoder: grouped-query attention, gated MLP or experts, RMSNorm, no biases."""
 
     vocab_size: int
     hidden_size: int
@@ -27,14 +27,35 @@ class ModelShape:
     head_dim: int
     tie_embeddings: bool
     qk_norm: bool = False
+    num_experts: int | None = None
+    experts_per_token: int | None = None
 
     @property
     def linear_parameters(self) -> int:
-        """Weights of the decoder layers' matrices: query, key, value, output, gate, up, down."""
+        """Weights of the decoder layers' matrices: query, key, value, output, router; gate, up and down, of every expert."""
         queries = self.num_heads * self.head_dim
         keys_and_values = 2 * self.num_kv_heads * self.head_dim
         attention = self.hidden_size * (queries + keys_and_values) + queries * self.hidden_size
-        return self.num_layers * (attention + 3 * self.hidden_size * self.intermediate_size)
+        return self.num_layers * attention + self.router_parameters + self._mlp_parameters(self.num_experts or 1)
+
+    @property
+    def active_linear_parameters(self) -> int:
+        """Of these, the ones that a token is multiplied with: all, or with experts those of `experts_per_token` of them."""
+        idle = (self.num_experts or 0) - (self.experts_per_token or 0)
+        return self.linear_parameters - self._mlp_parameters(idle)
+
+    @property
+    def expert_parameters(self) -> int:
+        """Weights of all layers' experts; 0 for a dense model."""
+        return self._mlp_parameters(self.num_experts or 0)
+
+    @property
+    def router_parameters(self) -> int:
+        """Weights of the matrices that choose experts; 0 for a dense model."""
+        return self.num_layers * (self.num_experts or 0) * self.hidden_size
+
+    def _mlp_parameters(self, experts: int) -> int:
+        return self.num_layers * experts * 3 * self.hidden_size * self.intermediate_size
 
     @property
     def norm_parameters(self) -> int:
@@ -57,33 +78,45 @@ class ModelShape:
         """All parameters."""
         return self.linear_parameters + self.norm_parameters + self.embedding_parameters + self.head_parameters
 
-    def parameters_of_rank(self, tp: int, pp: int, v_shaped: bool = False) -> int:
-        """Of the rank that holds most: matrices and embeddings cut by tp, norms whole; layers shared out, first and last stage with their ends.
+    @property
+    def active_parameters(self) -> int:
+        """Parameters that a token meets: all but those of the experts it is not sent to."""
+        return self.parameters - self.linear_parameters + self.active_linear_parameters
 
-        With tied embeddings the last of several stages holds a copy of them. `v_shaped`: first and last stage are on one rank.
+    def parameters_of_rank(self, tp: int, pp: int, ep: int = 1, *, v_shaped: bool = False) -> int:
+        """Of the rank that holds most: matrices and embeddings cut by tp, norms and routers whole, experts shared out; layers too, over pp.
+
+        First and last stage hold their ends besides; with tied embeddings the last of several stages holds a copy of them.
+        `v_shaped`: they are on one rank.
         """
-        norms = self.norm_parameters - self.hidden_size
-        layers = (self.linear_parameters // tp + norms) // pp
+        whole = self.norm_parameters - self.hidden_size + self.router_parameters
+        cut = self.linear_parameters - self.expert_parameters - self.router_parameters
+        layers = (cut // tp + whole) // pp + self.expert_parameters_of_rank(tp, pp, ep)
         first, last = self.embedding_parameters // tp, self.hidden_size + self.head_parameters // tp
         if pp == 1:
             return layers + first + last
         last += first if self.tie_embeddings else 0
         return layers + (first + last if v_shaped else max(first, last))
 
+    def expert_parameters_of_rank(self, tp: int, pp: int, ep: int) -> int:
+        """Every rank holds as many: whole experts shared out over ep, each cut by tp."""
+        return self.expert_parameters // (tp * pp * ep)
+
     def flops_per_token(self, seq_len: int, linear_trained: bool = True) -> float:
         """Model FLOPs of a token's forward and backward pass, recomputation left out.
 
-        6 per trained and 4 per frozen parameter that takes part in a matrix product (the output projection does, the embedding's lookup and
-        the norms do not), plus causal attention: 2 products forward and 4 backward over half of the seq_len x seq_len matrix.
+        6 per trained and 4 per frozen parameter that the token is multiplied with (the output projection's are, those of the embedding's lookup,
+        the norms and experts that it is not sent to are not), plus causal attention: 2 products forward and 4 backward over half of the
+        seq_len x seq_len matrix.
         Convention of PaLM (arXiv 2204.02311, appendix B) with the causal half of FlashAttention (arXiv 2205.14135).
         """
-        matrices = (6 if linear_trained else 4) * self.linear_parameters + 6 * self.vocab_size * self.hidden_size
+        matrices = (6 if linear_trained else 4) * self.active_linear_parameters + 6 * self.vocab_size * self.hidden_size
         attention = 6 * self.num_layers * self.num_heads * self.head_dim * seq_len
         return float(matrices + attention)
 
     def recomputed_flops_per_token(self, seq_len: int) -> float:
         """FLOPs that running every layer's forward pass again in backward adds to a token."""
-        return float(2 * self.linear_parameters + 2 * self.num_layers * self.num_heads * self.head_dim * seq_len)
+        return float(2 * self.active_linear_parameters + 2 * self.num_layers * self.num_heads * self.head_dim * seq_len)
 
 
 def shape_of(model: ModelConfig) -> ModelShape | None:
@@ -121,4 +154,6 @@ def _shape_of_folder(model: ModelConfig) -> ModelShape | None:
         head_dim=loaded.get("head_dim") or loaded["hidden_size"] // heads,
         tie_embeddings=bool(loaded.get("tie_word_embeddings")),
         qk_norm=COUNTABLE[architecture] == "qwen3",
+        num_experts=loaded["num_local_experts"] if COUNTABLE[architecture] == "mixtral" else None,
+        experts_per_token=loaded["num_experts_per_tok"] if COUNTABLE[architecture] == "mixtral" else None,
     )

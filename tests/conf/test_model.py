@@ -10,7 +10,7 @@ from llmexp.schema import ModelConfig
 
 CONF = Path(__file__).parents[2] / "conf" / "model"
 NAMES = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "hf")
-# As the published checkpoints count them; 125m and tiny are this project's own shapes.
+# As the published checkpoints count them; 125m, tiny and tiny-moe are this project's own shapes.
 PARAMETERS = {
     "tiny": 857_216,
     "125m": 125_258_496,
@@ -20,6 +20,8 @@ PARAMETERS = {
     "70b": 68_976_648_192,
     "llama3-8b": 8_030_261_248,
     "qwen3-8b": 8_190_735_360,
+    "mixtral": 46_702_792_704,
+    "tiny-moe": 2_444_416,
 }
 
 

@@ -31,8 +31,9 @@ def plan() -> Callable[..., RunPlan]:
         (["method=Q"], "Q replaces linear layers"),
         (["parallelism.pp=2", "parallelism.schedule=gpipe"], "its pipeline schedules are 1f1b, interleaved, not gpipe"),
         (["parallelism.pp=2", "parallelism.virtual_stages=2", "parallelism.schedule=zbv"], "its pipeline schedules are 1f1b, interleaved, not zbv"),
-        (["parallelism.ep=2"], "it runs parallelism.ep=1 only, not 2"),
-        (["model=hf", "model.path=org/name"], "it builds architecture llama and qwen3, not hf"),
+        (["model=tiny-moe", "parallelism.tp=2"], "experts with parallelism.tp=2 need parallelism.sequence=true"),
+        (["model=tiny-moe", "+engine.options.transformer.moe_grouped_gemm=true"], "moe_grouped_gemm needs TransformerEngine's"),
+        (["model=hf", "model.path=org/name"], "it builds architecture llama, qwen3, mixtral, not hf"),
         (["model.target=package.Model"], "it builds its own model, not model.target"),
         (["optimizer=deepspeed_adamw"], "its optimizer is AdamW"),
         (
@@ -48,7 +49,9 @@ def test_what_it_lacks_is_a_skip_with_the_reason(words: list[str], reason: str, 
     assert reason in str(plan(*words).skip)
 
 
-@pytest.mark.parametrize("words", [["method=F+R+Z1"], ["precision=bf16_pure", "method=F+R"], ["precision=fp32"], ["model=qwen3-8b"]])
+@pytest.mark.parametrize(
+    "words", [["method=F+R+Z1"], ["precision=bf16_pure", "method=F+R"], ["precision=fp32"], ["model=qwen3-8b"], ["model=mixtral", "parallelism.ep=8"]]
+)
 def test_what_it_has_is_not_skipped(words: list[str], plan: Callable[..., RunPlan]) -> None:
     assert plan(*words).skip is None
 
@@ -72,6 +75,15 @@ def test_an_interleaved_pipeline_sends_one_by_one_and_keeps_what_it_sends_on_a_h
 )
 def test_options_that_would_train_wrongly_without_a_word_are_skipped(words: tuple[str, ...], plan: Callable[..., RunPlan]) -> None:
     assert "trains wrongly" in str(plan("hardware=cpu", "parallelism.pp=2", "parallelism.dp=1", "batch.accumulation=2", *words).skip)
+
+
+def test_gloo_gathers_tokens_where_tensor_parallel_ranks_have_different_numbers_of_them(plan: Callable[..., RunPlan]) -> None:
+    words = ("model=tiny-moe", "parallelism.tp=2", "parallelism.sequence=true", "parallelism.dp=2", "parallelism.ep=2")
+    chosen = {device: plan(*words, f"hardware={device}").engine_config["transformer"]["moe_token_dispatcher_type"] for device in ("a800", "cpu")}
+    assert chosen == {"a800": "alltoall", "cpu": "allgather"}
+    asked = "+engine.options.transformer.moe_token_dispatcher_type=alltoall"
+    assert "moe_token_dispatcher_type=allgather only" in str(plan(*words, "hardware=cpu", asked).skip)
+    assert plan(*words, "hardware=a800", asked).skip is None
 
 
 def test_planning_imports_neither_megatron_nor_torch() -> None:

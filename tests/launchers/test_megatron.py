@@ -51,8 +51,19 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "pp 2, 2 virtual stages": (2, "parallelism.dp=1 parallelism.pp=2 parallelism.virtual_stages=2"),
     "tp 2, pp 2, sequence, F+R": (4, "parallelism.dp=1 parallelism.tp=2 parallelism.pp=2 parallelism.sequence=true method=F+R"),
     "dp 2, pp 2, Z1": (4, "parallelism.dp=2 parallelism.pp=2 method=Z1"),
+    "experts": (1, "parallelism.dp=1 model=tiny-moe"),
+    "experts, R": (1, "parallelism.dp=1 model=tiny-moe method=R"),
+    "experts, dp 2": (2, "parallelism.dp=2 model=tiny-moe"),
+    "ep 2": (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe"),
+    "ep 2, allgather": (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe +engine.options.transformer.moe_token_dispatcher_type=allgather"),
+    "ep 2, Z1": (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe method=Z1"),
+    "ep 2, bf16_mixed": (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe precision=bf16_mixed"),
+    "ep 2, pp 2": (4, "parallelism.dp=2 parallelism.ep=2 parallelism.pp=2 model=tiny-moe"),
+    "ep 2, tp 2, sequence, F+R": (4, "parallelism.dp=2 parallelism.ep=2 parallelism.tp=2 parallelism.sequence=true model=tiny-moe method=F+R"),
+    "ep 2, dp 4": (4, "parallelism.dp=4 parallelism.ep=2 model=tiny-moe"),
     "dp 2, tp 2, sequence, F+R+Z1": (4, "parallelism.dp=2 parallelism.tp=2 parallelism.sequence=true method=F+R+Z1"),
 }
+FEW_TOKENS = (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe model.num_experts=32 data.seq_len=8")
 WRONG = (2, "parallelism.dp=2 +engine.options.transformer.calculate_per_token_loss=true")
 FP32 = [name for name in LAYOUTS if "bf16" not in name]
 BF16 = [name for name in LAYOUTS if "bf16" in name]
@@ -60,7 +71,7 @@ BF16 = [name for name in LAYOUTS if "bf16" in name]
 
 @cache
 def plan(words: str) -> RunPlan:
-    dp = 2 if "parallelism.dp=2" in words else 1
+    dp = int(words.partition("parallelism.dp=")[2][0])
     common = ["engine=megatron", "hardware=cpu", f"batch.accumulation={SAMPLES // dp}", *SMALL]
     defaults = [word for word in ("data.seq_len=48", "precision=fp32") if word.split("=")[0] + "=" not in words]
     return make_plan(*common, *defaults, *words.split())
@@ -98,7 +109,7 @@ def _one_process(words: str) -> tuple[list[float], list[float]]:
 def observed(observe: Callable[..., Observed]) -> Observed:
     found: Observed = {}
     for ranks in (1, 2, 4):
-        plans = {name: plan(words) for name, (needs, words) in (LAYOUTS | {"summed": WRONG}).items() if needs == ranks}
+        plans = {name: plan(words) for name, (needs, words) in (LAYOUTS | {"few tokens": FEW_TOKENS, "summed": WRONG}).items() if needs == ranks}
         found |= observe(plans, ranks, WORKER)
     return found
 
@@ -135,7 +146,8 @@ def test_f_runs_the_flash_kernel_and_nothing_else_does(observed: Observed, name:
     flash = "F" in plan(LAYOUTS[name][1]).method.split("+")
     for rank in observed[name]:
         assert rank["attention_kernel"] == (FLASH if flash else UNFUSED)
-        assert (UNFUSED in rank["operators"]) != flash
+        # A router has a softmax of its own.
+        assert "moe" in LAYOUTS[name][1] or (UNFUSED in rank["operators"]) != flash
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -155,6 +167,20 @@ def test_the_fullest_rank_holds_what_is_predicted(observed: Observed, name: str)
         assert held == pytest.approx(getattr(predicted, kind).device, rel=0.01), kind
 
 
+def test_experts_that_no_token_comes_to_change_nothing(observed: Observed) -> None:
+    losses, norms = one_process(FEW_TOKENS[1])
+    assert mean_losses(observed["few tokens"]) == pytest.approx(losses, abs=FP32_TOLERANCE)
+    assert observed["few tokens"][0]["gradient_norms"] == pytest.approx(norms, abs=FP32_TOLERANCE)
+
+
+def test_ranks_that_share_out_experts_hold_half_of_them_each(observed: Observed) -> None:
+    config = plan(LAYOUTS["ep 2"][1]).config.model
+    half = LAYERS * (config.num_experts // 2) * 3 * config.hidden_size * config.intermediate_size
+    for kind, bytes_per_parameter in (("parameters", 4), ("gradients", 4), ("optimizer", 8)):
+        whole = observed["experts, dp 2"][0]["state"][kind]
+        assert [whole - rank["state"][kind] for rank in observed["ep 2"]] == [half * bytes_per_parameter] * 2, kind
+
+
 def test_what_ran_is_said(observed: Observed) -> None:
     ran = {name: ranks[0]["what_ran"] for name, ranks in observed.items()}
     assert {each["loop"] for each in ran.values()} == {"megatron-core loop"}
@@ -162,6 +188,10 @@ def test_what_ran_is_said(observed: Observed) -> None:
     assert ran["pp 2, 2 virtual stages"]["schedule"] == "forward_backward_pipelining_with_interleaving"
     assert ran["dp 2, Z1"]["engine_optimizer_class"].endswith("DistributedOptimizer")
     assert ran["dp 2"]["engine_optimizer_class"].endswith("FP32Optimizer")
+    assert ran["ep 2"]["token_dispatcher"].endswith("MoEAlltoAllTokenDispatcher")
+    assert ran["ep 2, allgather"]["token_dispatcher"].endswith("MoEAllGatherTokenDispatcher")
+    assert ran["ep 2"]["experts_implementation"].endswith("SequentialMLP")
+    assert "experts_implementation" not in ran["one rank"]
     assert ran["one rank"]["optimizer_class"] == "torch.optim.adamw.AdamW"
     assert ran["bf16_mixed"]["reduced_in"] == "torch.bfloat16"
     assert ran["bf16_mixed, fp32 gradients"]["reduced_in"] == "torch.float32"

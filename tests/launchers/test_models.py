@@ -21,7 +21,9 @@ def build(*overrides: str, dtype: torch.dtype = torch.float32, seed: int = 0, qu
     return models.build(config, dtype, "eager", device=CPU, seed=seed, quantization=quantization)
 
 
-@pytest.mark.parametrize("overrides", [(), ("model.tie_embeddings=true",), ("model.architecture=qwen3",), ("model.head_dim=64",)])
+@pytest.mark.parametrize(
+    "overrides", [(), ("model.tie_embeddings=true",), ("model.architecture=qwen3",), ("model.head_dim=64",), ("model=tiny-moe",)]
+)
 def test_the_planners_arithmetic_counts_what_transformers_builds(overrides: tuple[str, ...]) -> None:
     shape = shape_of(make_plan("hardware=cpu", *overrides).config.model)
     assert shape is not None
@@ -56,6 +58,26 @@ def test_the_planners_flops_are_those_that_torch_counts(trained: bool) -> None:
     expected = shape.flops_per_token(64, linear_trained=trained) + other_half
     # transformers 5.0 computes the rotary frequencies by a product, too.
     assert counter.get_total_flops() / ids.numel() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("experts_per_token", [1, 2, 4])
+def test_the_planners_flops_of_experts_are_those_of_the_ones_that_a_token_goes_through(experts_per_token: int) -> None:
+    words = ("model=tiny-moe", f"model.experts_per_token={experts_per_token}")
+    ids, plan, model = torch.randint(257, (2, 64)), make_plan("hardware=cpu", *words, "data.seq_len=64"), build(*words)
+    # torch counts no grouped products.
+    model.set_experts_implementation("eager")
+    with FlopCounterMode(display=False) as counter:
+        model(input_ids=ids, labels=ids).loss.backward()
+    sizes = plan.config.model
+    other_half = 6 * sizes.num_layers * sizes.num_heads * sizes.head_dim * 64
+    assert counter.get_total_flops() / ids.numel() == pytest.approx(plan.flops_per_token + other_half, rel=1e-5)
+
+
+def test_an_expert_of_a_stack_is_seeded_by_its_own_name() -> None:
+    few, many = (build("model=tiny-moe", f"model.num_experts={count}").model.layers[1].mlp.experts for count in (2, 4))
+    for name, stack in few.named_parameters():
+        assert torch.equal(stack, many.get_parameter(name)[:2])
+        assert not torch.equal(stack[0], stack[1])
 
 
 def test_tied_embeddings_stay_one_tensor() -> None:

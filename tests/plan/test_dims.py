@@ -60,6 +60,12 @@ def test_batch_arithmetic(plan):
             ["engine=torch", "parallelism.pp=2", "parallelism.schedule=zero_bubble", "batch.accumulation=7"],
             "takes passes in 7 // pp 2 = 3 rounds that come out even, not batch.accumulation=7: set batch.accumulation=6 or batch.accumulation=8",
         ),
+        (["model=7b", "parallelism.ep=2"], "parallelism.ep=2 shares out experts, and model=7b has none: set parallelism.ep=1"),
+        (["model=mixtral", "parallelism.ep=3"], "parallelism.ep=3 does not divide model.num_experts=8: choices are 1, 2, 4, 8"),
+        (
+            ["model=mixtral", "parallelism.dp=6", "parallelism.ep=4"],
+            "over the ranks of dp 6 x cp 1 = 6, which it does not divide: set parallelism.ep=2 or parallelism.dp=8",
+        ),
     ],
 )
 def test_degrees_that_cannot_be_are_refused_with_the_arithmetic(words, message, plan):

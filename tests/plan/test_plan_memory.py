@@ -78,3 +78,24 @@ def test_the_fullest_rank_of_a_model_that_is_cut(words, parameters, plan):
 def test_in_a_v_the_first_rank_holds_embedding_and_head(words, parameters, plan):
     memory = plan("engine=torch", "model=7b", "precision=bf16_mixed", "parallelism.pp=8", "batch.accumulation=8", *words).memory
     assert memory.device == 16 * parameters
+
+
+MIXTRAL, EXPERTS, ROUTERS = 46_702_792_704, 32 * 8 * 3 * 4096 * 14336, 32 * 8 * 4096
+
+
+@pytest.mark.parametrize(
+    ("words", "bytes_on_device"),
+    [
+        ([], 16 * MIXTRAL),
+        (["parallelism.ep=8"], 16 * (MIXTRAL - EXPERTS + EXPERTS / 8)),
+        # Each expert is on 2 of the 8 ranks, which share out its optimizer's states.
+        (["parallelism.ep=4", "method=Z1"], 4 * (MIXTRAL - EXPERTS + EXPERTS / 4) + 12 * ((MIXTRAL - EXPERTS) / 8 + EXPERTS / 4 / 2)),
+        (
+            ["parallelism.tp=2", "parallelism.ep=4", "parallelism.sequence=true", "data.seq_len=64"],
+            16 * ((MIXTRAL - EXPERTS - ROUTERS - 65 * 4096) / 2 + ROUTERS + 65 * 4096 + EXPERTS / 8),
+        ),
+    ],
+)
+def test_experts_are_shared_out_and_routers_whole(words, bytes_on_device, plan):
+    memory = plan("engine=megatron", "model=mixtral", "precision=bf16_mixed", *words).memory
+    assert memory.device == pytest.approx(bytes_on_device, rel=1e-9)

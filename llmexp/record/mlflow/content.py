@@ -24,6 +24,7 @@ SOURCE = {"mlflow.source.name": "llmexp", "mlflow.source.type": "LOCAL"}
 LONGEST_VALUE = 500
 # Where and how a run is recorded, and what people say about it: not what it measures.
 _NOT_PARAMS = ("tracking", "sweep", "budget", "rerun", "force", "hardware.sources", "model.source")
+_COUNTS = ("parameters", "trainable_parameters", "active_parameters", "flops_per_token")
 _GROUPS = ("task", "model", "hardware", "engine", "sweep")
 _FINISHED = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
 
@@ -105,7 +106,7 @@ class RunContent:
         values = {key: value for key, value in _flatten(self._config) if not key.startswith(_NOT_PARAMS)}
         values |= {"method": self._plan["method"], "batch.global": self._plan["batch"]["global"]}
         values |= {f"parallelism.{name}": degree for name, degree in self._plan.get("dims", {}).items()}
-        values |= {name: self._plan[name] for name in ("parameters", "trainable_parameters", "flops_per_token") if self._plan.get(name) is not None}
+        values |= {name: self._plan[name] for name in _COUNTS if self._plan.get(name) is not None}
         if self._result:
             values |= {"world_size": self._result.world_size} | dict(_flatten(self._result.what_ran, "what_ran."))
         return {re.sub(r"[^\w\-. /]", "_", key)[:250]: _cut(value) for key, value in values.items()}
