@@ -10,23 +10,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import scheduled
 import torch
+from alone import CPU
 from megatron.core import parallel_state
 
-from llmexp.launchers import data
 from llmexp.launchers.megatron import build, join
-from llmexp.launchers.training import ScheduleWatch
-from llmexp.measure.kernels import KernelProbe
-from llmexp.measure.loop import train_step
 from llmexp.plan.run_plan import RunPlan
-
-STEPS = 4
-CPU = torch.device("cpu")
 
 
 def observe(plan: RunPlan, rank: int) -> dict[str, Any]:
     training = build(plan, CPU)
-    calls, norms, phases = {"layers": 0}, [], []
+    norms = []
     update = training.optimizer.step
 
     def step() -> None:
@@ -35,29 +30,8 @@ def observe(plan: RunPlan, rank: int) -> dict[str, Any]:
         update()
 
     training.optimizer.step = step
-    for stage in training.stages:
-        for layer in stage.module.decoder.layers:
-            layer.mlp.register_forward_pre_hook(lambda *_: calls.update(layers=calls["layers"] + 1))
-
-    sequences = data.load(plan.config.data, training.vocab_size, STEPS * plan.batch.global_, plan.config.seed)
-    batches = data.batches(sequences, plan.dims.replica_of(rank), plan.dims.dp, plan.batch, CPU)
-    watch, probe, losses = ScheduleWatch(training, CPU), KernelProbe(), []
-    with probe.watch():
-        losses.append(train_step(watch, next(batches), lambda _: None))
-    calls_per_step = calls["layers"]
-    losses.append(train_step(training, next(batches), phases.append))
-    losses += [train_step(training, next(batches), lambda _: None) for _ in range(STEPS - 2)]
-    return {
-        "losses": [torch.stack(each).mean().item() for each in losses],
-        "gradient_norms": norms,
-        "phases": phases,
-        "layer_calls": calls_per_step,
-        "attention_kernel": probe.attention,
-        "operators": probe.names,
-        "replica": parallel_state.get_data_parallel_rank(),
-        "state": {kind: size.device for kind, size in watch.state.items()},
-        "what_ran": training.what_ran(),
-    }
+    layers = [layer.mlp for stage in training.stages for layer in stage.module.decoder.layers]
+    return scheduled.train(training, layers, plan, rank) | {"gradient_norms": norms, "replica": parallel_state.get_data_parallel_rank()}
 
 
 def main() -> None:

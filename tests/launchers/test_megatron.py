@@ -8,20 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from alone import train_alone
 from planning import Observed, make_plan
 
 import llmexp
-from llmexp.launchers import data, models
-from llmexp.launchers.seeding import DTYPES
 from llmexp.plan.run_plan import RunPlan
 
 pytestmark = pytest.mark.ranks
 
 WORKER = Path(__file__).parent / "megatron_worker.py"
-CPU = torch.device("cpu")
 SHORT = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).parent.glob("[lmp]*/__init__.py"))) + "]"
-LAYERS, SAMPLES, STEPS = 4, 4, 4
+LAYERS, SAMPLES = 4, 4
 SMALL = ("model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")
 FLASH, UNFUSED = "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_softmax"
 # Of losses near 6 and gradient norms near 5, over 4 steps (measured: 1e-6 and 6e-6; a wrong layout: 2e-4 and more).
@@ -84,25 +81,8 @@ def one_process(words: str) -> tuple[list[float], list[float]]:
 
 @cache
 def _one_process(words: str) -> tuple[list[float], list[float]]:
-    chosen = plan(words)
-    config = chosen.config
-    shape = models.configuration(config.model)
-    model = models.build(shape, DTYPES[config.precision.parameters], "eager", device=CPU, seed=config.seed)
-    optimizer = torch.optim.AdamW(model.parameters(), **config.optimizer.arguments)
-    sequences = data.load(config.data, shape.vocab_size, STEPS * SAMPLES, config.seed)
-    batches = data.batches(sequences, 0, 1, chosen.batch, CPU)
-    losses, norms = [], []
-    for _ in range(STEPS):
-        step = []
-        for batch in next(batches):
-            loss = model(input_ids=batch.input_ids, labels=batch.labels).loss
-            (loss / SAMPLES).backward()
-            step.append(loss.item())
-        norms.append(torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]).item())
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(sum(step) / SAMPLES)
-    return losses, norms
+    alone = train_alone(plan(words))
+    return alone.losses, alone.gradient_norms
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,41 @@
+"""What a rank of an engine that orders its passes itself does in a few steps, for the workers of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from alone import CPU, STEPS
+from torch import nn
+
+from llmexp.launchers import data
+from llmexp.launchers.training import ScheduleWatch
+from llmexp.measure.kernels import KernelProbe
+from llmexp.measure.loop import train_step
+from llmexp.plan.run_plan import RunPlan
+
+
+def train(training: Any, layers: Iterable[nn.Module], plan: RunPlan, rank: int, *, profiled: bool = True) -> dict[str, Any]:
+    """STEPS steps, the state counted in the first and its operators too; `layers`: modules that each decoder layer calls once."""
+    calls, phases, losses = {"layers": 0}, [], []
+    for layer in layers:
+        layer.register_forward_pre_hook(lambda *_: calls.update(layers=calls["layers"] + 1))
+    sequences = data.load(plan.config.data, training.vocab_size, STEPS * plan.batch.global_, plan.config.seed)
+    batches = data.batches(sequences, plan.dims.replica_of(rank), plan.dims.dp, plan.batch, CPU)
+    watch, probe = ScheduleWatch(training, CPU), KernelProbe()
+    with probe.watch() if profiled else nullcontext():
+        losses.append(train_step(watch, next(batches), lambda _: None))
+    calls_per_step = calls["layers"]
+    losses.append(train_step(training, next(batches), phases.append))
+    losses += [train_step(training, next(batches), lambda _: None) for _ in range(STEPS - 2)]
+    return {
+        "losses": [torch.stack(list(each)).mean().item() for each in losses],
+        "phases": phases,
+        "layer_calls": calls_per_step,
+        "attention_kernel": probe.attention,
+        "operators": probe.names,
+        "state": {kind: size.device for kind, size in watch.state.items()},
+        "what_ran": training.what_ran(),
+    }
