@@ -90,3 +90,10 @@ def test_a_folder_whose_plan_is_none_is_an_error(make_run, text):
     folder.plan_path.write_text(text)
     with pytest.raises(RecordError, match=r"plan\.json"):
         read_row(folder)
+
+
+@pytest.mark.parametrize("schedule", [None, "gpipe", "zero_bubble"])
+def test_pipelines_are_told_apart_by_their_schedule(make_run, schedule):
+    pipeline = {"dp": 1, "pp": 2, "schedule": schedule}
+    row = read_row(make_run(engine__name="torch", parallelism=pipeline, batch={"micro": 1, "accumulation": 2}))
+    assert row.layout == f"pp 2 {schedule or '1f1b'}"
