@@ -35,7 +35,9 @@ class Sequences:
         """The first `number` in an order that the seed fixes, then the rest: the text of one file would else decide the loss of many steps."""
         first = torch.randperm(min(number, len(self.ids)), generator=torch.Generator().manual_seed(seed))
         order = torch.cat([first, torch.arange(len(first), len(self.ids))])
-        return Sequences(self.ids[order], self.labels[order])
+        ids = self.ids[order]
+        # Packed sequences are their own labels: large budgets must not hold them twice.
+        return Sequences(ids, ids if self.labels is self.ids else self.labels[order])
 
     def micro_batch(self, first: int, micro: int, device: torch.device) -> MicroBatch:
         """Rows first to first + micro, moved to `device` without waiting."""

@@ -65,10 +65,8 @@ class LossCurve:
 
 def curve_of(repeats: Sequence[Repeat], facts: Facts) -> LossCurve:
     """The mean over repeats, step by step; repeats of a token budget have the same steps, and the same data."""
-    # The ranks of one replica (tp, pp, cp) read the same tokens, which count once.
-    share = facts.dp / facts.world_size
     steps = [sorted((*repeat.warmup, *repeat.measured), key=lambda step: step[0].step) for repeat in repeats]
-    tokens = accumulate(round(share * sum(sample.real_tokens for sample in step)) for step in steps[0])
+    tokens = accumulate(round(facts.counted_share * sum(sample.real_tokens for sample in step)) for step in steps[0])
     losses = [fmean(sample.loss for step in same for sample in step) for same in zip(*steps, strict=True)]
     step_times_s = [duration_s(slowest(step)) for repeat in repeats for step in repeat.measured]
     return LossCurve(tuple(tokens), tuple(losses), fmean(step_times_s))

@@ -209,9 +209,7 @@ def _count(parameters: int | None) -> Observed | None:
 
 
 def _rate(repeat: Repeat, facts: Facts, counter: Literal["positions", "real_tokens"]) -> Observed:
-    # The ranks of one replica (tp, pp, cp) work on the same positions, which count once.
-    share = facts.dp / facts.world_size
-    counts = [share * sum(getattr(sample, counter) for sample in step) for step in repeat.measured]
+    counts = [facts.counted_share * sum(getattr(sample, counter) for sample in step) for step in repeat.measured]
     window_s = max(rank.window_wall_s for rank in repeat.ranks)
     rates = (count / duration_s(slowest(step)) for count, step in zip(counts, repeat.measured, strict=True))
     return Observed(sum(counts) / window_s, tuple(rates))

@@ -23,6 +23,11 @@ class Facts:
     price_per_device_hour_usd: float | None = None
     token_budget: int | None = None
 
+    @property
+    def counted_share(self) -> float:
+        """Of the sum over ranks, what counts: the ranks of one replica (tp, pp, cp) work on the same positions, which count once."""
+        return self.dp / self.world_size
+
 
 @dataclass(frozen=True)
 class Observed:

@@ -19,8 +19,7 @@ MARKERS = dict(zip(KINDS, ("o", "s"), strict=True))
 
 def draw_scaling(found: Sequence[Series], title: str, path: Path) -> None:
     """Write the picture: tokens/s on the left, where dotted lines lose nothing; efficiency on the right, where diamonds are the paper's."""
-    papers = {(row.world_size, paper.percent) for series in found for row in series.rows if (paper := paper_of(row))}
-    told = f"; diamonds: the paper ({SOURCE})" if papers else ""
+    told = f"; diamonds: the paper ({SOURCE})" if any(_papers(series) for series in found) else ""
     figure = new_figure(
         10.5, 4.4 + 0.16 * (len(found) // 2), f"{title}\nover ranks: weak scaling keeps the batch of a rank, strong the global one{told}"
     )
@@ -31,7 +30,6 @@ def draw_scaling(found: Sequence[Series], title: str, path: Path) -> None:
     for number, series in enumerate(found):
         _draw(speed, share, series, COLOURS[number % len(COLOURS)])
     share.axhline(100, color=INK, linewidth=0.7, linestyle=":")
-    share.plot([n for n, _ in papers], [percent for _, percent in papers], "D", color=INK, markerfacecolor="white", markersize=5, linestyle="none")
     share.set_ylim(0, max(110.0, share.get_ylim()[1]))
     speed.set_ylim(bottom=0)
     figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
@@ -52,6 +50,13 @@ def _draw(speed: Axes, share: Axes, series: Series, colour: str) -> None:
     speed.plot(ranks, [rate_of(row) for row in rows], label=_label(series), **style)
     speed.plot(ranks, [rate_of(least) * n / least.world_size for n in ranks], ":", color=colour, linewidth=0.8)
     share.plot(ranks, [100 * series.efficiency_of(row) for row in rows], **style)
+    for number, percent in _papers(series):
+        share.plot(number, percent, "D", color=colour, markerfacecolor="white", markersize=6)
+
+
+def _papers(series: Series) -> list[tuple[int, float]]:
+    """Ranks and efficiency of the paper's figures for this series: all of weak scaling."""
+    return [(row.world_size, paper.percent) for row in series.rows if series.kind == "weak" and (paper := paper_of(row))]
 
 
 def _label(series: Series) -> str:

@@ -76,7 +76,7 @@ def test_the_legend_says_what_is_not_the_same_work(scaled, make_run):
     assert "strong scaling over passes of other sizes" in said(*passes)
 
 
-def test_the_papers_figure_stands_beside_eight_gpus_of_weak_scaling(make_run):
+def test_the_papers_figure_stands_beside_eight_gpus_of_weak_scaling(make_run, figures, tmp_path):
     def run(ranks, hardware):
         setting = {"model__name": "7b", "hardware__name": hardware, "parallelism__dp": ranks, "batch": {"micro": 2, "accumulation": 1}}
         return make_run("Q", metrics={"tokens_per_s": 100.0 * ranks}, **setting)
@@ -85,6 +85,9 @@ def test_the_papers_figure_stands_beside_eight_gpus_of_weak_scaling(make_run):
     assert shown(*runs)[2] == ["", "90.8", "", "85.9 (1)", "", ""]
     assert notes_of(build_report(runs))[0].startswith("paper, figure 4: doubt:")
     assert "figure 4" in said(*runs)
+    draw_report(build_report(runs), tmp_path / "report.png")
+    diamonds = [line for line in figures[0].axes[1].lines if line.get_marker() == "D"]
+    assert [(*line.get_xdata(), *line.get_ydata()) for line in diamonds] == [(8, 90.8), (8, 85.9)]
     assert shown(runs[1]) == [None, None, None], "alone it scales from nothing"
 
 
