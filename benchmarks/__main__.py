@@ -17,7 +17,7 @@ from benchmarks.bare import STEPS
 from benchmarks.commands import first_step, questions, sweeps
 from benchmarks.figure import Figure
 from benchmarks.scale import scale
-from benchmarks.step import worker_step
+from benchmarks.step import engine_against_engine, worker_step
 from benchmarks.trainer import beside_trainer
 
 
@@ -27,7 +27,8 @@ def figures(folder: Path) -> Iterator[Figure]:
     yield first_step(folder, times=5)
     yield from sweeps(folder, times=3)
     for engine in STEPS:
-        yield worker_step(folder, engine, pairs=40)
+        yield worker_step(folder, engine, rounds=40)
+    yield from engine_against_engine(folder, rounds=20)
     yield beside_trainer(folder, pairs=6)
 
 

@@ -23,4 +23,18 @@ def torch(training: Any, batch: MicroBatch) -> None:
     training.layout.optimizer.zero_grad()
 
 
-STEPS: dict[str, Callable[[Any, MicroBatch], None]] = {"deepspeed": deepspeed, "torch": torch}
+def megatron(training: Any, batch: MicroBatch) -> None:
+    """The stage, the end of the reduction and the optimizer, without a schedule."""
+    from megatron.core.distributed import finalize_model_grads
+    from torch.nn.functional import pad
+
+    (stage,) = training.stages
+    targets = pad(batch.labels[:, 1:], (0, 1))
+    stage(batch.input_ids, None, None, labels=targets)[:, :-1].mean().backward()
+    finalize_model_grads(training.stages)
+    training.optimizer.step()
+    stage.zero_grad_buffer()
+    training.optimizer.zero_grad()
+
+
+STEPS: dict[str, Callable[[Any, MicroBatch], None]] = {"deepspeed": deepspeed, "torch": torch, "megatron": megatron}

@@ -1,4 +1,4 @@
-"""What llmexp adds to a training step: two ranks, one engine, llmexp's loop and a bare one in turn."""
+"""What llmexp adds to a training step, and how the engines' steps compare: two ranks, blocks of steps in turn."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.figure import Figure
@@ -13,6 +14,7 @@ from benchmarks.interval import paired_ratio
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.run import jobs_of
 from llmexp.launch.spawn import environment
+from llmexp.plan.run_plan import RunPlan
 from llmexp.record.result import to_json
 
 RANKS, STEPS = 2, 4
@@ -22,17 +24,38 @@ WORDS = ("hardware=cpu", f"parallelism.dp={RANKS}", "data=synthetic", "data.seq_
 ROOT = Path(__file__).parents[1]
 
 
-def worker_step(folder: Path, engine: str, pairs: int) -> Figure:
+COMPARED = ("megatron", "deepspeed", "torch")  # in the order in which one process can join them
+
+
+def worker_step(folder: Path, engine: str, rounds: int) -> Figure:
     """CPU time of llmexp's step over that of a bare loop of the engine, both ranks together; raises CalledProcessError where the ranks fail."""
-    (job,) = jobs_of(run_parser().parse_intermixed_args((*WORDS, f"engine={engine}")))
-    folder = folder / engine
+    found = _blocks(folder / engine, [engine], rounds)
+    return Figure(f"worker step over a bare loop, {engine}", "x", paired_ratio(found["ours"], found["bare"]), rounds, limit=1.01)
+
+
+def engine_against_engine(folder: Path, rounds: int) -> Iterator[Figure]:
+    """CPU time of each engine's step over DeepSpeed's: the same model, weights, tokens and dtypes, in one process group, block by block in turn."""
+    found = _blocks(folder / "engines", COMPARED, rounds)
+    for engine in COMPARED:
+        if engine != "deepspeed":
+            yield Figure(f"step of {engine} over that of deepspeed", "x", paired_ratio(found[engine], found["deepspeed"]), rounds)
+
+
+def _blocks(folder: Path, engines: Sequence[str], rounds: int) -> dict[str, list[float]]:
+    """CPU seconds of all ranks together, block by block."""
     folder.mkdir()
-    (folder / "plan.json").write_text(to_json(job.plan))
+    plans = [_plan(engine) for engine in engines]
+    for plan in plans:
+        (folder / f"{plan.id}.json").write_text(to_json(plan))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={RANKS}", "-m", "benchmarks.worker_step"]
-    command = [*torchrun, str(folder / "plan.json"), str(folder), str(pairs), str(STEPS)]
+    command = [*torchrun, str(folder), str(rounds), str(STEPS), *(str(folder / f"{plan.id}.json") for plan in plans)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     with (folder / "output.txt").open("w") as output:
-        subprocess.run(command, env=environment(job.plan, {"PYTHONPATH": path}), stdout=output, stderr=output, check=True)
-    blocks = [json.loads((folder / f"blocks.{rank}.json").read_text()) for rank in range(RANKS)]
-    ours, bare = ([sum(block) for block in zip(*(rank[name] for rank in blocks), strict=True)] for name in ("ours", "bare"))
-    return Figure(f"worker step over a bare loop, {engine}", "x", paired_ratio(ours, bare), pairs, limit=1.01)
+        subprocess.run(command, env=environment(plans[0], {"PYTHONPATH": path}), stdout=output, stderr=output, check=True)
+    ranks = [json.loads((folder / f"blocks.{rank}.json").read_text()) for rank in range(RANKS)]
+    return {name: [sum(block) for block in zip(*(rank[name] for rank in ranks), strict=True)] for name in ranks[0]}
+
+
+def _plan(engine: str) -> RunPlan:
+    (job,) = jobs_of(run_parser().parse_intermixed_args((*WORDS, f"engine={engine}")))
+    return job.plan

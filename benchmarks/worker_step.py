@@ -1,6 +1,6 @@
-"""Started by torchrun: one engine, blocks of steps through llmexp's loop and through a bare one in turn, and the CPU time of each block.
+"""Started by torchrun: blocks of steps in turn and the CPU time of each, of one engine through llmexp's loop and a bare one, or of several engines.
 
-Arguments: a plan, the folder for blocks.<rank>.json, the number of pairs of blocks, steps a block.
+Arguments: the folder for blocks.<rank>.json, the number of rounds, steps a block, one plan or several.
 """
 
 from __future__ import annotations
@@ -10,52 +10,83 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import torch
+from torch import distributed
 
 from benchmarks.bare import STEPS
 from llmexp.launchers import data
 from llmexp.launchers.rank import device_of
+from llmexp.launchers.training import TrainingEngine
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.loop import StepLoop
 from llmexp.plan.run_plan import RunPlan
 
+Block = Callable[[], None]
 
-def measure(plan: RunPlan, folder: Path, pairs: int, steps: int) -> dict[str, list[float]]:
-    """CPU seconds of this rank's blocks: `ours` with all that a measured step does, `bare` with the engine's calls on one fixed batch."""
-    device = device_of(plan.config.hardware, int(os.environ["LOCAL_RANK"]))
+
+def measure(plans: Sequence[RunPlan], folder: Path, rounds: int, steps: int) -> dict[str, list[float]]:
+    """CPU seconds of this rank's blocks: `ours` and `bare` of a plan alone, else those of llmexp's loop by engine."""
+    device = device_of(plans[0].config.hardware, int(os.environ["LOCAL_RANK"]))
     # The engine's worker stands before the folder in its command.
-    launcher = importlib.import_module(plan.command.argv[-2])
-    launcher.join(device)
-    rank, training, bare_step = torch.distributed.get_rank(), launcher.build(plan, device), STEPS[plan.config.engine.name]
-    sequences = data.load(plan.config.data, training.vocab_size, pairs * steps, plan.config.seed)
+    launchers = [importlib.import_module(plan.command.argv[-2]) for plan in plans]
+    _join(launchers, device)
+    trained = {plan.config.engine.name: (plan, launcher.build(plan, device)) for plan, launcher in zip(plans, launchers, strict=True)}
+    blocks = {name: ours(plan, training, folder / name, rounds * steps, steps) for name, (plan, training) in trained.items()}
+    if len(plans) == 1:
+        ((name, (plan, training)),) = trained.items()
+        blocks = {"ours": blocks[name], "bare": bare(plan, training, steps)}
+    return _alternate(blocks, rounds)
+
+
+def ours(plan: RunPlan, training: TrainingEngine, folder: Path, total: int, steps: int) -> Block:
+    """A block of llmexp's loop: its batches, clocks, phases and samples."""
+    device = device_of(plan.config.hardware, int(os.environ["LOCAL_RANK"]))
+    rank = distributed.get_rank()
+    sequences = data.load(plan.config.data, training.vocab_size, (total + steps) * plan.batch.global_, plan.config.seed)
     batches = data.batches(sequences, rank, plan.dims.dp, plan.batch, device)
-    (fixed,) = next(batches)
+    folder.mkdir(exist_ok=True)
+    loop = StepLoop(training, clock_for(device), (folder / f"samples.{rank}.jsonl").open("w"), memory.current_bytes(device))
 
-    def bare() -> None:
+    def block() -> None:
+        loop.run(batches, range(steps), warmup=False)
+
+    return block
+
+
+def bare(plan: RunPlan, training: TrainingEngine, steps: int) -> Block:
+    """A block of the engine's own calls."""
+    device = device_of(plan.config.hardware, int(os.environ["LOCAL_RANK"]))
+    sequences = data.load(plan.config.data, training.vocab_size, plan.batch.global_, plan.config.seed)
+    (fixed,) = next(data.batches(sequences, distributed.get_rank(), plan.dims.dp, plan.batch, device))
+    step = STEPS[plan.config.engine.name]
+
+    def block() -> None:
         for _ in range(steps):
-            bare_step(training, fixed)
+            step(training, fixed)
 
-    with (folder / f"samples.{rank}.jsonl").open("w") as file:
-        loop = StepLoop(training, clock_for(device), file, memory.current_bytes(device))
-
-        def ours() -> None:
-            loop.run(batches, range(steps), warmup=False)
-
-        return _alternate({"ours": ours, "bare": bare}, pairs)
+    return block
 
 
-def _alternate(blocks: dict[str, Callable[[], None]], pairs: int) -> dict[str, list[float]]:
-    """Run both blocks of each pair, the first of them in turn, so that neither gains by its place."""
+def _join(launchers: Sequence[ModuleType], device: torch.device) -> None:
+    """Form the group once, by the first; DeepSpeed takes one that is there, and has to be told."""
+    for launcher in launchers:
+        if not distributed.is_initialized() or launcher.__name__.endswith("deepspeed"):
+            launcher.join(device)
+
+
+def _alternate(blocks: dict[str, Block], rounds: int) -> dict[str, list[float]]:
+    """Run all blocks of each round, forwards and backwards in turn, so that none gains by its place."""
     for block in blocks.values():
         block()
     seconds: dict[str, list[float]] = {name: [] for name in blocks}
-    for pair in range(pairs):
-        for name in list(blocks)[:: 1 if pair % 2 else -1]:
-            torch.distributed.barrier()
+    for number in range(rounds):
+        for name in list(blocks)[:: 1 if number % 2 else -1]:
+            distributed.barrier()
             start_s = time.process_time()
             blocks[name]()
             seconds[name].append(time.process_time() - start_s)
@@ -64,9 +95,9 @@ def _alternate(blocks: dict[str, Callable[[], None]], pairs: int) -> dict[str, l
 
 def main() -> None:
     """Measure and leave the figures."""
-    plan, folder, pairs, steps = RunPlan.read(Path(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-    found = measure(plan, folder, pairs, steps)
-    (folder / f"blocks.{torch.distributed.get_rank()}.json").write_text(json.dumps(found))
+    folder, rounds, steps, plans = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), [RunPlan.read(Path(path)) for path in sys.argv[4:]]
+    found = measure(plans, folder, rounds, steps)
+    (folder / f"blocks.{distributed.get_rank()}.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-START_WITHIN_S = 60.0
+START_WITHIN_S = 300.0
 SLOW_S = 0.2
 
 

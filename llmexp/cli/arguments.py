@@ -8,7 +8,7 @@ from typing import Never
 from llmexp import __version__
 from llmexp.errors import ConfigError
 
-COMMAND_NAMES = ("plan", "report", "compare", "status", "logs", "cancel", "sync", "ui", "doctor", "reproduce")
+COMMAND_NAMES = ("plan", "report", "compare", "status", "logs", "cancel", "sync", "ui", "doctor", "engines", "reproduce")
 
 
 class Parser(argparse.ArgumentParser):

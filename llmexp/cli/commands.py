@@ -1,4 +1,4 @@
-"""The commands beside the run itself: plan, report, compare, status, logs, cancel, sync, ui, doctor, reproduce."""
+"""The commands beside the run itself: plan, report, compare, status, logs, cancel, sync, ui, doctor, engines, reproduce."""
 
 from __future__ import annotations
 
@@ -156,6 +156,24 @@ def doctor(words: Sequence[str]) -> int:
     return 0 if print_findings(args.outputs) else 1
 
 
+def engines(words: Sequence[str]) -> int:
+    """Print what each engine can do."""
+    parser = _parser("engines", "What each engine can do and why it cannot do the rest, as experiment=capabilities asks them. Starts nothing.")
+    add_overrides(parser)
+    parser.add_argument("--format", choices=("terminal", "markdown"), default="terminal")
+    args = parser.parse_intermixed_args(words)
+    from llmexp.cli.capabilities import markdown, matrix, print_matrix
+    from llmexp.cli.run import jobs_of
+
+    args.overrides.insert(0, "+experiment=capabilities")
+    found = matrix(jobs_of(args), args.overrides)
+    if args.format == "markdown":
+        print(markdown(found), end="")
+    else:
+        print_matrix(found)
+    return 0
+
+
 def reproduce(words: Sequence[str]) -> int:
     """Measure an earlier run again and judge whether it says the same; 1 where it does not."""
     parser = _parser("reproduce", "Measures a run again from its folder, shows what differs in the environment, and gives the verdict.")
@@ -166,7 +184,7 @@ def reproduce(words: Sequence[str]) -> int:
     return reproduce_run(_one_run(args.run))
 
 
-_COMMANDS = (plan, report, compare, status, logs, cancel, sync, ui, doctor, reproduce)
+_COMMANDS = (plan, report, compare, status, logs, cancel, sync, ui, doctor, engines, reproduce)
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = dict(zip(COMMAND_NAMES, _COMMANDS, strict=True))
 
 

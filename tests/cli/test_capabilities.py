@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from llmexp.cli.commands import COMMANDS
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "engines.md"
+
+
+def test_the_documents_table_is_what_the_engines_say(capsys):
+    assert COMMANDS["engines"](["--format", "markdown"]) == 0
+    assert capsys.readouterr().out in DOCUMENT.read_text(), "write what `llmexp engines --format markdown` prints into docs/engines.md"
+
+
+def test_what_is_asked_for_a_machine_is_answered_for_it(capsys):
+    assert COMMANDS["engines"](["hardware=a800", "model=7b", "engine=deepspeed"]) == 0
+    told = capsys.readouterr().out
+    assert "the flash kernels of CUDA take bf16, not precision=fp32" in told
+    assert "megatron" not in told
+    assert "model=7b" not in told

@@ -1,0 +1,65 @@
+"""What the engines claim to do they do: every such cell of `llmexp engines`, on real gloo ranks, computes the training of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from planning import Observed, make_plan
+
+from llmexp.cli.arguments import run_parser
+from llmexp.cli.overrides import as_typed
+from llmexp.cli.run import jobs_of
+from llmexp.plan.run_plan import RunPlan
+
+pytestmark = [pytest.mark.ranks, pytest.mark.long]
+
+WORKER = Path(__file__).parent / "training_worker.py"
+# The smallest in which every cell still differs from the next.
+SMALL = ("data.seq_len=32", "model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")
+FP32_TOLERANCE = 1e-5
+BF16_TOLERANCE = 2e-2
+
+
+def name_of(overrides: tuple[str, ...]) -> str:
+    return " ".join(word for word in as_typed(list(overrides)) if word not in SMALL and not word.startswith("experiment="))
+
+
+CLAIMED = {
+    name_of(job.overrides): job.plan
+    for job in jobs_of(run_parser().parse_intermixed_args(["+experiment=capabilities", *SMALL]))
+    if job.plan.skip is None
+}
+
+
+def one_process(plan: RunPlan) -> tuple[str, ...]:
+    """Words for the same training on one rank of torch; Q alone of the atoms is another training."""
+    words = [word for word in plan.rerun_command.split() if word.lstrip("+").startswith("model.")]
+    model = [f"model={plan.config.model.name}", f"method={'Q' if plan.method == 'Q' else 'Naive'}"]
+    return ("engine=torch", "hardware=cpu", "precision=fp32", "parallelism.dp=1", f"batch.accumulation={plan.batch.global_}", *SMALL, *words, *model)
+
+
+@pytest.fixture(scope="module")
+def alone(observe: Callable[..., Observed]) -> Callable[[RunPlan], list[float]]:
+    found = observe({str(abs(hash(words))): make_plan(*words) for words in {one_process(plan) for plan in CLAIMED.values()}}, 1, WORKER)
+    return lambda plan: found[str(abs(hash(one_process(plan))))][0]
+
+
+@pytest.fixture(scope="module")
+def together(observe: Callable[..., Observed]) -> Callable[[RunPlan], Observed]:
+    def run(engine: str, ranks: int) -> Observed:
+        plans = {plan.id: plan for plan in CLAIMED.values() if (plan.config.engine.name, plan.dims.world_size) == (engine, ranks)}
+        return observe(plans, ranks, WORKER)
+
+    run = cache(run)
+    return lambda plan: run(plan.config.engine.name, plan.dims.world_size)
+
+
+@pytest.mark.parametrize("name", CLAIMED)
+def test_a_claimed_cell_computes_what_one_process_computes(alone, together, name: str) -> None:
+    plan = CLAIMED[name]
+    losses, one = together(plan)[plan.id][0], alone(plan)
+    assert one[-1] < one[0] - 0.05
+    assert losses == pytest.approx(one, abs=FP32_TOLERANCE if plan.config.precision.name == "fp32" else BF16_TOLERANCE)
