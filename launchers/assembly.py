@@ -33,7 +33,7 @@ def seeded_model(plan: RunPlan, device: torch.device) -> PreTrainedModel:
 
 def _kind(plan: RunPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.dtype, str, str | None]:
     model, dtype = plan.config.model, DTYPES[plan.config.precision.parameters]
-    return models.configuration(model), dtype, implementation(method_of(plan).techniques.flash_attention, device), model.target
+    return models.configuration(model), dtype, implementation(method_of(plan).techniques, device), model.target
 
 
 def apply_atoms(model: PreTrainedModel, method: Method) -> None:

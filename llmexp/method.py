@@ -23,6 +23,7 @@ class Techniques:
 
     flash_attention: bool = False
     recomputation: bool = False
+    attention_recomputation: bool = False
     compilation: bool = False
     zero_stage: int = 0
     offload_optimizer: bool = False
@@ -47,12 +48,18 @@ class Atom:
     """Dotted path of a function of the built model and the techniques, called in every rank before the engine takes the model."""
 
 
-# In canonical order: P/L/QL, F, R, C, Z, O, Q.
+# In canonical order: P/L/QL, F, R, RS, C, Z, O, Q.
 ATOMS: dict[str, Atom] = {
     atom.code: atom
     for atom in (
         Atom("F", "FlashAttention: attention in one fused kernel, without the seq x seq matrix in memory", {"flash_attention": True}),
         Atom("R", "recomputation: keep each layer's input only, run the layer again in backward", {"recomputation": True}),
+        Atom(
+            "RS",
+            "selective recomputation: run only attention's products and softmax again in backward, which keep the seq x seq matrices (F keeps none)",
+            {"attention_recomputation": True},
+            excludes=("F", "R"),
+        ),
         Atom("C", "torch.compile: each decoder layer, and the loss, as kernels generated for its shapes", {"compilation": True}),
         Atom("Z1", "ZeRO-1: optimizer states partitioned over the data-parallel ranks", {"zero_stage": 1}, excludes=("Z2", "Z3")),
         Atom("Z2", "ZeRO-2: optimizer states and gradients partitioned", {"zero_stage": 2}, excludes=("Z1", "Z3")),

@@ -114,6 +114,8 @@ def _layout(config: RunConfig, dims: ParallelDims) -> dict[str, Any]:
 
 
 def _recomputation(techniques: Techniques) -> dict[str, Any]:
+    if techniques.attention_recomputation:
+        return {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]}
     return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1} if techniques.recomputation else {}
 
 

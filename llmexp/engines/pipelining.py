@@ -49,8 +49,9 @@ def unsplit(techniques: Techniques, schedule: str) -> str | None:
     """What does not go with a backward pass in parts."""
     if schedule not in SPLIT_BACKWARD:
         return None
-    if techniques.recomputation:
-        return f"R: {schedule} splits backward passes, so that a layer would run again for its inputs and for each group of its weights"
+    again = "R" * techniques.recomputation + "RS" * techniques.attention_recomputation
+    if again:
+        return f"{again}: {schedule} splits backward passes, so that a layer would run again for its inputs and for each group of its weights"
     if techniques.compilation:
         return f"C: {schedule} splits backward passes, which torch cannot do with those of compiled layers"
     return None

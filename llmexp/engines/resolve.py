@@ -43,7 +43,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         trainable_parameters=trainable(shape, techniques) if shape else None,
         active_parameters=shape.active_parameters if shape else None,
         flops_per_token=shape.flops_per_token(seq_len, linear_trained=not techniques.quantization) if shape else None,
-        recomputed_flops_per_token=built.recomputed_flops_per_token(seq_len) * techniques.recomputation if built else None,
+        recomputed_flops_per_token=built.recomputed_flops_per_token(seq_len, techniques) if built else None,
         memory=estimate(built, storage, techniques, dims) if built and not config.optimizer.target else None,
         engine_config=native,
         command=engine.command(config, dims),

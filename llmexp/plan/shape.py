@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import ConfigError
+from llmexp.method import Techniques
 from llmexp.schema import ModelConfig
 
 # Architectures of transformers whose parameters `ModelShape` counts exactly.
@@ -114,9 +115,11 @@ class ModelShape:
         attention = 6 * self.num_layers * self.num_heads * self.head_dim * seq_len
         return float(matrices + attention)
 
-    def recomputed_flops_per_token(self, seq_len: int) -> float:
-        """FLOPs that running every layer's forward pass again in backward adds to a token."""
-        return float(2 * self.active_linear_parameters + 2 * self.num_layers * self.num_heads * self.head_dim * seq_len)
+    def recomputed_flops_per_token(self, seq_len: int, techniques: Techniques) -> float:
+        """FLOPs that running every layer's forward pass again in backward, or only its attention, adds to a token."""
+        attention = 2 * self.num_layers * self.num_heads * self.head_dim * seq_len
+        matrices = 2 * self.active_linear_parameters
+        return float(techniques.recomputation * (matrices + attention) + techniques.attention_recomputation * attention)
 
 
 def shape_of(model: ModelConfig) -> ModelShape | None:

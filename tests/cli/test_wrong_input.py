@@ -9,7 +9,7 @@ from llmexp.plan.detect import Detected
 # What people type, and words that the one line must hold: what is wrong, and the valid choice or the nearest name.
 WRONG = {
     "tracking.uri=http://me:hunter2@127.0.0.1": ("tracking.uri holds a password", "MLFLOW_TRACKING_PASSWORD"),
-    "method=F+X": ["'X'", "F, R, C, Z1, Z2, Z3, O, Q"],
+    "method=F+X": ["'X'", "F, R, RS, C, Z1, Z2, Z3, O, Q"],
     "method=Z2+Z3": ["Z2 and Z3 exclude each other"],
     "+method=F+O": ["O needs Z2 or Z3"],
     "+methd=F": ["'methd'", "did you mean method?"],

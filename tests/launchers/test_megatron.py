@@ -30,6 +30,7 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "one rank": (1, "parallelism.dp=1"),
     "F": (1, "parallelism.dp=1 method=F"),
     "R": (1, "parallelism.dp=1 method=R"),
+    "RS": (1, "parallelism.dp=1 method=RS"),
     "padded": (1, f"parallelism.dp=1 data.pack=false data.seq_len=128 data.files={SHORT}"),
     "qwen3": (1, "parallelism.dp=1 model.architecture=qwen3"),
     "tied": (1, "parallelism.dp=1 model.tie_embeddings=true"),
@@ -135,6 +136,11 @@ def test_r_runs_every_layer_again_in_backward(observed: Observed, name: str) -> 
     chosen = plan(LAYOUTS[name][1])
     passes = chosen.batch.accumulation * (2 if "R" in chosen.method.split("+") else 1)
     assert {rank["layer_calls"] for rank in observed[name]} == {passes * LAYERS // chosen.dims.pp}
+
+
+def test_rs_runs_the_attention_of_every_layer_again_in_backward_and_nothing_else_of_it(observed: Observed) -> None:
+    calls = {name: observed[name][0]["operators"][UNFUSED] for name in ("one rank", "RS", "R")}
+    assert calls == {"one rank": SAMPLES * LAYERS, "RS": 2 * SAMPLES * LAYERS, "R": 2 * SAMPLES * LAYERS}
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.ranks, pytest.mark.long]
 Runs = Callable[[str], Observed]
 # Those that train a model of transformers.
 ENGINES = ["deepspeed", "torch"]
-METHODS = [*(str(Method.parse(name)) for name in table03_methods()), "Z1"]
+METHODS = [*(str(Method.parse(name)) for name in table03_methods()), "Z1", "RS"]
 # Each way in which C meets another atom; compiling is what takes long here.
 COMPILED = ["C", "F+R+C+Z3", "C+Q"]
 SAME_MATHEMATICS = [name for name in METHODS if "Q" not in name]
@@ -83,7 +83,7 @@ def state_bytes(observed: Observed, method: str, kind: str, rank: int = 0) -> in
 
 
 def test_every_method_of_table_03_is_here() -> None:
-    assert len(METHODS) == len(set(METHODS)) == 23
+    assert len(METHODS) == len(set(METHODS)) == 24
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -123,6 +123,13 @@ def test_f_runs_the_flash_kernel_and_nothing_else_does(fp32: Runs, engine: str, 
 def test_r_runs_every_layer_again_in_backward(fp32: Runs, engine: str, method: str) -> None:
     passes = 2 if "R" in method.split("+") else 1
     assert [rank["layer_calls"] for rank in fp32(engine)[method]] == [passes * LAYERS] * 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("method", "calls"), [("Naive", LAYERS), ("RS", 2 * LAYERS), ("R", 2 * LAYERS)])
+def test_rs_runs_the_attention_of_every_layer_again_in_backward_and_nothing_else_of_it(fp32: Runs, engine: str, method: str, calls: int) -> None:
+    for rank in fp32(engine)[method]:
+        assert rank["operators"]["aten::_softmax"] == calls
 
 
 # Bytes a parameter that each of two ranks holds of parameters, gradients and optimizer states. FSDP2 holds its half of the master copy as the

@@ -20,6 +20,7 @@ def test_flops_of_a_token_by_hand(plan):
     assert made.flops_per_token == 6 * (linear + head) + attention
     assert made.recomputed_flops_per_token == 0
     assert plan("model=7b", "data=synthetic", "method=R").recomputed_flops_per_token == 2 * linear + attention / 3
+    assert plan("model=7b", "data=synthetic", "method=RS").recomputed_flops_per_token == attention / 3
     assert plan("model=7b", "data=synthetic", "method=Q").flops_per_token == 4 * linear + 6 * head + attention
 
 
