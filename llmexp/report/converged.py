@@ -96,9 +96,10 @@ def convergence_legend(found: Sequence[Converged]) -> list[str]:
     passes = {one.label: _passes(one.row) for one in found}
     again = ", ".join(f"{label} {times:g} times" for label, times in passes.items() if times > 1)
     share = f"{SMOOTHED_SHARE:.0%}"
+    compared = f"loss over baseline: the same at equal tokens, less the baseline's; smoothed over {share} of the budget too"
     return [
         f"final loss: mean over the last {share} of the tokens trained on; baseline: {', '.join(bases)}",
-        f"loss over baseline: the same at equal tokens, less the baseline's; smoothed over {share} of the budget too",
+        *([compared] if len(bases) < len(found) else []),
         f"s to loss: steps until that loss stays within {REACHED_WITHIN:.1%} above the baseline's final one, or lower, x measured step time",
         *([f"there was not text enough for the budget, and losses of text seen before are lower: all of it was read by {again}"] if again else []),
     ]
@@ -118,7 +119,9 @@ def _asked(row: Row) -> str:
     """Task, model, data but for the cut into sequences, budget and seed: what runs must share for their losses to compare."""
     config = row.plan["config"]
     data = {key: value for key, value in config["data"].items() if key != "seq_len"}
-    return json.dumps([config["task"], config["model"], data, config["measure"]["tokens"], config["seed"]], sort_keys=True)
+    # A program of one's own reads what it likes.
+    program = config["engine"]["name"] == "script"
+    return json.dumps([config["task"], config["model"], data, config["measure"]["tokens"], config["seed"], program], sort_keys=True)
 
 
 def _baseline(group: Sequence[Row], curves: dict[str, LossCurve]) -> str:

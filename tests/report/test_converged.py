@@ -82,6 +82,13 @@ def test_other_data_seeds_and_budgets_have_baselines_of_their_own(trained):
     assert len([one for one in build_report(runs).converged.values() if one.is_baseline]) == 3
 
 
+def test_a_program_of_ones_own_is_held_against_its_kind_alone(trained, tmp_path):
+    (tmp_path / "train.py").write_text("")
+    script = {"name": "script", "launcher": "torchrun", "options": {"command": str(tmp_path / "train.py")}}
+    runs = [trained(FALLING), trained(SLOWER, engine=script), trained(FALLING, engine=script, optimizer__lr=1e-3)]
+    assert shown(*runs)[1] == ["", "", "-0.7500"]
+
+
 def test_a_diverged_run_says_so_and_is_no_baseline(trained):
     lost = [*FALLING[:10], *[nan] * 30]
     runs = [trained(lost, reason="the loss diverged: no finite number at step 10 of repeat 0"), trained(FALLING, method="F")]
