@@ -29,14 +29,14 @@ PASSES: Mapping[str, Passes] = {
 }
 # Those with a backward pass for a stage's inputs and a later one for its weights.
 SPLIT_BACKWARD = ("zero_bubble", "zbv", "dualpipev")
-ARCHITECTURES = ("llama", "qwen3")
+ARCHITECTURES = ("llama", "qwen3", "mixtral")
 
 
 def unpipelined(config: RunConfig, techniques: Techniques) -> str | None:
     """What cannot be cut into stages."""
     model = config.model
     if model.architecture not in ARCHITECTURES or model.target:
-        return f"engine=torch cuts models of architecture {' and '.join(ARCHITECTURES)} into stages, not model={model.name}"
+        return f"engine=torch cuts models of architecture {', '.join(ARCHITECTURES)} into stages, not model={model.name}"
     if model.tie_embeddings:
         return "engine=torch: the first and the last stage of a pipeline do not share an embedding: set model.tie_embeddings=false"
     if techniques.zero_stage > 1:

@@ -68,7 +68,7 @@ LOOPED = {"parallelism": {"dp": 1, "pp": 2, "virtual_stages": 2}, "batch": {"mic
         ("Z2", PIPELINE, "Z2: engine=torch does not shard the stages of a pipeline by FSDP2: take Z1"),
         ("Z3+O", PIPELINE, "Z3: "),
         ("Naive", PIPELINE | {"model__tie_embeddings": True}, "engine=torch: the first and the last stage of a pipeline do not share an embedding"),
-        ("Naive", PIPELINE | {"model__target": "package.Model"}, "engine=torch cuts models of architecture llama and qwen3 into stages"),
+        ("Naive", PIPELINE | {"model__target": "package.Model"}, "engine=torch cuts models of architecture llama, qwen3, mixtral into stages"),
         ("F+R", LOOPED, None),
         ("R", LOOPED | {"parallelism": LOOPED["parallelism"] | {"schedule": "zbv"}}, "R: zbv splits backward passes"),
         ("C", LOOPED | {"parallelism": LOOPED["parallelism"] | {"schedule": "dualpipev"}}, "C: dualpipev splits backward passes"),

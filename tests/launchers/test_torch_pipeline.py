@@ -44,6 +44,7 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "looped_bfs, R": pp2("looped_bfs", "method=R"),
     "zbv, F, padded": pp2("zbv", f"method=F data.pack=false data.seq_len=128 data.files={SHORT}"),
     "zero_bubble, qwen3": pp2("zero_bubble", "model.architecture=qwen3"),
+    "dualpipev, experts": pp2("dualpipev", "model=tiny-moe"),
     "interleaved, Q": pp2("interleaved", "method=Q"),
     "1f1b, C": pp2("1f1b", "method=C"),
     "dualpipev, bf16_mixed": pp2("dualpipev", "precision=bf16_mixed"),
