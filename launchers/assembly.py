@@ -9,7 +9,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from llmexp.launchers import models, targets
-from llmexp.launchers.attention import implementation
+from llmexp.launchers.attention import ULYSSES, implementation
 from llmexp.launchers.compiled import compile_regions
 from llmexp.launchers.seeding import DTYPES
 from llmexp.method import Method
@@ -33,7 +33,8 @@ def seeded_model(plan: RunPlan, device: torch.device) -> PreTrainedModel:
 
 def _kind(plan: RunPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.dtype, str, str | None]:
     model, dtype = plan.config.model, DTYPES[plan.config.precision.parameters]
-    return models.configuration(model), dtype, implementation(method_of(plan).techniques, device), model.target
+    attention = ULYSSES if plan.dims.cp > 1 else implementation(method_of(plan).techniques, device)
+    return models.configuration(model), dtype, attention, model.target
 
 
 def apply_atoms(model: PreTrainedModel, method: Method) -> None:

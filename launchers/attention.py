@@ -1,24 +1,27 @@
-"""Atoms F and RS: which attention function a model calls. Causal over right-padded sequences, so no mask is ever needed."""
+"""Atoms F and RS: which attention function a model of transformers calls. Causal over right-padded sequences, so no mask is ever needed."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 from llmexp.errors import ConfigError
+from llmexp.launchers.causal_attention import flash, unfused
 from llmexp.method import Techniques
 
 # Not with "flash" in it: transformers would look for a package of that name.
 SDPA_FUSED = "llmexp_sdpa"
 EAGER_AGAIN = "llmexp_eager_again"
+# DeepSpeed's exchange of heads around one of the three below, registered by launchers/deepspeed_sequence.py.
+ULYSSES = "llmexp_ulysses"
 
 
 def implementation(techniques: Techniques, device: torch.device) -> str:
@@ -44,14 +47,24 @@ def eager_again(module: torch.nn.Module, *args: Any, **options: Any) -> Any:
     return checkpoint(eager, module, *args, use_reentrant=False, **options)
 
 
-def sdpa_flash(
-    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: None, **options: Any
-) -> tuple[torch.Tensor, None]:
-    """Causal attention by torch's flash kernel and no other; raises RuntimeError where that kernel cannot take the inputs.
+def sdpa_flash(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any) -> tuple[Tensor, None]:
+    """`flash` as transformers calls it: the result is [batch, seq, heads, head_dim]."""
+    return flash(query, key, value, options.get("scaling")).transpose(1, 2).contiguous(), None
 
-    query is [batch, heads, seq, head_dim], key and value [batch, kv_heads, seq, head_dim]; the result is [batch, seq, heads, head_dim].
-    """
-    grouped = key.shape[1] != query.shape[1]
-    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        output = functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=options.get("scaling"), enable_gqa=grouped)
-    return output.transpose(1, 2).contiguous(), None
+
+def sdpa_unfused(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any) -> tuple[Tensor, None]:
+    """`unfused` as transformers calls it: the result is [batch, seq, heads, head_dim]."""
+    return unfused(query, key, value, options.get("scaling")).transpose(1, 2).contiguous(), None
+
+
+def sdpa_unfused_again(*args: Any, **options: Any) -> tuple[Tensor, None]:
+    """The same, of which only the inputs are kept for backward."""
+    again: tuple[Tensor, None] = checkpoint(sdpa_unfused, *args, use_reentrant=False, **options)
+    return again
+
+
+def of_whole_sequences(techniques: Techniques) -> Callable[..., tuple[Tensor, None]]:
+    """What Ulysses calls once a rank has whole sequences: without a mask, which is that of a rank's part."""
+    if techniques.attention_recomputation:
+        return sdpa_unfused_again
+    return sdpa_flash if techniques.flash_attention else sdpa_unfused

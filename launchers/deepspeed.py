@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from llmexp.launchers import assembly, models
 from llmexp.launchers.compiled import decoder_layers
+from llmexp.launchers.deepspeed_sequence import CutSequences, WholeSequences
 from llmexp.launchers.deepspeed_state import offloaded_kinds, state_tensors
 from llmexp.launchers.ops import use_built_ops
 from llmexp.launchers.quantize import quantized_tensors
@@ -36,13 +37,18 @@ class DeepSpeedTraining:
         self._plan, self._device = plan, device
         self._method = assembly.method_of(plan)
         self._techniques = self._method.techniques
+        self._sequences = CutSequences(plan) if plan.dims.cp > 1 else WholeSequences()
         self.module = self._model()
         buffers = models.ExactBuffers(self.module)
         self.vocab_size = int(self.module.config.vocab_size)
         self.engine, *_ = deepspeed.initialize(
-            model=self.module, config=dict(plan.engine_config), optimizer=self._optimizer(), model_parameters=assembly.trained(self.module)
+            model=self.module,
+            config=dict(plan.engine_config),
+            optimizer=self._optimizer(),
+            model_parameters=assembly.trained(self.module),
+            mpu=self._sequences.groups,
         )
-        if plan.dims.dp == 1 and self._techniques.zero_stage == 0:
+        if plan.dims.world_size == 1 and self._techniques.zero_stage == 0:
             # Alone there is nobody to average with, yet every gradient would be copied into buckets and back.
             self.engine.enable_backward_allreduce = False
         buffers.restore(device)
@@ -55,7 +61,7 @@ class DeepSpeedTraining:
 
     def forward(self, batch: MicroBatch) -> torch.Tensor:
         """Next-token loss of one pass."""
-        return self.engine(input_ids=batch.input_ids, labels=batch.labels).loss
+        return self._sequences.loss_of_replica(self.engine(**self._sequences.inputs(batch)).loss)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Gradients of one pass, reduced over the ranks as the ZeRO stage wants."""
@@ -77,14 +83,15 @@ class DeepSpeedTraining:
 
     def what_ran(self) -> dict[str, Any]:
         """See TrainingEngine."""
+        stage = self.engine.zero_optimization_stage()
         return {
             "attention_implementation": self.module.config._attn_implementation,
             "model_class": assembly.class_name(self.module),
             "optimizer_class": assembly.class_name(self.engine.basic_optimizer),
             "engine_optimizer_class": assembly.class_name(self.engine.optimizer),
             "backend": torch.distributed.get_backend(),
-            "reduced_in": str(self.engine.communication_data_type),
-            "zero_stage": self.engine.zero_optimization_stage(),
+            "reduced_in": str(torch.float32 if self._sequences.reduces_in_fp32(stage) else self.engine.communication_data_type),
+            "zero_stage": stage,
         } | assembly.experts_that_ran(self.module.config)
 
     def _model(self) -> PreTrainedModel:

@@ -1,6 +1,7 @@
 """What lets megatron-core (0.15, 0.16) run without CUDA, which it does not support by itself. Does nothing where the rank has a GPU.
 
-It allocates on device "cuda" by name, asks torch.cuda for the current device, and tells by `Tensor.type()` whether it can train a parameter.
+It allocates on device "cuda" by name and in pinned memory, asks torch.cuda for the current device, and tells by `Tensor.type()` whether it can
+train a parameter.
 The functions themselves are replaced, not a TorchFunctionMode entered: a mode is off in whatever `backward` calls, recomputation above all,
 and would stand before every operator that is measured.
 """
@@ -36,6 +37,7 @@ def _on_cpu(allocate: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
     def on_cpu(*args: Any, **kwargs: Any) -> torch.Tensor:
         if kwargs.get("device") == "cuda":
             kwargs["device"] = CPU
+        kwargs.pop("pin_memory", None)
         return allocate(*args, **kwargs)
 
     return on_cpu

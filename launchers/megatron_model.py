@@ -15,6 +15,7 @@ from megatron.core.transformer import ModuleSpec, TransformerConfig
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 from torch.nn import functional
 
+from llmexp.launchers.megatron_context import CONTEXT_PARALLEL
 from llmexp.launchers.megatron_modules import FlashAttention, RMSNorm
 from llmexp.launchers.megatron_weights import fill_stage
 from llmexp.launchers.seeding import DTYPES
@@ -95,7 +96,10 @@ def _layer(plan: RunPlan) -> ModuleSpec:
     spec = get_gpt_layer_local_spec(num_experts=shape.get("num_moe_experts"), normalization="RMSNorm", qk_layernorm=shape["qk_layernorm"])
     attention = spec.submodules.self_attention
     changes: dict[str, Any] = {}
-    if Method.parse(plan.method, plan.config.task.name).techniques.flash_attention:
+    flash, sent = Method.parse(plan.method, plan.config.task.name).techniques.flash_attention, plan.engine_config["transformer"]["cp_comm_type"]
+    if sent:
+        changes["core_attention"] = CONTEXT_PARALLEL[sent, flash]
+    elif flash:
         changes["core_attention"] = FlashAttention
     if shape["qk_layernorm"]:
         changes |= {"q_layernorm": RMSNorm, "k_layernorm": RMSNorm}

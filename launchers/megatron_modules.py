@@ -8,8 +8,8 @@ import torch
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.moe import moe_utils
 from torch import nn
-from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from llmexp.launchers.causal_attention import flash
 
 # Its router asks whether TransformerEngine's product is None, and has no such name where TransformerEngine is missing (0.15, 0.16.1).
 if not hasattr(moe_utils, "te_general_gemm"):
@@ -33,8 +33,5 @@ class FlashAttention(nn.Module):
 
     def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: None, **_: Any) -> torch.Tensor:
         """query is [seq, batch, heads, head_dim], key and value [seq, batch, kv_heads, head_dim]; the result is [seq, batch, heads x head_dim]."""
-        grouped = key.shape[2] != query.shape[2]
         query, key, value = (part.permute(1, 2, 0, 3) for part in (query, key, value))
-        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-            output = functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=self._scale, enable_gqa=grouped)
-        return output.permute(2, 0, 1, 3).flatten(2)
+        return flash(query, key, value, self._scale).permute(2, 0, 1, 3).flatten(2)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+CpKind = Literal["ring", "ulysses"]
 Dtype = Literal["fp32", "bf16"]
 BYTES_PER_ELEMENT: dict[str, int] = {"fp32": 4, "bf16": 2}
 
@@ -149,7 +150,12 @@ class ParallelismConfig(Section):
     schedule: Literal["gpipe", "1f1b", "interleaved", "looped_bfs", "zero_bubble", "zbv", "dualpipev"] | None = Field(
         None, description="the order of a pipeline's passes; None: 1f1b, or interleaved with several virtual stages"
     )
-    cp: PositiveInt = 1
+    cp: PositiveInt = Field(1, description="context parallelism: every sequence cut over so many ranks")
+    cp_kind: CpKind | None = Field(
+        None,
+        description="with cp: ring, where keys and values pass from rank to rank, or ulysses, where each rank attends with some of the heads; "
+        "None: the engine's own",
+    )
     ep: PositiveInt = 1
 
 

@@ -11,7 +11,7 @@ from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import Storage, zero_storage
 from llmexp.plan.run_plan import Command
 from llmexp.plan.schedules import Passes
-from llmexp.schema import RunConfig
+from llmexp.schema import CpKind, RunConfig
 
 
 class Engine(ABC):
@@ -28,6 +28,9 @@ class Engine(ABC):
 
     schedules: ClassVar[Mapping[str, Passes]] = {}
     """Of pipelines, which it has, each with the passes that it takes."""
+
+    cp_chunks: ClassVar[Mapping[CpKind, int]] = {}
+    """Its kinds of context parallelism, its own choice first, with the chunks of a sequence that a rank takes."""
 
     extras: ClassVar[str] = "train"
     """Of llmexp, which install `modules`."""

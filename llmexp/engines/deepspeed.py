@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from llmexp.engines.base import Engine
-from llmexp.engines.limits import beyond_data_parallelism, flash_without_bf16, quantized_experts
+from llmexp.engines.limits import beyond_context_parallelism, flash_without_bf16, quantized_experts
 from llmexp.engines.torchrun import rank_environment, torchrun
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.run_plan import Command
 from llmexp.plan.runtime import interpreter
 from llmexp.plan.shape import shape_of
-from llmexp.schema import RunConfig
+from llmexp.schema import CpKind, RunConfig
 
 WORKER = "llmexp.launchers.deepspeed"
 # Names to the ranks the op that was compiled for them.
@@ -23,19 +24,21 @@ NEVER = 2**31 - 1
 
 
 class DeepSpeedEngine(Engine):
-    """Data parallelism with ZeRO 0 to 3."""
+    """Data parallelism with ZeRO 0 to 3, context parallelism by Ulysses."""
 
     name = "deepspeed"
+    cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ulysses": 1}
     modules = ("torch", "deepspeed", "transformers", "accelerate")
     distributions = ("deepspeed", "torch", "transformers", "bitsandbytes", "flash-attn", "triton")
 
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-        """Only data parallelism so far."""
+        """Degrees that it has no place for here, and what its offload and its launcher cannot do."""
         if config.engine.launcher == "deepspeed" and config.hardware.nodes > 1:
             return "engine.launcher=deepspeed starts ranks on one node only: set engine.launcher=torchrun"
         if techniques.offload_optimizer and config.precision.moments == "bf16" and not _uses_own_optimizer(config, techniques):
             return f"O with precision={config.precision.name} needs DeepSpeed's CPUAdam: set optimizer=adamw_cpuadam"
-        return beyond_data_parallelism(config, dims) or flash_without_bf16(config, techniques) or quantized_experts(config, techniques)
+        wider = beyond_context_parallelism(config, techniques, dims, self.cp_chunks)
+        return wider or flash_without_bf16(config, techniques) or quantized_experts(config, techniques)
 
     def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:
         """ZeRO's partitions are copies, also where their dtype is the parameters' own."""
@@ -55,6 +58,9 @@ class DeepSpeedEngine(Engine):
             "timers": {"throughput": {"enabled": False}},
             "zero_optimization": _zero(config, techniques),
         }
+        if dims.cp > 1:
+            # Its default reduces in fp32 whatever the gradients are.
+            native |= {"sequence_parallel_size": dims.cp, "seq_parallel_communication_data_type": config.precision.gradients}
         if _uses_bf16_section(config, techniques):
             native["bf16"] = _bf16(config)
         if _uses_own_optimizer(config, techniques):

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.schema import RunConfig
+from llmexp.schema import CpKind, RunConfig
 
 
 def beyond_data_parallelism(config: RunConfig, dims: ParallelDims) -> str | None:
     """For engines that know no other degree than dp."""
     wide = wider(dims, ("tp", "pp", "cp", "ep"))
     return f"engine={config.engine.name} runs data parallelism only, not {', '.join(wide)}" if wide else None
+
+
+def beyond_context_parallelism(config: RunConfig, techniques: Techniques, dims: ParallelDims, kinds: Collection[CpKind]) -> str | None:
+    """For engines that know dp, and cp of these kinds with a model of transformers."""
+    if dims.cp_kind and dims.cp_kind not in kinds:
+        return f"engine={config.engine.name} runs parallelism.cp_kind={', '.join(kinds)}, not {dims.cp_kind}"
+    if dims.cp > 1 and techniques.compilation:
+        return "C compiles decoder layers whole, and with parallelism.cp the ranks talk inside them"
+    wide = wider(dims, ("tp", "pp", "ep"))
+    return f"engine={config.engine.name} runs data and context parallelism only, not {', '.join(wide)}" if wide else None
 
 
 def wider(dims: ParallelDims, names: Iterable[str]) -> list[str]:

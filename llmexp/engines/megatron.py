@@ -12,9 +12,11 @@ from llmexp.method import Method, Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.run_plan import Command
 from llmexp.plan.schedules import ANY, GROUPS_OF_PP, Passes
-from llmexp.schema import RunConfig
+from llmexp.schema import CpKind, RunConfig
 
 WORKER = "llmexp.launchers.megatron"
+# Its own names of what context parallelism sends.
+CP_COMM_TYPES: dict[CpKind | None, str | None] = {None: None, "ring": "p2p", "ulysses": "a2a"}
 ARCHITECTURES = ("llama", "qwen3", "mixtral")
 # parameters, gradients, master, moments: those that Megatron's optimizers have without TransformerEngine.
 PRECISIONS = {
@@ -26,9 +28,10 @@ PRECISIONS = {
 
 
 class MegatronEngine(Engine):
-    """Data, tensor, sequence, pipeline and expert parallelism; the distributed optimizer by Z1."""
+    """Data, tensor, sequence, context, pipeline and expert parallelism; the distributed optimizer by Z1."""
 
     name = "megatron"
+    cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ring": 2, "ulysses": 2}
     modules = ("torch", "megatron.core")
     extras = "train,megatron"
     distributions = ("megatron-core", "torch")
@@ -106,6 +109,7 @@ def _layout(config: RunConfig, dims: ParallelDims) -> dict[str, Any]:
         "pipeline_model_parallel_size": dims.pp,
         "virtual_pipeline_model_parallel_size": dims.virtual_stages if interleaved else None,
         "context_parallel_size": dims.cp,
+        "cp_comm_type": CP_COMM_TYPES[dims.cp_kind],
         # On the host a tensor is freed while it is still being sent, and training goes wrong without a word (0.16.1 on gloo).
         "deallocate_pipeline_outputs": dims.pp > 1 and config.hardware.device == "cuda",
         "batch_p2p_comm": not interleaved,
@@ -152,8 +156,6 @@ def _lacks_atom(config: RunConfig, techniques: Techniques) -> str | None:
 def _lacks_degree(config: RunConfig, dims: ParallelDims) -> str | None:
     if config.engine.launcher != "torchrun":
         return "it is started by torchrun: set engine.launcher=torchrun"
-    if dims.cp > 1:
-        return f"it runs parallelism.cp=1 only, not {dims.cp}"
     if config.model.num_experts and dims.tp > 1 and not dims.sequence:
         return f"experts with parallelism.tp={dims.tp} need parallelism.sequence=true"
     return other_schedule(dims, MegatronEngine.schedules) or _trains_wrongly(config, dims)

@@ -24,7 +24,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     method = Method.parse(config.method, config.task.name)
     techniques = method.techniques
     engine = get_engine(config.engine.name)
-    dims = ParallelDims.of(config, engine.schedules)
+    dims = ParallelDims.of(config, engine.schedules, engine.cp_chunks)
     config = with_steps_of_budget(config, dims)
     _check_fits_nodes(config, dims)
     shape, seq_len = _shape(config, method), config.data.seq_len

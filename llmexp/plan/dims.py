@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import lcm
 
 from llmexp.errors import ConfigError
 from llmexp.plan import schedules
 from llmexp.plan.schedules import SCHEDULES, Passes, Pipeline
+from llmexp.plan.shape import shape_of
 from llmexp.record.result import Batch, Record
-from llmexp.schema import RunConfig
+from llmexp.schema import CpKind, RunConfig
 
 
 class ParallelDims(Record):
@@ -22,6 +24,7 @@ class ParallelDims(Record):
     sequence: bool = False
     virtual_stages: int = 1
     schedule: str | None = None
+    cp_kind: CpKind | None = None
 
     @property
     def world_size(self) -> int:
@@ -31,7 +34,8 @@ class ParallelDims(Record):
     @property
     def arithmetic(self) -> str:
         """The product in words."""
-        return f"dp {self.dp} x tp {self.tp} x pp {self.pp} x cp {self.cp} = {self.world_size} ranks"
+        kind = f" ({self.cp_kind})" if self.cp_kind else ""
+        return f"dp {self.dp} x tp {self.tp} x pp {self.pp} x cp {self.cp}{kind} = {self.world_size} ranks"
 
     @property
     def v_shaped(self) -> bool:
@@ -44,12 +48,14 @@ class ParallelDims(Record):
         return f"tp {self.tp}, pp {self.pp}" + f", ep {self.ep}" * (self.ep > 1)
 
     @classmethod
-    def of(cls, config: RunConfig, passes: Mapping[str, Passes]) -> ParallelDims:
+    def of(cls, config: RunConfig, passes: Mapping[str, Passes], cp_chunks: Mapping[CpKind, int]) -> ParallelDims:
         """Take the degrees of a configuration; dp null fills the node. `passes`: what each of the engine's schedules takes.
 
+        `cp_chunks`: its kinds of context parallelism, its own choice first, with the chunks of a sequence that a rank takes.
         Raises ConfigError with the arithmetic.
         """
         degrees = config.parallelism
+        kind = degrees.cp_kind or next(iter(cp_chunks), None) if degrees.cp > 1 else None
         model_parallel = degrees.tp * degrees.pp * degrees.cp
         devices = config.hardware.devices_per_node * config.hardware.nodes
         if degrees.dp is None and devices % model_parallel:
@@ -58,8 +64,10 @@ class ParallelDims(Record):
                 f"hardware={config.hardware.name}; set parallelism.dp or degrees whose product divides {devices}"
             )
         _check_tensor(config)
-        _check_sequence(config)
-        dims = cls(**(degrees.model_dump() | {"dp": degrees.dp or devices // model_parallel, "schedule": _schedule(config, passes)}))
+        _check_sequence(config, cp_chunks.get(kind, 1) if kind else 1)
+        _check_context(config, kind)
+        chosen = {"dp": degrees.dp or devices // model_parallel, "schedule": _schedule(config, passes), "cp_kind": kind}
+        dims = cls(**(degrees.model_dump() | chosen))
         _check_experts(config, dims)
         return dims
 
@@ -80,17 +88,33 @@ def _check_tensor(config: RunConfig) -> None:
         raise ConfigError("parallelism.sequence=true cuts the sequence over the tensor-parallel ranks, and parallelism.tp=1: set parallelism.tp")
 
 
-def _check_sequence(config: RunConfig) -> None:
+def _check_sequence(config: RunConfig, chunks: int) -> None:
     degrees, seq_len = config.parallelism, config.data.seq_len
-    if not degrees.sequence:
-        _check_divides("cp", degrees.cp, "data.seq_len", seq_len)
-        return
-    parts = degrees.tp * degrees.cp
+    a_rank = lcm(chunks, degrees.tp if degrees.sequence else 1)
+    parts = degrees.cp * a_rank
     if seq_len % parts:
         below = seq_len // parts * parts
         nearest = " or ".join(f"data.seq_len={size}" for size in (below, below + parts) if size)
-        cut = f"tp {degrees.tp} x cp {degrees.cp} = {parts} parts"
-        raise ConfigError(f"parallelism.sequence=true cuts data.seq_len={seq_len} into {cut}, which does not come out even: set {nearest}")
+        cutting = f"parallelism.cp={degrees.cp}" + f" with parallelism.tp={degrees.tp} and parallelism.sequence=true" * degrees.sequence
+        raise ConfigError(
+            f"{cutting} cuts data.seq_len={seq_len} into {degrees.cp} x {a_rank} = {parts} parts, which does not come out even: set {nearest}"
+        )
+
+
+def _check_context(config: RunConfig, kind: CpKind | None) -> None:
+    """Ulysses shares out the heads that a rank has; several ranks may share one key and value head."""
+    degrees, shape = config.parallelism, shape_of(config.model)
+    if degrees.cp_kind and degrees.cp == 1:
+        raise ConfigError(f"parallelism.cp_kind={degrees.cp_kind} is of a sequence cut over ranks, and parallelism.cp=1: set parallelism.cp")
+    if kind != "ulysses" or shape is None:
+        return
+    heads, shared = shape.num_heads // degrees.tp, shape.num_kv_heads // degrees.tp
+    valid = [cp for cp in range(1, heads + 1) if heads % cp == 0 and (shared % cp == 0 or cp % shared == 0)]
+    if degrees.cp not in valid:
+        raise ConfigError(
+            f"parallelism.cp={degrees.cp}: ulysses shares out model.num_heads={shape.num_heads} and model.num_kv_heads={shape.num_kv_heads} "
+            f"/ tp {degrees.tp} = {heads} and {shared} heads: choices are {', '.join(map(str, valid))}"
+        )
 
 
 def _schedule(config: RunConfig, passes: Mapping[str, Passes]) -> str | None:

@@ -58,7 +58,7 @@ class Row:
         """The degrees that are not 1, without dp, and the pipeline's schedule; empty for data parallelism alone."""
         dims = self.plan["dims"]
         degrees = {"tp": dims["tp"], "pp": dims["pp"], "virtual stages": dims.get("virtual_stages", 1), "cp": dims["cp"], "ep": dims["ep"]}
-        more = [dims["schedule"]] * bool(dims.get("schedule")) + ["sequence"] * bool(dims.get("sequence"))
+        more = [dims[key] for key in ("cp_kind", "schedule") if dims.get(key)] + ["sequence"] * bool(dims.get("sequence"))
         return " ".join([f"{name} {degree}" for name, degree in degrees.items() if degree > 1] + more)
 
     @property

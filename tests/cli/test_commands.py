@@ -56,7 +56,7 @@ def test_plan_says_that_it_cannot_fit(llmexp):
 
 def test_plan_says_why_an_engine_skips(llmexp):
     _, out, _ = llmexp("plan", "hardware=a800", "parallelism.tp=2")
-    assert "skipped    engine=deepspeed runs data parallelism only, not tp=2" in out
+    assert "skipped    engine=deepspeed runs data and context parallelism only, not tp=2" in out
 
 
 def test_plan_of_a_model_that_only_building_can_count(llmexp):

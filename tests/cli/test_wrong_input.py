@@ -26,7 +26,7 @@ WRONG = {
     "measure.steps=many": ["measure.steps=many", "integer"],
     "batch.micro=1.5": ["batch.micro=1.5", "integer"],
     "parallelism.tp=3": ["tp 3", "does not divide the 2 devices"],
-    "hardware=a800 parallelism.cp=8 data.seq_len=350": ["parallelism.cp=8 does not divide data.seq_len"],
+    "hardware=a800 parallelism.cp=8 data.seq_len=350": ["parallelism.cp=8 cuts data.seq_len=350", "data.seq_len=344 or data.seq_len=352"],
     "model=tiny model.num_experts=8": ["model.num_experts=8 is of architecture mixtral", "model=tiny is llama"],
     "model=tiny-moe model.experts_per_token=5": ["model.experts_per_token=5 is more than model.num_experts=4"],
     "model=tiny parallelism.ep=2": ["parallelism.ep=2", "model=tiny has none", "model=mixtral"],

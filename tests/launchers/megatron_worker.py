@@ -21,7 +21,7 @@ from llmexp.plan.run_plan import RunPlan
 
 def observe(plan: RunPlan, rank: int) -> dict[str, Any]:
     training = build(plan, CPU)
-    norms = []
+    norms, positions = [], set()
     update = training.optimizer.step
 
     def step() -> None:
@@ -30,8 +30,11 @@ def observe(plan: RunPlan, rank: int) -> dict[str, Any]:
         update()
 
     training.optimizer.step = step
-    layers = [layer.mlp for stage in training.stages for layer in stage.module.decoder.layers]
-    return scheduled.train(training, layers, plan, rank) | {"gradient_norms": norms, "replica": parallel_state.get_data_parallel_rank()}
+    blocks = [layer for stage in training.stages for layer in stage.module.decoder.layers]
+    for block in blocks:
+        block.self_attention.core_attention.register_forward_pre_hook(lambda _, inputs: positions.add(inputs[0].shape[0]))
+    seen = scheduled.train(training, [block.mlp for block in blocks], plan, rank)
+    return seen | {"gradient_norms": norms, "positions": sorted(positions), "replica": parallel_state.get_data_parallel_rank()}
 
 
 def main() -> None:

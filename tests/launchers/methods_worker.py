@@ -27,12 +27,13 @@ STEPS = 20
 
 
 def observe(plan: RunPlan, training: Any, rank: int, device: torch.device) -> dict[str, Any]:
-    calls = {"layers": 0}
+    calls, positions = {"layers": 0}, set()
     # A hook inside a layer would be compiled with it, and change what C makes of it.
     for layer in () if "C" in plan.method.split("+") else training.module.model.layers:
         layer.mlp.register_forward_pre_hook(lambda *_: calls.update(layers=calls["layers"] + 1))
+        layer.mlp.register_forward_pre_hook(lambda _, inputs: positions.add(inputs[0].shape[1]))
     sequences = data.load(plan.config.data, training.vocab_size, plan.batch.global_, plan.config.seed)
-    batches = data.batches(sequences, rank, plan.dims.dp, plan.batch, device)
+    batches = data.batches(sequences, plan.dims.replica_of(rank), plan.dims.dp, plan.batch, device)
     watch, probe, losses, graphs = StateWatch(training, device), KernelProbe(), [], []
     before, computing = Compilation.so_far(), 0
     for step in range(STEPS):
@@ -45,15 +46,20 @@ def observe(plan: RunPlan, training: Any, rank: int, device: torch.device) -> di
                 loss = trainable.forward(batch)
                 computing = memory.bytes_of(training.state_tensors()["parameters"], device).device if step == 0 else computing
                 trainable.backward(loss)
+                if step == 0:
+                    gradients = {gradient.data_ptr(): gradient for gradient in training.state_tensors()["gradients"]}
+                    squares = sum(gradient.double().square().sum().item() for gradient in gradients.values())
                 trainable.step()
                 mean += loss.detach().double() / len(passes)
         torch.distributed.all_reduce(mean)
-        losses.append(mean.item() / plan.dims.dp)
+        losses.append(mean.item() / plan.dims.world_size)
         graphs.append(Compilation.so_far().graphs - before.graphs)
         if step == 0:
             calls_per_step = calls["layers"]
     return {
         "losses": losses,
+        "gradient_squares": squares,
+        "positions": sorted(positions),
         "layer_calls": calls_per_step,
         "attention_kernel": probe.attention,
         "operators": probe.names,

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.ranks
 
 WORKER = Path(__file__).parent / "megatron_worker.py"
 SHORT = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).parent.glob("[lmp]*/__init__.py"))) + "]"
+ULYSSES = "parallelism.cp_kind=ulysses"
 LAYERS, SAMPLES = 4, 4
 SMALL = ("model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")
 FLASH, UNFUSED = "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_softmax"
@@ -60,6 +61,20 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "ep 2, tp 2, sequence, F+R": (4, "parallelism.dp=2 parallelism.ep=2 parallelism.tp=2 parallelism.sequence=true model=tiny-moe method=F+R"),
     "ep 2, dp 4": (4, "parallelism.dp=4 parallelism.ep=2 model=tiny-moe"),
     "dp 2, tp 2, sequence, F+R+Z1": (4, "parallelism.dp=2 parallelism.tp=2 parallelism.sequence=true method=F+R+Z1"),
+    "ring cp 2": (2, "parallelism.dp=1 parallelism.cp=2"),
+    "ring cp 2, F, padded": (2, f"parallelism.dp=1 parallelism.cp=2 method=F data.pack=false data.seq_len=128 data.files={SHORT}"),
+    "ring cp 2, RS": (2, "parallelism.dp=1 parallelism.cp=2 method=RS"),
+    "ring cp 2, R, qwen3": (2, "parallelism.dp=1 parallelism.cp=2 method=R model.architecture=qwen3"),
+    "ring cp 2, F, bf16_mixed": (2, "parallelism.dp=1 parallelism.cp=2 method=F precision=bf16_mixed"),
+    "ring cp 2, bf16_mixed": (2, "parallelism.dp=1 parallelism.cp=2 precision=bf16_mixed"),
+    "ulysses cp 2, F+R": (2, f"parallelism.dp=1 {ULYSSES} parallelism.cp=2 method=F+R"),
+    "ring cp 2, ep 2": (2, "parallelism.dp=1 parallelism.cp=2 parallelism.ep=2 model=tiny-moe"),
+    "ring cp 4, F": (4, "parallelism.dp=1 parallelism.cp=4 method=F"),
+    "ulysses cp 4": (4, f"parallelism.dp=1 {ULYSSES} parallelism.cp=4"),
+    "ring cp 2, dp 2, F+R+Z1": (4, "parallelism.dp=2 parallelism.cp=2 method=F+R+Z1"),
+    "ring cp 2, tp 2, sequence, F": (4, "parallelism.dp=1 parallelism.cp=2 parallelism.tp=2 parallelism.sequence=true method=F"),
+    "ulysses cp 2, tp 2, sequence, F": (4, f"parallelism.dp=1 {ULYSSES} parallelism.cp=2 parallelism.tp=2 parallelism.sequence=true method=F"),
+    "ring cp 2, pp 2, R": (4, "parallelism.dp=1 parallelism.cp=2 parallelism.pp=2 method=R"),
 }
 FEW_TOKENS = (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe model.num_experts=32 data.seq_len=8")
 WRONG = (2, "parallelism.dp=2 +engine.options.transformer.calculate_per_token_loss=true")
@@ -165,6 +180,12 @@ def test_ranks_that_share_out_experts_hold_half_of_them_each(observed: Observed)
     for kind, bytes_per_parameter in (("parameters", 4), ("gradients", 4), ("optimizer", 8)):
         whole = observed["experts, dp 2"][0]["state"][kind]
         assert [whole - rank["state"][kind] for rank in observed["ep 2"]] == [half * bytes_per_parameter] * 2, kind
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_rank_computes_with_its_share_of_a_sequence(observed: Observed, name: str) -> None:
+    chosen = plan(LAYOUTS[name][1])
+    assert {tuple(rank["positions"]) for rank in observed[name]} == {(chosen.config.data.seq_len // chosen.dims.cp,)}
 
 
 def test_what_ran_is_said(observed: Observed) -> None:

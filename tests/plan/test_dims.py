@@ -21,12 +21,40 @@ def test_batch_arithmetic(plan):
         (["parallelism.tp=3"], "does not divide the 8 devices"),
         (["model=tiny", "parallelism.tp=8"], "parallelism.tp=8 does not divide model.num_heads=4: choices are 1, 2, 4"),
         (["model=tiny", "parallelism.pp=8"], "parallelism.pp=8 does not divide model.num_layers=4"),
-        (["data=synthetic", "parallelism.cp=4"], "parallelism.cp=4 does not divide data.seq_len=350"),
+        (
+            ["data=synthetic", "parallelism.cp=4"],
+            "parallelism.cp=4 cuts data.seq_len=350 into 4 x 1 = 4 parts, which does not come out even: set data.seq_len=348",
+        ),
+        (
+            ["data=synthetic", "parallelism.cp=4", "engine=megatron"],
+            "into 4 x 2 = 8 parts, which does not come out even: set data.seq_len=344 or data.seq_len=352",
+        ),
+        (
+            [
+                "model=7b",
+                "data=synthetic",
+                "data.seq_len=364",
+                "parallelism.cp=2",
+                "parallelism.tp=4",
+                "parallelism.sequence=true",
+                "engine=megatron",
+            ],
+            "parallelism.cp=2 with parallelism.tp=4 and parallelism.sequence=true cuts data.seq_len=364 into 2 x 4 = 8 parts",
+        ),
+        (
+            ["model=tiny", "data.seq_len=256", "parallelism.cp=8"],
+            "ulysses shares out model.num_heads=4 and model.num_kv_heads=2 / tp 1 = 4 and 2 heads: choices are 1, 2, 4",
+        ),
+        (
+            ["model=tiny", "data.seq_len=256", "parallelism.cp=4", "parallelism.tp=2", "parallelism.cp_kind=ulysses", "engine=megatron"],
+            "model.num_kv_heads=2 / tp 2 = 2 and 1 heads: choices are 1, 2",
+        ),
+        (["parallelism.cp_kind=ring"], "parallelism.cp_kind=ring is of a sequence cut over ranks, and parallelism.cp=1: set parallelism.cp"),
         (["model=tiny", "parallelism.tp=4"], "parallelism.tp=4 does not divide model.num_kv_heads=2: choices are 1, 2"),
         (["parallelism.sequence=true"], "parallelism.tp=1: set parallelism.tp"),
         (
             ["model=7b", "data=synthetic", "parallelism.tp=4", "parallelism.sequence=true"],
-            "cuts data.seq_len=350 into tp 4 x cp 1 = 4 parts, which does not come out even: set data.seq_len=348 or data.seq_len=352",
+            "cuts data.seq_len=350 into 1 x 4 = 4 parts, which does not come out even: set data.seq_len=348 or data.seq_len=352",
         ),
         (["parallelism.virtual_stages=2"], "parallelism.pp=1: set parallelism.pp"),
         (
@@ -102,3 +130,13 @@ def test_degrees_that_can_be(plan):
     words = ("parallelism.tp=2", "parallelism.sequence=true", "parallelism.pp=2", "parallelism.virtual_stages=2", "batch.accumulation=4")
     dims = plan("data=synthetic", *words).dims
     assert (dims.sequence, dims.virtual_stages, dims.arithmetic) == (True, 2, "dp 2 x tp 2 x pp 2 x cp 1 = 8 ranks")
+
+
+def test_sequences_are_cut_in_the_engines_own_way_unless_another_is_asked_for(plan):
+    words = ("data=synthetic", "data.seq_len=352", "parallelism.cp=2", "parallelism.tp=2")
+    chosen = {engine: plan(*words, f"engine={engine}").dims.cp_kind for engine in ("megatron", "deepspeed", "torch")}
+    assert chosen == {"megatron": "ring", "deepspeed": "ulysses", "torch": None}
+    dims = plan(*words, "engine=megatron", "parallelism.cp_kind=ulysses").dims
+    assert (dims.cp_kind, dims.arithmetic) == ("ulysses", "dp 2 x tp 2 x pp 1 x cp 2 (ulysses) = 8 ranks")
+    assert [dims.replica_of(rank) for rank in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert plan("parallelism.dp=8", "engine=megatron").dims.cp_kind is None

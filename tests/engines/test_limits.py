@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import pytest
+
+from llmexp.cli.arguments import run_parser
+from llmexp.cli.run import jobs_of
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("engine=torch", "engine=torch runs data and pipeline parallelism only, not cp=2"),
+        ("engine=deepspeed parallelism.cp_kind=ring", "engine=deepspeed runs parallelism.cp_kind=ulysses, not ring"),
+        ("engine=deepspeed method=C", "C compiles decoder layers whole, and with parallelism.cp the ranks talk inside them"),
+        ("engine=deepspeed parallelism.pp=2", "engine=deepspeed runs data and context parallelism only, not pp=2"),
+        ("engine=deepspeed method=F+R+Z3+O", None),
+        ("engine=megatron parallelism.cp_kind=ulysses method=F+R+Z1", None),
+    ],
+)
+def test_what_engines_do_with_a_sequence_cut_over_ranks(words: str, reason: str | None) -> None:
+    (job,) = jobs_of(run_parser().parse_intermixed_args(["model=tiny", "hardware=a800", "parallelism.cp=2", *words.split()]))
+    assert job.plan.skip == reason
