@@ -42,6 +42,7 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "zero_bubble, one stage a rank": (2, "parallelism.pp=2 parallelism.schedule=zero_bubble"),
     "1f1b, F+R": pp2("1f1b", "method=F+R"),
     "looped_bfs, R": pp2("looped_bfs", "method=R"),
+    "gpipe, RS": pp2("gpipe", "method=RS"),
     "zbv, F, padded": pp2("zbv", f"method=F data.pack=false data.seq_len=128 data.files={SHORT}"),
     "zero_bubble, qwen3": pp2("zero_bubble", "model.architecture=qwen3"),
     "dualpipev, experts": pp2("dualpipev", "model=tiny-moe"),
@@ -149,6 +150,12 @@ def test_the_fullest_rank_holds_what_is_predicted(observed: Observed, name: str)
         held, expected = max(rank["state"][kind] for rank in observed[name]), getattr(predicted, kind).device
         # With Z1 a replica updates whole parameters; with Q the scales of a matrix are rounded up to whole blocks.
         assert held == (pytest.approx(expected, rel=0.03) if "Z1" in name or "Q" in name else expected), kind
+
+
+@pytest.mark.ranks
+def test_rs_runs_attention_again_in_backward(observed: Observed) -> None:
+    for once, again in zip(observed["gpipe"], observed["gpipe, RS"], strict=True):
+        assert again["operators"][UNFUSED] == 2 * once["operators"][UNFUSED] > 0
 
 
 @pytest.mark.ranks
