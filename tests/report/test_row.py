@@ -97,3 +97,10 @@ def test_pipelines_are_told_apart_by_their_schedule(make_run, schedule):
     pipeline = {"dp": 1, "pp": 2, "schedule": schedule}
     row = read_row(make_run(engine__name="torch", parallelism=pipeline, batch={"micro": 1, "accumulation": 2}))
     assert row.layout == f"pp 2 {schedule or '1f1b'}"
+
+
+@pytest.mark.parametrize("kind", [None, "ring", "ulysses"])
+def test_sequences_cut_over_ranks_are_told_apart_by_how_attention_sees_them(make_run, kind):
+    cut = {"dp": 1, "cp": 2, "cp_kind": kind}
+    row = read_row(make_run(engine__name="megatron", data__seq_len=352, **{f"parallelism__{key}": value for key, value in cut.items()}))
+    assert row.layout == f"cp 2 {kind or 'ring'}"
