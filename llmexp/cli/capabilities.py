@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from llmexp.cli.jobs import Job
 from llmexp.cli.overrides import as_typed
+from llmexp.errors import ConfigError
+from llmexp.plan.run_plan import RunPlan
 from llmexp.report.columns import Column
 from llmexp.report.terminal import as_table, console, write
 
-YES = "yes"
+YES, ENGINE = "yes", "engine"
+Answer = tuple[Sequence[str], RunPlan | ConfigError]
 HEADER = "what"
 
 
@@ -23,16 +25,21 @@ class Matrix:
     reasons: tuple[str, ...]
 
 
-def matrix(jobs: Sequence[Job], given: Sequence[str]) -> Matrix:
-    """Ask the plans, of which all have the words `given`; one that would be skipped is what its engine cannot do."""
-    left_out = {*as_typed(given), *(f"engine={job.plan.config.engine.name}" for job in jobs)}
-    reasons = tuple(dict.fromkeys(job.plan.skip for job in jobs if job.plan.skip))
+def matrix(answers: Iterable[Answer], given: Sequence[str]) -> Matrix:
+    """Of runs that all have the words `given`; one that would be skipped, or cannot be, is what its engine cannot do."""
     rows: dict[str, dict[str, str]] = {}
-    for job in jobs:
-        words = " ".join(word for word in as_typed(job.overrides) if word not in left_out)
-        skip = job.plan.skip
-        rows.setdefault(words.replace("=True", "=true"), {})[job.plan.config.engine.name] = f"no ({reasons.index(skip) + 1})" if skip else YES
-    return Matrix(tuple(dict.fromkeys(job.plan.config.engine.name for job in jobs)), rows, reasons)
+    reasons: dict[str, int] = {}
+    for overrides, plan in answers:
+        asked = dict(word.split("=", 1) for word in as_typed(overrides) if word not in as_typed(given))
+        engine = asked.pop(ENGINE, None) or _engine_of(given)
+        against = str(plan) if isinstance(plan, ConfigError) else plan.skip
+        words = " ".join(f"{key}={value}" for key, value in asked.items())
+        rows.setdefault(words.replace("=True", "=true"), {})[engine] = f"no ({reasons.setdefault(against, len(reasons) + 1)})" if against else YES
+    return Matrix(tuple(dict.fromkeys(engine for cells in rows.values() for engine in cells)), rows, tuple(reasons))
+
+
+def _engine_of(words: Sequence[str]) -> str:
+    return next(word.removeprefix(f"{ENGINE}=") for word in words if word.startswith(f"{ENGINE}="))
 
 
 def print_matrix(found: Matrix) -> None:

@@ -163,10 +163,10 @@ def engines(words: Sequence[str]) -> int:
     parser.add_argument("--format", choices=("terminal", "markdown"), default="terminal")
     args = parser.parse_intermixed_args(words)
     from llmexp.cli.capabilities import markdown, matrix, print_matrix
-    from llmexp.cli.run import jobs_of
+    from llmexp.cli.run import answers_of
 
     args.overrides.insert(0, "+experiment=capabilities")
-    found = matrix(jobs_of(args), args.overrides)
+    found = matrix(answers_of(args), args.overrides)
     if args.format == "markdown":
         print(markdown(found), end="")
     else:

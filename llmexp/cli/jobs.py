@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,20 +35,33 @@ class Job:
 
 def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
     """Plan every run of a composed sweep, each once; raises ConfigError for the first that cannot be, and starts nothing."""
-    words: list[str] = OmegaConf.to_container(master.hydra.overrides.task)  # type: ignore[assignment]
-    cells: list[dict[str, Any]] = OmegaConf.to_container(OmegaConf.select(master, "hydra.sweeper.cells") or OmegaConf.create([]))  # type: ignore[assignment]
-    choices = expand(loader, words, cells)
-    composer = Composer(loader, master, words)
     jobs: dict[str, Job] = {}
-    for overrides in counted("planning run", choices):
-        try:
-            plan = plan_of(composer.container(overrides), words_of(master.hydra, overrides))
-        except (ConfigError, HydraException, OmegaConfBaseException) as error:
-            reason = error if isinstance(error, ConfigError) else explain(error)
-            raise ConfigError(f"{_difference(overrides, choices)}{reason}") from None
+    choices = choices_of(loader, master)
+    for overrides, plan in answers(loader, master, choices):
+        if isinstance(plan, ConfigError):
+            raise ConfigError(f"{_difference(overrides, choices)}{plan}")
         jobs.setdefault(plan.id, Job(tuple(overrides), plan))
         _check_one_sweep(next(iter(jobs.values())).plan, plan)
     return list(jobs.values())
+
+
+def choices_of(loader: ConfigLoader, master: DictConfig) -> list[list[str]]:
+    """The overrides of each run of a composed sweep."""
+    words: list[str] = OmegaConf.to_container(master.hydra.overrides.task)  # type: ignore[assignment]
+    cells: list[dict[str, Any]] = OmegaConf.to_container(OmegaConf.select(master, "hydra.sweeper.cells") or OmegaConf.create([]))  # type: ignore[assignment]
+    return expand(loader, words, cells)
+
+
+def answers(loader: ConfigLoader, master: DictConfig, choices: Sequence[Sequence[str]]) -> Iterator[tuple[Sequence[str], RunPlan | ConfigError]]:
+    """Each run's plan, or why it cannot be."""
+    composer = Composer(loader, master, OmegaConf.to_container(master.hydra.overrides.task))
+    for overrides in counted("planning run", choices):
+        try:
+            yield overrides, plan_of(composer.container(overrides), words_of(master.hydra, overrides))
+        except ConfigError as error:
+            yield overrides, error
+        except (HydraException, OmegaConfBaseException) as error:
+            yield overrides, explain(error)
 
 
 def plan_of(container: Mapping[str, Any], words: Sequence[str]) -> RunPlan:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -16,9 +17,11 @@ from llmexp.errors import ConfigError
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
+    from hydra.core.config_loader import ConfigLoader
     from omegaconf import DictConfig
 
     from llmexp.cli.jobs import Job
+    from llmexp.plan.run_plan import RunPlan
 
 
 def main(words: Sequence[str]) -> int:
@@ -50,11 +53,18 @@ def main(words: Sequence[str]) -> int:
 
 def jobs_of(args: argparse.Namespace) -> list[Job]:
     """Plan what the overrides say and start nothing."""
-    from llmexp.cli.app import hydra_app
-    from llmexp.cli.overrides import accept
+    from llmexp.cli.jobs import plan_jobs
 
-    with hydra_app() as hydra:
-        return _plan(hydra, accept(hydra.config_loader, search_path(args) + args.overrides))
+    with _sweep(args) as (loader, master):
+        return plan_jobs(loader, master)
+
+
+def answers_of(args: argparse.Namespace) -> list[tuple[Sequence[str], RunPlan | ConfigError]]:
+    """The same, each run with its plan or with why it cannot be."""
+    from llmexp.cli.jobs import answers, choices_of
+
+    with _sweep(args) as (loader, master):
+        return list(answers(loader, master, choices_of(loader, master)))
 
 
 def without_command(line: str) -> str:
@@ -72,10 +82,14 @@ def search_path(args: argparse.Namespace) -> list[str]:
     return [f"hydra.searchpath=[file://{folder}]"]
 
 
-def _plan(hydra: Hydra, overrides: list[str]) -> list[Job]:
-    from llmexp.cli.jobs import plan_jobs
+@contextmanager
+def _sweep(args: argparse.Namespace) -> Iterator[tuple[ConfigLoader, DictConfig]]:
+    """The composed sweep that the overrides say."""
+    from llmexp.cli.app import hydra_app
+    from llmexp.cli.overrides import accept
 
-    return plan_jobs(hydra.config_loader, _composed(hydra, overrides))
+    with hydra_app() as hydra:
+        yield hydra.config_loader, _composed(hydra, accept(hydra.config_loader, search_path(args) + args.overrides))
 
 
 def _composed(hydra: Hydra, overrides: list[str]) -> DictConfig:

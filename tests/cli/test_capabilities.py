@@ -16,5 +16,6 @@ def test_what_is_asked_for_a_machine_is_answered_for_it(capsys):
     assert COMMANDS["engines"](["hardware=a800", "model=7b", "engine=deepspeed"]) == 0
     told = capsys.readouterr().out
     assert "the flash kernels of CUDA take bf16, not precision=fp32" in told
+    assert "parallelism.ep=2 shares out experts, and model=7b has none" in told
     assert "megatron" not in told
-    assert "model=7b" not in told
+    assert "model=7b parallelism" not in told
