@@ -47,14 +47,13 @@ def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
 
 def choices_of(loader: ConfigLoader, master: DictConfig) -> list[list[str]]:
     """The overrides of each run of a composed sweep."""
-    words: list[str] = OmegaConf.to_container(master.hydra.overrides.task)  # type: ignore[assignment]
     cells: list[dict[str, Any]] = OmegaConf.to_container(OmegaConf.select(master, "hydra.sweeper.cells") or OmegaConf.create([]))  # type: ignore[assignment]
-    return expand(loader, words, cells)
+    return expand(loader, _words(master), cells)
 
 
 def answers(loader: ConfigLoader, master: DictConfig, choices: Sequence[Sequence[str]]) -> Iterator[tuple[Sequence[str], RunPlan | ConfigError]]:
     """Each run's plan, or why it cannot be."""
-    composer = Composer(loader, master, OmegaConf.to_container(master.hydra.overrides.task))
+    composer = Composer(loader, master, _words(master))
     for overrides in counted("planning run", choices):
         try:
             yield overrides, plan_of(composer.container(overrides), words_of(master.hydra, overrides))
@@ -62,6 +61,11 @@ def answers(loader: ConfigLoader, master: DictConfig, choices: Sequence[Sequence
             yield overrides, error
         except (HydraException, OmegaConfBaseException) as error:
             yield overrides, explain(error)
+
+
+def _words(master: DictConfig) -> list[str]:
+    words: list[str] = OmegaConf.to_container(master.hydra.overrides.task)  # type: ignore[assignment]
+    return words
 
 
 def plan_of(container: Mapping[str, Any], words: Sequence[str]) -> RunPlan:
