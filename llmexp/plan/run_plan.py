@@ -91,8 +91,11 @@ class RunPlan(Record):
 
 
 def identity(config: RunConfig, method: str, engine_config: dict[str, Any]) -> str:
-    """Hash what determines the measurement to 12 hexadecimal digits; paths, tracking and launching left out."""
-    resolved = config.model_dump(mode="json", exclude=set(NOT_IN_ID)) | {"method": method, "engine_config": engine_config}
-    resolved["engine"] = {key: value for key, value in resolved["engine"].items() if key != "launcher"}
+    """Hash what determines the measurement to 12 hexadecimal digits; paths, tracking and launching left out.
+
+    Defaults are left out too, so that a key that a later version adds leaves the ids of earlier runs as they are; a changed default is another stack.
+    """
+    resolved = config.model_dump(mode="json", exclude=set(NOT_IN_ID), exclude_defaults=True) | {"method": method, "engine_config": engine_config}
+    resolved["engine"].pop("launcher")
     text = json.dumps(resolved, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.run_plan import RunPlan, identity
 from llmexp.record.folder import RunFolder
+from llmexp.schema import RunConfig
 
 
 def test_a_plan_survives_its_file(plan, tmp_path: Path):
@@ -41,3 +42,14 @@ def test_the_id_holds_all_that_is_measured(words, plan):
 def test_the_folder_is_named_for_people(plan):
     made = plan("method=R+F", "model=7b")
     assert made.folder_name == f"7b_F+R_{made.id}"
+
+
+def test_a_key_that_a_later_version_adds_leaves_ids_as_they_are(plan):
+    class LaterConfig(RunConfig):
+        novel: int = 0
+
+    made = plan()
+    same, other = (LaterConfig(**dict(made.config), novel=novel) for novel in (0, 1))
+    assert identity(made.config, made.method, made.engine_config) == made.id
+    assert identity(same, made.method, made.engine_config) == made.id
+    assert identity(other, made.method, made.engine_config) != made.id
