@@ -22,12 +22,10 @@ from llmexp.launchers.deepspeed_sequence import CutSequences, WholeSequences
 from llmexp.launchers.deepspeed_state import offloaded_kinds, state_tensors
 from llmexp.launchers.ops import use_built_ops
 from llmexp.launchers.quantize import quantized_tensors
-from llmexp.launchers.rank import Rank, device_of, main
 from llmexp.launchers.seeding import fill
-from llmexp.launchers.training import measure_training
+from llmexp.launchers.training import run_rank
 from llmexp.measure.loop import MicroBatch
 from llmexp.plan.run_plan import RunPlan
-from llmexp.record.result import RankSummary
 
 
 class DeepSpeedTraining:
@@ -131,13 +129,6 @@ def build(plan: RunPlan, device: torch.device) -> DeepSpeedTraining:
     return DeepSpeedTraining(plan, device)
 
 
-def work(plan: RunPlan, rank: Rank) -> RankSummary:
-    """Join the group, build, measure."""
-    device = device_of(plan.config.hardware, rank.local_index)
-    join(device)
-    return measure_training(plan, rank, build(plan, device), device)
-
-
 if __name__ == "__main__":
     end_imports()
-    main(work)
+    run_rank(join, build)

@@ -22,11 +22,10 @@ from llmexp.launchers.megatron_cpu import let_megatron_run_on
 from llmexp.launchers.megatron_model import form_groups, stages, transformer_config
 from llmexp.launchers.megatron_passes import Share
 from llmexp.launchers.megatron_state import parts, state_tensors, torch_optimizers
-from llmexp.launchers.rank import Rank, device_of, main
-from llmexp.launchers.training import measure_training
+from llmexp.launchers.rank import join_group
+from llmexp.launchers.training import run_rank
 from llmexp.measure.loop import MicroBatch
 from llmexp.plan.run_plan import RunPlan
-from llmexp.record.result import RankSummary
 
 Losses = list[torch.Tensor]
 
@@ -152,10 +151,9 @@ def _class_names(things: Iterable[object]) -> str:
 
 
 def join(device: torch.device) -> None:
-    """Meet the other ranks, over NCCL on GPUs and over Gloo on CPUs; before anything of Megatron is built."""
-    on_gpu = device.type == "cuda"
+    """Meet the other ranks; before anything of Megatron is built."""
     let_megatron_run_on(device)
-    distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
+    join_group(device)
 
 
 def build(plan: RunPlan, device: torch.device) -> MegatronTraining:
@@ -164,13 +162,6 @@ def build(plan: RunPlan, device: torch.device) -> MegatronTraining:
     return MegatronTraining(plan, device)
 
 
-def work(plan: RunPlan, rank: Rank) -> RankSummary:
-    """Join the groups, build, measure."""
-    device = device_of(plan.config.hardware, rank.local_index)
-    join(device)
-    return measure_training(plan, rank, build(plan, device), device)
-
-
 if __name__ == "__main__":
     end_imports()
-    main(work)
+    run_rank(join, build)

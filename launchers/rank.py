@@ -139,3 +139,11 @@ def device_of(hardware: HardwareConfig, local_index: int) -> torch.device:
     device = torch.device("cuda", local_index)
     torch.cuda.set_device(device)
     return device
+
+
+def join_group(device: torch.device) -> None:
+    """Meet the other ranks by torch's own means, over NCCL on GPUs and over Gloo on CPUs."""
+    from torch import distributed
+
+    on_gpu = device.type == "cuda"
+    distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)

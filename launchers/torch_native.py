@@ -8,17 +8,15 @@ if __name__ == "__main__":
     begin_imports()
 
 import torch
-from torch import distributed
 
 from llmexp.launchers.fully_sharded import FullySharded
 from llmexp.launchers.pipelined import PipelinedTraining
-from llmexp.launchers.rank import Rank, device_of, main
+from llmexp.launchers.rank import join_group
 from llmexp.launchers.replicated import Replicated
 from llmexp.launchers.torch_state import TorchState
-from llmexp.launchers.training import measure_training
+from llmexp.launchers.training import run_rank
 from llmexp.measure.loop import MicroBatch
 from llmexp.plan.run_plan import RunPlan
-from llmexp.record.result import RankSummary
 
 
 class TorchTraining(TorchState):
@@ -53,10 +51,7 @@ class TorchTraining(TorchState):
         return self._passes % self._accumulation == 0
 
 
-def join(device: torch.device) -> None:
-    """Meet the other ranks, over NCCL on GPUs and over Gloo on CPUs."""
-    on_gpu = device.type == "cuda"
-    distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
+join = join_group
 
 
 def build(plan: RunPlan, device: torch.device) -> TorchTraining | PipelinedTraining:
@@ -64,13 +59,6 @@ def build(plan: RunPlan, device: torch.device) -> TorchTraining | PipelinedTrain
     return PipelinedTraining(plan, device) if plan.dims.pp > 1 else TorchTraining(plan, device)
 
 
-def work(plan: RunPlan, rank: Rank) -> RankSummary:
-    """Join the group, build, measure."""
-    device = device_of(plan.config.hardware, rank.local_index)
-    join(device)
-    return measure_training(plan, rank, build(plan, device), device)
-
-
 if __name__ == "__main__":
     end_imports()
-    main(work)
+    run_rank(join, build)

@@ -10,7 +10,7 @@ import torch
 from torch import distributed, nn
 
 from llmexp.launchers import data
-from llmexp.launchers.rank import Rank
+from llmexp.launchers.rank import Rank, device_of, main
 from llmexp.launchers.stopping import run_window
 from llmexp.launchers.versions import rank_environment
 from llmexp.measure import memory
@@ -156,6 +156,17 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         energy=meter.energy,
         **peaks,
     )
+
+
+def run_rank(join: Callable[[torch.device], None], build: Callable[[RunPlan, torch.device], TrainingEngine]) -> None:
+    """One rank of an engine, from its command line to its summary: meet the others, build, measure."""
+
+    def work(plan: RunPlan, rank: Rank) -> RankSummary:
+        device = device_of(plan.config.hardware, rank.local_index)
+        join(device)
+        return measure_training(plan, rank, build(plan, device), device)
+
+    main(work)
 
 
 def counters_of(rank: Rank, device: torch.device) -> list[Counter] | None:
