@@ -34,7 +34,7 @@ PURE_SDISTS := antlr4-python3-runtime deepspeed
 GLIBC_2_28 := $(addsuffix _x86_64,manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014)
 FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constraints.txt
 
-.PHONY: help run test test-older lint ui bench chaos gpu slurm-test slurm-packages wheelhouse clean .installed-older
+.PHONY: help run test test-sweeps test-older lint ui bench chaos gpu slurm-test slurm-packages wheelhouse clean .installed-older
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -45,6 +45,9 @@ run: $(VENV)/.installed-train  ## install into .venv, measure the first sweep, p
 
 test: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that need no GPU
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test-sweeps: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that measure whole experiments, some ten minutes more
+	@$(BIN)/python -m pytest -n 2 --dist load -m sweep
 
 # What depends most on the libraries' versions. What they deprecate in each other is no matter of ours.
 test-older: .installed-older  ## run a part of the tests, and ranks, with the oldest libraries that llmexp takes, in .venv-older

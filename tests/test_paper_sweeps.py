@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-pytestmark = [pytest.mark.ranks, pytest.mark.long]
+pytestmark = pytest.mark.sweep
 WORDS = (
     *("model=tiny", "hardware=cpu", "measure=smoke", "measure.profile=false", "measure.threads_per_rank=1"),
     *("data.seq_len=32", "tracking=none"),

@@ -12,7 +12,7 @@ import pytest
 from chaos.invariants import store_equals_folders
 from llmexp.record.folder import find_runs
 
-pytestmark = [pytest.mark.ranks, pytest.mark.long]
+pytestmark = pytest.mark.sweep
 WORDS = ("experiment=paper_table03", "model=tiny", "measure=smoke", "measure.profile=false", "hardware=cpu", "-m")
 
 

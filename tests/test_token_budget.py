@@ -55,6 +55,7 @@ def test_methods_on_one_budget_are_held_against_naive_and_recorded(tmp_path: Pat
     assert imread(tmp_path / "outputs" / "main" / "report_loss.png").shape[1] == 1260
 
 
+@pytest.mark.sweep
 def test_a_learning_rate_of_zero_never_gets_there_one_of_1e20_diverges_and_short_text_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("All work and no play makes Jack a dull boy. " * 100)
     said = run(tmp_path, "optimizer.lr=1e-3,0,1e20", "tracking=none", "data.files=[short.txt]")
