@@ -14,7 +14,7 @@ from llmexp.cli.overrides import as_typed
 from llmexp.cli.run import jobs_of
 from llmexp.plan.run_plan import RunPlan
 
-pytestmark = [pytest.mark.ranks, pytest.mark.long]
+pytestmark = pytest.mark.sweep
 
 WORKER = Path(__file__).parent / "training_worker.py"
 # The smallest in which every cell still differs from the next.
