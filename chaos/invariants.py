@@ -23,6 +23,7 @@ def status_is_true(surroundings: Surroundings, sweep: Path, driven: int) -> Iter
     """`llmexp status` says 'running' of no more runs than there are living drivers, and 'success' of none that lacks samples."""
     if not (sweep.exists() and find_runs(sweep)):
         return
+    before = answers(sweep)
     done = subprocess.run(surroundings.llmexp("status", str(sweep)), env=surroundings.environment, capture_output=True, text=True, timeout=60)
     if done.returncode or "Traceback" in done.stderr:
         yield f"status ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
@@ -32,7 +33,10 @@ def status_is_true(surroundings: Surroundings, sweep: Path, driven: int) -> Iter
         yield f"status says that runs go on, with {driven} drivers alive: {states}"
     for name, state in states.items():
         if state == "success":
-            yield from _is_whole(RunFolder(sweep / name.partition("/")[2]))
+            run = name.partition("/")[2]
+            broken = list(_is_whole(RunFolder(sweep / run)))
+            # A living driver may have set it aside since, to measure it again.
+            yield from broken if run in before and answers(sweep).get(run) == before[run] else ()
         elif state == "unreadable":
             yield f"{name} is unreadable"
 

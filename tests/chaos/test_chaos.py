@@ -10,6 +10,7 @@ import pytest
 
 from chaos.invariants import status_is_true, store_equals_folders
 from chaos.surroundings import ROOT, Surroundings
+from llmexp.launch.attempt import set_aside
 from llmexp.record.folder import RunFolder, process_identity
 from llmexp.record.mlflow import sync
 from llmexp.schema import TrackingConfig
@@ -52,6 +53,18 @@ def test_a_success_without_its_samples_is_seen(success: RunFolder, surroundings:
     assert list(status_is_true(surroundings, sweep, 0)) == []
     (success.repeat(0) / "samples.1.jsonl").unlink()
     assert list(status_is_true(surroundings, sweep, 0)) == [f"{success.path.name} is a success, but rank 1 has 0 of 3 steps in repeat.0"]
+
+
+def test_a_success_that_is_measured_again_meanwhile_is_none_without_samples(success: RunFolder, surroundings: Surroundings, monkeypatch) -> None:
+    run = subprocess.run
+
+    def run_and_set_aside(*args, **words):
+        done = run(*args, **words)
+        set_aside(success)
+        return done
+
+    monkeypatch.setattr(subprocess, "run", run_and_set_aside)
+    assert list(status_is_true(surroundings, success.path.parent, 1)) == []
 
 
 def test_a_run_that_goes_on_without_a_driver_is_seen(success: RunFolder, surroundings: Surroundings) -> None:
