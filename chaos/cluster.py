@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 import psutil
 
@@ -101,6 +102,15 @@ def missing() -> list[str]:
     return absent + ([] if find_spec("submitit") else ["submitit"]) + (["root"] if os.getuid() else [])
 
 
+class QueuedJob(NamedTuple):
+    """A job that has not ended, in SLURM's own words."""
+
+    number: str
+    name: str
+    state: str
+    reason: str
+
+
 class Cluster:
     """A context manager; its daemons are children of this process and are ended with all that they started."""
 
@@ -141,18 +151,17 @@ class Cluster:
         done = subprocess.run(["sinfo", "-h", "-N", "-t", states, "-p", "main", "-o", "%N"], env=self.env, capture_output=True, text=True)
         return done.stdout.split()
 
-    def jobs(self) -> dict[str, tuple[str, str]]:
-        """Name and state of every job that has not ended, by its number; waits for a controller that has only just been started."""
+    def jobs(self) -> list[QueuedJob]:
+        """Every job that has not ended; waits for a controller that has only just been started."""
+        command = ["squeue", "--noheader", "--array", "--format=%i|%j|%T|%r"]
         found: list[subprocess.CompletedProcess[str]] = []
 
         def answers() -> bool:
-            command = ["squeue", "--noheader", "--array", "--format=%i|%j|%T"]
             found.append(subprocess.run(command, env=self.env, capture_output=True, text=True))
             return found[-1].returncode == 0
 
         self.wait_for(answers)
-        rows = (line.split("|") for line in found[-1].stdout.splitlines())
-        return {number: (name, state) for number, name, state in rows}
+        return [QueuedJob(*line.split("|", 3)) for line in found[-1].stdout.splitlines()]
 
     def hurry(self) -> None:
         """Let jobs that were queued again begin now, for which SLURM waits two minutes, and take back nodes that it has set aside."""

@@ -121,7 +121,7 @@ class Episode:
 
     def _break_once(self, kind: str) -> None:
         while True:
-            time.sleep(self.random.uniform(0, SPAN_S))
+            self._pause()
             if not self._living():
                 self._end()
                 self._start()
@@ -138,6 +138,10 @@ class Episode:
                 self._look()
             heal()
         self._look()
+
+    def _pause(self) -> None:
+        """Let a random time pass between two faults."""
+        time.sleep(self.random.uniform(0, SPAN_S))
 
     def _look(self) -> None:
         # Counted before, as a driver may end meanwhile.

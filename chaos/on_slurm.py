@@ -5,14 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from chaos.cluster import NODES, Cluster
+from chaos.cluster import NODES, Cluster, QueuedJob
 from chaos.driver import Driver
 from chaos.episode import ENDS_WITHIN_S, Episode
 from chaos.faults import Fault, Heal, MissedError
+from llmexp.slurm.queue import LAUNCH_FAILED
 
 # With a controller away and jobs queued again in between.
 JOBS_END_WITHIN_S = 2 * ENDS_WITHIN_S
@@ -43,21 +44,29 @@ class SlurmEpisode(Episode):
             self.cluster.hurry()
         return code
 
+    def _pause(self) -> None:
+        super()._pause()
+        self.cluster.hurry()
+
     def _await_the_rest(self) -> None:
         deadline_s = time.monotonic() + JOBS_END_WITHIN_S
-        while self._jobs() and time.monotonic() < deadline_s:
+        while (left := self._going()) and time.monotonic() < deadline_s:
             self.cluster.hurry()
             time.sleep(0.5)
-        if left := self._jobs():
+        if left:
             self._lose(f"jobs do not end: {left}")
-            self.cluster.run("scancel", *left)
+            self.cluster.run("scancel", *(job.number for job in left))
 
-    def _jobs(self) -> dict[str, str]:
-        """State by number of the sweep's jobs that have not ended."""
-        return {number: state for number, (name, state) in self.cluster.jobs().items() if name.startswith(f"llmexp-{self.name}-")}
+    def _going(self) -> list[QueuedJob]:
+        """The jobs that go on by themselves: the next driver has to take up the others."""
+        return [job for job in self._jobs() if job.reason != LAUNCH_FAILED]
+
+    def _jobs(self) -> list[QueuedJob]:
+        """The sweep's jobs that have not ended."""
+        return [job for job in self.cluster.jobs() if job.name.startswith(f"llmexp-{self.name}-")]
 
 
-def _of(cluster: Cluster, jobs: Callable[[], Mapping[str, str]]) -> dict[str, Fault]:
+def _of(cluster: Cluster, jobs: Callable[[], Sequence[QueuedJob]]) -> dict[str, Fault]:
     """Faults of a cluster, of which the sweep has these jobs."""
     return {
         "controller killed": _killed(cluster, "slurmctld", cluster.start_controller),
@@ -94,9 +103,9 @@ def _hangs(cluster: Cluster) -> Fault:
     return inject
 
 
-def _to_a_job(cluster: Cluster, jobs: Callable[[], Mapping[str, str]], states: Collection[str], *command: str) -> Fault:
+def _to_a_job(cluster: Cluster, jobs: Callable[[], Sequence[QueuedJob]], states: Collection[str], *command: str) -> Fault:
     def inject(episode: Episode) -> None:
-        possible = [number for number, state in jobs().items() if state in states]
+        possible = [job.number for job in jobs() if job.state in states]
         if not possible:
             raise MissedError
         try:

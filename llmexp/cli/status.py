@@ -50,6 +50,8 @@ def with_job(standing: Standing, job: Job | None) -> Standing:
         return standing
     submitted, state = job
     told = f"job {submitted.job} {state}"
+    if state.is_hopeless:
+        told += "; the same command again takes it up, or llmexp cancel ends it"
     if state.name in ("PENDING", "CONFIGURING"):
         return replace(standing, state="queued", reason=told, repeats=0, steps=0)
     return replace(standing, state="running", reason=told)

@@ -95,6 +95,14 @@ def test_status_tells_queued_from_running(commands, submitted, capsys):
     assert "job 7_0 RUNNING (n3)" in out
 
 
+def test_status_says_who_takes_up_a_held_job(commands, submitted, capsys):
+    submitted("7_0")
+    commands(**ALL | {"squeue": 'echo "7_0|PENDING|launch failed requeued held||llmexp-main-1"'})
+    assert main(["status"]) == 0
+    told = "job 7_0 PENDING (launch failed requeued held); the same command again takes it up, or llmexp cancel ends it\n"
+    assert told in capsys.readouterr().out
+
+
 def test_status_settles_what_slurm_has_ended(commands, submitted, capsys, monkeypatch):
     monkeypatch.setattr("llmexp.slurm.catch_up.GRACE_S", 0)
     folder = submitted("7_0")
