@@ -65,7 +65,7 @@ lint: $(VENV)/.installed-train,megatron,slurm,dev  ## ruff and mypy
 ui: $(VENV)/.installed-train  ## open the recorded runs in MLflow, on 127.0.0.1
 	@$(BIN)/llmexp ui
 
-bench: $(VENV)/.installed-train  ## measure the program's own cost against its limits
+bench: $(VENV)/.installed-train,megatron  ## measure the program's own cost against its limits
 	@$(BIN)/python -m benchmarks
 
 chaos: $(VENV)/.installed-train,megatron,slurm,dev  ## break sweeps at random points, 200 times, and check that nothing is lost

@@ -28,7 +28,7 @@ COMPARED = ("megatron", "deepspeed", "torch")  # in the order in which one proce
 
 
 def worker_step(folder: Path, engine: str, rounds: int) -> Figure:
-    """CPU time of llmexp's step over that of a bare loop of the engine, both ranks together; raises CalledProcessError where the ranks fail."""
+    """CPU time of llmexp's step over that of a bare loop of the engine, both ranks together."""
     found = _blocks(folder / engine, [engine], rounds)
     return Figure(f"worker step over a bare loop, {engine}", "x", paired_ratio(found["ours"], found["bare"]), rounds, limit=1.01)
 
@@ -50,8 +50,9 @@ def _blocks(folder: Path, engines: Sequence[str], rounds: int) -> dict[str, list
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={RANKS}", "-m", "benchmarks.worker_step"]
     command = [*torchrun, str(folder), str(rounds), str(STEPS), *(str(folder / f"{plan.id}.json") for plan in plans)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    with (folder / "output.txt").open("w") as output:
-        subprocess.run(command, env=environment(plans[0], {"PYTHONPATH": path}), stdout=output, stderr=output, check=True)
+    done = subprocess.run(command, env=environment(plans[0], {"PYTHONPATH": path}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        sys.exit(f"the ranks of {', '.join(engines)} ended with {done.returncode}:\n{done.stdout[-4000:]}")
     ranks = [json.loads((folder / f"blocks.{rank}.json").read_text()) for rank in range(RANKS)]
     return {name: [sum(block) for block in zip(*(rank[name] for rank in ranks), strict=True)] for name in ranks[0]}
 

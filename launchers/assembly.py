@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
@@ -37,20 +38,31 @@ def _kind(plan: RunPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.
     return models.configuration(model), dtype, attention, model.target
 
 
-def apply_atoms(model: PreTrainedModel, method: Method) -> None:
-    """Recomputation and the hooks of outside atoms, before an engine takes the model; C comes last, by `compile_atom`."""
+def with_atoms(model: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:
+    """The model with recomputation, the hooks of outside atoms and an adapter around it, before an engine takes it; C comes last, by `compile_atom`."""
+    method = method_of(plan)
     techniques = method.techniques
     if techniques.recomputation:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     for atom in method.atoms:
         if atom.model_hook:
             targets.load(f"model_hook of atom {atom.code}", atom.model_hook)(model, techniques)
+    if techniques.adapter is None:
+        return model
+    from llmexp.launchers.adapters import adapted  # PEFT takes a second to import
+
+    return adapted(model, techniques.adapter, plan)
 
 
-def compile_atom(model: PreTrainedModel, method: Method) -> None:
+def compile_atom(model: nn.Module, method: Method) -> None:
     """C, once nothing changes the layers' classes any more: a checkpoint compiled before FSDP2 has made its own would be passed by."""
     if method.techniques.compilation:
-        compile_regions(model)
+        compile_regions(transformer(model))
+
+
+def transformer(model: Any) -> PreTrainedModel:
+    """The model of transformers below an adapter, where there is one."""
+    return model.get_base_model() if hasattr(model, "peft_config") else model
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:

@@ -93,7 +93,8 @@ class DeepSpeedTraining:
         } | assembly.experts_that_ran(self.module.config)
 
     def _model(self) -> PreTrainedModel:
-        if self._techniques.zero_stage == 3:
+        # Partitioned as it is made, but for 4-bit layers, which only whole matrices give: those are partitioned by deepspeed.initialize.
+        if self._techniques.zero_stage == 3 and not self._techniques.quantization:
             # Its dtype argument is ignored on CPU (0.19.8); the configuration's bf16 section, or its absence, is not.
             with deepspeed.zero.Init(config_dict_or_path=dict(self._plan.engine_config)):
                 model = assembly.unseeded_model(self._plan, self._device)
@@ -103,9 +104,9 @@ class DeepSpeedTraining:
                 set_z3_leaf_modules(model, list({type(layer) for layer in decoder_layers(model)}))
         else:
             model = assembly.seeded_model(self._plan, self._device)
-        assembly.apply_atoms(model, self._method)
-        assembly.compile_atom(model, self._method)
-        return model
+        module = assembly.with_atoms(model, self._plan)
+        assembly.compile_atom(module, self._method)
+        return module
 
     def _seed_partitioned(self, model: nn.Module) -> None:
         first = torch.distributed.get_rank() == 0

@@ -28,10 +28,10 @@ class FullySharded:
         self._options = plan.engine_config
         self.offloads = "cpu_offload" in self._options
         with init_empty_weights(include_buffers=False):
-            self.module = assembly.unseeded_model(plan, device).to(DTYPES[plan.config.precision.master])
-        self.module.tie_weights()
-        self.model_class = assembly.class_name(self.module)
-        assembly.apply_atoms(self.module, assembly.method_of(plan))
+            model = assembly.unseeded_model(plan, device).to(DTYPES[plan.config.precision.master])
+        model.tie_weights()
+        self.model_class = assembly.class_name(model)
+        self.module = assembly.with_atoms(model, plan)
         buffers = models.ExactBuffers(self.module)
         self._shard(device)
         self.module.to_empty(device="cpu" if self.offloads else device)

@@ -24,9 +24,9 @@ class Replicated:
 
     def __init__(self, plan: RunPlan, device: torch.device) -> None:
         self._plan = plan
-        self.module = assembly.seeded_model(plan, device)
-        self.model_class = assembly.class_name(self.module)
-        assembly.apply_atoms(self.module, assembly.method_of(plan))
+        model = assembly.seeded_model(plan, device)
+        self.model_class = assembly.class_name(model)
+        self.module = assembly.with_atoms(model, plan)
         assembly.compile_atom(self.module, assembly.method_of(plan))
         self.model = self._wrapped(device)
         self.optimizer = optimizer(plan, assembly.trained(self.module))

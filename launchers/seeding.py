@@ -1,4 +1,4 @@
-"""Weights seeded by parameter name, the same for every engine and layout; names are those of transformers' Llama."""
+"""Weights seeded by parameter name, the same for every engine and layout; names are those of transformers' Llama, and PEFT's."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ WEIGHT_STD = 0.02
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
+def plain(name: str) -> str:
+    """A parameter's name without what PEFT's wrappers put around it."""
+    return name.removeprefix("base_model.model.").replace(".base_layer.", ".")
+
+
 def fill(name: str, tensor: torch.Tensor, seed: int) -> None:
-    """Fill one parameter from a generator seeded by its name: gains 1, biases 0, matrices normal with deviation WEIGHT_STD.
+    """Fill one parameter from a generator seeded by its name: gains 1, biases and LoRA's B 0, other matrices normal with deviation WEIGHT_STD.
 
     A stack of experts' matrices is filled one by one under <name>.<expert>, so that a rank that holds some experts makes only those.
     """
@@ -23,7 +28,10 @@ def fill(name: str, tensor: torch.Tensor, seed: int) -> None:
         if tensor.dim() < 2:
             tensor.fill_(0.0 if name.endswith("bias") else 1.0)
             return
-        digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+        if ".lora_B." in name:  # so that an adapter begins as nothing
+            tensor.zero_()
+            return
+        digest = hashlib.sha256(f"{seed}:{plain(name)}".encode()).digest()
         generator = torch.Generator(tensor.device).manual_seed(int.from_bytes(digest[:6], "big"))
         values = torch.empty(tensor.shape, dtype=torch.float32, device=tensor.device)
         tensor.copy_(values.normal_(0.0, WEIGHT_STD, generator=generator))

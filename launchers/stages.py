@@ -34,7 +34,7 @@ class Stage(nn.Module):
             whole = assembly.unseeded_model(plan, device)
         self._cut(whole)
         self.model = models.materialise(whole, device, plan.config.seed, method.techniques.quantization)
-        assembly.apply_atoms(self.model, method)
+        assembly.with_atoms(self.model, plan)
         assembly.compile_atom(self.model, method)
 
     @property

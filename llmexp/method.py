@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from llmexp import outside
 from llmexp.errors import ConfigError, unknown
 
 NAIVE = "Naive"
+Adapter = Literal["lora", "prompt"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Techniques:
     offload_optimizer: bool = False
     offload_parameters: bool = False
     quantization: str | None = None
+    adapter: Adapter | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     """What atoms of other packages set, for their own model hooks and engines."""
 
@@ -52,6 +54,27 @@ class Atom:
 ATOMS: dict[str, Atom] = {
     atom.code: atom
     for atom in (
+        Atom(
+            "P",
+            "prompt tuning: a few embeddings before every sequence train, the model is frozen",
+            {"adapter": "prompt"},
+            excludes=("L", "QL"),
+            tasks=("finetune",),
+        ),
+        Atom(
+            "L",
+            "LoRA: a product of two narrow matrices beside each linear layer trains, the model is frozen",
+            {"adapter": "lora"},
+            excludes=("P", "QL"),
+            tasks=("finetune",),
+        ),
+        Atom(
+            "QL",
+            "QLoRA: LoRA over linear layers in 4-bit NF4 with double quantisation, computed in the precision's dtype",
+            {"adapter": "lora", "quantization": "nf4"},
+            excludes=("P", "L"),
+            tasks=("finetune",),
+        ),
         Atom("F", "FlashAttention: attention in one fused kernel, without the seq x seq matrix in memory", {"flash_attention": True}),
         Atom("R", "recomputation: keep each layer's input only, run the layer again in backward", {"recomputation": True}),
         Atom(

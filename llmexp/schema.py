@@ -29,7 +29,20 @@ class Section(BaseModel):
 class TaskConfig(Section):
     """What is done with the model."""
 
-    name: Literal["pretrain"]
+    name: Literal["pretrain", "finetune"]
+
+
+class AdapterConfig(Section):
+    """What the atoms L, QL and P add to a model whose own parameters are frozen; PEFT's names, in its own words."""
+
+    rank: PositiveInt = Field(64, description="L, QL: rows of A and columns of B")
+    alpha: PositiveFloat = Field(16.0, description="L, QL: what B A is multiplied with, times rank")
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="L, QL: share of the inputs of A that are left out at random")
+    targets: Annotated[tuple[str, ...], Tuple] = Field(
+        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        description="L, QL: the matrices of a layer that get an A and a B",
+    )
+    virtual_tokens: PositiveInt = Field(20, description="P: trained embeddings before every sequence")
 
 
 class ModelConfig(Section):
@@ -308,6 +321,7 @@ class RunConfig(Section):
     batch: BatchConfig
     measure: MeasureConfig
     runtime: RuntimeConfig
+    adapter: AdapterConfig = AdapterConfig()
     node: NodeConfig = NodeConfig()
     tracking: TrackingConfig
     sweep: SweepConfig

@@ -46,7 +46,7 @@ def test_offload_means_more_with_zero_3():
 def test_every_atom_is_consistent(atom):
     assert atom.help
     assert set(atom.needs) | set(atom.excludes) | set(atom.sets_with) <= set(ATOMS)
-    method = Method.parse("+".join([atom.code, *atom.needs[:1]]))
+    method = Method.parse("+".join([atom.code, *atom.needs[:1]]), atom.tasks[0])
     assert describe(method.techniques).items() >= method.changes_of(atom).items()
 
 

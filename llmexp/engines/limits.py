@@ -8,6 +8,8 @@ from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.schema import CpKind, RunConfig
 
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+
 
 def beyond_data_parallelism(config: RunConfig, dims: ParallelDims) -> str | None:
     """For engines that know no other degree than dp."""
@@ -41,6 +43,23 @@ def quantized_experts(config: RunConfig, techniques: Techniques) -> str | None:
     """For engines that run transformers' models with Q."""
     if techniques.quantization and config.model.architecture == "mixtral":
         return f"Q replaces linear layers, and the experts of model={config.model.name} are stacks of matrices"
+    return None
+
+
+def unadaptable(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """For engines that run transformers' models with L, QL and P."""
+    if techniques.adapter is None:
+        return None
+    if dims.pp > 1:
+        return "L, QL and P change a whole model, and parallelism.pp cuts it into stages"
+    if techniques.adapter == "prompt" and dims.cp > 1:
+        return "P lengthens every sequence, and parallelism.cp has cut it before"
+    beyond = [name for name in config.adapter.targets if name not in ATTENTION]
+    if techniques.adapter == "lora" and config.model.architecture == "mixtral" and beyond:
+        return (
+            f"L adds to linear layers, and {', '.join(beyond)} of model={config.model.name} are stacks of matrices: "
+            f"set adapter.targets=[{','.join(ATTENTION)}]"
+        )
     return None
 
 

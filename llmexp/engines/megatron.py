@@ -146,6 +146,8 @@ def _lacks_atom(config: RunConfig, techniques: Techniques) -> str | None:
         return "O is not taken from megatron-core"
     if techniques.compilation:
         return "C compiles decoder layers of transformers, not megatron-core's"
+    if techniques.adapter:
+        return "L, QL and P are PEFT's adapters of a model of transformers, not megatron-core's"
     if techniques.quantization:
         return "Q replaces linear layers, which megatron-core cuts over ranks by its own"
     atoms = Method.parse(config.method, config.task.name).atoms

@@ -12,10 +12,11 @@ from llmexp.engines import get_engine
 from llmexp.errors import ConfigError
 from llmexp.method import Method
 from llmexp.plan.dims import ParallelDims
-from llmexp.plan.memory import estimate, trainable
+from llmexp.plan.memory import estimate
 from llmexp.plan.run_plan import AtomChange, RunPlan, identity
 from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.plan.tokens import with_steps_of_budget
+from llmexp.plan.trained import Trained, flops_per_token
 from llmexp.schema import RunConfig
 
 
@@ -29,6 +30,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     _check_fits_nodes(config, dims)
     shape, seq_len = _shape(config, method), config.data.seq_len
     built = shape if engine.builds_model else None
+    trained = Trained.of(shape, techniques, config.adapter) if shape else None
     _check_positions(config)
     _check_no_secret(config)
     storage = engine.storage(config, techniques)
@@ -40,11 +42,11 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         dims=dims,
         batch=dims.batch(config.batch.micro, config.batch.accumulation),
         parameters=shape.parameters if shape else None,
-        trainable_parameters=trainable(shape, techniques) if shape else None,
+        trainable_parameters=trained.trainable if trained else None,
         active_parameters=shape.active_parameters if shape else None,
-        flops_per_token=shape.flops_per_token(seq_len, linear_trained=not techniques.quantization) if shape else None,
+        flops_per_token=flops_per_token(shape, seq_len, techniques, config.adapter) if shape else None,
         recomputed_flops_per_token=built.recomputed_flops_per_token(seq_len, techniques) if built else None,
-        memory=estimate(built, storage, techniques, dims) if built and not config.optimizer.target else None,
+        memory=estimate(built, storage, trained, dims) if built and trained and not config.optimizer.target else None,
         engine_config=native,
         command=engine.command(config, dims),
         rerun_command=shlex.join(["python", "-m", "llmexp", *overrides]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llmexp.engines.base import Engine
-from llmexp.engines.limits import flash_without_bf16, quantized_experts, wider
+from llmexp.engines.limits import flash_without_bf16, quantized_experts, unadaptable, wider
 from llmexp.engines.pipelining import CLASSES, PASSES, unpipelined, unsplit
 from llmexp.engines.torchrun import torchrun
 from llmexp.method import Techniques
@@ -36,7 +36,14 @@ class TorchEngine(Engine):
         if wide := wider(dims, ("tp", "cp", "ep")):
             return f"engine=torch runs data and pipeline parallelism only, not {', '.join(wide)}"
         pipeline = unpipelined(config, techniques) or unsplit(techniques, dims.schedule) if dims.schedule else None
-        return pipeline or flash_without_bf16(config, techniques) or quantized_experts(config, techniques) or _unkept_dtypes(config, techniques)
+        adapter = unadaptable(config, techniques, dims) or _unsharded_bits(techniques)
+        return (
+            adapter
+            or pipeline
+            or flash_without_bf16(config, techniques)
+            or quantized_experts(config, techniques)
+            or _unkept_dtypes(config, techniques)
+        )
 
     def storage(self, config: RunConfig, techniques: Techniques) -> Storage:
         """FSDP2 keeps one partitioned copy, which the optimizer updates; its gradients are of that copy's dtype."""
@@ -63,6 +70,12 @@ class TorchEngine(Engine):
 
 def _shards(techniques: Techniques) -> bool:
     return techniques.zero_stage >= 2
+
+
+def _unsharded_bits(techniques: Techniques) -> str | None:
+    if techniques.quantization and _shards(techniques):
+        return "QL: FSDP2 partitions parameters by rows, and 4-bit weights have none: set engine=deepspeed, or leave Z2 and Z3 out"
+    return None
 
 
 def _unkept_dtypes(config: RunConfig, techniques: Techniques) -> str | None:

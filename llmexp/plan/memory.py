@@ -10,6 +10,7 @@ from pydantic import Field
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.shape import ModelShape
+from llmexp.plan.trained import Trained
 from llmexp.record.result import Record, StateBytes
 from llmexp.schema import BYTES_PER_ELEMENT, PrecisionConfig
 
@@ -68,33 +69,29 @@ def zero_storage(precision: PrecisionConfig, techniques: Techniques, *, master_c
     )
 
 
-def estimate(shape: ModelShape, storage: Storage, techniques: Techniques, dims: ParallelDims) -> MemoryEstimate:
-    """Count what the fullest rank holds, besides what is frozen: whole, in 4 bits, where the parameters are."""
-    frozen = (shape.parameters - trainable(shape, techniques)) // (dims.tp * dims.pp)
-    trained = shape.parameters_of_rank(dims.tp, dims.pp, dims.ep, v_shaped=dims.v_shaped) - frozen
+def estimate(shape: ModelShape, storage: Storage, trained: Trained, dims: ParallelDims) -> MemoryEstimate:
+    """Count what the fullest rank holds; what is frozen is held as the parameters are, or in 4 bits where they are."""
+    four_bit = trained.four_bit // (dims.tp * dims.pp)
+    # An adapter is no part of the shape; no degree cuts it.
+    held = trained.trainable if trained.frozen else shape.parameters_of_rank(dims.tp, dims.pp, dims.ep, v_shaped=dims.v_shaped) - four_bit
     # Ranks that share out experts hold different ones: what all replicas hold together, and partition, is more than one of them holds.
-    together = trained + (dims.ep - 1) * shape.expert_parameters_of_rank(dims.tp, dims.pp, dims.ep)
-    four_bit = ceil(frozen * NF4_BYTES_PER_PARAMETER)
+    together = held + (dims.ep - 1) * shape.expert_parameters_of_rank(dims.tp, dims.pp, dims.ep)
     kinds = {"weights": storage.parameters, "gradients": storage.gradients, "optimizer states": storage.optimizer}
-    shares = {name: dims.dp * dims.cp if held.partitioned else 1 for name, held in kinds.items()}
-    counts = {name: together if held.partitioned else trained for name, held in kinds.items()}
-    sizes = {name: ceil(counts[name] * held.bytes_per_parameter / shares[name]) for name, held in kinds.items()}
-    cut = f" of {trainable(shape, techniques) / 1e9:.4g}e9 ({dims.cut})" if trained < trainable(shape, techniques) else ""
-    words = f"{trained / 1e9:.4g}e9 trained parameters{cut}: " + " + ".join(
-        f"{held.bytes_per_parameter} B {name}" + f" of {together / 1e9:.4g}e9" * (counts[name] != trained) + f" / {shares[name]}"
-        for name, held in kinds.items()
+    shares = {name: dims.dp * dims.cp if kind.partitioned else 1 for name, kind in kinds.items()}
+    counts = {name: together if kind.partitioned else held for name, kind in kinds.items()}
+    sizes = {name: ceil(counts[name] * kind.bytes_per_parameter / shares[name]) for name, kind in kinds.items()}
+    cut = f" of {trained.trainable / 1e9:.4g}e9 ({dims.cut})" if held < trained.trainable else ""
+    words = f"{held / 1e9:.4g}e9 trained parameters{cut}: " + " + ".join(
+        f"{kind.bytes_per_parameter} B {name}" + f" of {together / 1e9:.4g}e9" * (counts[name] != held) + f" / {shares[name]}"
+        for name, kind in kinds.items()
     )
-    if frozen:
-        words += f"; {frozen / 1e9:.4g}e9 frozen: {NF4_BYTES_PER_PARAMETER:.3f} B weights"
-    sizes["weights"] += four_bit
-    parameters, gradients, optimizer = (_place(sizes[name], held.on_host) for name, held in kinds.items())
+    for count, size in ((trained.frozen, storage.parameters.bytes_per_parameter), (four_bit, NF4_BYTES_PER_PARAMETER)):
+        if count:
+            sizes["weights"] += ceil(count * size / shares["weights"])
+            words += f"; {count / 1e9:.4g}e9 frozen: {size:.4g} B weights / {shares['weights']}"
+    parameters, gradients, optimizer = (_place(sizes[name], kind.on_host) for name, kind in kinds.items())
     total = sum(sizes.values()) / GIB
     return MemoryEstimate(parameters=parameters, gradients=gradients, optimizer=optimizer, arithmetic=f"{words} = {total:.4g} GiB a rank")
-
-
-def trainable(shape: ModelShape, techniques: Techniques) -> int:
-    """Parameters that train: all, or with 4-bit weights all but the decoder layers' matrices."""
-    return shape.parameters - (shape.linear_parameters if techniques.quantization else 0)
 
 
 def shortage(memory: MemoryEstimate, ranks_per_node: int, device_bytes: int | None, host_bytes: int | None) -> str | None:

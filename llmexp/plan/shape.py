@@ -40,6 +40,14 @@ class ModelShape:
         return self.num_layers * attention + self.router_parameters + self._mlp_parameters(self.num_experts or 1)
 
     @property
+    def matrices(self) -> dict[str, tuple[int, int]]:
+        """Inputs and outputs of a dense decoder layer's matrices, by transformers' names."""
+        queries, keys, wide = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim, self.intermediate_size
+        mlp = {"gate_proj": (self.hidden_size, wide), "up_proj": (self.hidden_size, wide), "down_proj": (wide, self.hidden_size)}
+        attention = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
+        return {name: (self.hidden_size, outputs) for name, outputs in attention.items()} | {"o_proj": (queries, self.hidden_size)} | mlp
+
+    @property
     def active_linear_parameters(self) -> int:
         """Of these, the ones that a token is multiplied with: all, or with experts those of `experts_per_token` of them."""
         idle = (self.num_experts or 0) - (self.experts_per_token or 0)
@@ -103,7 +111,7 @@ class ModelShape:
         """Every rank holds as many: whole experts shared out over ep, each cut by tp."""
         return self.expert_parameters // (tp * pp * ep)
 
-    def flops_per_token(self, seq_len: int, linear_trained: bool = True) -> float:
+    def flops_per_token(self, seq_len: int, *, linear_trained: bool = True, head_trained: bool = True) -> float:
         """Model FLOPs of a token's forward and backward pass, recomputation left out.
 
         6 per trained and 4 per frozen parameter that the token is multiplied with (the output projection's are, those of the embedding's lookup,
@@ -111,7 +119,7 @@ class ModelShape:
         seq_len x seq_len matrix.
         Convention of PaLM (arXiv 2204.02311, appendix B) with the causal half of FlashAttention (arXiv 2205.14135).
         """
-        matrices = (6 if linear_trained else 4) * self.active_linear_parameters + 6 * self.vocab_size * self.hidden_size
+        matrices = (6 if linear_trained else 4) * self.active_linear_parameters + (6 if head_trained else 4) * self.vocab_size * self.hidden_size
         attention = 6 * self.num_layers * self.num_heads * self.head_dim * seq_len
         return float(matrices + attention)
 

@@ -6,6 +6,7 @@ Arguments: the output file, then plan files of one engine. One process for all m
 from __future__ import annotations
 
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -15,7 +16,8 @@ from typing import Any
 
 import torch
 
-from llmexp.launchers import data
+from llmexp.launchers import assembly, data
+from llmexp.launchers.optimizer_state import local
 from llmexp.launchers.rank import device_of
 from llmexp.launchers.training import StateWatch
 from llmexp.measure import memory
@@ -29,13 +31,13 @@ STEPS = 20
 def observe(plan: RunPlan, training: Any, rank: int, device: torch.device) -> dict[str, Any]:
     calls, positions = {"layers": 0}, set()
     # A hook inside a layer would be compiled with it, and change what C makes of it.
-    for layer in () if "C" in plan.method.split("+") else training.module.model.layers:
+    for layer in () if "C" in plan.method.split("+") else assembly.transformer(training.module).model.layers:
         layer.mlp.register_forward_pre_hook(lambda *_: calls.update(layers=calls["layers"] + 1))
         layer.mlp.register_forward_pre_hook(lambda _, inputs: positions.add(inputs[0].shape[1]))
     sequences = data.load(plan.config.data, training.vocab_size, plan.batch.global_, plan.config.seed)
     batches = data.batches(sequences, plan.dims.replica_of(rank), plan.dims.dp, plan.batch, device)
     watch, probe, losses, graphs = StateWatch(training, device), KernelProbe(), [], []
-    before, computing = Compilation.so_far(), 0
+    before, computing, frozen = Compilation.so_far(), 0, frozen_digest(training)
     for step in range(STEPS):
         passes = next(batches)
         trainable = watch if step == 0 else training
@@ -69,9 +71,20 @@ def observe(plan: RunPlan, training: Any, rank: int, device: torch.device) -> di
         "state": {kind: size.model_dump() for kind, size in watch.state.items()},
         "parameters": training.parameters,
         "trainable_parameters": training.trainable_parameters,
+        "frozen_digests": [frozen, frozen_digest(training)],
         "trained_names": [name for name, parameter in training.module.named_parameters() if parameter.requires_grad],
         "what_ran": training.what_ran(),
     }
+
+
+def frozen_digest(training: Any) -> str:
+    """Of all that this rank holds and does not train, to the bit."""
+    digest = hashlib.sha256()
+    for parameter in training.module.parameters():
+        if not parameter.requires_grad:
+            held = local(getattr(parameter, "ds_tensor", parameter))
+            digest.update(held.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def main() -> None:

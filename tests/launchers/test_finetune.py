@@ -1,0 +1,141 @@
+"""Table IX's methods on two real ranks: what trains, what stays, in how many bits it is held, and one loss curve for one mathematics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from planning import Observed, make_plan
+
+from llmexp.method import ATOMS, Method
+from llmexp.plan.run_plan import RunPlan
+from llmexp.reference import read_table
+
+pytestmark = [pytest.mark.ranks, pytest.mark.long]
+
+Runs = Callable[[str], Observed]
+ENGINES = ["deepspeed", "torch"]
+ADAPTERS = ("L", "QL", "P")
+TABLE_09 = {str(Method.parse(row["method"], "finetune")) for row in read_table("table09_finetune_bs1")}
+WIDER = {"P+F+R", "P+Z2", "P+Z3", "QL+Z3", "QL+F+R+Z3+O"}
+METHODS = sorted({*TABLE_09, *WIDER, *ADAPTERS})
+COMPILED = ["L+C", "QL+C"]
+LAYERS = 4
+FP32_TOLERANCE = 1e-5
+TARGETS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+
+
+def plan(engine: str, method: str, *overrides: str) -> RunPlan:
+    words = ("task=finetune", "hardware=cpu", "parallelism.dp=2", "data.seq_len=64", "precision=fp32", f"engine={engine}", f"method={method}")
+    return make_plan(*words, *overrides)
+
+
+def runnable(engine: str) -> list[str]:
+    return [method for method in METHODS if plan(engine, method).skip is None]
+
+
+@pytest.fixture(scope="module")
+def fp32(observe: Callable[..., Observed]) -> Runs:
+    def run(engine: str) -> Observed:
+        methods = {name: plan(engine, name) for name in [*runnable(engine), *COMPILED]}
+        still = {f"{name}, lr 0": plan(engine, name, "optimizer.lr=0.0") for name in runnable(engine)}
+        return observe(methods | still)
+
+    return cache(run)
+
+
+def one_of(method: str) -> str:
+    """The adapter's own code."""
+    return next(code for code in method.split("+") if code in ADAPTERS)
+
+
+RUNS = [(engine, method) for engine in ENGINES for method in METHODS]
+each_run = pytest.mark.parametrize(("engine", "method"), RUNS)
+
+
+def skip_unrunnable(engine: str, method: str) -> None:
+    if reason := plan(engine, method).skip:
+        assert engine == "torch"
+        assert "QL" in method.split("+")
+        pytest.skip(reason)
+
+
+def test_only_fsdp2_with_four_bits_is_left_out() -> None:
+    assert len(TABLE_09) == 18
+    assert runnable("deepspeed") == METHODS
+    assert {method for method in METHODS if method not in runnable("torch")} == {m for m in METHODS if "QL" in m and ("Z2" in m or "Z3" in m)}
+
+
+@each_run
+def test_without_a_learning_rate_the_loss_stays(fp32: Runs, engine: str, method: str) -> None:
+    skip_unrunnable(engine, method)
+    losses = fp32(engine)[f"{method}, lr 0"][0]["losses"]
+    assert len(set(losses)) == 1
+
+
+@each_run
+def test_every_method_lowers_the_loss_as_its_adapter_alone_does(fp32: Runs, engine: str, method: str) -> None:
+    skip_unrunnable(engine, method)
+    losses = fp32(engine)[method][0]["losses"]
+    assert losses[-1] < losses[0] - 0.05
+    assert losses == pytest.approx(fp32("deepspeed")[one_of(method)][0]["losses"], abs=FP32_TOLERANCE)
+
+
+@each_run
+def test_only_the_adapter_trains(fp32: Runs, engine: str, method: str) -> None:
+    skip_unrunnable(engine, method)
+    observed, names = fp32(engine)[method][0], fp32(engine)[method][0]["trained_names"]
+    assert observed["trainable_parameters"] == plan(engine, method).trainable_parameters
+    if one_of(method) == "P":
+        assert [name.rpartition(".")[0] for name in names] == ["prompt_encoder.default.embedding"]
+    else:
+        assert len(names) == LAYERS * len(TARGETS) * 2
+        assert {name.split(".")[-4] for name in names} == TARGETS
+        assert {name.split(".")[-3] for name in names} == {"lora_A", "lora_B"}
+
+
+@each_run
+def test_frozen_weights_are_the_same_bits_after_training(fp32: Runs, engine: str, method: str) -> None:
+    skip_unrunnable(engine, method)
+    for rank in fp32(engine)[method]:
+        assert rank["frozen_digests"][0] == rank["frozen_digests"][1]
+
+
+@each_run
+def test_f_and_r_act_as_in_pretraining(fp32: Runs, engine: str, method: str) -> None:
+    skip_unrunnable(engine, method)
+    for rank in fp32(engine)[method]:
+        atoms = method.split("+")
+        assert bool([name for name in rank["operators"] if "flash_attention" in name]) == ("F" in atoms)
+        assert rank["layer_calls"] == LAYERS * (2 if "R" in atoms else 1)
+
+
+@each_run
+def test_predicted_memory_is_what_is_allocated(fp32: Runs, engine: str, method: str) -> None:
+    skip_unrunnable(engine, method)
+    predicted = plan(engine, method).memory
+    assert predicted is not None
+    for kind in ("parameters", "optimizer"):
+        expected, held = getattr(predicted, kind), fp32(engine)[method][0]["state"][kind]
+        assert held["device"] + held["host"] == pytest.approx(expected.device + expected.host, rel=0.05), kind
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_four_bits_are_four_bits_in_memory(fp32: Runs, engine: str) -> None:
+    whole, four_bit = (fp32(engine)[method][0]["state"]["parameters"]["device"] for method in ("L", "QL"))
+    linear = 725_000  # of the tiny model's 857,216 parameters
+    assert whole - four_bit == pytest.approx((4 - 0.516) * linear, rel=0.01)
+    assert any("4bit" in name for name in fp32(engine)["QL"][0]["operators"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("method", COMPILED)
+def test_c_computes_what_its_adapter_computes_without_it(fp32: Runs, engine: str, method: str) -> None:
+    losses = fp32(engine)[method][0]["losses"]
+    assert losses == pytest.approx(fp32(engine)[one_of(method)][0]["losses"], abs=FP32_TOLERANCE)
+
+
+def test_every_atom_of_finetuning_is_observed_here() -> None:
+    here = {atom for method in [*METHODS, *COMPILED] for atom in method.split("+")}
+    assert {code for code, atom in ATOMS.items() if atom.tasks == ("finetune",)} <= here
