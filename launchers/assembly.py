@@ -39,7 +39,7 @@ def _kind(plan: RunPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.
 
 
 def with_atoms(model: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:
-    """The model with recomputation, the hooks of outside atoms and an adapter around it, before an engine takes it; C comes last, by `compile_atom`."""
+    """The model with recomputation, outside atoms' hooks and an adapter around it, before an engine takes it; C comes last, by `compile_atom`."""
     method = method_of(plan)
     techniques = method.techniques
     if techniques.recomputation:
