@@ -5,6 +5,7 @@ from __future__ import annotations
 from peft import LoraConfig, PeftConfig, PeftModel, PromptTuningConfig, TaskType, get_peft_model
 from transformers import PreTrainedModel
 
+from llmexp.launchers.models import named_weights
 from llmexp.launchers.seeding import fill
 from llmexp.method import Adapter
 from llmexp.plan.run_plan import RunPlan
@@ -14,7 +15,7 @@ def adapted(model: PreTrainedModel, kind: Adapter, plan: RunPlan) -> PeftModel:
     """The model with all of its own parameters frozen, and an adapter in their dtype; seeded, but where the model itself has no memory yet."""
     dtype = model.get_input_embeddings().weight.dtype
     wrapped = get_peft_model(model, _configuration(kind, plan), autocast_adapter_dtype=False)
-    for name, parameter in wrapped.named_parameters():
+    for name, parameter in named_weights(wrapped):
         if parameter.requires_grad:
             parameter.data = parameter.data.to(dtype)
             if not parameter.is_meta:

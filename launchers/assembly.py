@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import nn
@@ -57,12 +56,7 @@ def with_atoms(model: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:
 def compile_atom(model: nn.Module, method: Method) -> None:
     """C, once nothing changes the layers' classes any more: a checkpoint compiled before FSDP2 has made its own would be passed by."""
     if method.techniques.compilation:
-        compile_regions(transformer(model))
-
-
-def transformer(model: Any) -> PreTrainedModel:
-    """The model of transformers below an adapter, where there is one."""
-    return model.get_base_model() if hasattr(model, "peft_config") else model
+        compile_regions(models.transformer(model))
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:

@@ -78,7 +78,7 @@ class FullySharded:
 
     def _seed(self, device: torch.device) -> None:
         seed, dtype = self._plan.config.seed, DTYPES[self._plan.config.precision.parameters]
-        for name, parameter in self.module.named_parameters():
+        for name, parameter in models.named_weights(self.module):
             whole = torch.empty(parameter.shape, dtype=dtype, device=device)
             fill(name, whole, seed)
             everywhere = DTensor.from_local(whole, parameter.device_mesh, [Replicate()], run_check=False)

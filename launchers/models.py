@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -79,6 +79,19 @@ def materialise(model: PreTrainedModel, device: torch.device, seed: int, quantiz
             model.set_submodule(prefix, quantized_linear(module, quantization))
     model.tie_weights()
     return model.to(device)
+
+
+def transformer(model: Any) -> PreTrainedModel:
+    """The model of transformers below an adapter, where there is one."""
+    return model.get_base_model() if hasattr(model, "peft_config") else model
+
+
+def named_weights(model: Any) -> Iterator[tuple[str, nn.Parameter]]:
+    """All parameters, those of the model itself by the names that they have without an adapter."""
+    inner = dict(transformer(model).named_parameters())
+    yield from ((name.replace(".base_layer.", "."), parameter) for name, parameter in inner.items())
+    own = {id(parameter) for parameter in inner.values()}
+    yield from ((name, parameter) for name, parameter in model.named_parameters() if id(parameter) not in own)
 
 
 class ExactBuffers:

@@ -10,11 +10,6 @@ WEIGHT_STD = 0.02
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def plain(name: str) -> str:
-    """A parameter's name without what PEFT's wrappers put around it."""
-    return name.removeprefix("base_model.model.").replace(".base_layer.", ".")
-
-
 def fill(name: str, tensor: torch.Tensor, seed: int) -> None:
     """Fill one parameter from a generator seeded by its name: gains 1, biases and LoRA's B 0, other matrices normal with deviation WEIGHT_STD.
 
@@ -31,7 +26,7 @@ def fill(name: str, tensor: torch.Tensor, seed: int) -> None:
         if ".lora_B." in name:  # so that an adapter begins as nothing
             tensor.zero_()
             return
-        digest = hashlib.sha256(f"{seed}:{plain(name)}".encode()).digest()
+        digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
         generator = torch.Generator(tensor.device).manual_seed(int.from_bytes(digest[:6], "big"))
         values = torch.empty(tensor.shape, dtype=torch.float32, device=tensor.device)
         tensor.copy_(values.normal_(0.0, WEIGHT_STD, generator=generator))

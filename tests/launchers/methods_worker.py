@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from llmexp.launchers import assembly, data
+from llmexp.launchers import data, models
 from llmexp.launchers.optimizer_state import local
 from llmexp.launchers.rank import device_of
 from llmexp.launchers.training import StateWatch
@@ -26,19 +26,21 @@ from llmexp.measure.kernels import KernelProbe
 from llmexp.plan.run_plan import RunPlan
 
 STEPS = 20
+# Of a run without a learning rate, which does the same in each.
+STILL_STEPS = 4
 
 
 def observe(plan: RunPlan, training: Any, rank: int, device: torch.device) -> dict[str, Any]:
     calls, positions = {"layers": 0}, set()
     # A hook inside a layer would be compiled with it, and change what C makes of it.
-    for layer in () if "C" in plan.method.split("+") else assembly.transformer(training.module).model.layers:
+    for layer in () if "C" in plan.method.split("+") else models.transformer(training.module).model.layers:
         layer.mlp.register_forward_pre_hook(lambda *_: calls.update(layers=calls["layers"] + 1))
         layer.mlp.register_forward_pre_hook(lambda _, inputs: positions.add(inputs[0].shape[1]))
     sequences = data.load(plan.config.data, training.vocab_size, plan.batch.global_, plan.config.seed)
     batches = data.batches(sequences, plan.dims.replica_of(rank), plan.dims.dp, plan.batch, device)
     watch, probe, losses, graphs = StateWatch(training, device), KernelProbe(), [], []
     before, computing, frozen = Compilation.so_far(), 0, frozen_digest(training)
-    for step in range(STEPS):
+    for step in range(STEPS if plan.config.optimizer.lr else STILL_STEPS):
         passes = next(batches)
         trainable = watch if step == 0 else training
         # Compiling would be profiled with the first step.
