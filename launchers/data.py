@@ -26,10 +26,13 @@ Encoder = Callable[[str], list[int]]
 
 
 class Sequences:
-    """A fixed number of sequences, ids and labels both [number, seq_len]; index i of a run is row i modulo number."""
+    """A fixed number of sequences, ids and labels both [number, seq_len]; index i of a run is row i modulo number.
 
-    def __init__(self, ids: torch.Tensor, labels: torch.Tensor) -> None:
-        self.ids, self.labels = ids, labels
+    records: of one pass over the data; None where it has more than these or no end.
+    """
+
+    def __init__(self, ids: torch.Tensor, labels: torch.Tensor, records: int | None = None) -> None:
+        self.ids, self.labels, self.records = ids, labels, records
 
     def shuffled(self, number: int, seed: int) -> Sequences:
         """The first `number` in an order that the seed fixes, then the rest: the text of one file would else decide the loss of many steps."""
@@ -37,7 +40,7 @@ class Sequences:
         order = torch.cat([first, torch.arange(len(first), len(self.ids))])
         ids = self.ids[order]
         # Packed sequences are their own labels: large budgets must not hold them twice.
-        return Sequences(ids, ids if self.labels is self.ids else self.labels[order])
+        return Sequences(ids, ids if self.labels is self.ids else self.labels[order], self.records)
 
     def micro_batch(self, first: int, micro: int, device: torch.device) -> MicroBatch:
         """Rows first to first + micro, moved to `device` without waiting."""
@@ -46,7 +49,7 @@ class Sequences:
         real = int((labels != IGNORED).sum())
         if device.type == "cuda":
             ids, labels = ids.pin_memory(), labels.pin_memory()
-        return MicroBatch(ids.to(device, non_blocking=True), labels.to(device, non_blocking=True), real)
+        return MicroBatch(ids.to(device, non_blocking=True), labels.to(device, non_blocking=True), real, samples=micro)
 
 
 def batches(sequences: Sequences, replica: int, replicas: int, batch: Batch, device: torch.device) -> Iterator[list[MicroBatch]]:
@@ -132,7 +135,7 @@ def _packed(documents: Iterator[list[int]], seq_len: int, number: int) -> Sequen
             break
     rows = min(number, len(stream) // seq_len)
     ids = torch.tensor(stream[: rows * seq_len], dtype=torch.int64).reshape(rows, seq_len)
-    return Sequences(ids, ids)
+    return Sequences(ids, ids, rows if rows < number else None)
 
 
 def _padded(documents: Iterator[list[int]], seq_len: int, number: int) -> Sequences:
@@ -141,4 +144,4 @@ def _padded(documents: Iterator[list[int]], seq_len: int, number: int) -> Sequen
     labels = torch.full_like(ids, IGNORED)
     for row, document in enumerate(kept):
         ids[row, : len(document)] = labels[row, : len(document)] = torch.tensor(document)
-    return Sequences(ids, labels)
+    return Sequences(ids, labels, len(kept) if len(kept) < number else None)

@@ -149,7 +149,7 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         compiled_in_window=compiled.graphs - before.graphs,
         state_bytes=watch.state,
         what_ran=_kernels(probe)
-        | {"device": str(device), "energy_counters": meter.covers, "data_passes": _passes(plan, sequences)}
+        | {"device": str(device), "energy_counters": meter.covers, "data_passes": _passes(plan, sequences), "data_records": sequences.records}
         | compiled.what_ran
         | engine.what_ran(),
         environment=rank_environment(device, rank.folder) if rank.index == 0 else {},

@@ -16,11 +16,12 @@ from llmexp.record.result import StepSample
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Token ids and labels of one pass, both [micro, seq_len] int64; labels are -100 where a position is padding."""
+    """Token ids and labels of one pass, both [micro, seq_len] int64; labels are -100 where nothing is to be learned. samples: records in it."""
 
     input_ids: torch.Tensor
     labels: torch.Tensor
     real_tokens: int
+    samples: int
 
     @property
     def positions(self) -> int:
@@ -127,6 +128,7 @@ class StepLoop:
             t_end_s=done.marks[-1][1].seconds_since(self._origin),
             positions=sum(batch.positions for batch in done.batches),
             real_tokens=sum(batch.real_tokens for batch in done.batches),
+            samples=sum(batch.samples for batch in done.batches),
             loss=float(done.loss),
             phases_s=dict(phases) or None,
             memory_bytes=done.memory_bytes,

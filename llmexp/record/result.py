@@ -65,6 +65,7 @@ class StepSample(Record):
     t_end_s: float
     positions: int
     real_tokens: int
+    samples: int = Field(0, description="records that this rank read; 0 where a program of one's own does not tell")
     loss: Number
     phases_s: dict[str, float] | None = None
     memory_bytes: int | None = Field(None, description="allocated on the device (cuda) or resident in the host (cpu) after the step")

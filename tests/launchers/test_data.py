@@ -48,6 +48,8 @@ def test_packed_documents_follow_each_other_with_an_end_between(tmp_path: Path) 
     a, b, c = b"abc"
     assert sequences.ids.tolist() == [[a, b, c, data.END_OF_DOCUMENT] * 2] * 2
     assert sequences.micro_batch(0, 2, CPU).real_tokens == 16
+    assert sequences.micro_batch(0, 2, CPU).samples == sequences.records == 2
+    assert data.load(section(), 512, 9, 0).records is None  # Python's own library has more
 
 
 def test_a_budget_reads_one_shuffled_order_whatever_is_loaded_beyond_it() -> None:

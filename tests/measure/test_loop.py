@@ -54,7 +54,7 @@ class SlowClock:
 
 def passes(*ids: list[int], real: int | None = None) -> list[MicroBatch]:
     tensors = [torch.tensor([row]) for row in ids]
-    return [MicroBatch(tensor, tensor, tensor.numel() if real is None else real) for tensor in tensors]
+    return [MicroBatch(tensor, tensor, tensor.numel() if real is None else real, 3) for tensor in tensors]
 
 
 def samples(file: StringIO) -> list[StepSample]:
@@ -68,6 +68,7 @@ def test_a_step_is_all_its_passes_and_counts_positions_and_real_tokens_apart() -
     assert recorder.calls == ["forward", "backward", "step"] * 2
     (sample,) = samples(file)
     assert (sample.step, sample.warmup, sample.positions, sample.real_tokens, sample.memory_bytes) == (5, False, 8, 6, 7)
+    assert sample.samples == 6
     assert sample.loss == 3.0
 
 
