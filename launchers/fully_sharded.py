@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -78,7 +79,8 @@ class FullySharded:
 
     def _seed(self, device: torch.device) -> None:
         seed, dtype = self._plan.config.seed, DTYPES[self._plan.config.precision.parameters]
-        for name, parameter in models.named_weights(self.module):
+        weights: Iterable[tuple[str, Any]] = models.named_weights(self.module)  # now DTensors
+        for name, parameter in weights:
             whole = torch.empty(parameter.shape, dtype=dtype, device=device)
             fill(name, whole, seed)
             everywhere = DTensor.from_local(whole, parameter.device_mesh, [Replicate()], run_check=False)
