@@ -15,6 +15,8 @@ from llmexp import outside
 from llmexp.errors import ConfigError, unknown
 
 NAIVE = "Naive"
+# What the paper calls Naive where it fine-tunes.
+FULL = "Full-FT"
 Adapter = Literal["lora", "prompt"]
 
 
@@ -133,7 +135,7 @@ class Method:
         parts = [part.strip() for part in text.split("+") if part.strip()]
         if not parts:
             raise ConfigError(f"method '{text}' is empty: use {NAIVE} or atoms of {', '.join(atom_codes())} joined by '+'")
-        codes = [_code(part) for part in parts]
+        codes = [NAIVE if part.upper() == FULL.upper() and task == "finetune" else _code(part) for part in parts]
         if NAIVE in codes and len(codes) > 1:
             raise ConfigError(f"method '{text}': {NAIVE} means no technique at all and stands alone")
         method = cls(tuple(code for code in atom_codes() if code in codes))

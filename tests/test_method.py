@@ -53,3 +53,17 @@ def test_every_atom_is_consistent(atom):
 def test_an_atom_of_another_task_names_the_task():
     with pytest.raises(ConfigError, match="task=serve"):
         Method.parse("Q", task="serve")
+
+
+def test_full_ft_is_what_fine_tuning_calls_naive():
+    assert str(Method.parse("full-ft", "finetune")) == "Naive"
+    with pytest.raises(ConfigError, match="unknown atom 'Full-FT'"):
+        Method.parse("Full-FT")
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"), [("L+QL", "exclude each other"), ("P+L", "exclude each other"), ("Q", "does not belong to task=finetune")]
+)
+def test_adapters_stand_alone(method, reason):
+    with pytest.raises(ConfigError, match=reason):
+        Method.parse(method, "finetune")

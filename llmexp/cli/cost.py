@@ -133,10 +133,9 @@ def _held_like_s(run: Standing, plan: RunPlan, positions: int) -> float:
 def _paper_rate(plan: RunPlan) -> float | None:
     """Tokens/s of the paper's cell; None too where it ran out of memory."""
     config, batch = plan.config, plan.batch
-    if (config.task.name, plan.dims.world_size, config.data.seq_len, batch.accumulation) != ("pretrain", WORLD_SIZE, SEQ_LEN, 1):
-        return None
     cell = paper_cell(config.model.name, plan.method, config.hardware.name, batch.micro, config.engine.name)
-    return cell.tokens_per_s if cell else None
+    here = (config.task.name, plan.dims.world_size, config.data.seq_len, batch.accumulation)
+    return cell.tokens_per_s if cell and here == (cell.task, WORLD_SIZE, SEQ_LEN, 1) else None
 
 
 def _steps(plan: RunPlan) -> int:

@@ -13,6 +13,7 @@ from llmexp.plan.dims import ParallelDims
 from llmexp.plan.run_plan import Command
 from llmexp.plan.runtime import interpreter
 from llmexp.plan.shape import shape_of
+from llmexp.plan.trained import Trained
 from llmexp.schema import CpKind, RunConfig
 
 WORKER = "llmexp.launchers.deepspeed"
@@ -85,8 +86,8 @@ def _zero(config: RunConfig, techniques: Techniques) -> dict[str, Any]:
     zero: dict[str, Any] = {"stage": techniques.zero_stage}
     shape = shape_of(config.model)
     if techniques.zero_stage and shape:
-        # Buckets larger than the model only waste memory; DeepSpeed's own default is the upper limit.
-        bucket = min(DEFAULT_BUCKET_ELEMENTS, shape.parameters)
+        # Buckets larger than all gradients only waste memory; DeepSpeed's own default is the upper limit.
+        bucket = min(DEFAULT_BUCKET_ELEMENTS, Trained.of(shape, techniques, config.adapter).trainable)
         zero |= {"reduce_bucket_size": bucket, "allgather_bucket_size": bucket}
     if techniques.zero_stage == 3 and shape:
         # Norms stay whole, matrices are partitioned, whatever the model's size: the rule that transformers uses for "auto".

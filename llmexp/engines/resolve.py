@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from llmexp import __version__
 from llmexp.engines import get_engine
-from llmexp.errors import ConfigError
-from llmexp.method import Method
+from llmexp.errors import ConfigError, unknown
+from llmexp.method import Method, Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import estimate
 from llmexp.plan.run_plan import AtomChange, RunPlan, identity
@@ -33,6 +33,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     trained = Trained.of(shape, techniques, config.adapter) if shape else None
     _check_positions(config)
     _check_no_secret(config)
+    _check_targets(config, techniques, shape)
     storage = engine.storage(config, techniques)
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
     return RunPlan(
@@ -88,6 +89,14 @@ def _check_positions(config: RunConfig) -> None:
     limit = config.model.max_positions
     if limit is not None and config.data.seq_len > limit:
         raise ConfigError(f"data.seq_len={config.data.seq_len} exceeds model.max_positions={limit} of model={config.model.name}")
+
+
+def _check_targets(config: RunConfig, techniques: Techniques, shape: ModelShape | None) -> None:
+    if techniques.adapter != "lora" or shape is None:
+        return
+    wrong = next((name for name in config.adapter.targets if name not in shape.matrices), None)
+    if wrong or not config.adapter.targets:
+        raise unknown("adapter.targets", wrong or "", shape.matrices)
 
 
 def _check_no_secret(config: RunConfig) -> None:

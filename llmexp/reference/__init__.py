@@ -11,7 +11,8 @@ from importlib.resources import files
 SOURCE = "arXiv 2311.03687v2"
 SEQ_LEN = 350
 WORLD_SIZE = 8
-_PRETRAINING = {"III": "table03_pretrain_bs1", "IV": "table04_pretrain_max_batch"}
+LORA_RANK = 64
+_TRAINING = {"III": "table03_pretrain_bs1", "IV": "table04_pretrain_max_batch", "IX": "table09_finetune_bs1"}
 _Key = tuple[str, frozenset[str], str, int, str]
 # Table II names no method for Megatron: without recomputation, and Z1 by its memory.
 _MEGATRON_METHODS = ("Naive", "Z1")
@@ -20,7 +21,7 @@ PAPER_FIGURE = "figure 4, as the text gives it; of A800 it says near linear"
 
 @dataclass(frozen=True)
 class PaperCell:
-    """A cell of tables II to IV: tokens/s over all 8 GPUs, peak bytes of one GPU (the paper's GB read as 10^9); None where it ran out of memory."""
+    """A cell of tables II to IV and IX: tokens/s over all 8 GPUs, peak bytes of one GPU (the paper's GB read as 10^9); None where it ran out of memory."""
 
     table: str
     model: str
@@ -30,6 +31,11 @@ class PaperCell:
     tokens_per_s: float | None
     memory_bytes: float | None
     note: str
+
+    @property
+    def task(self) -> str:
+        """What the table measures."""
+        return "finetune" if self.table == "IX" else "pretrain"
 
     @property
     def oom(self) -> bool:
@@ -56,7 +62,7 @@ def read_table(name: str) -> list[dict[str, str]]:
 
 
 def paper_cell(model: str, method: str, hardware: str, batch_micro: int, engine: str = "deepspeed") -> PaperCell | None:
-    """Find the pre-training cell of the same model, hardware, samples per GPU, engine and set of atoms (table III before IV), or None."""
+    """Find the cell of the same model, hardware, samples per GPU, engine and set of atoms (table III before IV; with L or QL, IX), or None."""
     return _cells().get((model.upper(), _atoms(method), hardware.lower(), batch_micro, engine))
 
 
@@ -72,7 +78,7 @@ def paper_scaling(model: str, method: str, hardware: str, batch_micro: int, gpus
 @cache
 def _cells() -> dict[_Key, PaperCell]:
     cells: dict[_Key, PaperCell] = {}
-    for table, name in _PRETRAINING.items():
+    for table, name in _TRAINING.items():
         for cell in _read_cells(table, name):
             cells.setdefault((cell.model, _atoms(cell.method), cell.hardware, cell.batch_micro, "deepspeed"), cell)
     for cell in _megatron_cells():

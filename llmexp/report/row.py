@@ -12,7 +12,7 @@ from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.misfit import misfit
 from llmexp.record.result import Batch, Metric, RunResult, RunStatus
-from llmexp.reference import SEQ_LEN, WORLD_SIZE, PaperCell, paper_cell
+from llmexp.reference import LORA_RANK, SEQ_LEN, WORLD_SIZE, PaperCell, paper_cell
 
 HERE = "here"
 OOM = RunStatus.OOM.value
@@ -126,9 +126,10 @@ class Row:
     @cached_property
     def paper(self) -> PaperCell | None:
         """The paper's cell of the same engine, method, model, hardware, samples per GPU, GPUs, passes and sequence length."""
-        if self.world_size != WORLD_SIZE or (self.work["task"], self.seq_len, self.batch.accumulation, self.layout) != PAPERS:
-            return None
-        return paper_cell(self.model, self.method, self.hardware, self.batch.micro, self.work["engine"])
+        found = paper_cell(self.model, self.method, self.hardware, self.batch.micro, self.work["engine"])
+        rank = self.plan["config"].get("adapter", {}).get("rank", LORA_RANK)
+        here = (self.work["task"], self.seq_len, self.batch.accumulation, self.layout, self.world_size, rank)
+        return found if found and here == (found.task, *PAPERS[1:], WORLD_SIZE, LORA_RANK) else None
 
     @property
     def speed_over_paper(self) -> float | None:

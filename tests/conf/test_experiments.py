@@ -10,7 +10,7 @@ from llmexp.cli.arguments import run_parser
 from llmexp.cli.run import jobs_of
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
-from llmexp.reference import paper_cell
+from llmexp.reference import paper_cell, read_table
 
 CONF = Path(__file__).parents[2] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
@@ -54,6 +54,18 @@ def test_paper_table03_keeps_the_papers_protocol():
         config = plan.config
         assert (config.data.name, config.data.seq_len, config.precision.name, config.batch.micro) == ("synthetic", 350, "bf16_pure", 1)
         assert (config.measure.warmup_steps, config.measure.steps, plan.dims.world_size) == (30, 100, 8)
+
+
+def test_paper_table09_is_the_papers_41_rows_each_with_its_cell():
+    found = plans("experiment=paper_table09", "hardware=a800")
+    printed = {(row["model"].lower(), Method.parse(row["method"], "finetune")) for row in read_table("table09_finetune_bs1")}
+    assert len(found) == 41
+    assert {(plan.config.model.name, Method.parse(plan.method, "finetune")) for plan in found} == printed
+    for plan in found:
+        assert (plan.skip, plan.config.task.name, plan.config.adapter.rank, plan.config.data.seq_len) == (None, "finetune", 64, 350)
+        cell = paper_cell(plan.config.model.name, plan.method, "a800", 1)
+        assert cell
+        assert cell.table == "IX"
 
 
 def plans(*words: str) -> list[RunPlan]:
