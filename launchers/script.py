@@ -57,7 +57,6 @@ def work(plan: RunPlan, rank: Rank) -> RankSummary:
     """Run the program until its window is measured; raises ReportError where it ends before, or does other work than the plan says."""
     device = device_of(plan.config.hardware, rank.local_index)
     witness = Witness(plan, rank, device)
-    memory.reset_peaks(device)
     with rank.samples_path.open("a") as file:
         return _by_lines(witness, file) if plan.engine_config["line"] else _by_hook(witness, file)
 

@@ -120,19 +120,20 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
     sequences = _sequences(plan, engine.vocab_size)
     batches = data.batches(sequences, plan.dims.replica_of(rank.index), plan.dims.dp, plan.batch, device)
     watch, probe = watch_over(engine, device), KernelProbe()
-    memory.reset_peaks(device)
+    peaks = memory.Peaks(device)
     with rank.samples_path.open("a") as file:
         loop = StepLoop(watch, clock_for(device), file, memory.current_bytes(device))
         loop.phases = protocol.phases
         with probe.watch():
             loop.run(batches, range(1), warmup=True)
         time_to_first_step_s = rank.seconds_since_start()
-        loop.trainable = engine
+        loop.trainable, loop.at_phase_end = engine, peaks.end_phase
         loop.run(batches, range(1, protocol.warmup_steps), warmup=True)
+        loop.at_phase_end = None
         before = Compilation.so_far()
         with EnergyMeter(counters_of(rank, device)) as meter:
             window_wall_s = run_window(loop, batches, protocol, rank, device)
-    compiled, peaks = Compilation.so_far(), memory.peaks(device)
+    compiled, peak_bytes = Compilation.so_far(), peaks.summary()
     if compiled.graphs:
         # The first step's profile is of tracing and compiling as well; this one is only of what the window ran.
         with probe.watch():
@@ -154,7 +155,8 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         | engine.what_ran(),
         environment=rank_environment(device, rank.folder) if rank.index == 0 else {},
         energy=meter.energy,
-        **peaks,
+        phase_peak_bytes=peaks.of_phases if device.type == "cuda" else {},
+        **peak_bytes,
     )
 
 

@@ -32,6 +32,7 @@ class Witness:
         self._time_to_first_step_s = 0.0
         self._environment: dict[str, Any] = {}
         self._backend: str | None = None
+        self._peaks = memory.Peaks(device)
 
     def look(self) -> None:
         """To be called at the first step's end."""
@@ -65,7 +66,7 @@ class Witness:
             | ({"no_flops": doubt} if doubt else {"compute_dtype": own.dtype if own else None}),
             environment=self._environment if self.rank.index == 0 else {},
             energy=self.meter.energy,
-            **memory.peaks(self.device),
+            **self._peaks.summary(),
         )
 
 

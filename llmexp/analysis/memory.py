@@ -10,6 +10,7 @@ from llmexp.analysis.quantity import Facts, Function, Observed
 from llmexp.analysis.window import Repeat
 
 PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes", "peak_device_used_bytes", "peak_rss_bytes")
+PHASES = ("forward", "backward", "optimizer")
 STATES = {
     "parameter": ("parameters",),
     "gradient": ("gradients",),
@@ -30,6 +31,11 @@ def _peak(repeat: Repeat, facts: Facts, field: str) -> Observed | None:
     return None if None in peaks else Observed(max(peaks))
 
 
+def _phase_peak(repeat: Repeat, facts: Facts, phase: str) -> Observed | None:
+    peaks = [rank.phase_peak_bytes.get(phase) for rank in repeat.ranks]
+    return Observed(max(known)) if len(known := [peak for peak in peaks if peak is not None]) == len(peaks) else None
+
+
 def _state(repeat: Repeat, facts: Facts, kinds: Sequence[str], place: Place) -> Observed | None:
     if any(kind not in rank.state_bytes for rank in repeat.ranks for kind in kinds):
         return None
@@ -39,6 +45,7 @@ def _state(repeat: Repeat, facts: Facts, kinds: Sequence[str], place: Place) -> 
 MEMORY: dict[str, Function] = {
     **{field: partial(_peak, field=field) for field in PEAKS},
     "peak_allocated_rank0_bytes": peak_allocated_rank0_bytes,
+    **{f"{phase}_peak_bytes": partial(_phase_peak, phase=phase) for phase in PHASES},
     **{f"{name}_bytes": partial(_state, kinds=kinds, place="device") for name, kinds in STATES.items()},
     **{f"{name}_host_bytes": partial(_state, kinds=kinds, place="host") for name, kinds in STATES.items()},
 }

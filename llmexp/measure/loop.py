@@ -87,6 +87,7 @@ class StepLoop:
         self._pending: deque[_Pending] = deque()
         self._origin = clock.mark()
         self.phases = True
+        self.at_phase_end: Callable[[str], None] | None = None
 
     def run(self, batches: Iterator[Sequence[MicroBatch]], steps: range, warmup: bool) -> float:
         """Run the steps of `steps`, each on the next passes of `batches`; return the wall seconds from before the first to after the last."""
@@ -110,6 +111,8 @@ class StepLoop:
     def _mark(self, marks: list[tuple[str, Mark]], phase: str) -> None:
         if self.phases:
             marks.append((phase, self._clock.mark()))
+        if self.at_phase_end:
+            self.at_phase_end(phase)
 
     def _write_finished(self) -> None:
         while self._pending and self._pending[0].marks[-1][1].passed():

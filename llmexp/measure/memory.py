@@ -20,23 +20,49 @@ def current_bytes(device: torch.device) -> Callable[[], int]:
     return lambda: int(process.memory_info().rss)
 
 
-def reset_peaks(device: torch.device) -> None:
-    """Forget the peaks of building the model, so that they are those of training."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
+class Peaks:
+    """Peaks of training, without those of building the model; of each phase too while they are watched: by the allocator, on cpu by the process."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._on_gpu = device, device.type == "cuda"
+        self.of_phases: dict[str, int] = {}
+        self._reserved = 0
+        self._rss = _peak_rss_bytes()
+        if self._on_gpu:
+            torch.cuda.reset_peak_memory_stats(device)
+
+    def end_phase(self, phase: str) -> None:
+        """Take note of the phase that ends here; on cpu only where the process has never been larger."""
+        if self._on_gpu:
+            self._note(phase, torch.cuda.max_memory_allocated(self._device))
+            self._reserved = max(self._reserved, torch.cuda.max_memory_reserved(self._device))
+            torch.cuda.reset_peak_memory_stats(self._device)
+        elif (rss := _peak_rss_bytes()) > self._rss:
+            self._rss = rss
+            self._note(phase, rss)
+
+    @property
+    def phase(self) -> str | None:
+        """The phase with the highest peak; None where all were below what building the model took."""
+        return max(self.of_phases, key=lambda phase: self.of_phases[phase], default=None)
+
+    def summary(self) -> dict[str, int]:
+        """All peaks until now and the process's peak resident set, by the names of RankSummary."""
+        found = {"peak_rss_bytes": _peak_rss_bytes()}
+        if self._on_gpu:
+            free, total = torch.cuda.mem_get_info(self._device)
+            found["peak_allocated_bytes"] = max(torch.cuda.max_memory_allocated(self._device), *self.of_phases.values(), 0)
+            found["peak_reserved_bytes"] = max(torch.cuda.max_memory_reserved(self._device), self._reserved)
+            found["peak_device_used_bytes"] = total - free
+        return found
+
+    def _note(self, phase: str, size: int) -> None:
+        self.of_phases[phase] = max(self.of_phases.get(phase, 0), size)
 
 
-def peaks(device: torch.device) -> dict[str, int]:
-    """Peaks since `reset_peaks` and the process's peak resident set, by the names of RankSummary."""
+def _peak_rss_bytes() -> int:
     # ru_maxrss counts KiB on Linux, bytes on macOS.
-    unit = 1 if sys.platform == "darwin" else 1024
-    found = {"peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
-    if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
-        found["peak_allocated_bytes"] = torch.cuda.max_memory_allocated(device)
-        found["peak_reserved_bytes"] = torch.cuda.max_memory_reserved(device)
-        found["peak_device_used_bytes"] = total - free
-    return found
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def bytes_of(tensors: Iterable[torch.Tensor], device: torch.device, *, offloaded: bool = False) -> StateBytes:

@@ -97,6 +97,9 @@ class RankSummary(Record):
     peak_reserved_bytes: int | None = Field(None, description="torch's allocator, cuda only")
     peak_device_used_bytes: int | None = Field(None, description="the device's own count at the end of the window, cuda only")
     peak_rss_bytes: int
+    phase_peak_bytes: dict[str, int] = Field(
+        default_factory=dict, description="torch's allocator by phase, over the warm-up from its second step, cuda only"
+    )
     compiled_in_window: int = Field(0, description="graphs that torch.compile made while steps were being measured")
     state_bytes: dict[str, StateBytes] = Field(description="parameters, gradients, optimizer")
     what_ran: dict[str, Any] = Field(description="attention_kernel, attention_backend, optimizer_class, engine_optimizer_class, backend, …")

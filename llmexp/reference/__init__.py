@@ -21,7 +21,7 @@ PAPER_FIGURE = "figure 4, as the text gives it; of A800 it says near linear"
 
 @dataclass(frozen=True)
 class PaperCell:
-    """A cell of tables II to IV and IX: tokens/s over all 8 GPUs, peak bytes of one GPU (the paper's GB read as 10^9); None where it ran out of memory."""
+    """A cell of tables II to IV and IX: tokens/s over all 8 GPUs, peak bytes of a GPU (its GB read as 10^9); None where it ran out of memory."""
 
     table: str
     model: str

@@ -146,6 +146,8 @@ def test_memory_is_the_largest_ranks(write_repeat):
         0: {"peak_allocated_bytes": 100, "peak_reserved_bytes": 150, "peak_device_used_bytes": 170},
         1: {"peak_allocated_bytes": 120, "peak_reserved_bytes": 130, "peak_device_used_bytes": 160, "peak_rss_bytes": 900},
     }
+    ranks[0]["phase_peak_bytes"] = {"forward": 90, "backward": 100}
+    ranks[1]["phase_peak_bytes"] = {"forward": 120, "backward": 80, "optimizer": 70}
     ranks[1]["state_bytes"] = {"parameters": StateBytes(device=50), "gradients": StateBytes(device=5), "optimizer": StateBytes(host=70)}
     steps = [(1.0, 10, 10, 1.0)] * 2
     metrics = measure([write_repeat(0, ranks, {0: steps, 1: steps})], Facts(world_size=2, dp=2))
@@ -156,6 +158,8 @@ def test_memory_is_the_largest_ranks(write_repeat):
         "peak_reserved_bytes": 150,
         "peak_device_used_bytes": 170,
         "peak_rss_bytes": 900,
+        "forward_peak_bytes": 120,
+        "backward_peak_bytes": 100,
         "parameter_bytes": 50,
         "parameter_host_bytes": 0,
         "gradient_bytes": 20,

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
-from llmexp.measure.memory import bytes_of, current_bytes, peaks
+from llmexp.measure.memory import Peaks, bytes_of, current_bytes
 
 CPU = torch.device("cpu")
 
@@ -23,4 +24,30 @@ def test_the_resident_set_grows_with_what_is_touched() -> None:
     before = read()
     block = torch.ones(16 * 1024**2)
     assert read() - before > 0.9 * block.nbytes
-    assert peaks(CPU)["peak_rss_bytes"] >= before
+    assert Peaks(CPU).summary()["peak_rss_bytes"] >= before
+
+
+def test_the_phase_of_the_peak_is_the_one_in_which_the_process_grew_last() -> None:
+    peaks = Peaks(CPU)
+    peaks.end_phase("forward")
+    assert peaks.phase is None
+    # More than whatever this process has ever held.
+    block = torch.ones(Peaks(CPU).summary()["peak_rss_bytes"] // 4 + 2**24)
+    peaks.end_phase("backward")
+    del block
+    peaks.end_phase("optimizer")
+    assert (peaks.phase, set(peaks.of_phases)) == ("backward", {"backward"})
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_each_phase_has_the_allocators_own_peak() -> None:
+    device = torch.device("cuda", 0)
+    peaks = Peaks(device)
+    for phase, size in (("forward", 2**20), ("backward", 2**24), ("optimizer", 2**22)):
+        block = torch.ones(size, dtype=torch.uint8, device=device)
+        del block
+        peaks.end_phase(phase)
+    held = torch.cuda.memory_allocated(device)
+    assert peaks.phase == "backward"
+    assert {phase: size - held for phase, size in peaks.of_phases.items()} == {"forward": 2**20, "backward": 2**24, "optimizer": 2**22}
+    assert peaks.summary()["peak_allocated_bytes"] == held + 2**24
