@@ -9,10 +9,11 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from llmexp.reference import SOURCE
-from llmexp.report.columns import PARTLY_TRAINED, UNSTABLE, memory_header, memory_unit
+from llmexp.report.memory_column import memory_header, memory_unit
 from llmexp.report.picture import COLOURS, INK, can_draw, new_figure, plain, save
 from llmexp.report.row import OOM, Row
 from llmexp.report.run_plots import draw_run
+from llmexp.report.signs import PARTLY_TRAINED, UNSTABLE
 from llmexp.report.table import Report
 
 if TYPE_CHECKING:

@@ -103,6 +103,11 @@ class Row:
         return "Q" in self.method.split("+")
 
     @property
+    def fully_pretrained(self) -> bool:
+        """Whether all parameters train from random weights."""
+        return self.work["task"] == "pretrain" and not self.partly_trained
+
+    @property
     def distributions(self) -> dict[str, str]:
         """Versions of what was installed where the ranks ran; empty before the run has ended."""
         return dict(self.result.environment.get("distributions", {})) if self.result else {}
@@ -130,6 +135,16 @@ class Row:
         rank = self.plan["config"].get("adapter", {}).get("rank", LORA_RANK)
         here = (self.work["task"], self.seq_len, self.batch.accumulation, self.layout, self.world_size, rank)
         return found if found and here == (found.task, *PAPERS[1:], WORLD_SIZE, LORA_RANK) else None
+
+    @property
+    def adapted_parameters(self) -> Metric | None:
+        """Where it is fine-tuned, how many parameters train."""
+        return self.metric("trainable_parameters") if self.work["task"] == "finetune" else None
+
+    @property
+    def peak_phase(self) -> str:
+        """The phase in which the allocator's peak came; empty where nobody knows, or there is no allocator to ask."""
+        return str(self.result.what_ran.get("peak_phase") or "") if self.result and self.metric("peak_allocated_bytes") else ""
 
     @property
     def speed_over_paper(self) -> float | None:

@@ -7,8 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from llmexp.report.columns import Column, columns, legend, notes_of
+from llmexp.report.columns import Column, columns
 from llmexp.report.compare import Comparison, Difference, Ratio, ending
+from llmexp.report.legend import legend
+from llmexp.report.notes import notes_of
 from llmexp.report.table import Report
 
 if TYPE_CHECKING:

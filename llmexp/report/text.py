@@ -7,7 +7,9 @@ import io
 from typing import Any
 
 from llmexp.record.result import Metric
-from llmexp.report.columns import columns, legend, notes_of
+from llmexp.report.columns import columns
+from llmexp.report.legend import legend
+from llmexp.report.notes import notes_of
 from llmexp.report.provenance import provenance
 from llmexp.report.row import Row
 from llmexp.report.scaling_series import KINDS
@@ -34,6 +36,9 @@ METRICS = (
     "peak_allocated_rank0_bytes",
     "peak_reserved_bytes",
     "peak_device_used_bytes",
+    "forward_peak_bytes",
+    "backward_peak_bytes",
+    "optimizer_peak_bytes",
     "peak_rss_bytes",
     "parameter_bytes",
     "parameter_host_bytes",
@@ -106,7 +111,14 @@ def _identity(row: Row) -> list[Any]:
     return [
         *(row.plan["config"]["sweep"]["name"], row.plan["id"], result and result.stack, row.state, row.reason, result and result.evidence),
         *(work["task"], work["engine"], row.model, row.method, row.hardware, work["runtime"], work["precision"], row.world_size),
-        *(batch.micro, batch.accumulation, batch.global_, row.seq_len, result.repeats if result else 0, not row.partly_trained),
+        *(
+            batch.micro,
+            batch.accumulation,
+            batch.global_,
+            row.seq_len,
+            result.repeats if result else 0,
+            row.fully_pretrained,
+        ),
     ]
 
 

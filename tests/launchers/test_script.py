@@ -17,7 +17,7 @@ from llmexp.launch.run import run_one
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunResult, RunStatus, read_samples
-from llmexp.report.columns import legend
+from llmexp.report.legend import legend
 from llmexp.report.table import build_report
 
 MICRO, SEQ_LEN, WARMUP, STEPS = 2, 16, 1, 3

@@ -4,7 +4,9 @@ import pytest
 from matplotlib.image import imread
 
 from llmexp.record.result import RankSummary
-from llmexp.report.columns import columns, legend, notes_of
+from llmexp.report.columns import columns
+from llmexp.report.legend import legend
+from llmexp.report.notes import notes_of
 from llmexp.report.picture import new_figure
 from llmexp.report.pictures import draw_report
 from llmexp.report.table import build_report

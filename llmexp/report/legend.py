@@ -1,0 +1,60 @@
+"""What the signs and headings of a table mean, as lines below it."""
+
+from __future__ import annotations
+
+from llmexp.reference import SOURCE
+from llmexp.report.converged import NAIVE, convergence_legend
+from llmexp.report.fairness import fairness
+from llmexp.report.memory_column import MEMORY_WORDS, memory_header, memory_kinds, memory_unit
+from llmexp.report.row import OOM
+from llmexp.report.scaling_series import scaling_legend
+from llmexp.report.signs import PARTLY_TRAINED, UNSTABLE, within_run
+from llmexp.report.table import Report
+
+
+def legend(report: Report) -> list[str]:
+    """What the signs and headings of this table mean; only those that occur."""
+    unit, divisor = memory_unit(report)
+    rates = [metric for row in report.rows if (metric := row.metric("tokens_per_s"))]
+    papers = [row.paper for row in report.rows if row.paper]
+    kinds = "; ".join(MEMORY_WORDS[kind] for kind in memory_kinds(report))
+    lines = {
+        "tokens/s: positions a second, padding included, over all ranks": bool(rates),
+        "±: standard deviation between repeats": any(rate.std_between_repeats is not None for rate in rates),
+        "± … w: standard deviation of the steps within the run, there being one repeat": any(within_run(rate) for rate in rates),
+        f"{UNSTABLE} unstable: not to be relied on, for the reasons in its note": any(row.unstable for row in report.rows),
+        f"{memory_header(report)}: {kinds}; {unit} = 10^{len(str(int(divisor))) - 1} bytes": bool(kinds),
+        "x Naive: tokens/s over those of Naive with the same work in this table": any(report.over_naive(row) for row in report.rows),
+        f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(_powered(report)),
+        f"of the time that these runs held their devices, {report.useful_fraction or 0:.1%} went into measured steps": bool(report.useful_fraction),
+        f"no MFU: {'; '.join(_without_flops(report))}": bool(_without_flops(report)),
+        "; ".join(f"runtime {runtime}: {versions}" for runtime, versions in report.versions.items()): "runtime" not in report.shared,
+        f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others left out": bool(report.left_out),
+        "trained M: millions of parameters that train": any(row.adapted_parameters for row in report.rows),
+        "Naive: Full-FT, all parameters train": any(row.adapted_parameters and row.method == NAIVE for row in report.rows),
+        "peak in: the phase of the allocator's peak": any(row.peak_phase for row in report.rows),
+        "-: out of memory": any(row.state == OOM for row in report.rows) or any(paper.oom for paper in papers),
+        f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head train": any(
+            row.partly_trained for row in report.rows
+        ),
+        f"paper: {SOURCE}, table {' and '.join(sorted({paper.table for paper in papers}))}, 8 GPUs, its GB read as 10^9 bytes; "
+        "x paper: ours over the paper's": bool(papers),
+    }
+    return [
+        *(line for line, applies in lines.items() if applies),
+        *convergence_legend(list(report.converged.values())),
+        *scaling_legend(report.series),
+        *fairness(report.rows),
+    ]
+
+
+def _powered(report: Report) -> list[str]:
+    """What the energy counters of rows with tokens/J cover."""
+    results = [row.result for row in report.rows if row.result and row.metric("tokens_per_joule")]
+    return sorted({str(name) for result in results for name in result.what_ran.get("energy_counters") or ()})
+
+
+def _without_flops(report: Report) -> list[str]:
+    """Why the FLOPs of measured programs are not known."""
+    results = [row.result for row in report.rows if row.result and row.metric("tokens_per_s")]
+    return sorted({str(result.what_ran["no_flops"]) for result in results if "no_flops" in result.what_ran})

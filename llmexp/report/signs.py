@@ -1,0 +1,20 @@
+"""Signs beside figures, and the deviation that stands with one."""
+
+from __future__ import annotations
+
+from llmexp.record.result import Metric
+
+PARTLY_TRAINED = "†"
+UNSTABLE = "!"
+
+
+def deviation(metric: Metric) -> str:
+    """The deviation between repeats; marked w, the one within the run where there is no other."""
+    if metric.std_between_repeats is not None:
+        return f" ± {metric.std_between_repeats:,.1f}"
+    return f" ± {metric.std_within_run:,.1f} w" if within_run(metric) else ""
+
+
+def within_run(metric: Metric) -> bool:
+    """Whether there is one repeat, so that only its steps vary."""
+    return metric.std_between_repeats is None and metric.std_within_run is not None
