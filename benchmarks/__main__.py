@@ -28,8 +28,9 @@ def figures(folder: Path) -> Iterator[Figure]:
     yield from sweeps(folder, times=3)
     for engine in STEPS:
         yield worker_step(folder, engine, rounds=40)
+    yield worker_step(folder, "deepspeed", rounds=40, method="L")
     yield from engine_against_engine(folder, rounds=20)
-    yield beside_trainer(folder, pairs=6)
+    yield from beside_trainer(folder, pairs=6)
 
 
 def table(found: list[Figure]) -> Table:

@@ -27,24 +27,25 @@ ROOT = Path(__file__).parents[1]
 COMPARED = ("megatron", "deepspeed", "torch")  # in the order in which one process can join them
 
 
-def worker_step(folder: Path, engine: str, rounds: int) -> Figure:
-    """CPU time of llmexp's step over that of a bare loop of the engine, both ranks together."""
-    found = _blocks(folder / engine, [engine], rounds)
-    return Figure(f"worker step over a bare loop, {engine}", "x", paired_ratio(found["ours"], found["bare"]), rounds, limit=1.01)
+def worker_step(folder: Path, engine: str, rounds: int, method: str = "Naive") -> Figure:
+    """CPU time of llmexp's step over that of a bare loop of the engine, with L of PEFT and the engine, both ranks together."""
+    plan = _plan(engine, *(("task=finetune", f"method={method}") if method != "Naive" else ()))
+    found = _blocks(folder / plan.id, [plan], rounds)
+    told = engine if method == "Naive" else f"{engine} {method}"
+    return Figure(f"worker step over a bare loop, {told}", "x", paired_ratio(found["ours"], found["bare"]), rounds, limit=1.01)
 
 
 def engine_against_engine(folder: Path, rounds: int) -> Iterator[Figure]:
     """CPU time of each engine's step over DeepSpeed's: the same model, weights, tokens and dtypes, in one process group, block by block in turn."""
-    found = _blocks(folder / "engines", COMPARED, rounds)
+    found = _blocks(folder / "engines", [_plan(engine) for engine in COMPARED], rounds)
     for engine in COMPARED:
         if engine != "deepspeed":
             yield Figure(f"step of {engine} over that of deepspeed", "x", paired_ratio(found[engine], found["deepspeed"]), rounds)
 
 
-def _blocks(folder: Path, engines: Sequence[str], rounds: int) -> dict[str, list[float]]:
+def _blocks(folder: Path, plans: Sequence[RunPlan], rounds: int) -> dict[str, list[float]]:
     """CPU seconds of all ranks together, block by block."""
     folder.mkdir()
-    plans = [_plan(engine) for engine in engines]
     for plan in plans:
         (folder / f"{plan.id}.json").write_text(to_json(plan))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={RANKS}", "-m", "benchmarks.worker_step"]
@@ -52,11 +53,11 @@ def _blocks(folder: Path, engines: Sequence[str], rounds: int) -> dict[str, list
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(command, env=environment(plans[0], {"PYTHONPATH": path}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
-        sys.exit(f"the ranks of {', '.join(engines)} ended with {done.returncode}:\n{done.stdout[-4000:]}")
+        sys.exit(f"the ranks of {', '.join(plan.config.engine.name for plan in plans)} ended with {done.returncode}:\n{done.stdout[-4000:]}")
     ranks = [json.loads((folder / f"blocks.{rank}.json").read_text()) for rank in range(RANKS)]
     return {name: [sum(block) for block in zip(*(rank[name] for rank in ranks), strict=True)] for name in ranks[0]}
 
 
-def _plan(engine: str) -> RunPlan:
-    (job,) = jobs_of(run_parser().parse_intermixed_args((*WORDS, f"engine={engine}")))
+def _plan(engine: str, *words: str) -> RunPlan:
+    (job,) = jobs_of(run_parser().parse_intermixed_args((*WORDS, f"engine={engine}", *words)))
     return job.plan

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.figure import Figure
@@ -30,18 +30,29 @@ WORDS = ("method=F", "data=synthetic", "precision=bf16_pure", "parallelism.dp=1"
 # One thread, because several would wait for each other wherever another program has a core.
 TINY = ("model=tiny", "hardware=cpu", "precision=fp32", "data.seq_len=256", "measure=quick", "measure.steps=40", "measure.threads_per_rank=1")
 FLOOR = 0.98
+# Of a model with an adapter: no slower at all.
+ADAPTED_FLOOR = 1.0
+COMPARED = {"F", "R", "C", "L", "QL"}
 ROOT = Path(__file__).parents[1]
 
 
-def beside_trainer(folder: Path, pairs: int) -> Figure:
-    """The tiny model's tokens/s over the Trainer's."""
-    plan, _ = comparable(TINY)
-    return ratio(compared(plan, folder / "trainer", pairs))
+def beside_trainer(folder: Path, pairs: int) -> Iterator[Figure]:
+    """The tiny model's tokens/s over the Trainer's, of all its parameters and with LoRA."""
+    for words in (TINY, (*TINY, "task=finetune", "method=L+F")):
+        plan, _ = comparable(words)
+        yield ratio(plan, compared(plan, folder / f"trainer.{plan.id}", pairs))
 
 
-def ratio(rates: dict[str, list[float]]) -> Figure:
+def ratio(plan: RunPlan, rates: dict[str, list[float]]) -> Figure:
     """Tokens/s over the Trainer's of all pairs; what slows both sides of a pair cancels."""
-    return Figure("tokens/s over a plain Trainer's", "x", paired_ratio(rates["llmexp"], rates["Trainer"]), len(rates["llmexp"]), floor=FLOOR)
+    adapted = method_of(plan).techniques.adapter is not None
+    name, floor = (", with LoRA", ADAPTED_FLOOR) if adapted else ("", FLOOR)
+    return Figure(f"tokens/s over a plain Trainer's{name}", "x", paired_ratio(rates["llmexp"], rates["Trainer"]), len(rates["llmexp"]), floor=floor)
+
+
+def method_of(plan: RunPlan) -> Method:
+    """The plan's, of its task."""
+    return Method.parse(plan.method, plan.config.task.name)
 
 
 def compared(plan: RunPlan, folder: Path, pairs: int) -> dict[str, list[float]]:
@@ -87,11 +98,11 @@ def comparable(words: Sequence[str]) -> tuple[RunPlan, int]:
     given = {word.partition("=")[0] for word in args.overrides}
     args.overrides += [word for word in WORDS if word.partition("=")[0] not in given]
     (job,) = jobs_of(args)
-    plan, codes = job.plan, Method.parse(job.plan.method).codes
+    plan, codes = job.plan, method_of(job.plan).codes
     precision = plan.config.precision
-    if args.pairs < 2 or plan.dims.world_size > 1 or not set(codes) <= {"F", "R", "C"} or precision.master != precision.parameters:
+    if args.pairs < 2 or plan.dims.world_size > 1 or not set(codes) <= COMPARED or precision.master != precision.parameters:
         asked = f"--pairs {args.pairs}, {plan.dims.world_size} ranks, method={plan.method}, precision={precision.name}"
-        raise ConfigError(f"{asked}: compared are 2 pairs or more of runs on one device, of F, R and C, in bf16_pure or fp32")
+        raise ConfigError(f"{asked}: compared are 2 pairs or more of runs on one device, of F, R, C, L and QL, in bf16_pure or fp32")
     return plan, args.pairs
 
 
@@ -103,7 +114,7 @@ def lines(plan: RunPlan, rates: dict[str, list[float]]) -> list[str]:
 
     work = f"{plan.config.model.name}, {plan.method}, {plan.config.precision.name}, batch {plan.batch.micro} x {plan.config.data.seq_len}"
     both = [line(f"{name} tokens/s", interval(found), ",.1f") for name, found in rates.items()]
-    figure = ratio(rates)
+    figure = ratio(plan, rates)
     kept = f"{figure.bounds} {figure.verdict}; {slower(figure.measured)}"
     return [f"{work}, {figure.n} pairs", *both, line("llmexp / Trainer", figure.measured, ".3f"), kept]
 
@@ -125,7 +136,7 @@ def main() -> int:
         print(f"llmexp: {error}", file=sys.stderr)
         return 2
     print(*lines(plan, rates), sep="\n")
-    return 1 if ratio(rates).broken else 0
+    return 1 if ratio(plan, rates).broken else 0
 
 
 if __name__ == "__main__":

@@ -57,7 +57,13 @@ def measure(plan: RunPlan, folder: str) -> float:
     config = plan.config
     device = device_of(config.hardware, 0)
     shape = models.configuration(config.model)
-    model = models.build(shape, DTYPES[config.precision.parameters], "sdpa", config.model.target, device=device, seed=config.seed)
+    techniques, dtype = Method.parse(plan.method, config.task.name).techniques, DTYPES[config.precision.parameters]
+    options = {"device": device, "seed": config.seed, "quantization": techniques.quantization}
+    model = models.build(shape, dtype, "sdpa", config.model.target, **options)
+    if techniques.adapter:
+        from llmexp.launchers.adapters import adapted  # PEFT takes a second to import
+
+        model = adapted(model, techniques.adapter, plan)
     window = Window(plan, device)
     _trainer(plan, model, folder, window).train()
     return config.measure.steps * plan.batch.global_ * config.data.seq_len / window.wall_s

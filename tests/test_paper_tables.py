@@ -19,7 +19,14 @@ WORDS = ("model=tiny", "measure=smoke", "measure.profile=false", "hardware=cpu",
 @pytest.mark.parametrize(("experiment", "task", "methods"), [("paper_table03", "pretrain", 22), ("paper_table09", "finetune", 18)])
 def test_all_methods_run_on_two_cpu_ranks_are_tracked_and_end_with_their_table(tmp_path: Path, experiment: str, task: str, methods: int) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")} | {"CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, "-m", "llmexp", f"experiment={experiment}", *WORDS], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        [sys.executable, "-m", "llmexp", f"experiment={experiment}", *WORDS],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
     assert done.returncode == 0, done.stderr
     sweep = tmp_path / "outputs" / experiment
     found = {result.method: result for folder in find_runs(sweep) if (result := folder.result())}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.trainer import comparable, lines, trainers
+from benchmarks.trainer import comparable, lines, ratio, trainers
 from llmexp.errors import ConfigError
 
 TINY = ("model=tiny", "hardware=cpu", "measure=smoke", "data.seq_len=16")
@@ -15,6 +15,13 @@ def test_the_trainer_trains_the_plans_model_over_the_plans_window(tmp_path: Path
     plan, pairs = comparable([*TINY, "method=F+R", "batch.micro=2", "--pairs", "2"])
     assert pairs == 2
     assert trainers(plan, tmp_path / "Trainer.0") > 0
+
+
+@pytest.mark.ranks
+def test_the_trainer_is_handed_the_adapter(tmp_path: Path) -> None:
+    plan, _ = comparable([*TINY, "data=synthetic", "task=finetune", "method=QL+F"])
+    assert trainers(plan, tmp_path / "Trainer.0") > 0
+    assert (ratio(plan, {"llmexp": [1.0, 1.0], "Trainer": [1.1, 1.1]}).verdict, plan.trainable_parameters) == ("BROKEN", 591_872)
 
 
 def test_what_the_words_leave_open_is_equal_on_both_sides() -> None:
