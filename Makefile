@@ -6,7 +6,7 @@ CONSTRAINTS ?= constraints.txt
 # Which torch: cpu, cuda (PyPI's build) or any arguments of pip install. The machine chooses: cuda where nvidia-smi answers. To change it, `make clean`.
 TORCH  ?= $(shell if nvidia-smi >/dev/null 2>&1; then echo cuda; elif [ `uname` = Darwin ]; then echo torch==$(TORCH_VERSION); else echo cpu; fi)
 # What `make gpu` measures after its tests: experiments, and words for all of them, such as WORDS='method=F,F+C batch.micro=1'.
-TABLES ?= gpu_mfu gpu_7b
+TABLES ?= gpu_mfu gpu_7b gpu_finetune
 WORDS  ?=
 
 # SLURM_TESTS='slurm and not long' leaves out what takes half a minute or more each, or another test shows more quickly.

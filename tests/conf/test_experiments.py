@@ -129,3 +129,12 @@ def test_the_command_line_wins_over_the_experiments_values():
     )
     config = job.plan.config
     assert (config.sweep.name, config.batch.micro, config.precision.name) == ("mine", 2, "fp32")
+
+
+def test_gpu_finetune_is_what_one_card_can_hold_with_the_papers_batch_first():
+    found = plans("experiment=gpu_finetune", "hardware=h200")
+    assert {(plan.dims.world_size, plan.config.data.seq_len, plan.config.task.name, plan.skip) for plan in found} == {(1, 350, "finetune", None)}
+    assert {plan.config.model.name for plan in found if plan.batch.micro == 1} == {"7b", "13b", "70b"}
+    assert all("QL" in plan.method for plan in found if plan.config.model.name == "70b")
+    first_larger = next(index for index, plan in enumerate(found) if plan.batch.micro > 1)
+    assert all(plan.batch.micro > 1 for plan in found[first_larger:])
