@@ -61,7 +61,7 @@ def measure(plan: RunPlan, folder: str) -> float:
     options = {"device": device, "seed": config.seed, "quantization": techniques.quantization}
     model = models.build(shape, dtype, "sdpa", config.model.target, **options)
     if techniques.adapter:
-        from llmexp.launchers.adapters import adapted  # PEFT takes a second to import
+        from llmexp.launchers.peft_adapters import adapted  # PEFT takes a second to import
 
         model = adapted(model, techniques.adapter, plan)
     window = Window(plan, device)

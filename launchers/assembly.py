@@ -48,7 +48,7 @@ def with_atoms(model: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:
             targets.load(f"model_hook of atom {atom.code}", atom.model_hook)(model, techniques)
     if techniques.adapter is None:
         return model
-    from llmexp.launchers.adapters import adapted  # PEFT takes a second to import
+    from llmexp.launchers.peft_adapters import adapted  # PEFT takes a second to import
 
     return adapted(model, techniques.adapter, plan)
 

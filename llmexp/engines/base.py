@@ -48,9 +48,10 @@ class Engine(ABC):
         return zero_storage(config.precision, techniques, master_copy=self.keeps_master_copy(config, techniques))
 
     def needed_modules(self, config: RunConfig, techniques: Techniques) -> tuple[str, ...]:
-        """What the ranks of this run import: `modules`; bitsandbytes for Q, triton for C on GPUs, datasets for data=hf."""
+        """What the ranks of this run import: `modules`; bitsandbytes for Q and QL, peft for adapters, triton for C on GPUs, datasets for data=hf."""
         wanted = {
             "bitsandbytes": techniques.quantization is not None,
+            "peft": techniques.adapter is not None,
             "triton": techniques.compilation and config.hardware.device == "cuda",
             "datasets": config.data.name == "hf",
         }

@@ -23,7 +23,7 @@ class TorchEngine(Engine):
 
     name = "torch"
     modules = ("torch", "transformers", "accelerate")
-    distributions = ("torch", "transformers", "bitsandbytes", "flash-attn", "triton")
+    distributions = ("torch", "transformers", "peft", "bitsandbytes", "flash-attn", "triton")
     schedules = PASSES
 
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
