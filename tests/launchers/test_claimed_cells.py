@@ -37,9 +37,10 @@ CLAIMED = {
 
 
 def one_process(plan: RunPlan) -> tuple[str, ...]:
-    """Words for the same training on one rank of torch; Q alone of the atoms is another training."""
+    """Words for the same training on one rank of torch; of the atoms 4 bits and adapters alone are another training."""
     words = [word for word in plan.rerun_command.split() if word.lstrip("+").startswith("model.")]
-    model = [f"model={plan.config.model.name}", f"method={'Q' if plan.method == 'Q' else 'Naive'}"]
+    method = next((code for code in plan.method.split("+") if code in ("Q", "P", "L", "QL")), "Naive")
+    model = [f"model={plan.config.model.name}", f"task={plan.config.task.name}", "data=text", f"method={method}"]
     return ("engine=torch", "hardware=cpu", "precision=fp32", "parallelism.dp=1", f"batch.accumulation={plan.batch.global_}", *SMALL, *words, *model)
 
 

@@ -52,7 +52,7 @@ def fp32(observe: Callable[..., Observed], request: pytest.FixtureRequest) -> Ru
 
     def run(engine: str) -> Observed:
         wanted = [name for name in runnable(engine) if name in asked]
-        methods = {name: plan(engine, name) for name in dict.fromkeys([*ADAPTERS, *wanted, *COMPILED])}
+        methods = {name: plan(engine, name) for name in dict.fromkeys([*ADAPTERS, *wanted, *(name for name in COMPILED if name in asked)])}
         return observe(methods | {f"{name}, lr 0": plan(engine, name, "optimizer.lr=0.0") for name in wanted})
 
     return cache(run)
@@ -142,6 +142,7 @@ def test_four_bits_are_four_bits_in_memory(fp32: Runs, engine: str) -> None:
     assert any("4bit" in name for name in fp32(engine)["QL"][0]["operators"])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", COMPILED)
 def test_c_computes_what_its_adapter_computes_without_it(fp32: Runs, engine: str, method: str) -> None:
