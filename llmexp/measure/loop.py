@@ -60,6 +60,8 @@ def train_step(engine: Trainable | Scheduled, passes: Sequence[MicroBatch], mark
         losses.append(loss.detach())
         mark("forward")
         engine.backward(loss)
+        # With it goes its graph, whose memory the update can use.
+        del loss
         mark("backward")
         engine.step()
         mark("optimizer")
