@@ -33,7 +33,7 @@ def seeded_model(plan: RunPlan, device: torch.device) -> PreTrainedModel:
 
 def _kind(plan: RunPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.dtype, str, str | None]:
     model, dtype = plan.config.model, DTYPES[plan.config.precision.parameters]
-    attention = ULYSSES if plan.dims.cp > 1 else implementation(method_of(plan).techniques, device)
+    attention = ULYSSES if plan.dims.cp > 1 else implementation(method_of(plan).techniques, device, records=plan.config.data.isolates)
     return models.configuration(model), dtype, attention, model.target
 
 

@@ -15,17 +15,22 @@ from transformers.masking_utils import eager_mask
 
 from llmexp.errors import ConfigError
 from llmexp.launchers.causal_attention import flash, unfused
+from llmexp.launchers.record_attention import sdpa_records
 from llmexp.method import Techniques
 
 # Not with "flash" in it: transformers would look for a package of that name.
 SDPA_FUSED = "llmexp_sdpa"
+SDPA_RECORDS = "llmexp_sdpa_records"
 EAGER_AGAIN = "llmexp_eager_again"
 # DeepSpeed's exchange of heads around one of the three below, registered by launchers/deepspeed_sequence.py.
 ULYSSES = "llmexp_ulysses"
 
 
-def implementation(techniques: Techniques, device: torch.device) -> str:
-    """The name transformers knows the attention by: eager without F; with F the flash-attn package on CUDA, else torch's flash backend."""
+def implementation(techniques: Techniques, device: torch.device, *, records: bool = False) -> str:
+    """The name transformers knows the attention by: eager without F; with F the flash-attn package on CUDA, else torch's flash backend.
+
+    records: sequences hold several, which must not see each other; eager makes a mask of their positions.
+    """
     if techniques.attention_recomputation:
         AttentionInterface.register(EAGER_AGAIN, eager_again)
         AttentionMaskInterface.register(EAGER_AGAIN, eager_mask)
@@ -34,8 +39,9 @@ def implementation(techniques: Techniques, device: torch.device) -> str:
         return "eager"
     if device.type == "cuda" and importlib.util.find_spec("flash_attn"):
         return "flash_attention_2"
-    AttentionInterface.register(SDPA_FUSED, sdpa_flash)
-    return SDPA_FUSED
+    name, function = (SDPA_RECORDS, sdpa_records) if records else (SDPA_FUSED, sdpa_flash)
+    AttentionInterface.register(name, function)
+    return name
 
 
 def eager_again(module: torch.nn.Module, *args: Any, **options: Any) -> Any:

@@ -14,7 +14,8 @@ from transformers import AttentionInterface, PreTrainedConfig
 
 from llmexp.launchers import models
 from llmexp.launchers.attention import ULYSSES, of_whole_sequences
-from llmexp.launchers.data import IGNORED
+from llmexp.launchers.packing import model_inputs
+from llmexp.launchers.sequences import IGNORED
 from llmexp.measure.loop import MicroBatch
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
@@ -27,7 +28,7 @@ class WholeSequences:
 
     def inputs(self, batch: MicroBatch) -> dict[str, Any]:
         """What the model is called with."""
-        return {"input_ids": batch.input_ids, "labels": batch.labels}
+        return model_inputs(batch)
 
     def loss_of_replica(self, own: torch.Tensor) -> torch.Tensor:
         """The rank's own."""

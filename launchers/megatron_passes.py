@@ -9,7 +9,7 @@ from megatron.core.distributed import DistributedDataParallel
 from megatron.core.utils import get_batch_on_this_cp_rank
 from torch.nn import functional
 
-from llmexp.launchers.data import IGNORED
+from llmexp.launchers.sequences import IGNORED
 from llmexp.measure.loop import MicroBatch
 
 

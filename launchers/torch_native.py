@@ -10,6 +10,7 @@ if __name__ == "__main__":
 import torch
 
 from llmexp.launchers.fully_sharded import FullySharded
+from llmexp.launchers.packing import model_inputs
 from llmexp.launchers.pipelined import PipelinedTraining
 from llmexp.launchers.rank import join_group
 from llmexp.launchers.replicated import Replicated
@@ -33,7 +34,7 @@ class TorchTraining(TorchState):
         self._passes += 1
         if self._accumulation > 1:
             self.layout.begin_pass(last=self._completes)
-        loss: torch.Tensor = self.layout.model(input_ids=batch.input_ids, labels=batch.labels).loss
+        loss: torch.Tensor = self.layout.model(**model_inputs(batch)).loss
         return loss
 
     def backward(self, loss: torch.Tensor) -> None:

@@ -11,6 +11,7 @@ from torch import distributed, nn
 
 from llmexp.launchers import data
 from llmexp.launchers.rank import Rank, device_of, main
+from llmexp.launchers.sequences import Sequences
 from llmexp.launchers.stopping import run_window
 from llmexp.launchers.versions import rank_environment
 from llmexp.measure import memory
@@ -151,6 +152,7 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         state_bytes=watch.state,
         what_ran=_kernels(probe)
         | {"device": str(device), "energy_counters": meter.covers, "data_passes": _passes(plan, sequences), "data_records": sequences.records}
+        | sequences.what_was_read
         | compiled.what_ran
         | engine.what_ran(),
         environment=rank_environment(device, rank.folder) if rank.index == 0 else {},
@@ -195,7 +197,7 @@ def _unrecorded(engine: TrainingEngine, device: torch.device) -> StepLoop:
     return StepLoop(engine, clock_for(device), StringIO(), memory.current_bytes(device))
 
 
-def _sequences(plan: RunPlan, vocab_size: int) -> data.Sequences:
+def _sequences(plan: RunPlan, vocab_size: int) -> Sequences:
     protocol = plan.config.measure
     steps = protocol.warmup_steps + protocol.steps + protocol.profile_steps
     sequences = data.load(plan.config.data, vocab_size, steps * plan.batch.global_, plan.config.seed)
@@ -205,7 +207,7 @@ def _sequences(plan: RunPlan, vocab_size: int) -> data.Sequences:
     return sequences.shuffled(-(-protocol.tokens // plan.config.data.seq_len), plan.config.seed)
 
 
-def _passes(plan: RunPlan, sequences: data.Sequences) -> float:
+def _passes(plan: RunPlan, sequences: Sequences) -> float:
     """How often all sequences there are were read: 1 where there were enough of them for every step."""
     protocol = plan.config.measure
     wanted = (protocol.warmup_steps + protocol.steps) * plan.batch.global_

@@ -223,14 +223,31 @@ class RuntimeConfig(Section):
 class DataConfig(Section):
     """What the model reads. seq_len counts positions, padding included."""
 
-    name: Literal["synthetic", "text", "hf"]
+    name: Literal["synthetic", "text", "hf", "instructions"]
     seq_len: Annotated[int, Field(ge=2)]
-    files: Annotated[tuple[str, ...], Tuple] = Field((), description="text files, folders or globs; none: Python's own library sources")
-    path: str | None = Field(None, description="data=hf: a datasets folder, script-free hub name, or JSONL, Parquet or text file")
+    files: Annotated[tuple[str, ...], Tuple] = Field(
+        (), description="of text or records; folders or globs; none: made of Python's own library sources"
+    )
+    path: str | None = Field(None, description="hf, instructions: a datasets folder, script-free hub name, or JSONL, Parquet or text file")
     split: str = "train"
     field: str = Field("text", description="data=hf: the column that holds the text")
     tokenizer: str = Field("bytes", description="'bytes', or a folder or hub name of a transformers tokenizer")
-    pack: bool = Field(True, description="join documents and cut them into full sequences; false: one document a sequence, padded")
+    pack: bool = Field(
+        True,
+        description="join documents and cut them into full sequences; instructions: fill sequences with records that do not see each other; "
+        "false: one of them a sequence, padded",
+    )
+
+    @property
+    def isolates(self) -> bool:
+        """Whether a sequence holds several records, none of which may see another."""
+        return self.name == "instructions" and self.pack
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataConfig:
+        if self.name == "instructions" and self.files and self.path:
+            raise ValueError(f"data.files={list(self.files)} and data.path={self.path}: leave one of them out")
+        return self
 
 
 class BatchConfig(Section):

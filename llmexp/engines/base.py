@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
+from llmexp.plan.instructions import PARQUET
 from llmexp.plan.memory import Storage, zero_storage
 from llmexp.plan.run_plan import Command
 from llmexp.plan.schedules import Passes
@@ -48,12 +49,13 @@ class Engine(ABC):
         return zero_storage(config.precision, techniques, master_copy=self.keeps_master_copy(config, techniques))
 
     def needed_modules(self, config: RunConfig, techniques: Techniques) -> tuple[str, ...]:
-        """What the ranks of this run import: `modules`; bitsandbytes for Q and QL, peft for adapters, triton for C on GPUs, datasets for data=hf."""
+        """What the ranks of this run import: `modules`, what Q and QL, adapters, C on GPUs and the data need."""
         wanted = {
             "bitsandbytes": techniques.quantization is not None,
             "peft": techniques.adapter is not None,
             "triton": techniques.compilation and config.hardware.device == "cuda",
-            "datasets": config.data.name == "hf",
+            "datasets": config.data.path is not None,
+            "pyarrow": any(pattern.endswith(PARQUET) for pattern in config.data.files) and config.data.name == "instructions",
         }
         return self.modules + tuple(name for name, needed in wanted.items() if needed)
 

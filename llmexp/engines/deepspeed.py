@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from llmexp.engines.base import Engine
-from llmexp.engines.limits import beyond_context_parallelism, flash_without_bf16, quantized_experts, unadaptable
+from llmexp.engines.limits import beyond_context_parallelism, flash_without_bf16, quantized_experts, unadaptable, unpackable
 from llmexp.engines.torchrun import rank_environment, torchrun
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
@@ -39,7 +39,8 @@ class DeepSpeedEngine(Engine):
         if techniques.offload_optimizer and config.precision.moments == "bf16" and not _uses_own_optimizer(config, techniques):
             return f"O with precision={config.precision.name} needs DeepSpeed's CPUAdam: set optimizer=adamw_cpuadam"
         wider = beyond_context_parallelism(config, techniques, dims, self.cp_chunks)
-        limits = unadaptable(config, techniques, dims), flash_without_bf16(config, techniques), quantized_experts(config, techniques)
+        packing = unpackable(config, techniques, dims)
+        limits = packing, unadaptable(config, techniques, dims), flash_without_bf16(config, techniques), quantized_experts(config, techniques)
         return wider or next(filter(None, limits), None)
 
     def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:

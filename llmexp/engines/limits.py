@@ -9,6 +9,7 @@ from llmexp.plan.dims import ParallelDims
 from llmexp.schema import CpKind, RunConfig
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+PACKED = "data.pack=true with data=instructions"
 
 
 def beyond_data_parallelism(config: RunConfig, dims: ParallelDims) -> str | None:
@@ -60,6 +61,20 @@ def unadaptable(config: RunConfig, techniques: Techniques, dims: ParallelDims) -
             f"L adds to linear layers, and {', '.join(beyond)} of model={config.model.name} are stacks of matrices: "
             f"set adapter.targets=[{','.join(ATTENTION)}]"
         )
+    return None
+
+
+def unpackable(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """For engines that run transformers' models, with records that must not see each other."""
+    if not config.data.isolates:
+        return None
+    cut = wider(dims, ("cp", "pp"))
+    if cut:
+        return f"{PACKED} is of whole sequences and whole models, not of {', '.join(cut)}: set data.pack=false"
+    if techniques.compilation:
+        return f"{PACKED} gives every pass other bounds, and C compiles for one shape: set data.pack=false"
+    if techniques.adapter == "prompt":
+        return f"{PACKED}: P stands before a sequence, and would be seen by its first record only: set data.pack=false"
     return None
 
 

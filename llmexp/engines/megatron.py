@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from llmexp.engines.base import Engine
-from llmexp.engines.limits import flash_without_bf16, other_schedule
+from llmexp.engines.limits import PACKED, flash_without_bf16, other_schedule
 from llmexp.engines.torchrun import torchrun
 from llmexp.method import Method, Techniques
 from llmexp.plan.dims import ParallelDims
@@ -40,6 +40,8 @@ class MegatronEngine(Engine):
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """What the package or this loop lacks."""
         lacks = _lacks_atom(config, techniques) or _lacks_degree(config, dims) or _lacks_model(config) or _lacks_states(config, techniques)
+        if config.data.isolates:
+            lacks = lacks or f"{PACKED} needs attention within records, which its attention here has not: set data.pack=false"
         return f"engine=megatron: {lacks}" if lacks else flash_without_bf16(config, techniques)
 
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:

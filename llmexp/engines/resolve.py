@@ -11,6 +11,7 @@ from llmexp import __version__
 from llmexp.engines import get_engine
 from llmexp.errors import ConfigError, unknown
 from llmexp.method import Method, Techniques
+from llmexp.plan import instructions
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import estimate
 from llmexp.plan.run_plan import AtomChange, RunPlan, identity
@@ -33,6 +34,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     trained = Trained.of(shape, techniques, config.adapter) if shape else None
     _check_positions(config)
     _check_no_secret(config)
+    _check_records(config)
     _check_targets(config, techniques, shape)
     storage = engine.storage(config, techniques)
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
@@ -97,6 +99,11 @@ def _check_targets(config: RunConfig, techniques: Techniques, shape: ModelShape 
     wrong = next((name for name in config.adapter.targets if name not in shape.matrices), None)
     if wrong or not config.adapter.targets:
         raise unknown("adapter.targets", wrong or "", shape.matrices)
+
+
+def _check_records(config: RunConfig) -> None:
+    if config.data.name == "instructions" and config.data.files:
+        instructions.check(config.data.files)
 
 
 def _check_no_secret(config: RunConfig) -> None:

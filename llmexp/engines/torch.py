@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llmexp.engines.base import Engine
-from llmexp.engines.limits import flash_without_bf16, quantized_experts, unadaptable, wider
+from llmexp.engines.limits import flash_without_bf16, quantized_experts, unadaptable, unpackable, wider
 from llmexp.engines.pipelining import CLASSES, PASSES, unpipelined, unsplit
 from llmexp.engines.torchrun import torchrun
 from llmexp.method import Techniques
@@ -38,7 +38,8 @@ class TorchEngine(Engine):
         pipeline = unpipelined(config, techniques) or unsplit(techniques, dims.schedule) if dims.schedule else None
         adapter = unadaptable(config, techniques, dims) or _unsharded_bits(techniques)
         return (
-            adapter
+            unpackable(config, techniques, dims)
+            or adapter
             or pipeline
             or flash_without_bf16(config, techniques)
             or quantized_experts(config, techniques)

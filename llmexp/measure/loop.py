@@ -15,6 +15,16 @@ from llmexp.record.result import StepSample
 
 
 @dataclass(frozen=True)
+class Packing:
+    """Which positions of a pass are of one record, and see no other: positions within records [micro, seq_len], lengths of all parts in order
+    (padding is one too), and their bounds in the pass as one sequence, int32 [parts + 1]."""
+
+    position_ids: torch.Tensor
+    bounds: torch.Tensor
+    lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class MicroBatch:
     """Token ids and labels of one pass, both [micro, seq_len] int64; labels are -100 where nothing is to be learned. samples: records in it."""
 
@@ -22,6 +32,7 @@ class MicroBatch:
     labels: torch.Tensor
     real_tokens: int
     samples: int
+    packing: Packing | None = None
 
     @property
     def positions(self) -> int:

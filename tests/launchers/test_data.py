@@ -9,6 +9,8 @@ import torch
 
 from llmexp.errors import ConfigError
 from llmexp.launchers import data
+from llmexp.launchers.sequences import IGNORED, Sequences
+from llmexp.launchers.tokens import END_OF_DOCUMENT
 from llmexp.record.result import Batch
 from llmexp.schema import DataConfig
 
@@ -46,7 +48,7 @@ def test_default_text_is_the_librarys_own_source() -> None:
 def test_packed_documents_follow_each_other_with_an_end_between(tmp_path: Path) -> None:
     sequences = data.load(section(files=write(tmp_path, "abc", "abc", "abc", "abc")), 512, 9, 0)
     a, b, c = b"abc"
-    assert sequences.ids.tolist() == [[a, b, c, data.END_OF_DOCUMENT] * 2] * 2
+    assert sequences.ids.tolist() == [[a, b, c, END_OF_DOCUMENT] * 2] * 2
     assert sequences.micro_batch(0, 2, CPU).real_tokens == 16
     assert sequences.micro_batch(0, 2, CPU).samples == sequences.records == 2
     assert data.load(section(), 512, 9, 0).records is None  # Python's own library has more
@@ -64,7 +66,7 @@ def test_a_budget_reads_one_shuffled_order_whatever_is_loaded_beyond_it() -> Non
 
 def test_shuffling_keeps_labels_beside_their_ids_and_bears_too_little_text(tmp_path: Path) -> None:
     loaded = data.load(section(files=write(tmp_path, "ab", "0123456789"), pack=False), 512, 9, 0).shuffled(9, 3)
-    real = loaded.labels != data.IGNORED
+    real = loaded.labels != IGNORED
     assert sorted(real.sum(1).tolist()) == [3, 8]
     assert torch.equal(loaded.ids[real], loaded.labels[real])
 
@@ -73,13 +75,13 @@ def test_unpacked_documents_are_padded_and_padding_is_not_real(tmp_path: Path) -
     sequences = data.load(section(files=write(tmp_path, "ab", "0123456789"), pack=False), 512, 9, 0)
     batch = sequences.micro_batch(0, 2, CPU)
     assert (batch.positions, batch.real_tokens) == (16, 3 + 8)
-    short = next(row for row, labels in zip(batch.input_ids.tolist(), batch.labels.tolist(), strict=True) if labels[-1] == data.IGNORED)
-    assert short == [*b"ab", data.END_OF_DOCUMENT, 0, 0, 0, 0, 0]
+    short = next(row for row, labels in zip(batch.input_ids.tolist(), batch.labels.tolist(), strict=True) if labels[-1] == IGNORED)
+    assert short == [*b"ab", END_OF_DOCUMENT, 0, 0, 0, 0, 0]
 
 
 def test_replicas_share_one_global_order() -> None:
     ids = torch.arange(48).reshape(24, 2)
-    sequences = data.Sequences(ids, ids)
+    sequences = Sequences(ids, ids)
 
     def rows(replicas: int, micro: int, accumulation: int) -> list[list[int]]:
         batch = Batch(micro=micro, accumulation=accumulation, global_=replicas * micro * accumulation)
@@ -92,7 +94,7 @@ def test_replicas_share_one_global_order() -> None:
 
 def test_sequences_come_round_again() -> None:
     ids = torch.arange(6).reshape(3, 2)
-    assert data.Sequences(ids, ids).micro_batch(2, 2, CPU).input_ids.tolist() == [[4, 5], [0, 1]]
+    assert Sequences(ids, ids).micro_batch(2, 2, CPU).input_ids.tolist() == [[4, 5], [0, 1]]
 
 
 def test_a_file_pattern_without_a_match_is_named(tmp_path: Path) -> None:
@@ -127,4 +129,4 @@ def test_jsonl_reads_as_a_hugging_face_dataset(tmp_path: Path, monkeypatch: pyte
     path = tmp_path / "records.jsonl"
     path.write_text("".join(json.dumps({"body": "abcdefg"}) + "\n" for _ in range(3)))
     sequences = data.load(section(name="hf", path=str(path), field="body"), 512, 3, 0)
-    assert sequences.ids.tolist() == [[*b"abcdefg", data.END_OF_DOCUMENT]] * 3
+    assert sequences.ids.tolist() == [[*b"abcdefg", END_OF_DOCUMENT]] * 3

@@ -1,0 +1,52 @@
+"""Where texts come from: files, the running Python's own library, a Hugging Face dataset."""
+
+from __future__ import annotations
+
+import random
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from llmexp.plan.files import matching
+from llmexp.schema import DataConfig
+
+
+def texts(data: DataConfig, seed: int) -> Iterator[str]:
+    """The documents of a text or hf section, in an order that the seed fixes."""
+    if data.name == "hf":
+        for record in hf_dataset(data).shuffle(seed=seed):
+            yield record[data.field]
+        return
+    paths = text_files(data.files)
+    random.Random(seed).shuffle(paths)
+    for path in paths:
+        yield path.read_text(encoding="utf-8", errors="replace")
+
+
+def text_files(patterns: Sequence[str]) -> list[Path]:
+    """Files that the patterns name; without patterns the running Python's own library sources."""
+    return matching(patterns) if patterns else library_modules() + sorted(_library().glob("[a-z]*/*.py"))
+
+
+def library_modules() -> list[Path]:
+    """The modules of the running Python's library that are one file."""
+    return sorted(_library().glob("*.py"))
+
+
+def hf_dataset(data: DataConfig) -> Any:
+    """The split of a dataset by hub name, in a folder, or in a file of one of its formats."""
+    import datasets
+
+    path = Path(data.path or "")
+    if path.suffix.lstrip(".") in ("json", "jsonl", "parquet", "csv", "txt") and path.exists():
+        kind = {"jsonl": "json", "txt": "text"}.get(path.suffix.lstrip("."), path.suffix.lstrip("."))
+        return datasets.load_dataset(kind, data_files=str(path), split=data.split)
+    if (path / "dataset_info.json").exists() or (path / "dataset_dict.json").exists():
+        loaded = datasets.load_from_disk(str(path))
+        return loaded[data.split] if isinstance(loaded, datasets.DatasetDict) else loaded
+    return datasets.load_dataset(data.path, split=data.split)
+
+
+def _library() -> Path:
+    return Path(sysconfig.get_path("stdlib"))

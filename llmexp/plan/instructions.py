@@ -1,0 +1,130 @@
+"""Instruction records: what they look like, and what is wrong with one, said by file and line; checked before a run starts, read by its ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from llmexp.errors import ConfigError
+from llmexp.plan.files import matching
+
+USER, ASSISTANT = "user", "assistant"
+ROLES = ("system", USER, ASSISTANT)
+PARQUET = ".parquet"
+SUFFIXES = (".jsonl", ".json", ".ndjson", PARQUET)
+EXPECTED = "expected 'instruction' and 'output' (with 'input' or without), or 'messages'"
+
+
+class Message(NamedTuple):
+    """One turn: who speaks, one of ROLES, and the text."""
+
+    role: str
+    content: str
+
+
+Conversation = tuple[Message, ...]
+
+
+def conversation(record: object) -> Conversation:
+    """A record of alpaca's fields or of chat messages as turns, the last one the assistant's; raises ValueError that says what is expected."""
+    if not isinstance(record, Mapping):
+        raise ValueError(f"{EXPECTED} in an object, not {type(record).__name__}")
+    if record.get("messages") is not None:
+        return _chat(record["messages"])
+    if record.get("instruction") is None:
+        raise ValueError(f"{EXPECTED}, not only {', '.join(map(str, record)) or 'nothing'}")
+    asked, given = _text(record, "instruction"), record.get("input") or ""
+    if not isinstance(given, str):
+        raise ValueError(f"input: expected a text, not {type(given).__name__}")
+    return Message(USER, f"{asked}\n\n{given}" if given else asked), Message(ASSISTANT, _text(record, "output"))
+
+
+def files_of(patterns: Sequence[str]) -> list[Path]:
+    """The files of records that the patterns name; raises ConfigError."""
+    return matching(patterns, SUFFIXES)
+
+
+def read(path: Path) -> Iterator[Conversation]:
+    """The records of a JSONL file, a JSON file with one list, or a Parquet file; raises ConfigError with file and line for the first wrong one."""
+    try:
+        for number, record in _parquet(path) if path.suffix == PARQUET else _json(path):
+            yield _conversation(record, path, number)
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"data.files: {path}: {error}") from None
+
+
+def check(patterns: Sequence[str]) -> None:
+    """Read all records, once for each state of their files; raises ConfigError for the first wrong one. Without pyarrow the ranks check Parquet."""
+    for path in files_of(patterns):
+        if path.suffix != PARQUET or find_spec("pyarrow"):
+            state = path.stat()
+            _check(path, state.st_mtime_ns, state.st_size)
+
+
+@cache
+def _check(path: Path, changed_ns: int, size: int) -> None:
+    if not sum(1 for _ in read(path)):
+        raise ConfigError(f"data.files: {path} has no records: {EXPECTED} in each line")
+
+
+def _chat(messages: object) -> Conversation:
+    if not isinstance(messages, Sequence) or not messages or not all(isinstance(message, Mapping) for message in messages):
+        raise ValueError("messages: expected a list of objects with 'role' and 'content'")
+    odd = next((message.get("role") for message in messages if message.get("role") not in ROLES), None)
+    if odd is not None or any("role" not in message for message in messages):
+        raise ValueError(f"messages: role {odd!r}: expected one of {', '.join(ROLES)}")
+    turns = tuple(Message(message["role"], _text(message, "content")) for message in messages)
+    if len(turns) < 2 or turns[-1].role != ASSISTANT:
+        said = ", ".join(turn.role for turn in turns)
+        raise ValueError(f"messages: expected a question and at the end an answer of the {ASSISTANT}, not only {said}")
+    return turns
+
+
+def _text(record: Mapping[str, Any], field: str) -> str:
+    value = record.get(field)
+    if not isinstance(value, str):
+        raise ValueError(f"{field}: expected a text, not {'nothing' if value is None else type(value).__name__}")
+    if not value.strip():
+        raise ValueError(f"{field} is empty: expected a text")
+    return value
+
+
+def _conversation(record: object, path: Path, number: int) -> Conversation:
+    try:
+        return conversation(record)
+    except ValueError as error:
+        raise _wrong(path, number, error) from None
+
+
+def _wrong(path: Path, number: int, why: object) -> ConfigError:
+    return ConfigError(f"data.files: {path}:{number}: {why}")
+
+
+def _json(path: Path) -> Iterator[tuple[int, object]]:
+    """Records by their line, or by their place in a list."""
+    with path.open(encoding="utf-8") as file:
+        whole = path.suffix == ".json" and file.read(1) == "["
+        file.seek(0)
+        if whole:
+            yield from enumerate(_parsed(file.read(), path, 1), start=1)
+            return
+        yield from ((number, _parsed(line, path, number)) for number, line in enumerate(file, start=1) if line.strip())
+
+
+def _parsed(text: str, path: Path, line: int) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _wrong(path, line + error.lineno - 1, f"no JSON: {error.msg} at column {error.colno}; {EXPECTED} in one object a line") from None
+
+
+def _parquet(path: Path) -> Iterator[tuple[int, object]]:
+    import pyarrow.parquet  # comes with MLflow and with datasets; llmexp plans without it
+
+    with pyarrow.parquet.ParquetFile(path) as table:
+        rows = (row for batch in table.iter_batches() for row in batch.to_pylist())
+        yield from enumerate(rows, start=1)
