@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArgu
 from llmexp.launchers import data, models
 from llmexp.launchers.rank import device_of
 from llmexp.launchers.seeding import DTYPES
+from llmexp.launchers.sequences import Sequences
 from llmexp.measure.clock import clock_for
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
@@ -27,7 +28,7 @@ from llmexp.plan.run_plan import RunPlan
 class Rows(Dataset[dict[str, torch.Tensor]]):
     """The sequences that llmexp's ranks read, a row a sample."""
 
-    def __init__(self, sequences: data.Sequences) -> None:
+    def __init__(self, sequences: Sequences) -> None:
         self._sequences = sequences
 
     def __len__(self) -> int:

@@ -23,16 +23,16 @@ def sdpa_records(module: torch.nn.Module, query: Tensor, key: Tensor, value: Ten
     if LENGTHS not in options:
         raise ConfigError(f"data.pack=true: {type(module).__module__} does not hand on where records end: set data.pack=false, or leave F out")
     batch, _, seq_len, _ = query.shape
-    joined = (part.transpose(1, 2).flatten(0, 1) for part in (query, key, value))
     within = _varying(query.device) or _one_by_one
-    return within(*joined, options).unflatten(0, (batch, seq_len)), None
+    joined = (part.transpose(1, 2).flatten(0, 1) for part in (query, key, value))
+    return within(*joined, options=options).unflatten(0, (batch, seq_len)), None
 
 
-def _one_by_one(query: Tensor, key: Tensor, value: Tensor, options: dict[str, Any]) -> Tensor:
+def _one_by_one(query: Tensor, key: Tensor, value: Tensor, *, options: dict[str, Any]) -> Tensor:
     """All of [tokens, heads, head_dim]; the flash kernel once a record."""
     lengths: Sequence[int] = options[LENGTHS]
-    parts = zip(*(part.transpose(0, 1).unsqueeze(0).split(lengths, dim=2) for part in (query, key, value)), strict=True)
-    return torch.cat([flash(*part, options.get("scaling")).squeeze(0).transpose(0, 1) for part in parts])
+    each = zip(*(part.transpose(0, 1).unsqueeze(0).split(list(lengths), dim=2) for part in (query, key, value)), strict=True)
+    return torch.cat([flash(q, k, v, options.get("scaling")).squeeze(0).transpose(0, 1) for q, k, v in each])
 
 
 @cache
@@ -47,11 +47,11 @@ def _varying(device: torch.device) -> Callable[..., Tensor] | None:
     if not {"window_size", "enable_gqa"} <= inspect.signature(varlen_attn).parameters.keys():
         return None
 
-    def within(query: Tensor, key: Tensor, value: Tensor, options: dict[str, Any]) -> Tensor:
+    def within(query: Tensor, key: Tensor, value: Tensor, *, options: dict[str, Any]) -> Tensor:
         bounds, longest = options["cu_seq_lens_q"], options["max_length_q"]
         grouped = key.shape[1] != query.shape[1]
         causal: dict[str, Any] = {"window_size": (-1, 0), "scale": options.get("scaling"), "enable_gqa": grouped}
-        found: Tensor = varlen_attn(query, key, value, bounds, bounds, longest, longest, **causal)
+        found: Any = varlen_attn(query, key, value, bounds, bounds, longest, longest, **causal)
         return found
 
     return within

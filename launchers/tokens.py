@@ -31,7 +31,10 @@ class Tokenizer(Protocol):
 class Bytes:
     """UTF-8, and one token for the end."""
 
-    size, begin, end, has_template = BYTE_VOCABULARY, (), (END_OF_DOCUMENT,), False
+    size = BYTE_VOCABULARY
+    begin: Sequence[int] = ()
+    end: Sequence[int] = (END_OF_DOCUMENT,)
+    has_template = False
 
     def encode(self, text: str) -> list[int]:
         """See Tokenizer."""
@@ -51,8 +54,8 @@ class OfTransformers:
         self._loaded: Any = AutoTokenizer.from_pretrained(name)
         self.size = len(self._loaded)
         first, last = self._loaded.bos_token_id, self._loaded.eos_token_id
-        self.begin = [token for token in self._loaded("").input_ids if token == first]
-        self.end = [] if last is None else [last]
+        self.begin: Sequence[int] = [token for token in self._loaded("").input_ids if token == first]
+        self.end: Sequence[int] = [] if last is None else [last]
         self.has_template = bool(self._loaded.chat_template)
 
     def encode(self, text: str) -> list[int]:
