@@ -20,6 +20,7 @@ from llmexp.launchers import data, models
 from llmexp.launchers.rank import device_of
 from llmexp.launchers.seeding import DTYPES
 from llmexp.launchers.sequences import Sequences
+from llmexp.launchers.weights import seeded
 from llmexp.measure.clock import clock_for
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
@@ -59,7 +60,7 @@ def measure(plan: RunPlan, folder: str) -> float:
     device = device_of(config.hardware, 0)
     shape = models.configuration(config.model)
     techniques, dtype = Method.parse(plan.method, config.task.name).techniques, DTYPES[config.precision.parameters]
-    options = {"device": device, "seed": config.seed, "quantization": techniques.quantization}
+    options: dict[str, Any] = {"device": device, "weights": seeded(config.seed), "quantization": techniques.quantization}
     model = models.build(shape, dtype, "sdpa", config.model.target, **options)
     if techniques.adapter:
         from llmexp.launchers.peft_adapters import adapted  # PEFT takes a second to import

@@ -12,6 +12,7 @@ from llmexp.launchers import models, targets
 from llmexp.launchers.attention import ULYSSES, implementation
 from llmexp.launchers.compiled import compile_regions
 from llmexp.launchers.seeding import DTYPES
+from llmexp.launchers.weights import weights_of
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
 
@@ -28,7 +29,7 @@ def unseeded_model(plan: RunPlan, device: torch.device) -> PreTrainedModel:
 
 def seeded_model(plan: RunPlan, device: torch.device) -> PreTrainedModel:
     """The whole model on `device`, with 4-bit layers where the method wants them."""
-    return models.build(*_kind(plan, device), device=device, seed=plan.config.seed, quantization=method_of(plan).techniques.quantization)
+    return models.build(*_kind(plan, device), device=device, weights=weights_of(plan.config), quantization=method_of(plan).techniques.quantization)
 
 
 def _kind(plan: RunPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.dtype, str, str | None]:

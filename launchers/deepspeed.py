@@ -22,8 +22,8 @@ from llmexp.launchers.deepspeed_sequence import CutSequences, WholeSequences
 from llmexp.launchers.deepspeed_state import offloaded_kinds, state_tensors
 from llmexp.launchers.ops import use_built_ops
 from llmexp.launchers.quantize import quantized_tensors
-from llmexp.launchers.seeding import fill
 from llmexp.launchers.training import run_rank
+from llmexp.launchers.weights import weights_of
 from llmexp.measure.loop import MicroBatch
 from llmexp.plan.run_plan import RunPlan
 
@@ -98,7 +98,7 @@ class DeepSpeedTraining:
             # Its dtype argument is ignored on CPU (0.19.8); the configuration's bf16 section, or its absence, is not.
             with deepspeed.zero.Init(config_dict_or_path=dict(self._plan.engine_config)):
                 model = assembly.unseeded_model(self._plan, self._device)
-            self._seed_partitioned(model)
+            self._fill_partitioned(model)
             if self._techniques.compilation:
                 # Gathered as one, so that its hooks surround the layer; those of the matrices inside would cut its graph.
                 set_z3_leaf_modules(model, list({type(layer) for layer in decoder_layers(model)}))
@@ -108,12 +108,12 @@ class DeepSpeedTraining:
         assembly.compile_atom(module, self._method)
         return module
 
-    def _seed_partitioned(self, model: nn.Module) -> None:
-        first = torch.distributed.get_rank() == 0
+    def _fill_partitioned(self, model: nn.Module) -> None:
+        source, first = weights_of(self._plan.config)(model), torch.distributed.get_rank() == 0
         for name, parameter in model.named_parameters():
             with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
                 if first:
-                    fill(name, parameter.data, self._plan.config.seed)
+                    source(name, parameter.data)
 
     def _optimizer(self) -> torch.optim.Optimizer | None:
         return None if "optimizer" in self._plan.engine_config else assembly.optimizer(self._plan, assembly.trained(self.module))

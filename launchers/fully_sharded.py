@@ -17,7 +17,8 @@ from transformers import PreTrainedConfig
 from llmexp.errors import ConfigError
 from llmexp.launchers import assembly, models
 from llmexp.launchers.compiled import decoder_layers
-from llmexp.launchers.seeding import DTYPES, fill
+from llmexp.launchers.seeding import DTYPES
+from llmexp.launchers.weights import Source, weights_of
 from llmexp.plan.run_plan import RunPlan
 
 
@@ -32,12 +33,13 @@ class FullySharded:
             model = assembly.unseeded_model(plan, device).to(DTYPES[plan.config.precision.master])
         model.tie_weights()
         self.model_class = assembly.class_name(model)
+        source = weights_of(plan.config)(model)
         self.module = assembly.with_atoms(model, plan)
         buffers = models.ExactBuffers(self.module)
         self._shard(device)
         self.module.to_empty(device="cpu" if self.offloads else device)
         buffers.restore(device)
-        self._seed(device)
+        self._fill(device, source)
         assembly.compile_atom(self.module, assembly.method_of(plan))
         self.model = self.module
         self.optimizer = assembly.optimizer(plan, assembly.trained(self.module))
@@ -77,12 +79,12 @@ class FullySharded:
         # The rest is needed last in forward and first in backward: always gathered in between.
         fully_shard(self.module, **{**options, "reshard_after_forward": False})
 
-    def _seed(self, device: torch.device) -> None:
-        seed, dtype = self._plan.config.seed, DTYPES[self._plan.config.precision.parameters]
+    def _fill(self, device: torch.device, source: Source) -> None:
+        dtype = DTYPES[self._plan.config.precision.parameters]
         weights: Iterable[tuple[str, Any]] = models.named_weights(self.module)  # now DTensors
         for name, parameter in weights:
             whole = torch.empty(parameter.shape, dtype=dtype, device=device)
-            fill(name, whole, seed)
+            source(name, whole)
             everywhere = DTensor.from_local(whole, parameter.device_mesh, [Replicate()], run_check=False)
             parameter.to_local().detach().copy_(everywhere.redistribute(placements=parameter.placements).to_local())
 

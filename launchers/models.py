@@ -1,4 +1,4 @@
-"""Models of transformers with weights seeded by parameter name, so that every engine and layout starts from the same numbers."""
+"""Models of transformers with weights given by parameter name, so that every engine and layout starts from the same numbers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from accelerate import init_empty_weights
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, MixtralConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
 
+from llmexp.errors import ConfigError
 from llmexp.launchers import targets
+from llmexp.launchers.hub import folder_of
 from llmexp.launchers.quantize import quantized_linear
-from llmexp.launchers.seeding import fill
+from llmexp.launchers.weights import Source
 from llmexp.schema import ModelConfig
 
 CONFIGURATIONS = {"llama": LlamaConfig, "qwen3": Qwen3Config, "mixtral": MixtralConfig}
@@ -21,7 +23,7 @@ CONFIGURATIONS = {"llama": LlamaConfig, "qwen3": Qwen3Config, "mixtral": Mixtral
 def configuration(model: ModelConfig) -> PreTrainedConfig:
     """Translate the model's section to transformers; for architecture hf read it from model.path."""
     if model.architecture == "hf":
-        return AutoConfig.from_pretrained(model.path, trust_remote_code=model.trust_remote_code)
+        return _published(model)
     return CONFIGURATIONS[model.architecture](
         vocab_size=model.vocab_size,
         hidden_size=model.hidden_size,
@@ -39,6 +41,17 @@ def configuration(model: ModelConfig) -> PreTrainedConfig:
     )
 
 
+def _published(model: ModelConfig) -> PreTrainedConfig:
+    path, code = model.path or "", model.trust_remote_code
+    found = folder_of(path, code=code) if model.weights == "pretrained" else path
+    try:
+        return AutoConfig.from_pretrained(found, trust_remote_code=code)
+    except ValueError as error:
+        needs_code = "trust_remote_code" in str(error)
+        why = "its model is code that comes with it: model.trust_remote_code=true runs it" if needs_code else str(error).splitlines()[0]
+        raise ConfigError(f"model.path={path}: {why}") from None
+
+
 def _experts(model: ModelConfig) -> dict[str, Any]:
     """Without a loss that balances the load of experts, which transformers too adds only where it is asked to."""
     if model.num_experts is None:
@@ -49,7 +62,7 @@ def _experts(model: ModelConfig) -> dict[str, Any]:
 def from_configuration(config: PreTrainedConfig, dtype: torch.dtype, attention: str, target: str | None = None) -> PreTrainedModel:
     """A model in training mode, of the class or by the function that `target` names, with whatever weights that gives it; callers seed them."""
     config.use_cache = False
-    model: PreTrainedModel = _maker(target)(config, dtype=dtype, attn_implementation=attention)
+    model: PreTrainedModel = _maker(target)(config, dtype=dtype, attn_implementation=attention, **_trusted(config, target))
     return model.train()
 
 
@@ -61,19 +74,32 @@ def _maker(target: str | None) -> Callable[..., Any]:
     return named._from_config if isinstance(named, type) and issubclass(named, PreTrainedModel) else named  # type: ignore[attr-defined]
 
 
-def build(config: PreTrainedConfig, dtype: torch.dtype, attention: str, target: str | None = None, **options: Any) -> PreTrainedModel:
-    """A model on `device` with seeded weights, built tensor by tensor so that its peak is its own size; options as for `materialise`."""
+def _trusted(config: PreTrainedConfig, target: str | None) -> dict[str, bool]:
+    """Whoever has trusted the code of a configuration's class trusts that of its model."""
+    return {} if target or type(config).__module__.startswith("transformers.") else {"trust_remote_code": True}
+
+
+def build(
+    config: PreTrainedConfig,
+    dtype: torch.dtype,
+    attention: str,
+    target: str | None = None,
+    *,
+    weights: Callable[[nn.Module], Source],
+    **options: Any,
+) -> PreTrainedModel:
+    """A model on `device` with its weights, built tensor by tensor so that its peak is its own size; options as for `materialise`."""
     with init_empty_weights(include_buffers=False):
         model = from_configuration(config, dtype, attention, target)
-    return materialise(model, **options)
+    return materialise(model, weights(model), **options)
 
 
-def materialise(model: PreTrainedModel, device: torch.device, seed: int, quantization: str | None = None) -> PreTrainedModel:
-    """Give every parameter of a model on the meta device its seeded values; with `quantization` the layers' matrices become frozen 4-bit."""
+def materialise(model: PreTrainedModel, source: Source, device: torch.device, quantization: str | None = None) -> PreTrainedModel:
+    """Give every parameter of a model on the meta device its values; with `quantization` the layers' matrices become frozen 4-bit."""
     for prefix, module in list(model.named_modules()):
         for leaf, parameter in list(module.named_parameters(recurse=False)):
             weight = torch.empty_like(parameter, device=device)
-            fill(f"{prefix}.{leaf}", weight, seed)
+            source(f"{prefix}.{leaf}", weight)
             setattr(module, leaf, nn.Parameter(weight, requires_grad=parameter.requires_grad))
         if quantization and isinstance(module, nn.Linear) and module is not model.get_output_embeddings():
             model.set_submodule(prefix, quantized_linear(module, quantization))

@@ -11,6 +11,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from llmexp.launchers import assembly, models
+from llmexp.launchers.weights import weights_of
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.run_plan import RunPlan
 
@@ -32,8 +33,9 @@ class Stage(nn.Module):
         self.index, self.count = index, dims.pp * dims.virtual_stages
         with init_empty_weights(include_buffers=False):
             whole = assembly.unseeded_model(plan, device)
+        source = weights_of(plan.config)(whole)
         self._cut(whole)
-        self.model = models.materialise(whole, device, plan.config.seed, method.techniques.quantization)
+        self.model = models.materialise(whole, source, device, method.techniques.quantization)
         assembly.with_atoms(self.model, plan)
         assembly.compile_atom(self.model, method)
 

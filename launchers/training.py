@@ -14,15 +14,20 @@ from llmexp.launchers.rank import Rank, device_of, main
 from llmexp.launchers.sequences import Sequences
 from llmexp.launchers.stopping import run_window
 from llmexp.launchers.versions import rank_environment
+from llmexp.launchers.weights import weights_that_ran
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe, trace_to
 from llmexp.measure.loop import MicroBatch, Scheduled, StepLoop, Trainable
+from llmexp.method import Method
+from llmexp.plan.kept import kept_weights
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.energy import Counter, EnergyMeter, gpu_counters, package_counters
 from llmexp.record.result import RankSummary, StateBytes
 from llmexp.schema import MeasureConfig
+
+SAVING_REPEAT = "repeat.0"
 
 
 class Built(Protocol):
@@ -154,6 +159,7 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         | {"device": str(device), "energy_counters": meter.covers, "data_passes": _passes(plan, sequences), "data_records": sequences.records}
         | sequences.what_was_read
         | compiled.what_ran
+        | weights_that_ran(plan.config)
         | engine.what_ran(),
         environment=rank_environment(device, rank.folder) if rank.index == 0 else {},
         energy=meter.energy,
@@ -168,9 +174,20 @@ def run_rank(join: Callable[[torch.device], None], build: Callable[[RunPlan, tor
     def work(plan: RunPlan, rank: Rank) -> RankSummary:
         device = device_of(plan.config.hardware, rank.local_index)
         join(device)
-        return measure_training(plan, rank, build(plan, device), device)
+        engine = build(plan, device)
+        summary = measure_training(plan, rank, engine, device)
+        return summary.model_copy(update={"what_ran": summary.what_ran | _saved(plan, rank, engine, device)})
 
     main(work)
+
+
+def _saved(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> dict[str, Any]:
+    kept = kept_weights(plan.config, Method.parse(plan.method, plan.config.task.name).techniques)
+    if not kept or rank.folder.name != SAVING_REPEAT:
+        return {}
+    from llmexp.launchers.saving import Saving  # of transformers' models, which not every engine trains
+
+    return Saving(plan, rank, engine.module, device).save(kept)
 
 
 def counters_of(rank: Rank, device: torch.device) -> list[Counter] | None:

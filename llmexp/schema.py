@@ -30,6 +30,9 @@ class TaskConfig(Section):
     """What is done with the model."""
 
     name: Literal["pretrain", "finetune"]
+    save_model: bool = Field(
+        False, description="leave all weights, adapters merged, in repeat.0/model when everything is measured: a folder for transformers"
+    )
 
 
 class AdapterConfig(Section):
@@ -41,6 +44,9 @@ class AdapterConfig(Section):
     targets: Annotated[tuple[str, ...], Tuple] = Field(
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
         description="L, QL: the matrices of a layer that get an A and a B",
+    )
+    save: bool | None = Field(
+        None, description="leave the adapter in repeat.0/adapter when everything is measured, for PEFT; None: where weights are pretrained"
     )
     virtual_tokens: PositiveInt = Field(20, description="P: trained embeddings before every sequence")
 
@@ -54,6 +60,10 @@ class ModelConfig(Section):
     )
     architecture: Literal["llama", "qwen3", "mixtral", "hf"]
     path: str | None = Field(None, description="folder or hub name of a transformers model; only with architecture hf")
+    weights: Literal["random", "pretrained"] = Field(
+        "random",
+        description="where training starts: values drawn from the seed, which suffice for throughput, or the safetensors of `path`",
+    )
     trust_remote_code: bool = False
     vocab_size: PositiveInt | None = None
     hidden_size: PositiveInt | None = None
@@ -76,6 +86,8 @@ class ModelConfig(Section):
             if not self.path:
                 raise ValueError("model=hf needs model.path=<folder or hub name of a transformers model>")
             return self
+        if self.weights == "pretrained":
+            raise ValueError(f"model.weights=pretrained needs a checkpoint: set model=<folder or hub name>, instead of model={self.name}")
         sizes = ("vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads", "head_dim", "max_positions")
         missing = [key for key in sizes if getattr(self, key) is None]
         if missing:

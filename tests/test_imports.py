@@ -44,6 +44,8 @@ ONLY_IN = {
     "bitsandbytes": ("launchers",),
     "flash_attn": ("launchers",),
     "datasets": ("launchers",),
+    "huggingface_hub": ("launchers",),
+    "safetensors": ("launchers",),
     "megatron": ("launchers",),
     "mlflow": ("record.mlflow",),
     "submitit": ("slurm.submit",),

@@ -11,6 +11,7 @@ from hydra.core.override_parser.types import Override
 
 from llmexp.cli.arguments import COMMAND_NAMES
 from llmexp.cli.check import check_key
+from llmexp.cli.places import spelled_out
 from llmexp.errors import ConfigError, nearest
 
 # Any key goes there, though Hydra wants a plus sign for one that it does not know.
@@ -26,6 +27,7 @@ def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
         _check_form(word)
     if any(word.startswith("detach=") for word in as_typed(words)) and not any(word.startswith("hydra/launcher=") for word in words):
         raise ConfigError("detach is hydra/launcher=slurm's, and the command line names no launcher")
+    words = spelled_out(loader, words)
     groups = set(loader.list_groups(""))
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(words))
     return [_accept_one(override, groups) for override in parsed]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ def register() -> None:
     resolvers: dict[str, Callable[..., Any]] = {
         "detected_hardware": lambda: f"/hardware/{detect().hardware}",
         "detected": lambda field: getattr(detect(), field),
-        "model_name": lambda path: Path(path).name if path else "hf",
+        "model_name": lambda path: Path(os.path.abspath(path)).name if path else "hf",
         "atoms": lambda: "\n  ".join(f"{atom.code:<5}{atom.help}" for atom in map(atom_of, atom_codes())),
     }
     for name, resolver in resolvers.items():

@@ -33,6 +33,9 @@ class Engine(ABC):
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {}
     """Its kinds of context parallelism, its own choice first, with the chunks of a sequence that a rank takes."""
 
+    keeps_weights: ClassVar[bool] = False
+    """Whether its ranks can save the weights that they trained."""
+
     extras: ClassVar[str] = "train"
     """Of llmexp, which install `modules`."""
 

@@ -29,6 +29,7 @@ class DeepSpeedEngine(Engine):
 
     name = "deepspeed"
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ulysses": 1}
+    keeps_weights = True
     modules = ("torch", "deepspeed", "transformers", "accelerate")
     distributions = ("deepspeed", "torch", "transformers", "peft", "bitsandbytes", "flash-attn", "triton")
 

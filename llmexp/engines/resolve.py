@@ -12,7 +12,9 @@ from llmexp.engines import get_engine
 from llmexp.errors import ConfigError, unknown
 from llmexp.method import Method, Techniques
 from llmexp.plan import instructions
+from llmexp.plan.checkpoint import local_checkpoint
 from llmexp.plan.dims import ParallelDims
+from llmexp.plan.kept import check_keeping
 from llmexp.plan.memory import estimate
 from llmexp.plan.run_plan import AtomChange, RunPlan, identity
 from llmexp.plan.shape import ModelShape, shape_of
@@ -36,10 +38,12 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     _check_no_secret(config)
     _check_records(config)
     _check_targets(config, techniques, shape)
+    check_keeping(config, techniques, dims, engine_keeps=engine.keeps_weights)
+    checkpoint = local_checkpoint(config.model)
     storage = engine.storage(config, techniques)
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
     return RunPlan(
-        id=identity(config, str(method), native),
+        id=identity(config, str(method), native, checkpoint.digest if checkpoint else None),
         method=str(method),
         atoms=[AtomChange(code=atom.code, help=atom.help, sets=method.changes_of(atom)) for atom in method.atoms],
         dims=dims,

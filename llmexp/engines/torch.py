@@ -22,6 +22,7 @@ class TorchEngine(Engine):
     """Replicas, with Z1 the optimizer's states shared out, with Z2 and Z3 everything; or pipelines of stages, with or without replicas."""
 
     name = "torch"
+    keeps_weights = True
     modules = ("torch", "transformers", "accelerate")
     distributions = ("torch", "transformers", "peft", "bitsandbytes", "flash-attn", "triton")
     schedules = PASSES

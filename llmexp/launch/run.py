@@ -15,6 +15,7 @@ from llmexp.launch.collect import conclude, precise_enough
 from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.display import display, say
 from llmexp.launch.ending import SUCCESS, Ending
+from llmexp.launch.fetch import fetch_weights
 from llmexp.launch.interrupt import ignore_signals, interrupted_by, signals_interrupt
 from llmexp.launch.nodes.group import Group
 from llmexp.launch.nodes.place import place_of
@@ -34,6 +35,7 @@ from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.system import SystemSampler
 
 SYSTEM_INTERVAL_S = 5.0
+FETCH_LOG = "log.fetch.txt"
 UNEXPECTED = Ending(RunStatus.FAILED, "llmexp itself failed; its own output says how")
 
 
@@ -79,6 +81,7 @@ def _attempt(plan: RunPlan, folder: RunFolder) -> RunResult:
 
 
 def _run_repeats(plan: RunPlan, folder: RunFolder) -> Ending:
+    fetch_weights(plan, folder.path / FETCH_LOG)
     env = environment(plan, prepare_ops(plan) | compiler_variables(plan))
     limits = Limits(plan.config.measure, time.monotonic())
     progress = Progress(plan)

@@ -90,12 +90,14 @@ class RunPlan(Record):
             raise misfit(path, "plan", error) from None
 
 
-def identity(config: RunConfig, method: str, engine_config: dict[str, Any]) -> str:
+def identity(config: RunConfig, method: str, engine_config: dict[str, Any], checkpoint: str | None = None) -> str:
     """Hash what determines the measurement to 12 hexadecimal digits; paths, tracking and launching left out.
 
     Defaults are left out too, so that a key that a later version adds leaves the ids of earlier runs as they are; a changed default is another stack.
     """
     resolved = config.model_dump(mode="json", exclude=set(NOT_IN_ID), exclude_defaults=True) | {"method": method, "engine_config": engine_config}
     resolved["engine"].pop("launcher")
+    if checkpoint:  # the digest of what lies at model.path
+        resolved["checkpoint"] = checkpoint
     text = json.dumps(resolved, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]

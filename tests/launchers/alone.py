@@ -8,6 +8,7 @@ import torch
 
 from llmexp.launchers import data, models
 from llmexp.launchers.seeding import DTYPES
+from llmexp.launchers.weights import weights_of
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
 
@@ -30,7 +31,7 @@ def train_alone(plan: RunPlan) -> Alone:
     shape = models.configuration(config.model)
     quantization = Method.parse(plan.method, config.task.name).techniques.quantization
     dtype = DTYPES[config.precision.parameters]
-    model = models.build(shape, dtype, "eager", device=CPU, seed=config.seed, quantization=quantization)
+    model = models.build(shape, dtype, "eager", device=CPU, weights=weights_of(config), quantization=quantization)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, **config.optimizer.arguments)
     sequences = data.load(config.data, shape.vocab_size, STEPS * plan.batch.global_, config.seed)

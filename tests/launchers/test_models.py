@@ -11,6 +11,7 @@ from transformers import GPT2Config, PreTrainedModel
 
 from llmexp.launchers import models
 from llmexp.launchers.seeding import WEIGHT_STD
+from llmexp.launchers.weights import seeded
 from llmexp.plan.shape import shape_of
 
 CPU = torch.device("cpu")
@@ -18,7 +19,7 @@ CPU = torch.device("cpu")
 
 def build(*overrides: str, dtype: torch.dtype = torch.float32, seed: int = 0, quantization: str | None = None) -> PreTrainedModel:
     config = models.configuration(make_plan("hardware=cpu", *overrides).config.model)
-    return models.build(config, dtype, "eager", device=CPU, seed=seed, quantization=quantization)
+    return models.build(config, dtype, "eager", device=CPU, weights=seeded(seed), quantization=quantization)
 
 
 @pytest.mark.parametrize(

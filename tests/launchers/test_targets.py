@@ -10,6 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 from llmexp.errors import ConfigError
 from llmexp.launchers import models
 from llmexp.launchers.targets import load
+from llmexp.launchers.weights import seeded
 
 
 class Renamed(LlamaForCausalLM):
@@ -24,7 +25,7 @@ def halved(config: LlamaConfig, **options: Any) -> PreTrainedModel:
 @pytest.mark.parametrize(("target", "layers"), [(f"{__name__}.Renamed", 4), (f"{__name__}.halved", 2)])
 def test_a_class_and_a_function_build_the_model_that_is_asked_for(target: str, layers: int) -> None:
     config = models.configuration(make_plan("hardware=cpu", f"model.target={target}").config.model)
-    model = models.build(config, torch.bfloat16, "eager", target, device=torch.device("cpu"), seed=0)
+    model = models.build(config, torch.bfloat16, "eager", target, device=torch.device("cpu"), weights=seeded(0))
     assert type(model).__name__ == "Renamed"
     assert (len(model.model.layers), model.dtype, model.config._attn_implementation) == (layers, torch.bfloat16, "eager")
 

@@ -14,6 +14,7 @@ from llmexp.launch.cgroup import oom_kills
 from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.display import say
 from llmexp.launch.ending import SUCCESS, Ending
+from llmexp.launch.fetch import fetch_weights
 from llmexp.launch.host_memory import HostMemory
 from llmexp.launch.nodes.place import Place
 from llmexp.launch.nodes.team import Line, NodeError
@@ -81,6 +82,7 @@ def _run(line: Line, plan: RunPlan, repeat: Path, places: dict[str, Any]) -> tup
         raise NodeError(unable.reason)
     if stack_digest(plan) != places["stack"]:
         raise NodeError("libraries, device or llmexp's code are other ones than those of node 0")
+    fetch_weights(plan, repeat.parent / f"log.fetch.{places['node']}.txt")
     env = environment(plan, prepare_ops(plan) | compiler_variables(plan))
     folder, log = RunFolder(repeat.parent), agent_log(repeat, places["node"])
     with SystemSampler(folder.system_of(places["node"]), elsewhere=folder.rank_processes), _started(plan, log, env, places) as agent:

@@ -1,0 +1,60 @@
+"""A folder, a file or a hub name in the place of an option: model=./mine, data=./mine.jsonl."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra.core.config_loader import ConfigLoader
+
+from llmexp.errors import ConfigError
+
+INSTRUCTIONS = (".jsonl", ".json", ".parquet")
+# What Hydra's grammar takes for a word without quotes, of what paths are made of.
+UNQUOTED = re.compile(r"[\w./+-]+", re.ASCII)
+
+
+def spelled_out(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
+    """The words with every such place as the options that it stands for; what is typed besides wins. Raises ConfigError."""
+    typed = {word.lstrip("+").partition("=")[0] for word in words}
+    found: list[str] = []
+    for word in words:
+        meant = _meant(loader, word)
+        found += meant[:1] + [each for each in meant[1:] if each.partition("=")[0] not in typed]
+    return found
+
+
+def _meant(loader: ConfigLoader, word: str) -> list[str]:
+    group, _, value = word.lstrip("+").partition("=")
+    if group not in ("model", "data"):
+        return [word]
+    values = value.split(",")
+    places = [each for each in values if _is_place(loader, group, each)]
+    if not places:
+        return [word]
+    if len(places) < len(values):
+        raise ConfigError(f"{word}: {places[0]} is a place and not an option, and the two are not swept together: run one after the other")
+    paths = [_quoted(str(Path(place).expanduser()) if place.startswith("~") else place) for place in places]
+    if group == "model":
+        return ["model=hf", f"model.path={','.join(paths)}", "model.weights=pretrained"]
+    if odd := next((place for place in places if not place.endswith(INSTRUCTIONS)), None):
+        raise ConfigError(f"data={odd}: instructions are in {', '.join(INSTRUCTIONS)} files; text is data=text data.files=[{odd}]")
+    return ["data=instructions", f"data.files={','.join(f'[{path}]' for path in paths)}"]
+
+
+def _is_place(loader: ConfigLoader, group: str, value: str) -> bool:
+    """Whether a value is no option's name; those of other packages may have folders in them."""
+    inner, slash, name = value.rpartition("/")
+    if value.startswith((".", "/", "~")):
+        return True
+    if slash:
+        return name not in loader.get_group_options(f"{group}/{inner}")
+    return group == "data" and value.endswith(INSTRUCTIONS)
+
+
+def _quoted(path: str) -> str:
+    if UNQUOTED.fullmatch(path):
+        return path
+    escaped = path.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

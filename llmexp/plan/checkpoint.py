@@ -1,0 +1,140 @@
+"""A transformers checkpoint as its files tell of themselves: which tensor lies in which shard, and whether the shards are whole; without torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from llmexp.errors import ConfigError
+from llmexp.schema import ModelConfig
+
+ONE_FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLES = ("*.bin", "*.pt", "*.pth")
+# A header is as many bytes as the first 8 of its file say, little-endian; safetensors itself refuses longer ones.
+LENGTH_BYTES, LONGEST_HEADER_BYTES = 8, 100_000_000
+# Of each tensor's middle, for the digest: another training of the same shapes differs there.
+SAMPLE_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One tensor: its shard, safetensors' name of its dtype, its shape, and where its bytes begin and end in the file."""
+
+    shard: Path
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All tensors of a folder, by name."""
+
+    folder: Path
+    tensors: dict[str, Stored]
+
+    @classmethod
+    def read(cls, folder: Path) -> Checkpoint:
+        """Read the headers of all shards; raises ConfigError for what is missing, truncated, or no safetensors."""
+        try:
+            return cls(folder, _tensors(folder))
+        except OSError as error:
+            raise _wrong(folder, str(error)) from None
+
+    @cached_property
+    def digest(self) -> str:
+        """12 hexadecimal digits of names, dtypes, shapes and a sample of each tensor's bytes."""
+        digest = hashlib.sha256()
+        for name, stored in sorted(self.tensors.items()):
+            digest.update(f"{name} {stored.dtype} {stored.shape} ".encode())
+            with stored.shard.open("rb", buffering=0) as file:
+                file.seek(max(stored.begin, (stored.begin + stored.end - SAMPLE_BYTES) // 2))
+                digest.update(file.read(min(SAMPLE_BYTES, stored.end - stored.begin)))
+        return digest.hexdigest()[:12]
+
+
+def local_checkpoint(model: ModelConfig) -> Checkpoint | None:
+    """The checkpoint that a run starts from, where it lies in a folder here; None for random weights and for a hub's name."""
+    folder = Path(model.path or "").expanduser()
+    return Checkpoint.read(folder) if model.weights == "pretrained" and folder.is_dir() else None
+
+
+def _tensors(folder: Path) -> dict[str, Stored]:
+    if not (folder / "config.json").is_file():
+        raise _wrong(folder, "there is no config.json, so it is no checkpoint of transformers")
+    if (folder / INDEX).is_file():
+        return _indexed(folder)
+    if not (folder / ONE_FILE).is_file():
+        raise _without_safetensors(folder)
+    return _header(folder / ONE_FILE)
+
+
+def _without_safetensors(folder: Path) -> ConfigError:
+    pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
+    if not pickles:
+        return _wrong(folder, f"there is neither {ONE_FILE} nor {INDEX}; model.weights=random takes its shape alone")
+    convert = "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(ANOTHER)"
+    return _wrong(folder, f"its weights are {pickles[0]}, and safetensors alone are read: transformers converts them, by {convert}")
+
+
+def _indexed(folder: Path) -> dict[str, Stored]:
+    places: Any = _json((folder / INDEX).read_bytes(), folder / INDEX).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise _wrong(folder, f"{INDEX} names no tensors")
+    shards = sorted({str(name) for name in places.values()})
+    if missing := [name for name in shards if not (folder / name).is_file()]:
+        raise _wrong(folder, f"shard {missing[0]} is missing, which {INDEX} names{_and_more(missing)}")
+    headers = {name: _header(folder / name) for name in shards}
+    if absent := [name for name, shard in places.items() if name not in headers[shard]]:
+        raise _wrong(folder, f"{INDEX} names {absent[0]} in {places[absent[0]]}, which has no such tensor{_and_more(absent)}")
+    return {name: headers[shard][name] for name, shard in places.items()}
+
+
+def _header(path: Path) -> dict[str, Stored]:
+    """The tensors of one file, which must be exactly as long as its header says."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(LENGTH_BYTES), "little")
+        if length > LONGEST_HEADER_BYTES:
+            raise _wrong(path.parent, f"{path.name} is no safetensors file")
+        if LENGTH_BYTES + length > size:
+            raise _wrong(path.parent, f"shard {path.name} is truncated: it has {size} bytes, and its header alone {LENGTH_BYTES + length}")
+        header = _json(file.read(length), path)
+    base = LENGTH_BYTES + length
+    tensors = {name: _stored(path, base, entry) for name, entry in header.items() if name != "__metadata__"}
+    expected = max((stored.end for stored in tensors.values()), default=base)
+    if size != expected:
+        how = "truncated" if size < expected else "longer than it should be"
+        raise _wrong(path.parent, f"shard {path.name} is {how}: it has {size} bytes, and its header says {expected}")
+    return tensors
+
+
+def _stored(path: Path, base: int, entry: Any) -> Stored:
+    try:
+        begin, end = entry["data_offsets"]
+        return Stored(path, str(entry["dtype"]), tuple(entry["shape"]), base + begin, base + end)
+    except (KeyError, TypeError, ValueError):
+        raise _wrong(path.parent, f"{path.name} is no safetensors file") from None
+
+
+def _json(text: bytes, path: Path) -> dict[str, Any]:
+    try:
+        loaded = json.loads(text)
+    except ValueError as error:
+        raise _wrong(path.parent, f"{path.name} cannot be read: {error}") from None
+    if not isinstance(loaded, dict):
+        raise _wrong(path.parent, f"{path.name} is no mapping of names")
+    return loaded
+
+
+def _and_more(names: list[str]) -> str:
+    return f", and {len(names) - 1} more" if len(names) > 1 else ""
+
+
+def _wrong(folder: Path, why: str) -> ConfigError:
+    return ConfigError(f"model.path={folder}: {why}")
