@@ -87,12 +87,12 @@ def result_of() -> Callable[..., RunResult]:
 
 @pytest.fixture
 def write_samples() -> Callable[..., None]:
-    """Write one rank's samples, steps end to end: each its seconds and loss, and its positions and real tokens unless 350."""
+    """Write one rank's samples, steps end to end: each its seconds and loss, and its positions and real tokens unless 350, and its records."""
 
     def write(repeat: Path, rank: int, steps: Iterable[tuple[Any, ...]], warmup: Container[int] = range(2)) -> None:
         lines, start_s = [], 0.0
         for number, (duration_s, loss, *tokens) in enumerate(steps):
-            positions, real_tokens = tokens or (350, 350)
+            positions, real_tokens, *records = tokens or (350, 350)
             sample = StepSample(
                 step=number,
                 warmup=number in warmup,
@@ -100,6 +100,7 @@ def write_samples() -> Callable[..., None]:
                 t_end_s=start_s + duration_s,
                 positions=positions,
                 real_tokens=real_tokens,
+                samples=sum(records),
                 loss=loss,
                 phases_s={"forward": duration_s / 4, "backward": duration_s / 2, "optimizer": duration_s / 8},
                 memory_bytes=1000 + number,

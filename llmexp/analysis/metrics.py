@@ -63,6 +63,26 @@ def real_tokens_per_s(repeat: Repeat, facts: Facts) -> Observed:
 
 
 @metric
+def samples_per_s(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Sequences of all replicas a second, of packed instructions the records in them; None where samples do not count them."""
+    return _rate(repeat, facts, "samples") if all(sample.samples for step in repeat.measured for sample in step) else None
+
+
+@metric
+def epoch_time_s(repeat: Repeat, facts: Facts) -> Observed | None:
+    """What one pass over all records of the data takes at samples_per_s; None for data that has no end."""
+    rate, records = samples_per_s(repeat, facts), repeat.ranks[0].what_ran.get("data_records")
+    return Observed(records / rate.value) if rate and records else None
+
+
+@metric
+def epoch_usd(repeat: Repeat, facts: Facts) -> Observed | None:
+    """What that costs in USD, all devices paid for."""
+    time_s = epoch_time_s(repeat, facts)
+    return time_s.times(_usd_per_s(facts)) if time_s and facts.price_per_device_hour_usd else None
+
+
+@metric
 def measured_steps(repeat: Repeat, facts: Facts) -> Observed:
     """Steps of the measured window; with adaptive stopping no more than tokens_per_s took to be known."""
     return Observed(len(repeat.measured))
@@ -148,8 +168,7 @@ def usd_per_million_tokens(repeat: Repeat, facts: Facts) -> Observed | None:
     """What a million positions cost in USD, all devices paid for."""
     if facts.price_per_device_hour_usd is None:
         return None
-    usd_per_s = facts.world_size * facts.price_per_device_hour_usd / 3600
-    return Observed(1e6 * usd_per_s / tokens_per_s(repeat, facts).value)
+    return Observed(1e6 * _usd_per_s(facts) / tokens_per_s(repeat, facts).value)
 
 
 @metric
@@ -204,11 +223,15 @@ def trainable_parameters(repeat: Repeat, facts: Facts) -> Observed | None:
     return _count(repeat.ranks[0].trainable_parameters)
 
 
+def _usd_per_s(facts: Facts) -> float:
+    return facts.world_size * (facts.price_per_device_hour_usd or 0.0) / 3600
+
+
 def _count(parameters: int | None) -> Observed | None:
     return None if parameters is None else Observed(parameters)
 
 
-def _rate(repeat: Repeat, facts: Facts, counter: Literal["positions", "real_tokens"]) -> Observed:
+def _rate(repeat: Repeat, facts: Facts, counter: Literal["positions", "real_tokens", "samples"]) -> Observed:
     counts = [facts.counted_share * sum(getattr(sample, counter) for sample in step) for step in repeat.measured]
     window_s = max(rank.window_wall_s for rank in repeat.ranks)
     rates = (count / duration_s(slowest(step)) for count, step in zip(counts, repeat.measured, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 from llmexp.record.result import Metric
@@ -45,7 +46,10 @@ def columns(report: Report) -> list[Column]:
         Column("asked for", tuple(report.own_words[row.plan["id"]] for row in report.rows), left=True, dispensable=10),
         column("tokens/s", lambda row: _speed(row, notes)),
         column(memory_header(report), lambda row: _memory(row, divisor)),
-        column("trained M", lambda row: _mean(row.adapted_parameters, ",.2f", 1e-6), 5),
+        column("samples/s", lambda row: _mean(row.finetuned("samples_per_s"), ",.2f"), 3),
+        column("epoch", lambda row: _time(row.finetuned("epoch_time_s")), 4),
+        column("epoch USD", lambda row: _mean(row.finetuned("epoch_usd"), ",.2f"), 4),
+        column("trained M", lambda row: _mean(row.finetuned("trainable_parameters"), ",.2f", 1e-6), 5),
         column("peak in", lambda row: row.peak_phase, 2),
         column("step time s", lambda row: _mean(row.metric("step_time_s"), ".3f"), 4),
         column("x Naive", lambda row: _number(report.over_naive(row), ".2f"), 5),
@@ -113,6 +117,11 @@ def _paper_memory(row: Row, divisor: float) -> str:
 
 def _mean(metric: Metric | None, form: str, factor: float = 1) -> str:
     return _number(metric.mean * factor if metric else None, form)
+
+
+def _time(metric: Metric | None) -> str:
+    """Hours, minutes and seconds."""
+    return str(timedelta(seconds=round(metric.mean))) if metric else ""
 
 
 def _number(value: float | None, form: str) -> str:

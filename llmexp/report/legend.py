@@ -30,8 +30,9 @@ def legend(report: Report) -> list[str]:
         f"no MFU: {'; '.join(_without_flops(report))}": bool(_without_flops(report)),
         "; ".join(f"runtime {runtime}: {versions}" for runtime, versions in report.versions.items()): "runtime" not in report.shared,
         f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others left out": bool(report.left_out),
-        "trained M: millions of parameters that train": any(row.adapted_parameters for row in report.rows),
-        "Naive: Full-FT, all parameters train": any(row.adapted_parameters and row.method == NAIVE for row in report.rows),
+        "epoch: one pass over all records of the data, at these samples/s": any(row.finetuned("epoch_time_s") for row in report.rows),
+        "trained M: millions of parameters that train": any(row.finetuned("trainable_parameters") for row in report.rows),
+        "Naive: Full-FT, all parameters train": any(row.finetuned("tokens_per_s") and row.method == NAIVE for row in report.rows),
         "peak in: the phase of the allocator's peak": any(row.peak_phase for row in report.rows),
         "-: out of memory": any(row.state == OOM for row in report.rows) or any(paper.oom for paper in papers),
         f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head train": any(

@@ -136,10 +136,9 @@ class Row:
         here = (self.work["task"], self.seq_len, self.batch.accumulation, self.layout, self.world_size, rank)
         return found if found and here == (found.task, *PAPERS[1:], WORLD_SIZE, LORA_RANK) else None
 
-    @property
-    def adapted_parameters(self) -> Metric | None:
-        """Where it is fine-tuned, how many parameters train."""
-        return self.metric("trainable_parameters") if self.work["task"] == "finetune" else None
+    def finetuned(self, name: str) -> Metric | None:
+        """A metric that the table shows of fine-tuning only."""
+        return self.metric(name) if self.work["task"] == "finetune" else None
 
     @property
     def peak_phase(self) -> str:

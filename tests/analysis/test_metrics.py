@@ -106,6 +106,20 @@ def test_flops_mfu_and_cost(two_replicas):
     assert metrics["usd_per_million_tokens"].mean == pytest.approx(25)
 
 
+def test_an_epoch_takes_as_long_as_its_records_at_the_rate_of_both_replicas(write_repeat):
+    steps = [(1.0, 10, 8, 4, 1.0)] * 3  # the first to warm up; 4 records a step and rank, 16 in a window of 2 s
+    folder = write_repeat(0, {rank: {"window_wall_s": 2.0, "what_ran": {"data_records": 800}} for rank in (0, 1)}, dict.fromkeys((0, 1), steps))
+    metrics = measure([folder], Facts(world_size=2, dp=2, price_per_device_hour_usd=1.8))
+    assert metrics["samples_per_s"].mean == 8
+    assert metrics["epoch_time_s"].mean == 100
+    assert metrics["epoch_usd"].mean == pytest.approx(100 * 2 * 1.8 / 3600)
+
+
+def test_without_records_there_is_no_epoch(two_replicas):
+    metrics = measure([two_replicas], Facts(world_size=2, dp=2))
+    assert (metrics["samples_per_s"], metrics["epoch_time_s"], metrics["epoch_usd"]) == (None, None, None)
+
+
 def test_unknown_peak_shape_or_price_means_no_figure(two_replicas):
     metrics = measure([two_replicas], Facts(world_size=2, dp=2, flops_per_token=1e9))
     assert metrics["tflops_per_s_per_gpu"].mean == pytest.approx(0.02)
