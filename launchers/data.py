@@ -23,7 +23,8 @@ def batches(sequences: Sequences, replica: int, replicas: int, batch: Batch, dev
     for step in count():
         first_pass = step * batch.accumulation
         blocks = [(first_pass + index) * replicas + replica for index in range(batch.accumulation)]
-        yield [sequences.micro_batch(block * batch.micro, batch.micro, device) for block in blocks]
+        of_step = sequences.in_step(step)
+        yield [of_step.micro_batch(block * batch.micro, batch.micro, device) for block in blocks]
 
 
 def load(data: DataConfig, vocab_size: int, number: int, seed: int) -> Sequences:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ class Sequences:
         self.ids, self.labels, self.records = ids, labels, records
         self.lengths: list[tuple[int, ...]] | None = None
         self.isolated = False
+        self.length_of_step: Callable[[int], int] | None = None
         self.what_was_read: dict[str, Any] = {}
 
     @classmethod
@@ -56,6 +57,15 @@ class Sequences:
         made = Sequences(ids, ids if self.labels is self.ids else self.labels[order], self.records)
         made.lengths = None if self.lengths is None else [self.lengths[row] for row in order.tolist()]
         made.isolated, made.what_was_read = self.isolated, self.what_was_read
+        return made
+
+    def in_step(self, step: int) -> Sequences:
+        """These, or where lengths grow from step to step, as much of each as this step reads."""
+        return self if self.length_of_step is None else self._cut(self.length_of_step(step))
+
+    def _cut(self, seq_len: int) -> Sequences:
+        made = Sequences(self.ids[:, :seq_len], self.labels[:, :seq_len], self.records)
+        made.lengths = None if self.lengths is None else [tuple(min(length, seq_len) for length in row) for row in self.lengths]
         return made
 
     def micro_batch(self, first: int, micro: int, device: torch.device) -> MicroBatch:

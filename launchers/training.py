@@ -21,6 +21,7 @@ from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe, trace_to
 from llmexp.measure.loop import MicroBatch, Scheduled, StepLoop, Trainable
 from llmexp.method import Method
+from llmexp.plan.growth import LengthSchedule
 from llmexp.plan.kept import kept_weights
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.energy import Counter, EnergyMeter, gpu_counters, package_counters
@@ -218,6 +219,8 @@ def _sequences(plan: RunPlan, vocab_size: int) -> Sequences:
     protocol = plan.config.measure
     steps = protocol.warmup_steps + protocol.steps + protocol.profile_steps
     sequences = data.load(plan.config.data, vocab_size, steps * plan.batch.global_, plan.config.seed)
+    if plan.config.data.seq_len_schedule:
+        sequences.length_of_step = LengthSchedule.of(plan.config).at
     if protocol.tokens is None:
         return sequences
     # As many as the budget has whatever the batch, so that runs of all batches read them in one order.

@@ -250,6 +250,10 @@ class DataConfig(Section):
         "false: one of them a sequence, padded",
     )
 
+    seq_len_schedule: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Tuple] = Field(
+        (), description="lengths that the steps pass through in equal shares, each greater than the one before, the last seq_len; none: all have it"
+    )
+
     @property
     def isolates(self) -> bool:
         """Whether a sequence holds several records, none of which may see another."""
@@ -259,6 +263,17 @@ class DataConfig(Section):
     def _one_source(self) -> DataConfig:
         if self.name == "instructions" and self.files and self.path:
             raise ValueError(f"data.files={list(self.files)} and data.path={self.path}: leave one of them out")
+        return self
+
+    @model_validator(mode="after")
+    def _growing(self) -> DataConfig:
+        lengths = self.seq_len_schedule
+        if not lengths:
+            return self
+        if list(lengths) != sorted(set(lengths)) or lengths[-1] != self.seq_len:
+            raise ValueError(f"data.seq_len_schedule={list(lengths)} must grow from length to length and end at data.seq_len={self.seq_len}")
+        if self.name == "instructions":
+            raise ValueError("data.seq_len_schedule cuts sequences, and of data=instructions that would be the answers: leave it out")
         return self
 
 

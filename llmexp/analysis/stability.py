@@ -60,7 +60,7 @@ def judge(repeats: Sequence[Repeat], speeds: Sequence[Observed], machines: Seque
     """Judge a run by all its repeats and the tokens_per_s of each, and what its machines say."""
     drifts = [change for repeat in repeats if (change := drift(repeat))]
     warmups = [change for repeat in repeats if (change := warmup_change(repeat))]
-    found = interval(speeds)
+    found = interval(speeds) if len(repeats) > 1 or _of_one_size(repeats[0]) else None
     disturbed = [reason for machine in machines for reason in disturbances(machine)]
     other_cores = [machine.other_cores for machine in machines if machine.other_cores is not None]
     against = [*_compiled(repeats), *disturbed, *(_drifted(drifts) or _not_warm(warmups)), *_held_up(repeats), *_wide(found)]
@@ -78,14 +78,16 @@ def judge(repeats: Sequence[Repeat], speeds: Sequence[Observed], machines: Seque
 
 
 def drift(repeat: Repeat) -> Change | None:
-    """Last third of the window against its first; None where there are too few steps to tell."""
+    """Last third of the window against its first; None where there are too few steps to tell, or sequences grew."""
     times = _times_s(repeat.measured)
     third = len(times) // 3
-    return _change(times[:third], times[-third:]) if len(times) >= MIN_STEPS else None
+    return _change(times[:third], times[-third:]) if len(times) >= MIN_STEPS and _of_one_size(repeat) else None
 
 
 def warmup_change(repeat: Repeat) -> Change | None:
     """The end of the warm-up against the window; None where either is too short. Steps profiled after the window are no warm-up."""
+    if not _of_one_size(repeat):
+        return None
     before = [step for step in repeat.warmup if step[0].step < repeat.measured[0][0].step][1:]
     end = _times_s(before[-max(WARMUP_END, len(before) // 3) :])
     return _change(_times_s(repeat.measured), end) if len(end) >= WARMUP_END and len(repeat.measured) >= MIN_STEPS else None
@@ -107,6 +109,11 @@ def is_known_to(speeds: Sequence[Observed], share: float) -> bool:
     """Whether half the interval is less than this share of tokens_per_s; False where there is no interval yet."""
     found = interval(speeds)
     return found is not None and found.share < share
+
+
+def _of_one_size(repeat: Repeat) -> bool:
+    """Whether all steps have as many positions, so that their times may be held against each other."""
+    return len({step[0].positions for step in (*repeat.warmup, *repeat.measured)}) == 1
 
 
 def _change(earlier: Sequence[float], later: Sequence[float]) -> Change:
@@ -154,6 +161,8 @@ def _wide(found: Interval | None) -> list[str]:
 
 def _missing(repeats: Sequence[Repeat], found: Interval | None) -> list[str]:
     """What a verdict lacks; a drift that cannot be judged leaves it open, however narrow the interval."""
+    if not all(map(_of_one_size, repeats)):
+        return ["sequences grew from step to step, whose times say nothing of each other then"]
     shortest = min(len(repeat.measured) for repeat in repeats)
     if shortest < MIN_STEPS or found is None:
         return [f"too few steps to judge: {shortest} in the window, {MIN_STEPS} are needed"]

@@ -14,6 +14,7 @@ from llmexp.method import Method, Techniques
 from llmexp.plan import instructions
 from llmexp.plan.checkpoint import local_checkpoint
 from llmexp.plan.dims import ParallelDims
+from llmexp.plan.growth import LengthSchedule, ungrowable
 from llmexp.plan.kept import check_keeping
 from llmexp.plan.memory import estimate
 from llmexp.plan.run_plan import AtomChange, RunPlan, identity
@@ -31,7 +32,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     dims = ParallelDims.of(config, engine.schedules, engine.cp_chunks)
     config = with_steps_of_budget(config, dims)
     _check_fits_nodes(config, dims)
-    shape, seq_len = _shape(config, method), config.data.seq_len
+    shape, seq_len = _shape(config, method), LengthSchedule.of(config).of_mean_token
     built = shape if engine.builds_model else None
     trained = Trained.of(shape, techniques, config.adapter) if shape else None
     _check_positions(config)
@@ -57,7 +58,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         engine_config=native,
         command=engine.command(config, dims),
         rerun_command=shlex.join(["python", "-m", "llmexp", *overrides]),
-        skip=_too_many_ranks(config, dims) or engine.unsupported(config, techniques, dims),
+        skip=_too_many_ranks(config, dims) or ungrowable(config, techniques, dims) or engine.unsupported(config, techniques, dims),
         config=config,
         written_by=__version__,
     )

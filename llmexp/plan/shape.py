@@ -111,7 +111,7 @@ class ModelShape:
         """Every rank holds as many: whole experts shared out over ep, each cut by tp."""
         return self.expert_parameters // (tp * pp * ep)
 
-    def flops_per_token(self, seq_len: int, *, linear_trained: bool = True, head_trained: bool = True) -> float:
+    def flops_per_token(self, seq_len: float, *, linear_trained: bool = True, head_trained: bool = True) -> float:
         """Model FLOPs of a token's forward and backward pass, recomputation left out.
 
         6 per trained and 4 per frozen parameter that the token is multiplied with (the output projection's are, those of the embedding's lookup,
@@ -123,7 +123,7 @@ class ModelShape:
         attention = 6 * self.num_layers * self.num_heads * self.head_dim * seq_len
         return float(matrices + attention)
 
-    def recomputed_flops_per_token(self, seq_len: int, techniques: Techniques) -> float:
+    def recomputed_flops_per_token(self, seq_len: float, techniques: Techniques) -> float:
         """FLOPs that running every layer's forward pass again in backward, or only its attention, adds to a token."""
         attention = 2 * self.num_layers * self.num_heads * self.head_dim * seq_len
         matrices = 2 * self.active_linear_parameters

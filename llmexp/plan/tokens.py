@@ -26,6 +26,8 @@ class TokenBudget:
         tokens, batch = config.measure.tokens, config.batch
         if tokens is None:
             return None
+        if config.data.name == "instructions":
+            raise ConfigError(f"measure.tokens={tokens} leaves padding out, and data=instructions pads, packed or not: set data=text, or hf")
         if not config.data.pack:
             raise ConfigError(f"measure.tokens={tokens} leaves padding out, and data.pack=false pads by what it reads: set data.pack=true")
         budget = cls(tokens, dims, batch.micro, batch.accumulation, config.data.seq_len, config.measure.warmup_steps)

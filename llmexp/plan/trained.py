@@ -35,7 +35,7 @@ def lora_parameters(shape: ModelShape, adapter: AdapterConfig) -> int:
     return shape.num_layers * adapter.rank * sum(sum(sides) for name, sides in shape.matrices.items() if name in adapter.targets)
 
 
-def flops_per_token(shape: ModelShape, seq_len: int, techniques: Techniques, adapter: AdapterConfig) -> float:
+def flops_per_token(shape: ModelShape, seq_len: float, techniques: Techniques, adapter: AdapterConfig) -> float:
     """Model FLOPs of a token: 4 instead of 6 for each frozen parameter that it is multiplied with, and the adapter's own."""
     adapted, trained = techniques.adapter is not None, Trained.of(shape, techniques, adapter)
     base = shape.flops_per_token(seq_len, linear_trained=not (adapted or techniques.quantization), head_trained=not adapted)

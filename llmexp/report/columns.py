@@ -45,6 +45,7 @@ def columns(report: Report) -> list[Column]:
         *(Column(name, tuple(row.work[name] for row in report.rows), left=True) for name in facets),
         Column("asked for", tuple(report.own_words[row.plan["id"]] for row in report.rows), left=True, dispensable=10),
         column("tokens/s", lambda row: _speed(row, notes)),
+        column("real tokens/s", lambda row: _mean(row.metric("real_tokens_per_s"), ",.1f") if report.has_padding else "", 9),
         column(memory_header(report), lambda row: _memory(row, divisor)),
         column("samples/s", lambda row: _mean(row.finetuned("samples_per_s"), ",.2f"), 3),
         column("epoch", lambda row: _time(row.finetuned("epoch_time_s")), 4),

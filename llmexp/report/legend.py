@@ -20,6 +20,7 @@ def legend(report: Report) -> list[str]:
     kinds = "; ".join(MEMORY_WORDS[kind] for kind in memory_kinds(report))
     lines = {
         "tokens/s: positions a second, padding included, over all ranks": bool(rates),
+        "real tokens/s: the same without padding": report.has_padding,
         "±: standard deviation between repeats": any(rate.std_between_repeats is not None for rate in rates),
         "± … w: standard deviation of the steps within the run, there being one repeat": any(within_run(rate) for rate in rates),
         f"{UNSTABLE} unstable: not to be relied on, for the reasons in its note": any(row.unstable for row in report.rows),

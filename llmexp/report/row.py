@@ -48,6 +48,7 @@ class Row:
             "layout": self.layout,
             "batch": said * (not told & {"samples", "tokens"}) + _passes(batch),
             "seq_len": said * ("tokens" not in told) + str(self.seq_len),
+            "data": _sequences(config["data"]),
             "precision": said + config["precision"]["name"],
             "optimizer": said + config["optimizer"]["name"],
             "runtime": _runtime(config),
@@ -134,7 +135,7 @@ class Row:
         found = paper_cell(self.model, self.method, self.hardware, self.batch.micro, self.work["engine"])
         rank = self.plan["config"].get("adapter", {}).get("rank", LORA_RANK)
         here = (self.work["task"], self.seq_len, self.batch.accumulation, self.layout, self.world_size, rank)
-        return found if found and here == (found.task, *PAPERS[1:], WORLD_SIZE, LORA_RANK) else None
+        return found if found and not self.work["data"] and here == (found.task, *PAPERS[1:], WORLD_SIZE, LORA_RANK) else None
 
     def finetuned(self, name: str) -> Metric | None:
         """A metric that the table shows of fine-tuning only."""
@@ -187,6 +188,14 @@ def read_plan(folder: RunFolder) -> dict[str, Any]:
 
 def _passes(batch: Batch) -> str:
     return str(batch.micro) if batch.accumulation == 1 else f"{batch.micro} x {batch.accumulation} passes"
+
+
+def _sequences(data: dict[str, Any]) -> str:
+    """How sequences are filled where padding is among them, and how they grow; empty for full ones of one length. Older plans say less."""
+    padded = data["name"] == "instructions" or (data["name"] != "synthetic" and not data.get("pack", True))
+    filled = f"{data['name']} {'packed' if data.get('pack') else 'padded'}" if padded else ""
+    growth = data.get("seq_len_schedule")
+    return f"growing {' '.join(map(str, growth))}" if growth else filled
 
 
 def _told_by_line(plan: dict[str, Any]) -> set[str]:

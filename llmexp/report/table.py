@@ -41,6 +41,12 @@ class Report:
         return rate.mean / naive if rate and naive else None
 
     @cached_property
+    def has_padding(self) -> bool:
+        """Whether some row was measured with positions that hold no token."""
+        rates = [(row.metric("real_tokens_per_s"), row.metric("tokens_per_s")) for row in self.rows]
+        return any(real and every and real.mean < every.mean for real, every in rates)
+
+    @cached_property
     def converged(self) -> dict[str, Converged]:
         """By run id, the runs of a token budget against their baselines."""
         return converged(self.rows)

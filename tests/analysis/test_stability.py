@@ -135,3 +135,13 @@ def test_too_few_steps_leave_the_verdict_open(repeat_of):
     assert short.reasons == ["too few steps to judge: 2 in the window, 18 are needed"]
     cold = judged(repeat_of([1.0] * 20, warmup_s=(9.0, 1.0)))
     assert (cold.verdict, cold.reasons) == ("unknown", ["warm-up too short to judge: 4 steps are needed"])
+
+
+def test_sequences_that_grow_are_no_drift_and_leave_the_verdict_open(write_repeat):
+    times_s = [1.0] * 20 + [2.0] * 20
+    sizes = [10] * 20 + [20] * 20
+    steps = [(1.0, 10, 10, 1.0)] * 5 + [(seconds, size, size, 1.0) for seconds, size in zip(times_s, sizes, strict=True)]
+    folder = write_repeat(0, {0: {"window_wall_s": sum(times_s)}}, {0: steps}, warmup=5)
+    found = judged(read_repeat(folder, world_size=1))
+    assert (found.verdict, found.drift_ratio, found.warmup_ratio, found.tokens_per_s_low) == ("unknown", None, None, None)
+    assert found.reasons == ["sequences grew from step to step, whose times say nothing of each other then"]

@@ -11,6 +11,7 @@ from llmexp.errors import ConfigError
 from llmexp.launchers import data
 from llmexp.launchers.sequences import IGNORED, Sequences
 from llmexp.launchers.tokens import END_OF_DOCUMENT
+from llmexp.plan.growth import LengthSchedule
 from llmexp.record.result import Batch
 from llmexp.schema import DataConfig
 
@@ -90,6 +91,19 @@ def test_replicas_share_one_global_order() -> None:
         return [sorted(int(p.input_ids[i, 0]) // 2 for passes in step for p in passes for i in range(micro)) for step in steps]
 
     assert rows(1, 4, 1) == rows(2, 2, 1) == rows(2, 1, 2) == rows(1, 1, 4) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_growing_sequences_are_cut_to_the_length_of_their_step(tmp_path: Path) -> None:
+    batch = Batch(micro=2, accumulation=1, global_=2)
+    full = data.load(section(), 512, 6, 0)
+    full.length_of_step = LengthSchedule((4, 8), warmup_steps=1, steps=1).at
+    cut = [passes[0] for passes in islice(data.batches(full, 0, 1, batch, CPU), 3)]
+    assert [(one.positions, one.real_tokens, one.samples) for one in cut] == [(8, 8, 2), (16, 16, 2), (16, 16, 2)]
+    assert torch.equal(cut[0].input_ids, full.ids[:2, :4])
+    assert torch.equal(cut[1].input_ids, full.ids[2:4])
+    short = data.load(section(files=write(tmp_path, "ab", "0123456789"), pack=False), 512, 9, 0)
+    short.length_of_step = LengthSchedule((4, 8), warmup_steps=1, steps=1).at
+    assert [passes[0].real_tokens for passes in islice(data.batches(short, 0, 1, batch, CPU), 2)] == [3 + 4, 3 + 8]
 
 
 def test_sequences_come_round_again() -> None:

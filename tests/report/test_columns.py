@@ -137,3 +137,16 @@ def test_q_is_labelled(make_run):
     assert shown(*folders)["method"] == ["Q†", "Naive"]
     assert "† not full pre-training" in said(*folders)
     assert "†" not in said(folders[1])
+
+
+def test_padding_has_a_column_of_real_tokens_where_there_is_any(make_run):
+    records = {"name": "instructions", "seq_len": 64}
+    padded = make_run("Naive", metrics={"tokens_per_s": 1000.0, "real_tokens_per_s": 400.0}, data=records | {"pack": False})
+    packed = make_run("Naive", metrics={"tokens_per_s": 900.0, "real_tokens_per_s": 850.0}, data=records | {"pack": True})
+    table = shown(padded, packed)
+    assert sorted(zip(table["data"], table["real tokens/s"], strict=True)) == [("instructions packed", "850.0"), ("instructions padded", "400.0")]
+    assert "real tokens/s: the same without padding" in said(padded, packed)
+    full = make_run("F", metrics={"tokens_per_s": 900.0, "real_tokens_per_s": 900.0})
+    assert not {"real tokens/s", "data"} & shown(full).keys()
+    growing = make_run("F", data={"name": "text", "seq_len": 64, "seq_len_schedule": [32, 64]}, metrics={"tokens_per_s": 1.0})
+    assert set(shown(full, growing)["data"]) == {"", "growing 32 64"}

@@ -1,0 +1,60 @@
+"""A schedule of sequence lengths (GrowLength, arXiv 2310.00576): which step has which, and the length of the mean token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmexp.errors import ConfigError
+from llmexp.method import Techniques
+from llmexp.plan.dims import ParallelDims
+from llmexp.schema import RunConfig
+
+KEY = "data.seq_len_schedule"
+
+
+@dataclass(frozen=True)
+class LengthSchedule:
+    """Lengths in ascending order, each for an equal share of all steps, warm-up included; what is taken beyond them has the last."""
+
+    lengths: tuple[int, ...]
+    warmup_steps: int
+    steps: int
+
+    @classmethod
+    def of(cls, config: RunConfig) -> LengthSchedule:
+        """That of a configuration, one length where it has none; raises ConfigError where the steps are too few or not known beforehand."""
+        given, protocol = config.data.seq_len_schedule, config.measure
+        made = cls(given or (config.data.seq_len,), protocol.warmup_steps, protocol.steps)
+        for key in ("tokens", "stop_at_interval_share") if given else ():
+            if getattr(protocol, key):
+                raise ConfigError(f"{KEY} shares out a number of steps, and measure.{key} leaves it open: leave one of them out")
+        if made.total < len(made.lengths):
+            raise ConfigError(f"{KEY} has {len(made.lengths)} lengths, and measure.warmup_steps + measure.steps are only {made.total} steps")
+        return made
+
+    @property
+    def total(self) -> int:
+        """All steps of a repeat."""
+        return self.warmup_steps + self.steps
+
+    def at(self, step: int) -> int:
+        """The length of a step, counted from the first of the warm-up."""
+        return self.lengths[min(step * len(self.lengths) // self.total, len(self.lengths) - 1)]
+
+    @property
+    def of_mean_token(self) -> float:
+        """Mean length over the positions of the measured window: at it, what is linear in the length has its mean, as a token's FLOPs."""
+        steps = [self.at(step) for step in range(self.warmup_steps, self.total)]
+        return sum(length * length for length in steps) / sum(steps)
+
+
+def ungrowable(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """Why sequences cannot grow in this run, as the reason of a skip."""
+    if not config.data.seq_len_schedule:
+        return None
+    if config.engine.name in ("megatron", "script"):
+        return f"{KEY}: engine={config.engine.name} takes sequences of one length"
+    if techniques.compilation:
+        return f"{KEY}: C compiles for one length, and would do it again inside the measured window"
+    cut = [f"{name}={getattr(dims, name)}" for name in ("pp", "cp") if getattr(dims, name) > 1]
+    return f"{KEY}: {', '.join(cut)} is set up for sequences of one length" if cut else None
