@@ -158,6 +158,7 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         state_bytes=watch.state,
         what_ran=_kernels(probe)
         | {"device": str(device), "energy_counters": meter.covers, "data_passes": _passes(plan, sequences), "data_records": sequences.records}
+        | {"peak_phase": peaks.phase}
         | sequences.what_was_read
         | compiled.what_ran
         | weights_that_ran(plan.config)
