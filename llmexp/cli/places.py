@@ -9,8 +9,9 @@ from pathlib import Path
 from hydra.core.config_loader import ConfigLoader
 
 from llmexp.errors import ConfigError
+from llmexp.plan.instructions import SUFFIXES
 
-INSTRUCTIONS = (".jsonl", ".json", ".parquet")
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 # What Hydra's grammar takes for a word without quotes, of what paths are made of.
 UNQUOTED = re.compile(r"[\w./+-]+", re.ASCII)
 
@@ -37,9 +38,10 @@ def _meant(loader: ConfigLoader, word: str) -> list[str]:
         raise ConfigError(f"{word}: {places[0]} is a place and not an option, and the two are not swept together: run one after the other")
     paths = [_quoted(str(Path(place).expanduser()) if place.startswith("~") else place) for place in places]
     if group == "model":
-        return ["model=hf", f"model.path={','.join(paths)}", "model.weights=pretrained"]
-    if odd := next((place for place in places if not place.endswith(INSTRUCTIONS)), None):
-        raise ConfigError(f"data={odd}: instructions are in {', '.join(INSTRUCTIONS)} files; text is data=text data.files=[{odd}]")
+        tokenizer = ["data.tokenizer=${model.path}"] if all(map(_may_have_tokenizer, places)) else []
+        return ["model=hf", f"model.path={','.join(paths)}", "model.weights=pretrained", *tokenizer]
+    if odd := next((place for place in places if not place.endswith(SUFFIXES)), None):
+        raise ConfigError(f"data={odd}: instructions are in {', '.join(SUFFIXES)} files; text is data=text data.files=[{odd}]")
     return ["data=instructions", f"data.files={','.join(f'[{path}]' for path in paths)}"]
 
 
@@ -50,7 +52,13 @@ def _is_place(loader: ConfigLoader, group: str, value: str) -> bool:
         return True
     if slash:
         return name not in loader.get_group_options(f"{group}/{inner}")
-    return group == "data" and value.endswith(INSTRUCTIONS)
+    return group == "data" and value.endswith(SUFFIXES)
+
+
+def _may_have_tokenizer(place: str) -> bool:
+    """Whether a folder has one; what a hub name has is not known here."""
+    folder = Path(place).expanduser()
+    return not folder.is_dir() or any((folder / name).is_file() for name in TOKENIZERS)
 
 
 def _quoted(path: str) -> str:
