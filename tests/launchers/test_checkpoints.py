@@ -44,7 +44,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plan(folder: Path, engine: str, method: str, *overrides: str) -> RunPlan:
     model = ("model=hf", f"model.path={folder}", "model.weights=pretrained", "task=finetune", "hardware=cpu")
     # A rate at which two steps change the loss by much more than the tolerances.
-    work = ("parallelism.dp=2", "data.seq_len=64", "precision=fp32", "optimizer.lr=0.01")
+    work = ("parallelism.dp=2", "data=text", "data.seq_len=64", "precision=fp32", "optimizer.lr=0.01")
     return make_plan(*model, *work, f"engine={engine}", f"method={method}", *(() if "P" in method else ("task.save_model=true",)), *overrides)
 
 
