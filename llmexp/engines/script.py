@@ -35,7 +35,9 @@ class ScriptEngine(Engine):
     builds_model = False
 
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-        """No atom reaches into the program."""
+        """No atom and no weights reach into the program."""
+        if config.model.weights == "pretrained":
+            return "engine=script: which weights a program starts from it says itself: set model.weights=random"
         if techniques != Techniques():
             return f"engine=script cannot apply method={config.method} to a program: write it into engine.options.{COMMAND}, and leave method=Naive"
         return None
