@@ -85,3 +85,11 @@ def test_wrong_words_of_commands_are_one_line(words, expected, llmexp):
     code, out, err = llmexp(*words)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert expected in err
+
+
+def test_a_broken_record_is_one_line_with_its_place_and_nothing_starts(llmexp, tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"instruction": "Add.", "output": "3"}\n{"instruction": "Add.", "output": ""}\n')
+    code, out, err = llmexp("task=finetune", f"data.files=[{path}]", "method=L,QL")
+    assert (code, out) == (2, "")
+    assert err == f"llmexp: run method=L: data.files: {path}:2: output is empty: expected a text\n"

@@ -14,6 +14,7 @@ from llmexp.launchers import models
 from llmexp.launchers.attention import implementation
 from llmexp.launchers.packing import LENGTHS, model_inputs
 from llmexp.launchers.sequences import IGNORED, Example, Sequences
+from llmexp.launchers.weights import seeded
 from llmexp.method import Method
 from llmexp.schema import ModelConfig
 
@@ -32,7 +33,7 @@ def model(method: str, architecture: str = "llama", *, records: bool = True) -> 
     experts = {"num_experts": 4, "experts_per_token": 2} if architecture == "mixtral" else {}
     shape = SHAPE.model_copy(update={"architecture": architecture} | experts)
     attention = implementation(Method.parse(method, "finetune").techniques, CPU, records=records)
-    return models.build(models.configuration(shape), torch.float32, attention, device=CPU, seed=0)
+    return models.build(models.configuration(shape), torch.float32, attention, device=CPU, weights=seeded(0))
 
 
 def example(length: int, seed: int) -> Example:
