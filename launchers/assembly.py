@@ -66,10 +66,11 @@ def trained(module: nn.Module) -> list[nn.Parameter]:
 
 
 def optimizer(plan: RunPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """torch's fused AdamW, or the class that optimizer.target names."""
+    """torch's fused AdamW, or the class that optimizer.target names; one that updates in backward takes a model, here of what trains alone."""
     chosen = plan.config.optimizer
     if chosen.target:
-        made: torch.optim.Optimizer = targets.load("optimizer.target", chosen.target)(parameters, **chosen.arguments)
+        taken = nn.ParameterList(parameters) if chosen.fused_backward else parameters
+        made: torch.optim.Optimizer = targets.load("optimizer.target", chosen.target)(taken, **chosen.arguments)
         return made
     return torch.optim.AdamW(parameters, **chosen.arguments, fused=True)
 

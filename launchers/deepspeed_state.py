@@ -13,11 +13,12 @@ from llmexp.launchers.optimizer_state import moments, not_of
 
 def state_tensors(engine: Any, module: nn.Module) -> dict[str, list[torch.Tensor]]:
     """Tensors of this rank by kind. Call between backward and step for the gradients, after step for the rest."""
-    masters = _masters(engine)
+    masters, held = _masters(engine), moments(engine.basic_optimizer)
     return {
         "parameters": [getattr(parameter, "ds_tensor", parameter.data) for parameter in module.parameters()],
         "gradients": _gradients(engine, [*module.parameters(), *masters]),
-        "optimizer": [*not_of(module, masters), *moments(engine.basic_optimizer)],
+        "optimizer": [*not_of(module, masters), *held],
+        "moments": held,
     }
 
 

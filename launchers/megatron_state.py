@@ -16,10 +16,12 @@ def state_tensors(module: nn.Module, optimizer: Any) -> dict[str, list[torch.Ten
     parameters: list[Any] = list(module.parameters())
     inner = list(torch_optimizers(optimizer))
     updated = [parameter for each in inner for group in each.param_groups for parameter in group["params"]]
+    held = [moment for each in inner for moment in moments(each)]
     return {
         "parameters": [parameter.data for parameter in parameters],
         "gradients": [parameter.main_grad for parameter in parameters],
-        "optimizer": not_of(module, updated) + [moment for each in inner for moment in moments(each)],
+        "optimizer": not_of(module, updated) + held,
+        "moments": held,
     }
 
 

@@ -16,7 +16,9 @@ def not_of(module: nn.Module, tensors: Iterable[torch.Tensor]) -> list[torch.Ten
 
 def moments(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     """The state tensors; step counts left out."""
-    states = optimizer.state.values()
+    # AdaLOMO of pytorch_optimizer keeps its own beside torch's state.
+    beside = [getattr(optimizer, name, {}) for name in ("exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col")]
+    states = [*optimizer.state.values(), *beside]
     return [local(value) for state in states for value in state.values() if torch.is_tensor(value) and value.dim() > 0]
 
 

@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import PreTrainedConfig
 
 from llmexp.launchers import assembly
+from llmexp.launchers.fused_backward import average_in_backward
 from llmexp.launchers.master_copy import MasterCopy
 from llmexp.launchers.seeding import DTYPES
 from llmexp.plan.run_plan import RunPlan
@@ -29,6 +30,8 @@ class Replicated:
         self.module = assembly.with_atoms(model, plan)
         assembly.compile_atom(self.module, assembly.method_of(plan))
         self.model = self._wrapped(device)
+        if plan.config.optimizer.fused_backward and plan.dims.dp > 1:
+            average_in_backward(assembly.trained(self.module))
         self.optimizer = optimizer(plan, assembly.trained(self.module))
 
     def begin_pass(self, *, last: bool) -> None:

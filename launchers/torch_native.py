@@ -52,12 +52,29 @@ class TorchTraining(TorchState):
         return self._passes % self._accumulation == 0
 
 
+class FusedBackwardTraining(TorchTraining):
+    """The same with an optimizer that leaves nothing to do after backward."""
+
+    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+        super().__init__(plan, device)
+        self._lr = plan.config.optimizer.lr
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Gradients of the pass, each averaged over ranks and taken up as it comes."""
+        self.layout.optimizer.fused_backward(loss, self._lr)  # type: ignore[attr-defined]
+
+    def step(self) -> None:
+        """Backward was it."""
+
+
 join = join_group
 
 
 def build(plan: RunPlan, device: torch.device) -> TorchTraining | PipelinedTraining:
     """The training step, ready to run; after `join`."""
-    return PipelinedTraining(plan, device) if plan.dims.pp > 1 else TorchTraining(plan, device)
+    if plan.dims.pp > 1:
+        return PipelinedTraining(plan, device)
+    return (FusedBackwardTraining if plan.config.optimizer.fused_backward else TorchTraining)(plan, device)
 
 
 if __name__ == "__main__":

@@ -49,11 +49,12 @@ class TorchState:
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
         """See Built."""
         parameters, holder = list(self.module.parameters()), self._base_optimizer
-        updated = [parameter for group in holder.param_groups for parameter in group["params"]]
+        updated, held = [parameter for group in holder.param_groups for parameter in group["params"]], moments(holder)
         return {
             "parameters": [local(parameter) for parameter in parameters] + quantized_tensors(self.module),
             "gradients": [local(parameter.grad) for parameter in parameters if parameter.grad is not None],
-            "optimizer": not_of(self.module, updated) + moments(holder),
+            "optimizer": not_of(self.module, updated) + held,
+            "moments": held,
         }
 
     def offloaded(self) -> frozenset[str]:

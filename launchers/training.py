@@ -40,7 +40,7 @@ class Built(Protocol):
     trainable_parameters: int
 
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
-        """Tensors that hold parameters, gradients and optimizer states now, by kind."""
+        """Tensors that hold parameters, gradients and optimizer states now, by kind; of the last also the moments alone."""
 
     def offloaded(self) -> frozenset[str]:
         """Kinds of state that the engine keeps on the host for the device's sake."""
@@ -79,7 +79,7 @@ class StateWatch:
     def step(self) -> None:
         """As the engine does; then count what it updated."""
         self._engine.step()
-        self._count("parameters", "optimizer")
+        self._count("parameters", "optimizer", "moments")
 
 
 class ScheduleWatch:
@@ -96,7 +96,7 @@ class ScheduleWatch:
             if phase.endswith("backward"):
                 self._count("gradients")
             elif phase == "optimizer":
-                self._count("parameters", "optimizer")
+                self._count("parameters", "optimizer", "moments")
             mark(phase)
 
         return self._engine.train(passes, counting)

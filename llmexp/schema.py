@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 CpKind = Literal["ring", "ulysses"]
 Dtype = Literal["fp32", "bf16"]
 BYTES_PER_ELEMENT: dict[str, int] = {"fp32": 4, "bf16": 2}
+# int8: blocks of 256 with an fp32 scale each, as bitsandbytes has them (arXiv 2110.02861, section 2.1).
+BYTES_PER_MOMENT: dict[str, float] = BYTES_PER_ELEMENT | {"int8": 1 + 4 / 256}
 
 PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
@@ -141,6 +143,17 @@ class OptimizerConfig(Section):
     weight_decay: Annotated[float, Field(ge=0)] | None = None
     target: DottedPath | None = Field(None, description="dotted path of an optimizer class; called with the parameters, lr and options")
     options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the target's class besides lr")
+    moments: NonNegativeInt | None = Field(None, description="state tensors of a parameter's size that the target keeps of it; None: not known")
+    moment_dtype: Literal["fp32", "bf16", "int8"] | None = Field(
+        None, description="of the target's moments; int8: in blocks of 256 with an fp32 scale each; None: precision.moments"
+    )
+    factored: bool = Field(False, description="the target keeps of a matrix's moment one vector of its rows and one of its columns")
+    fused_backward: bool = Field(False, description="the target updates each parameter as soon as backward has its gradient, which is then dropped")
+
+    @property
+    def package(self) -> str:
+        """Top-level module of the target's class; empty for AdamW."""
+        return (self.target or "").partition(".")[0]
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -159,8 +172,10 @@ class OptimizerConfig(Section):
             raise ValueError(f"optimizer.{wrong} is missing: set optimizer.{wrong}=<value>, or optimizer.target for another class than AdamW")
         if self.target and self.implementation != "torch":
             raise ValueError(f"optimizer.target={self.target} needs optimizer.implementation=torch, not {self.implementation}")
-        if self.options and not self.target:
-            raise ValueError("optimizer.options are those of optimizer.target, which is not set")
+        of_target = {"options": self.options, "moments": self.moments is not None, "moment_dtype": self.moment_dtype}
+        alone = next((name for name, value in of_target.items() if value and not self.target), None)
+        if alone:
+            raise ValueError(f"optimizer.{alone} says something of optimizer.target, which is not set")
         return self
 
 

@@ -42,7 +42,15 @@ def _state(repeat: Repeat, facts: Facts, kinds: Sequence[str], place: Place) -> 
     return Observed(max(sum(getattr(rank.state_bytes[kind], place) for kind in kinds) for rank in repeat.ranks))
 
 
+def optimizer_state_bytes_per_parameter(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Moments that the fullest rank holds, wherever, over the trained parameters of the whole model."""
+    found = [(rank.state_bytes.get("moments"), rank.trainable_parameters) for rank in repeat.ranks]
+    held = [(moments.device + moments.host) / trained for moments, trained in found if moments and trained]
+    return Observed(max(held)) if len(held) == len(found) else None
+
+
 MEMORY: dict[str, Function] = {
+    "optimizer_state_bytes_per_parameter": optimizer_state_bytes_per_parameter,
     **{field: partial(_peak, field=field) for field in PEAKS},
     "peak_allocated_rank0_bytes": peak_allocated_rank0_bytes,
     **{f"{phase}_peak_bytes": partial(_phase_peak, phase=phase) for phase in PHASES},

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.instructions import PARQUET
-from llmexp.plan.memory import Storage, zero_storage
+from llmexp.plan.memory import Held, Storage, zero_storage
+from llmexp.plan.moments import moment_bytes
 from llmexp.plan.run_plan import Command
 from llmexp.plan.schedules import Passes
 from llmexp.schema import CpKind, RunConfig
@@ -49,12 +51,17 @@ class Engine(ABC):
 
     def storage(self, config: RunConfig, techniques: Techniques) -> Storage:
         """How the ranks hold training state, for the plan's arithmetic: ZeRO's way, unless an engine has another."""
-        return zero_storage(config.precision, techniques, master_copy=self.keeps_master_copy(config, techniques))
+        made = zero_storage(
+            config.precision, techniques, moment_bytes(config, techniques) or 0, master_copy=self.keeps_master_copy(config, techniques)
+        )
+        return replace(made, gradients=Held(0)) if config.optimizer.fused_backward else made
 
     def needed_modules(self, config: RunConfig, techniques: Techniques) -> tuple[str, ...]:
-        """What the ranks of this run import: `modules`, what Q and QL, adapters, C on GPUs and the data need."""
+        """What the ranks of this run import: `modules`, what Q and QL, adapters, the optimizer, C on GPUs and the data need."""
+        package = config.optimizer.package
         wanted = {
-            "bitsandbytes": techniques.quantization is not None,
+            "bitsandbytes": techniques.quantization is not None or package == "bitsandbytes",
+            "pytorch_optimizer": package == "pytorch_optimizer",
             "peft": techniques.adapter is not None,
             "triton": techniques.compilation and config.hardware.device == "cuda",
             "datasets": config.data.path is not None,

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from llmexp.engines.base import Engine
 from llmexp.engines.limits import beyond_context_parallelism, flash_without_bf16, quantized_experts, unadaptable, unpackable
+from llmexp.engines.optimizers import misdeclared_moments, unpartitioned
 from llmexp.engines.torchrun import rank_environment, torchrun
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
@@ -42,7 +43,8 @@ class DeepSpeedEngine(Engine):
         wider = beyond_context_parallelism(config, techniques, dims, self.cp_chunks)
         packing = unpackable(config, techniques, dims)
         limits = packing, unadaptable(config, techniques, dims), flash_without_bf16(config, techniques), quantized_experts(config, techniques)
-        return wider or next(filter(None, limits), None)
+        updates = unpartitioned(config, techniques) or misdeclared_moments(config)
+        return wider or next(filter(None, limits), None) or updates
 
     def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:
         """ZeRO's partitions are copies, also where their dtype is the parameters' own."""

@@ -17,6 +17,7 @@ from llmexp.plan.dims import ParallelDims
 from llmexp.plan.growth import LengthSchedule, ungrowable
 from llmexp.plan.kept import check_keeping
 from llmexp.plan.memory import estimate
+from llmexp.plan.moments import moment_bytes
 from llmexp.plan.run_plan import AtomChange, RunPlan, identity
 from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.plan.tokens import with_steps_of_budget
@@ -41,7 +42,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     _check_targets(config, techniques, shape)
     check_keeping(config, techniques, dims, engine_keeps=engine.keeps_weights)
     checkpoint = local_checkpoint(config.model)
-    storage = engine.storage(config, techniques)
+    storage, moments = engine.storage(config, techniques), moment_bytes(config, techniques)
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
     return RunPlan(
         id=identity(config, str(method), native, checkpoint.digest if checkpoint else None),
@@ -54,7 +55,8 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         active_parameters=shape.active_parameters if shape else None,
         flops_per_token=flops_per_token(shape, seq_len, techniques, config.adapter) if shape else None,
         recomputed_flops_per_token=built.recomputed_flops_per_token(seq_len, techniques) if built else None,
-        memory=estimate(built, storage, trained, dims) if built and trained and not config.optimizer.target else None,
+        optimizer_state_bytes_per_parameter=moments,
+        memory=estimate(built, storage, trained, dims) if built and trained and moments is not None else None,
         engine_config=native,
         command=engine.command(config, dims),
         rerun_command=shlex.join(["python", "-m", "llmexp", *overrides]),

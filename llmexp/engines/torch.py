@@ -6,11 +6,13 @@ from typing import Any
 
 from llmexp.engines.base import Engine
 from llmexp.engines.limits import flash_without_bf16, quantized_experts, unadaptable, unpackable, wider
+from llmexp.engines.optimizers import misdeclared_moments, unsharded
 from llmexp.engines.pipelining import CLASSES, PASSES, unpipelined, unsplit
 from llmexp.engines.torchrun import torchrun
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import Held, Storage
+from llmexp.plan.moments import moment_bytes
 from llmexp.plan.run_plan import Command
 from llmexp.schema import BYTES_PER_ELEMENT, RunConfig
 
@@ -42,6 +44,8 @@ class TorchEngine(Engine):
             unpackable(config, techniques, dims)
             or adapter
             or pipeline
+            or unsharded(config, techniques, dims)
+            or misdeclared_moments(config)
             or flash_without_bf16(config, techniques)
             or quantized_experts(config, techniques)
             or _unkept_dtypes(config, techniques)
@@ -52,7 +56,8 @@ class TorchEngine(Engine):
         if not _shards(techniques):
             return super().storage(config, techniques)
         size, on_host = BYTES_PER_ELEMENT[config.precision.master], techniques.offload_optimizer
-        return Storage(parameters=Held(size, True, on_host), gradients=Held(size, True, on_host), optimizer=Held(2 * size, True, on_host))
+        moments = moment_bytes(config, techniques) or 0
+        return Storage(parameters=Held(size, True, on_host), gradients=Held(size, True, on_host), optimizer=Held(moments, True, on_host))
 
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Arguments of torch's wrappers by their names; a rank alone without Z1 to Z3 has none."""
@@ -60,7 +65,8 @@ class TorchEngine(Engine):
             return {"fully_shard": {"reshard_after_forward": techniques.zero_stage == 3}} | _mixed_precision(config) | _offload(config, techniques)
         # Buffers are the same on all ranks and never change.
         replicas = {"gradient_as_bucket_view": True, "broadcast_buffers": False}
-        native: dict[str, Any] = {"distributed_data_parallel": replicas} if dims.dp > 1 else {}
+        averages = dims.dp > 1 and not config.optimizer.fused_backward
+        native: dict[str, Any] = {"distributed_data_parallel": replicas} if averages else {}
         if dims.schedule:
             native = {"schedule": {"schedule_name": CLASSES[dims.schedule]}}
         return native | ({"zero_redundancy_optimizer": {"parameters_as_bucket_view": True}} if techniques.zero_stage == 1 else {})
@@ -82,7 +88,7 @@ def _unsharded_bits(techniques: Techniques) -> str | None:
 
 def _unkept_dtypes(config: RunConfig, techniques: Techniques) -> str | None:
     precision = config.precision
-    if precision.moments != precision.master:
+    if precision.moments != precision.master and config.optimizer.moment_dtype is None:
         return f"torch's optimizers keep moments in the dtype that they update: precision.moments={precision.moments} needs precision.master the same"
     if precision.gradients != precision.parameters and not _shards(techniques):
         return f"torch keeps gradients in the parameters' dtype, {precision.parameters}: set precision.gradients to it, or take Z2 or Z3"

@@ -42,7 +42,7 @@ class MemoryEstimate(Record):
 class Held:
     """How the ranks hold one kind of training state."""
 
-    bytes_per_parameter: int
+    bytes_per_parameter: float
     partitioned: bool = False
     on_host: bool = False
 
@@ -56,10 +56,13 @@ class Storage:
     optimizer: Held
 
 
-def zero_storage(precision: PrecisionConfig, techniques: Techniques, *, master_copy: bool) -> Storage:
-    """ZeRO's stages and its offload (arXiv 1910.02054, section 3); `master_copy`: the optimizer updates a copy of the parameters."""
+def zero_storage(precision: PrecisionConfig, techniques: Techniques, moments: float, *, master_copy: bool) -> Storage:
+    """ZeRO's stages and its offload (arXiv 1910.02054, section 3), with so many bytes of moments a parameter.
+
+    `master_copy`: the optimizer updates a copy of the parameters.
+    """
     size, stage, on_host = BYTES_PER_ELEMENT, techniques.zero_stage, techniques.offload_optimizer
-    states = (size[precision.master] if master_copy else 0) + 2 * size[precision.moments]
+    states = (size[precision.master] if master_copy else 0) + moments
     # Offloaded gradients lie beside the master copy that they update, in its dtype.
     gradients = precision.master if on_host else precision.gradients
     return Storage(
@@ -82,7 +85,7 @@ def estimate(shape: ModelShape, storage: Storage, trained: Trained, dims: Parall
     sizes = {name: ceil(counts[name] * kind.bytes_per_parameter / shares[name]) for name, kind in kinds.items()}
     cut = f" of {trained.trainable / 1e9:.4g}e9 ({dims.cut})" if held < trained.trainable else ""
     words = f"{held / 1e9:.4g}e9 trained parameters{cut}: " + " + ".join(
-        f"{kind.bytes_per_parameter} B {name}" + f" of {together / 1e9:.4g}e9" * (counts[name] != held) + f" / {shares[name]}"
+        f"{kind.bytes_per_parameter:.4g} B {name}" + f" of {together / 1e9:.4g}e9" * (counts[name] != held) + f" / {shares[name]}"
         for name, kind in kinds.items()
     )
     for count, size in ((trained.frozen, storage.parameters.bytes_per_parameter), (four_bit, NF4_BYTES_PER_PARAMETER)):

@@ -56,6 +56,9 @@ class RunPlan(Record):
     active_parameters: int | None = Field(None, description="that a token meets: all but those of experts that it is not sent to")
     flops_per_token: float | None = Field(description="model FLOPs of one token's forward and backward pass, without recomputation")
     recomputed_flops_per_token: float | None = Field(None, description="what recomputation adds to that; 0 without it")
+    optimizer_state_bytes_per_parameter: float | None = Field(
+        None, description="moments of a trained parameter; None where optimizer.target tells none"
+    )
     memory: MemoryEstimate | None
     engine_config: dict[str, Any]
     command: Command

@@ -101,7 +101,7 @@ class RankSummary(Record):
         default_factory=dict, description="torch's allocator by phase, over the warm-up from its second step, cuda only"
     )
     compiled_in_window: int = Field(0, description="graphs that torch.compile made while steps were being measured")
-    state_bytes: dict[str, StateBytes] = Field(description="parameters, gradients, optimizer")
+    state_bytes: dict[str, StateBytes] = Field(description="parameters, gradients, optimizer; of the last the moments apart")
     what_ran: dict[str, Any] = Field(description="attention_kernel, attention_backend, optimizer_class, engine_optimizer_class, backend, …")
     gradient_norm: float | None = None
     energy: Energy | None = Field(None, description="None where it cannot be read")

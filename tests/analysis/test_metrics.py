@@ -186,6 +186,12 @@ def test_memory_is_the_largest_ranks(write_repeat):
     }
 
 
+def test_optimizer_state_is_that_of_the_fullest_rank_over_all_that_trains(write_repeat):
+    held = {rank: {"state_bytes": {"moments": StateBytes(device=4000, host=100 * rank)}, "trainable_parameters": 1000} for rank in (0, 1)}
+    metrics = measure([write_repeat(0, held, {rank: [(1.0, 10, 10, 1.0)] * 2 for rank in (0, 1)})], Facts(world_size=2, dp=2))
+    assert metrics["optimizer_state_bytes_per_parameter"].mean == 4.1
+
+
 def test_without_a_gpu_there_is_no_allocator_peak(two_replicas):
     metrics = measure([two_replicas], Facts(world_size=2, dp=2))
     assert metrics["peak_allocated_bytes"] is None

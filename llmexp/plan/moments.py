@@ -1,0 +1,38 @@
+"""Bytes that an optimizer keeps of every parameter that it trains, by arithmetic alone."""
+
+from __future__ import annotations
+
+from llmexp.method import Techniques
+from llmexp.plan.shape import ModelShape, shape_of
+from llmexp.plan.trained import Trained
+from llmexp.schema import BYTES_PER_MOMENT, RunConfig
+
+ADAMW_MOMENTS = 2
+
+
+def moment_bytes(config: RunConfig, techniques: Techniques) -> float | None:
+    """Moments alone, without the copy of the parameters that some engines update; None where the optimizer or the shape does not tell."""
+    chosen = config.optimizer
+    moments = chosen.moments if chosen.target else ADAMW_MOMENTS
+    if moments is None:
+        return None
+    size = moments * BYTES_PER_MOMENT[chosen.moment_dtype or config.precision.moments]
+    if not chosen.factored:
+        return size
+    shape = shape_of(config.model)
+    elements = factored_elements(shape, config, techniques) if shape else None
+    return None if shape is None or elements is None else size * elements / Trained.of(shape, techniques, config.adapter).trainable
+
+
+def factored_elements(shape: ModelShape, config: RunConfig, techniques: Techniques) -> int | None:
+    """Rows and columns of every matrix that trains, and the elements of every vector (arXiv 1804.04235, section 3); None for stacks of experts."""
+    adapter = config.adapter
+    if shape.num_experts:
+        return None
+    if techniques.adapter == "prompt":
+        return adapter.virtual_tokens + shape.hidden_size
+    if techniques.adapter == "lora":
+        sides = [sum(shape.matrices[name]) for name in adapter.targets]
+        return shape.num_layers * sum(each + 2 * adapter.rank for each in sides)
+    matrices = 0 if techniques.quantization else shape.num_layers * sum(map(sum, shape.matrices.values()))
+    return matrices + shape.embedding_sides + shape.norm_parameters

@@ -1,0 +1,48 @@
+"""Optimizers that an engine cannot combine with what else is asked for: a skip with the reason, before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmexp.cli.arguments import run_parser
+from llmexp.cli.run import jobs_of
+
+
+def skip_of(words: list[str]) -> str | None:
+    (job,) = jobs_of(run_parser().parse_intermixed_args(["hardware=cpu", "parallelism.dp=2", *words]))
+    return job.plan.skip
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["engine=deepspeed", "optimizer=lomo", "precision=fp32"], "set engine=torch"),
+        (["engine=deepspeed", "optimizer=adafactor", "method=Z2"], "Z2: optimizer=adafactor keeps rows and columns of matrices"),
+        (["engine=torch", "optimizer=adafactor", "method=Z3"], "which FSDP2's ranks hold in parts"),
+        (["engine=torch", "optimizer=adamw8bit", "method=Z3"], "take no partitioned tensors of FSDP2"),
+        (["engine=torch", "optimizer=lion", "precision=bf16_pure"], "set precision.moments=fp32"),
+        (["engine=torch", "optimizer=lomo", "method=Z1", "precision=fp32"], "leave Z out"),
+        (["engine=torch", "optimizer=lomo", "precision=bf16_mixed"], "without a copy in fp32"),
+        (["engine=torch", "optimizer=lomo", "precision=fp32", "batch.accumulation=2"], "set batch.accumulation=1"),
+        (["engine=torch", "optimizer=lomo", "precision=fp32", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        (["engine=torch", "optimizer=adalomo", "precision=fp32", "model=tiny-moe"], "stacks of them"),
+        (["engine=megatron", "optimizer=sgd", "precision=fp32"], "its optimizer is AdamW"),
+    ],
+)
+def test_the_reason_says_what_would_do(words: list[str], reason: str) -> None:
+    assert reason in str(skip_of(words))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["engine=deepspeed", "optimizer=adafactor"],
+        ["engine=deepspeed", "optimizer=lion8bit", "method=Z3+O"],
+        ["engine=torch", "optimizer=adafactor", "method=Z1"],
+        ["engine=torch", "optimizer=lion", "precision=bf16_pure", "precision.moments=fp32"],
+        ["engine=torch", "optimizer=sgd", "method=Z3"],
+        ["engine=torch", "optimizer=lomo", "precision=bf16_pure"],
+    ],
+)
+def test_what_would_do_is_planned(words: list[str]) -> None:
+    assert skip_of(words) is None

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+SIZE = 6_738_415_616
+# Rows and columns of 7B: 32 layers of four 4096 x 4096 and three 4096 x 11008 matrices, two 32000 x 4096, and 65 gains of 4096.
+FACTORED = 32 * (4 * 2 * 4096 + 3 * (4096 + 11008)) + 2 * (32000 + 4096) + 65 * 4096
+
+
+@pytest.mark.parametrize(
+    ("words", "moments"),
+    [
+        (["optimizer=adamw"], 8),
+        (["optimizer=adamw", "precision=bf16_pure"], 4),
+        (["optimizer=adamw8bit"], 2 * (1 + 4 / 256)),
+        (["optimizer=lion"], 4),
+        (["optimizer=lion8bit"], 1 + 4 / 256),
+        (["optimizer=sgd"], 0),
+        (["optimizer=sgd", "optimizer.options.momentum=0.9", "optimizer.moments=1"], 4),
+        (["optimizer=adafactor"], 4 * FACTORED / SIZE),
+        (["optimizer=adafactor", "precision=bf16_pure", "engine=torch"], 2 * FACTORED / SIZE),
+        (["optimizer=adalomo", "precision=bf16_pure", "engine=torch"], 4 * FACTORED / SIZE),
+    ],
+)
+def test_bytes_of_state_a_parameter(words, moments, plan):
+    assert plan("model=7b", *words).optimizer_state_bytes_per_parameter == pytest.approx(moments, rel=1e-9)
+
+
+def test_an_optimizer_that_tells_nothing_has_no_estimate(plan):
+    made = plan("model=7b", "optimizer=sgd", "optimizer.moments=null")
+    assert (made.optimizer_state_bytes_per_parameter, made.memory) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "elements"),
+    [
+        (["method=L", "adapter.rank=8"], 32 * (7 * 2 * 8 + 4 * 2 * 4096 + 3 * (4096 + 11008))),
+        (["method=P"], 20 + 4096),
+    ],
+)
+def test_rows_and_columns_of_an_adapter(words, elements, plan):
+    made = plan("task=finetune", "model=7b", "optimizer=adafactor", *words)
+    assert made.optimizer_state_bytes_per_parameter == pytest.approx(4 * elements / made.trainable_parameters, rel=1e-9)
+
+
+def test_what_is_taken_up_in_backward_is_not_held(plan):
+    made = plan("model=7b", "optimizer=lomo", "precision=bf16_pure", "engine=torch")
+    assert (made.memory.gradients.device, made.memory.device) == (0, 2 * SIZE)
