@@ -35,6 +35,7 @@ def legend(report: Report) -> list[str]:
         "trained M: millions of parameters that train": any(row.finetuned("trainable_parameters") for row in report.rows),
         "Naive: Full-FT, all parameters train": any(row.finetuned("tokens_per_s") and row.method == NAIVE for row in report.rows),
         "peak in: the phase of the allocator's peak": any(row.peak_phase for row in report.rows),
+        _cut_records(report): True,
         "-: out of memory": any(row.state == OOM for row in report.rows) or any(paper.oom for paper in papers),
         f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head train": any(
             row.partly_trained for row in report.rows
@@ -43,11 +44,19 @@ def legend(report: Report) -> list[str]:
         "x paper: ours over the paper's": bool(papers),
     }
     return [
-        *(line for line, applies in lines.items() if applies),
+        *(line for line, applies in lines.items() if line and applies),
         *convergence_legend(list(report.converged.values())),
         *scaling_legend(report.series),
         *fairness(report.rows),
     ]
+
+
+def _cut_records(report: Report) -> str:
+    """How many records were longer than seq_len; empty where none was."""
+    found = [row.result.what_ran for row in report.rows if row.result and row.metric("tokens_per_s")]
+    counts = [(ran.get("data_cut_records", 0), ran.get("data_left_out_records", 0), ran.get("data_read_records", 0)) for ran in found]
+    said = [f"{cut} of {read} cut, {left_out} left out" for cut, left_out, read in sorted(set(counts)) if cut or left_out]
+    return f"records longer than seq_len: {'; '.join(said)}" if said else ""
 
 
 def _powered(report: Report) -> list[str]:

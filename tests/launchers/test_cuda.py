@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 import torch
 from planning import Observed, make_plan
+from torch.profiler import ProfilerActivity, profile
 
 from llmexp.cli.sweep import folder_of
 from llmexp.launch.run import run_one
+from llmexp.launchers.causal_attention import flash
+from llmexp.launchers.packing import model_inputs
 from llmexp.launchers.rank import Rank
+from llmexp.launchers.record_attention import sdpa_records
+from llmexp.launchers.sequences import Example, Sequences
 from llmexp.launchers.training import counters_of
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
@@ -86,3 +91,19 @@ def test_the_boards_energy_counter_is_read() -> None:
     with EnergyMeter(counters_of(rank, device)) as meter:
         torch.ones(4096, 4096, device=device).matmul(torch.ones(4096, 4096, device=device)).sum().item()
     assert meter.covers == ["GPU board"]
+
+
+def test_records_of_a_row_attend_within_themselves_by_one_call_of_a_varying_length_kernel() -> None:
+    device = torch.device("cuda")
+    pytest.importorskip("torch.nn.attention.varlen")
+    query = torch.randn(2, 4, 24, 64, device=device, dtype=torch.bfloat16)
+    key, value = torch.randn(2, 2, 2, 24, 64, device=device, dtype=torch.bfloat16).unbind()
+    rows = [[Example([1] * length, [1] * length) for length in row] for row in ((5, 13), (24,))]
+    batch = Sequences.of_rows(rows, 24, isolated=True).micro_batch(0, 2, device)
+    options = {key: given for key, given in model_inputs(batch).items() if key not in ("input_ids", "labels", "position_ids")}
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        found, _ = sdpa_records(torch.nn.Identity(), query, key, value, None, **options)
+    for row, start, end in ((0, 0, 5), (0, 5, 18), (1, 0, 24)):
+        alone = flash(query[row : row + 1, :, start:end], key[row : row + 1, :, start:end], value[row : row + 1, :, start:end])
+        torch.testing.assert_close(found[row, start:end], alone[0].transpose(0, 1), rtol=2e-2, atol=2e-2)
+    assert sum(event.count for event in profiled.key_averages() if "flash_fwd" in event.key) == 1

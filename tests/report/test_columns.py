@@ -150,3 +150,11 @@ def test_padding_has_a_column_of_real_tokens_where_there_is_any(make_run):
     assert not {"real tokens/s", "data"} & shown(full).keys()
     growing = make_run("F", data={"name": "text", "seq_len": 64, "seq_len_schedule": [32, 64]}, metrics={"tokens_per_s": 1.0})
     assert set(shown(full, growing)["data"]) == {"", "growing 32 64"}
+
+
+def test_records_that_were_cut_are_said(make_run, tmp_path):
+    folder = make_run("F", metrics={"tokens_per_s": 9.0})
+    assert "records longer" not in " ".join(said(folder))
+    cut = folder.result().model_copy(update={"what_ran": {"data_cut_records": 3, "data_left_out_records": 1, "data_read_records": 40}})
+    folder.write(folder.result_path, cut)
+    assert "records longer than seq_len: 3 of 40 cut, 1 left out" in said(folder)
