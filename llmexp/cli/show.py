@@ -7,6 +7,8 @@ import shlex
 from typing import Any
 
 from llmexp.engines import get_engine
+from llmexp.method import Method
+from llmexp.plan.kept import kept_weights
 from llmexp.plan.memory import GIB, MemoryEstimate, shortage
 from llmexp.plan.run_plan import RunPlan
 from llmexp.plan.runtime import Needs, wrap
@@ -22,6 +24,7 @@ def plan_text(plan: RunPlan) -> str:
 
 
 def _facts(plan: RunPlan) -> dict[str, str]:
+    config = plan.config
     facts = {
         "skipped": plan.skip or "",
         "atoms": "\n".join(f"{atom.code}: {atom.help} [{_values(atom.sets)}]" for atom in plan.atoms) or "none: nothing is changed",
@@ -30,6 +33,8 @@ def _facts(plan: RunPlan) -> dict[str, str]:
         "steps": _steps(plan),
         "parameters": _parameters(plan),
         "memory": _memory(plan, plan.memory) if plan.memory else "not known before the model is built",
+        "weights": f"the checkpoint {config.model.path}" if config.model.weights == "pretrained" else "",
+        "leaves": ", ".join(f"repeat.0/{name}" for name in kept_weights(config, Method.parse(plan.method, config.task.name).techniques)),
         "engine": json.dumps(plan.engine_config, indent=2),
         "command": _command(plan),
         "again": plan.rerun_command,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from llmexp.errors import ConfigError
 from llmexp.launchers import assembly
 from llmexp.launchers.seeding import fill
 from llmexp.launchers.weights import weights_of
+from llmexp.record.result import to_json
 
 CPU = torch.device("cpu")
 QWEN3 = Qwen3Config(**checkpoints.SIZES, head_dim=16, tie_word_embeddings=True)
@@ -107,6 +110,28 @@ def test_old_checkpoints_may_hold_buffers(tmp_path: Path) -> None:
 def test_experts_that_transformers_would_stack_are_refused(tmp_path: Path) -> None:
     checkpoints.write(tmp_path, MixtralConfig(**checkpoints.SIZES, num_local_experts=2, num_experts_per_tok=1))
     assert "(its experts are stored one by one, and are not stacked here)" in refused(tmp_path)
+
+
+PEAK = """
+import resource, sys, torch, transformers.models.llama.modeling_llama, safetensors
+from llmexp.launchers import assembly
+from llmexp.launchers.hub import folder_of
+from llmexp.plan.run_plan import RunPlan
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+plan, before = RunPlan.model_validate_json(sys.stdin.read(), strict=False), peak()
+model = assembly.seeded_model(plan, torch.device("cpu"))
+print(peak() - before, sum(parameter.nbytes for parameter in model.parameters()))
+"""
+
+
+def test_loading_takes_the_model_s_memory_and_a_few_tensors_more(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 12, "vocab_size": 4096}
+    checkpoints.write(tmp_path, LlamaConfig(**{**checkpoints.SIZES, **sizes}))
+    plan = make_plan("hardware=cpu", "model=hf", f"model.path={tmp_path}", "model.weights=pretrained", "precision=fp32")
+    done = subprocess.run([sys.executable, "-c", PEAK], input=to_json(plan), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    grown, model = map(int, done.stdout.split()[-2:])
+    assert grown < 1.4 * model  # a second copy would be twice as much
 
 
 CODE = """

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from llmexp.cli.show import plan_text
 from llmexp.errors import ConfigError
 from llmexp.plan.checkpoint import INDEX, ONE_FILE, Checkpoint
 from llmexp.plan.run_plan import RunPlan
@@ -117,6 +118,12 @@ def test_a_broken_checkpoint_stops_planning_and_only_where_it_is_read(plan: Plan
     with pytest.raises(ConfigError, match="is missing"):
         plan(*words(folder))
     assert plan(*words(folder), "model.weights=random").config.model.weights == "random"
+
+
+def test_a_plan_says_which_weights_it_starts_from_and_what_it_leaves(plan: Planning, folder: Path) -> None:
+    text = plan_text(plan(*words(folder), "task=finetune", "method=L", "task.save_model=true"))
+    assert f"  weights    the checkpoint {folder}\n  leaves     repeat.0/adapter, repeat.0/model\n" in text
+    assert "leaves" not in plan_text(plan("task=finetune", "method=L"))
 
 
 @pytest.mark.parametrize(
