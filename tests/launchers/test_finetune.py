@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-from planning import Observed, make_plan
+from planning import Observed, make_plans
 
 from llmexp.method import ATOMS, Method
 from llmexp.plan.run_plan import RunPlan
@@ -19,7 +19,7 @@ ENGINES = ["deepspeed", "torch"]
 ADAPTERS = ("L", "QL", "P")
 TABLE_09 = {str(Method.parse(row["method"], "finetune")) for row in read_table("table09_finetune_bs1")}
 WIDER = {"P+F+R", "P+Z2", "P+Z3", "QL+Z3", "QL+F+R+Z3+O"}
-METHODS = sorted({*TABLE_09, *WIDER, *ADAPTERS})
+METHODS = sorted(str(Method.parse(method, "finetune")) for method in {*TABLE_09, *WIDER, *ADAPTERS})
 # Each adapter, and what it meets in DeepSpeed's and in torch's partitions; the others are run by make test-sweeps.
 SHORT = {*ADAPTERS, "QL+Z3", "P+Z3", "QL+Z2+O", "L+F+R+Z3+O"}
 COMPILED = ["L+C", "QL+C"]
@@ -29,17 +29,8 @@ TARGETS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 
 
 def plan(engine: str, method: str, *overrides: str) -> RunPlan:
-    words = (
-        "task=finetune",
-        "hardware=cpu",
-        "parallelism.dp=2",
-        "data=text",
-        "data.seq_len=64",
-        "precision=fp32",
-        f"engine={engine}",
-        f"method={method}",
-    )
-    return make_plan(*words, *overrides)
+    words = ("task=finetune", "hardware=cpu", "parallelism.dp=2", "data=text", "data.seq_len=64", "precision=fp32", f"engine={engine}")
+    return make_plans((*METHODS, *COMPILED), *words, *overrides)[method]
 
 
 def runnable(engine: str) -> list[str]:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from planning import Observed, make_plan, table03_methods
+from planning import Observed, make_plans, table03_methods
 
 from llmexp.method import ATOMS, Method
 from llmexp.plan.run_plan import RunPlan
@@ -35,8 +35,8 @@ ACCUMULATED = ["Naive", "Z1", "Z2", "Z3"]
 
 
 def plan(engine: str, method: str, precision: str, *overrides: str) -> RunPlan:
-    words = ("hardware=cpu", "parallelism.dp=2", "data.seq_len=64", f"engine={engine}", f"method={method}", f"precision={precision}")
-    return make_plan(*words, *overrides)
+    words = ("hardware=cpu", "parallelism.dp=2", "data.seq_len=64", f"engine={engine}", f"precision={precision}")
+    return make_plans((*METHODS, *COMPILED), *words, *overrides)[method]
 
 
 @pytest.fixture(scope="module")
