@@ -12,6 +12,7 @@ from torch import nn
 
 from llmexp.errors import ConfigError
 from llmexp.launchers.seeding import fill
+from llmexp.launchers.stacked_experts import matrices_of, router_of
 from llmexp.plan.checkpoint import Checkpoint
 from llmexp.schema import RunConfig
 
@@ -57,6 +58,8 @@ class Pretrained:
         self._stored_as = _stored_names([*shapes, *tied], checkpoint, f"{getattr(model, 'base_model_prefix', '')}.")
         for name, other in tied.items():
             _take_either(self._stored_as, name, other)
+        stacks = {name: matrices_of(name, shape[0], checkpoint.tensors) for name, shape in shapes.items() if len(shape) == 3}
+        self._stacks = {name: matrices for name, matrices in stacks.items() if matrices}
         self._check(shapes, _ignored(model))
 
     def __call__(self, name: str, tensor: torch.Tensor) -> None:
@@ -64,22 +67,35 @@ class Pretrained:
         if any(part in name for part in ADAPTERS):
             fill(name, tensor, self._seed)
             return
+        with torch.no_grad():
+            for expert, matrices in zip(tensor, self._stacks.get(name, ()), strict=False):
+                expert.copy_(torch.cat([self._read(matrix) for matrix in matrices]))
+            if name not in self._stacks:
+                tensor.copy_(self._read(self._stored_as[name]))
+
+    def _read(self, name: str) -> torch.Tensor:
         from safetensors import safe_open
 
-        stored_as = self._stored_as[name]
         # Opened anew each time: an open file's pages would count as this rank's memory.
-        with safe_open(self._checkpoint.tensors[stored_as].shard, "pt") as shard, torch.no_grad():
-            tensor.copy_(shard.get_tensor(stored_as))
+        with safe_open(self._checkpoint.tensors[name].shard, "pt") as shard:
+            values: torch.Tensor = shard.get_tensor(name)
+            return values
 
     def _check(self, shapes: dict[str, tuple[int, ...]], ignored: re.Pattern[str]) -> None:
         stored = self._checkpoint.tensors
-        other = [name for name, shape in shapes.items() if name in self._stored_as and stored[self._stored_as[name]].shape != shape]
-        taken = set(self._stored_as.values())
+        taken = {*self._stored_as.values(), *(matrix for stack in self._stacks.values() for matrices in stack for matrix in matrices)}
+        found = {name: self._stored_shape(name) for name in shapes if name in self._stored_as or name in self._stacks}
+        self._refuse("it lacks {}", [name for name in shapes if name not in found])
         surplus = [name for name in stored if name not in taken and not ignored.search(name)]
-        one_by_one = " (its experts are stored one by one, and are not stacked here)" if any(".experts.0." in name for name in stored) else ""
-        self._refuse(f"it lacks {{}}{one_by_one}", [name for name in shapes if name not in self._stored_as])
         self._refuse("it has {}, which the model of its config.json has not", surplus)
-        self._refuse("other shapes than in its config.json: {}", [f"{name} {list(stored[self._stored_as[name]].shape)}" for name in other])
+        self._refuse("other shapes than in its config.json: {}", [f"{name} {list(shape)}" for name, shape in found.items() if shape != shapes[name]])
+
+    def _stored_shape(self, name: str) -> tuple[int, ...]:
+        stored, stack = self._checkpoint.tensors, self._stacks.get(name)
+        if stack is None:
+            return stored[self._stored_as[name]].shape
+        rows = sum(stored[matrix].shape[0] for matrix in stack[0])
+        return len(stack), rows, *stored[stack[0][0]].shape[1:]
 
     def _refuse(self, reason: str, names: list[str]) -> None:
         if names:
@@ -89,8 +105,8 @@ class Pretrained:
 
 def _stored_names(names: Iterable[str], checkpoint: Checkpoint, prefix: str) -> dict[str, str]:
     """Of each name the checkpoint's; one that was saved without the head has no prefix of the model below it."""
-    candidates = {name: (name, name.removeprefix(prefix)) for name in names}
-    found = {name: next((each for each in both if each in checkpoint.tensors), None) for name, both in candidates.items()}
+    candidates = {name: (name, name.removeprefix(prefix), router_of(name)) for name in names}
+    found = {name: next((each for each in possible if each in checkpoint.tensors), None) for name, possible in candidates.items()}
     return {name: stored for name, stored in found.items() if stored}
 
 

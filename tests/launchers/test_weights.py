@@ -13,7 +13,7 @@ import pytest
 import torch
 from planning import make_plan
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForCausalLM, GPT2Config, LlamaConfig, MixtralConfig, PreTrainedModel, Qwen3Config
+from transformers import AutoModel, AutoModelForCausalLM, GPT2Config, LlamaConfig, MixtralConfig, PreTrainedModel, Qwen3Config, Qwen3MoeConfig
 
 from llmexp.errors import ConfigError
 from llmexp.launchers import assembly
@@ -107,9 +107,25 @@ def test_old_checkpoints_may_hold_buffers(tmp_path: Path) -> None:
     same(load(tmp_path), AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32))
 
 
-def test_experts_that_transformers_would_stack_are_refused(tmp_path: Path) -> None:
-    checkpoints.write(tmp_path, MixtralConfig(**checkpoints.SIZES, num_local_experts=2, num_experts_per_tok=1))
-    assert "(its experts are stored one by one, and are not stacked here)" in refused(tmp_path)
+MIXTRAL = MixtralConfig(**checkpoints.SIZES, num_local_experts=4, num_experts_per_tok=2)
+
+
+QWEN3_MOE = Qwen3MoeConfig(**checkpoints.SIZES, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32)
+
+
+@pytest.mark.parametrize("config", [MIXTRAL, QWEN3_MOE], ids=["mixtral", "qwen3-moe"])
+def test_experts_are_stacked_as_transformers_stacks_them(tmp_path: Path, config: Any) -> None:
+    checkpoints.write(tmp_path, config, "60KB")
+    same(load(tmp_path), AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32))
+
+
+def test_other_experts_than_the_configurations_are_refused(tmp_path: Path) -> None:
+    change(checkpoints.write(tmp_path, MIXTRAL), num_local_experts=5)
+    assert refused(tmp_path).startswith("it lacks model.layers.0.mlp.experts.gate_up_proj, ")
+    change(tmp_path, num_local_experts=3)
+    assert refused(tmp_path).startswith("it has model.layers.0.block_sparse_moe.experts.3.w1.weight, ")
+    change(tmp_path, num_local_experts=4, intermediate_size=100)
+    assert refused(tmp_path).startswith("other shapes than in its config.json: model.layers.0.mlp.experts.gate_up_proj [4, 192, 64], ")
 
 
 PEAK = """
