@@ -39,9 +39,13 @@ def _kind(plan: RunPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.
 
 
 def with_atoms(model: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:
-    """The model with recomputation, outside atoms' hooks and an adapter around it, before an engine takes it; C comes last, by `compile_atom`."""
+    """The model with Liger's kernels, recomputation, outside hooks and an adapter, before an engine takes it; C comes last, by `compile_atom`."""
     method = method_of(plan)
     techniques = method.techniques
+    if plan.config.kernels.liger:
+        from liger_kernel.transformers import _apply_liger_kernel_to_instance  # there on GPUs only
+
+        _apply_liger_kernel_to_instance(model=model)
     if techniques.recomputation:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     for atom in method.atoms:

@@ -17,6 +17,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from llmexp.launchers import assembly, models
+from llmexp.launchers.activations import around_forward, moved
 from llmexp.launchers.compiled import decoder_layers
 from llmexp.launchers.deepspeed_sequence import CutSequences, WholeSequences
 from llmexp.launchers.deepspeed_state import offloaded_kinds, state_tensors
@@ -53,13 +54,15 @@ class DeepSpeedTraining:
         if isinstance(self.engine.optimizer, FP16_UnfusedOptimizer):
             # It steps once with zero gradients to allocate the moments; Adam's bias correction would start one step late.
             self.engine.basic_optimizer.state.clear()
+        self._around_forward = around_forward(plan, self.module, device)
         sizes = [(getattr(p, "ds_numel", p.numel()), p.requires_grad) for p in self.module.parameters()]
         self.trainable_parameters = sum(size for size, trained in sizes if trained)
         self.parameters = plan.parameters or sum(size for size, _ in sizes)
 
     def forward(self, batch: MicroBatch) -> torch.Tensor:
         """Next-token loss of one pass."""
-        return self._sequences.loss_of_replica(self.engine(**self._sequences.inputs(batch)).loss)
+        with self._around_forward:
+            return self._sequences.loss_of_replica(self.engine(**self._sequences.inputs(batch)).loss)
 
     def backward(self, loss: torch.Tensor) -> None:
         """Gradients of one pass, reduced over the ranks as the ZeRO stage wants."""
@@ -82,15 +85,19 @@ class DeepSpeedTraining:
     def what_ran(self) -> dict[str, Any]:
         """See TrainingEngine."""
         stage = self.engine.zero_optimization_stage()
-        return {
-            "attention_implementation": self.module.config._attn_implementation,
-            "model_class": assembly.class_name(self.module),
-            "optimizer_class": assembly.class_name(self.engine.basic_optimizer),
-            "engine_optimizer_class": assembly.class_name(self.engine.optimizer),
-            "backend": torch.distributed.get_backend(),
-            "reduced_in": str(torch.float32 if self._sequences.reduces_in_fp32(stage) else self.engine.communication_data_type),
-            "zero_stage": stage,
-        } | assembly.experts_that_ran(self.module.config)
+        return (
+            {
+                "attention_implementation": self.module.config._attn_implementation,
+                "model_class": assembly.class_name(self.module),
+                "optimizer_class": assembly.class_name(self.engine.basic_optimizer),
+                "engine_optimizer_class": assembly.class_name(self.engine.optimizer),
+                "backend": torch.distributed.get_backend(),
+                "reduced_in": str(torch.float32 if self._sequences.reduces_in_fp32(stage) else self.engine.communication_data_type),
+                "zero_stage": stage,
+            }
+            | moved(self._around_forward)
+            | assembly.experts_that_ran(self.module.config)
+        )
 
     def _model(self) -> PreTrainedModel:
         # Partitioned as it is made, but for 4-bit layers, which only whole matrices give: those are partitioned by deepspeed.initialize.

@@ -7,8 +7,11 @@ if __name__ == "__main__":
 
     begin_imports()
 
+from typing import Any
+
 import torch
 
+from llmexp.launchers.activations import around_forward, moved
 from llmexp.launchers.fully_sharded import FullySharded
 from llmexp.launchers.packing import model_inputs
 from llmexp.launchers.pipelined import PipelinedTraining
@@ -28,13 +31,15 @@ class TorchTraining(TorchState):
     def __init__(self, plan: RunPlan, device: torch.device) -> None:
         super().__init__(plan, FullySharded(plan, device) if "fully_shard" in plan.engine_config else Replicated(plan, device))
         self._accumulation, self._passes = plan.batch.accumulation, 0
+        self._around_forward = around_forward(plan, self.module, device)
 
     def forward(self, batch: MicroBatch) -> torch.Tensor:
         """Next-token loss of one pass."""
         self._passes += 1
         if self._accumulation > 1:
             self.layout.begin_pass(last=self._completes)
-        loss: torch.Tensor = self.layout.model(**model_inputs(batch)).loss
+        with self._around_forward:
+            loss: torch.Tensor = self.layout.model(**model_inputs(batch)).loss
         return loss
 
     def backward(self, loss: torch.Tensor) -> None:
@@ -46,6 +51,10 @@ class TorchTraining(TorchState):
         if self._completes:
             self.layout.optimizer.step()
             self.layout.optimizer.zero_grad()
+
+    def what_ran(self) -> dict[str, Any]:
+        """See Built."""
+        return super().what_ran() | moved(self._around_forward)
 
     @property
     def _completes(self) -> bool:

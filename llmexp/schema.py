@@ -209,6 +209,18 @@ class PrecisionConfig(Section):
     moments: Dtype
 
 
+class MemoryConfig(Section):
+    """Where a rank keeps what is no training state."""
+
+    activation_offload: bool = Field(False, description="what backward needs of forward waits in host memory, parameters left out")
+
+
+class KernelsConfig(Section):
+    """Kernels in the place of the model's own."""
+
+    liger: bool = Field(False, description="Liger's fused kernels for norms, rotary embeddings, gated MLPs and the loss; GPUs only")
+
+
 class EngineConfig(Section):
     """Who runs the training step, and who starts its ranks."""
 
@@ -381,6 +393,8 @@ class RunConfig(Section):
     measure: MeasureConfig
     runtime: RuntimeConfig
     adapter: AdapterConfig = AdapterConfig()
+    memory: MemoryConfig = MemoryConfig()
+    kernels: KernelsConfig = KernelsConfig()
     node: NodeConfig = NodeConfig()
     tracking: TrackingConfig
     sweep: SweepConfig

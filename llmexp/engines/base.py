@@ -57,12 +57,13 @@ class Engine(ABC):
         return replace(made, gradients=Held(0)) if config.optimizer.fused_backward else made
 
     def needed_modules(self, config: RunConfig, techniques: Techniques) -> tuple[str, ...]:
-        """What the ranks of this run import: `modules`, what Q and QL, adapters, the optimizer, C on GPUs and the data need."""
+        """What the ranks of this run import: `modules`, what Q and QL, adapters, the optimizer, C on GPUs, Liger and the data need."""
         package = config.optimizer.package
         wanted = {
             "bitsandbytes": techniques.quantization is not None or package == "bitsandbytes",
             "pytorch_optimizer": package == "pytorch_optimizer",
             "peft": techniques.adapter is not None,
+            "liger_kernel": config.kernels.liger,
             "triton": techniques.compilation and config.hardware.device == "cuda",
             "datasets": config.data.path is not None,
             "pyarrow": any(pattern.endswith(PARQUET) for pattern in config.data.files) and config.data.name == "instructions",

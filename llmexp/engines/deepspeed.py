@@ -32,7 +32,7 @@ class DeepSpeedEngine(Engine):
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ulysses": 1}
     keeps_weights = True
     modules = ("torch", "deepspeed", "transformers", "accelerate")
-    distributions = ("deepspeed", "torch", "transformers", "peft", "bitsandbytes", "flash-attn", "triton")
+    distributions = ("deepspeed", "torch", "transformers", "peft", "bitsandbytes", "flash-attn", "liger-kernel", "triton")
 
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Degrees that it has no place for here, and what its offload and its launcher cannot do."""

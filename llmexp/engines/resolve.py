@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from llmexp import __version__
 from llmexp.engines import get_engine
+from llmexp.engines.knobs import unfused, unmoved
 from llmexp.errors import ConfigError, unknown
 from llmexp.method import Method, Techniques
 from llmexp.plan import instructions
@@ -60,10 +61,17 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         engine_config=native,
         command=engine.command(config, dims),
         rerun_command=shlex.join(["python", "-m", "llmexp", *overrides]),
-        skip=_too_many_ranks(config, dims) or ungrowable(config, techniques, dims) or engine.unsupported(config, techniques, dims),
+        skip=_skip(config, techniques, dims),
         config=config,
         written_by=__version__,
     )
+
+
+def _skip(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """The first reason there is; what the engine itself lacks comes before the knobs beside its atoms."""
+    lacks = _too_many_ranks(config, dims) or ungrowable(config, techniques, dims)
+    lacks = lacks or get_engine(config.engine.name).unsupported(config, techniques, dims)
+    return lacks or unmoved(config, techniques, dims) or unfused(config, techniques, dims)
 
 
 def _merged(native: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:

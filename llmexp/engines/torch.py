@@ -26,7 +26,7 @@ class TorchEngine(Engine):
     name = "torch"
     keeps_weights = True
     modules = ("torch", "transformers", "accelerate")
-    distributions = ("torch", "transformers", "peft", "bitsandbytes", "flash-attn", "triton")
+    distributions = ("torch", "transformers", "peft", "bitsandbytes", "flash-attn", "liger-kernel", "triton")
     schedules = PASSES
 
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:

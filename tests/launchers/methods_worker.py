@@ -39,7 +39,7 @@ def observe(plan: RunPlan, training: Any, rank: int, device: torch.device) -> di
     sequences = data.load(plan.config.data, training.vocab_size, plan.batch.global_, plan.config.seed)
     batches = data.batches(sequences, plan.dims.replica_of(rank), plan.dims.dp, plan.batch, device)
     watch, probe, losses, graphs = StateWatch(training, device), KernelProbe(), [], []
-    before, computing, frozen = Compilation.so_far(), 0, frozen_digest(training)
+    before, computing, allocated, frozen = Compilation.so_far(), 0, 0, frozen_digest(training)
     for step in range(STEPS if plan.config.optimizer.lr else STILL_STEPS):
         passes = next(batches)
         trainable = watch if step == 0 else training
@@ -49,6 +49,7 @@ def observe(plan: RunPlan, training: Any, rank: int, device: torch.device) -> di
             for batch in passes:
                 loss = trainable.forward(batch)
                 computing = memory.bytes_of(training.state_tensors()["parameters"], device).device if step == 0 else computing
+                allocated = memory.current_bytes(device)() if step == 0 else allocated
                 trainable.backward(loss)
                 if step == 0:
                     gradients = {gradient.data_ptr(): gradient for gradient in training.state_tensors()["gradients"]}
@@ -68,6 +69,7 @@ def observe(plan: RunPlan, training: Any, rank: int, device: torch.device) -> di
         "attention_kernel": probe.attention,
         "operators": probe.names,
         "parameter_bytes_after_forward": computing,
+        "allocated_after_forward_bytes": allocated,
         "compiled_graphs": graphs,
         "graph_breaks": Compilation.so_far().graph_breaks - before.graph_breaks,
         "state": {kind: size.model_dump() for kind, size in watch.state.items()},

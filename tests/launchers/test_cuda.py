@@ -28,6 +28,8 @@ pytestmark = pytest.mark.gpu
 
 METHODS = ["Naive", "F", "R", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3+O", "Q", "R+Q", "C", "F+C", "F+R+C+Z3", "C+Q"]
 
+SWITCHES = {"neither": (), "offload": ("memory.activation_offload=true",), "liger": ("kernels.liger=true",)}
+
 
 def plan(method: str, *overrides: str) -> RunPlan:
     return make_plan("hardware=auto", "parallelism.dp=1", "data.seq_len=64", f"method={method}", *overrides)
@@ -107,3 +109,20 @@ def test_records_of_a_row_attend_within_themselves_by_one_call_of_a_varying_leng
         alone = flash(query[row : row + 1, :, start:end], key[row : row + 1, :, start:end], value[row : row + 1, :, start:end])
         torch.testing.assert_close(found[row, start:end], alone[0].transpose(0, 1), rtol=2e-2, atol=2e-2)
     assert sum(event.count for event in profiled.key_averages() if "flash_fwd" in event.key) == 1
+
+
+@pytest.fixture(scope="module")
+def switched(observe: Callable[..., Observed]) -> dict[str, dict[str, Any]]:
+    plans = {name: plan("F", *words, "data.seq_len=1024") for name, words in SWITCHES.items()}
+    return {name: ranks[0] for name, ranks in observe(plans, ranks=1).items()}
+
+
+def test_ligers_kernels_run_and_compute_the_same(switched: dict[str, dict[str, Any]]) -> None:
+    assert any("rms_norm" in name and name.startswith("_") for name in switched["liger"]["operators"])
+    assert not any("rms_norm" in name and name.startswith("_") for name in switched["neither"]["operators"])
+    assert switched["liger"]["losses"] == pytest.approx(switched["neither"]["losses"], abs=2e-2)
+
+
+def test_offloaded_activations_leave_the_gpu(switched: dict[str, dict[str, Any]]) -> None:
+    assert switched["offload"]["losses"] == pytest.approx(switched["neither"]["losses"], abs=2e-3)
+    assert switched["offload"]["allocated_after_forward_bytes"] < switched["neither"]["allocated_after_forward_bytes"]

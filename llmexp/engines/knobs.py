@@ -1,0 +1,47 @@
+"""Switches beside the atoms that not every combination takes: the reason of a skip or None."""
+
+from __future__ import annotations
+
+from llmexp.method import Techniques
+from llmexp.plan.dims import ParallelDims
+from llmexp.schema import RunConfig
+
+NOT_TRANSFORMERS = ("megatron", "script")
+# Of transformers' models that llmexp's own files describe; Liger has them all.
+LIGER_ARCHITECTURES = ("llama", "qwen3", "mixtral")
+
+
+def unmoved(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """memory.activation_offload: on engines whose ranks hold whole parameters and call one forward pass after the other."""
+    if not config.memory.activation_offload:
+        return None
+    whole = 2 if config.engine.name == "deepspeed" else 1
+    why = {
+        f"engine={config.engine.name} keeps its activations itself: set engine=deepspeed or engine=torch": config.engine.name
+        in ("megatron", "script"),
+        "a pipeline's stages keep what they send: set parallelism.pp=1": dims.pp > 1,
+        "it has not been tried with parallelism.cp: set parallelism.cp=1": dims.cp > 1,
+        "C decides itself what a layer keeps: leave C out": techniques.compilation,
+        f"Z{techniques.zero_stage} gathers parameters anew in every layer, which would be moved too: take Z{whole}, or leave Z out": (
+            techniques.zero_stage > whole
+        ),
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"memory.activation_offload=true: {reason}" if reason else None
+
+
+def unfused(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """kernels.liger: Triton's kernels in the place of those of a model of transformers."""
+    if not config.kernels.liger:
+        return None
+    why = {
+        "Liger's kernels are Triton's, for GPUs: leave it out on hardware.device=cpu": config.hardware.device == "cpu",
+        f"it changes models of transformers, not those of engine={config.engine.name}": config.engine.name in NOT_TRANSFORMERS,
+        f"it knows architecture {', '.join(LIGER_ARCHITECTURES)} here, not model={config.model.name}": (
+            config.model.architecture not in LIGER_ARCHITECTURES or config.model.target is not None
+        ),
+        "it changes a whole model, which parallelism.pp or parallelism.cp cuts": dims.pp > 1 or dims.cp > 1,
+        "C generates kernels of its own: leave one of them out": techniques.compilation,
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"kernels.liger=true: {reason}" if reason else None

@@ -1,0 +1,47 @@
+"""memory.activation_offload and kernels.liger: what does not go with them is a skip that says what would."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmexp.cli.arguments import run_parser
+from llmexp.cli.run import jobs_of
+from llmexp.engines import get_engine
+from llmexp.method import Techniques
+from llmexp.plan.run_plan import RunPlan
+
+OFFLOAD, LIGER = "memory.activation_offload=true", "kernels.liger=true"
+
+
+def plan(*words: str) -> RunPlan:
+    (job,) = jobs_of(run_parser().parse_intermixed_args(["parallelism.dp=2", *words]))
+    return job.plan
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([OFFLOAD, "engine=megatron"], "set engine=deepspeed or engine=torch"),
+        ([OFFLOAD, "engine=deepspeed", "method=Z3"], "take Z2, or leave Z out"),
+        ([OFFLOAD, "engine=torch", "method=Z2"], "take Z1, or leave Z out"),
+        ([OFFLOAD, "engine=torch", "method=C"], "leave C out"),
+        ([OFFLOAD, "engine=torch", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        ([OFFLOAD, "engine=deepspeed", "parallelism.cp=2"], "set parallelism.cp=1"),
+        ([LIGER], "Liger's kernels are Triton's, for GPUs"),
+        ([LIGER, "hardware=a800", "engine=megatron"], "not those of engine=megatron"),
+        ([LIGER, "hardware=a800", "method=C"], "leave one of them out"),
+    ],
+)
+def test_the_reason_says_what_would_do(words: list[str], reason: str) -> None:
+    assert reason in str(plan("hardware=cpu", *words).skip)
+
+
+@pytest.mark.parametrize("words", [[OFFLOAD, "engine=deepspeed", "method=F+R+Z2+O"], [OFFLOAD, "engine=torch", "method=Z1"]])
+def test_what_goes_with_activation_offload_is_planned(words: list[str]) -> None:
+    assert plan("hardware=cpu", *words).skip is None
+
+
+def test_liger_is_asked_for_before_a_run_on_a_gpu_starts() -> None:
+    made = plan("hardware=a800", LIGER)
+    assert made.skip is None
+    assert "liger_kernel" in get_engine("deepspeed").needed_modules(made.config, Techniques())
