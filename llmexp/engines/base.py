@@ -65,7 +65,7 @@ class Engine(ABC):
             "peft": techniques.adapter is not None,
             "liger_kernel": config.kernels.liger,
             "triton": techniques.compilation and config.hardware.device == "cuda",
-            "datasets": config.data.path is not None,
+            "datasets": config.data.name == "hf" or config.data.path is not None,
             "pyarrow": any(pattern.endswith(PARQUET) for pattern in config.data.files) and config.data.name == "instructions",
         }
         return self.modules + tuple(name for name, needed in wanted.items() if needed)

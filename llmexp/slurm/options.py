@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
 from llmexp.errors import ConfigError
-from llmexp.schema import PositiveFloat, PositiveInt, Section, Tuple
+from llmexp.schema.section import PositiveFloat, PositiveInt, Section, Tuple
 
 
 class SlurmOptions(Section):

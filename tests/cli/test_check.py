@@ -34,7 +34,7 @@ def test_the_defaults_are_valid_and_frozen(container):
         ("optimizer", "betas", None, "optimizer.betas is missing: set optimizer.betas=<value>, or optimizer.target"),
         ("optimizer", "target", "a.B", "optimizer.betas is AdamW's: with optimizer.target=a.B put it into optimizer.options"),
         ("optimizer", "target", "B", "optimizer.target=B: string should match pattern"),
-        ("optimizer", "options", {"k": 5}, "optimizer.options are those of optimizer.target, which is not set"),
+        ("optimizer", "options", {"k": 5}, "optimizer.options says something of optimizer.target, which is not set"),
         ("data", "seq_len", 1, "data.seq_len=1: input should be greater than or equal to 2"),
         ("batch", "mikro", 1, "unknown key 'batch.mikro': did you mean batch.micro?"),
         ("model", "num_kv_heads", 3, "model.num_heads=4 is not a multiple of model.num_kv_heads=3"),

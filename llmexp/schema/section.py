@@ -1,0 +1,25 @@
+"""What sections of the configuration are made of: their base and the types of their values."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+CpKind = Literal["ring", "ulysses"]
+Dtype = Literal["fp32", "bf16"]
+BYTES_PER_ELEMENT: dict[str, int] = {"fp32": 4, "bf16": 2}
+# int8: blocks of 256 with an fp32 scale each, as bitsandbytes has them (arXiv 2110.02861, section 2.1).
+BYTES_PER_MOMENT: dict[str, float] = BYTES_PER_ELEMENT | {"int8": 1 + 4 / 256}
+
+PositiveInt = Annotated[int, Field(ge=1)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+Tuple = Field(strict=False)
+DottedPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys are errors, types are not coerced, values don't change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=(), defer_build=True)
