@@ -19,8 +19,8 @@ from torch import distributed
 
 from benchmarks.bare import STEPS
 from llmexp.launchers import data
+from llmexp.launchers.engine_kinds import TrainingEngine
 from llmexp.launchers.rank import device_of
-from llmexp.launchers.training import TrainingEngine
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.loop import StepLoop

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from io import StringIO
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import distributed, nn
+from torch import distributed
 
 from llmexp.launchers import data
+from llmexp.launchers.engine_kinds import TrainingEngine
 from llmexp.launchers.rank import Rank, device_of, main
 from llmexp.launchers.sequences import Sequences
+from llmexp.launchers.state_watch import watch_over
 from llmexp.launchers.stopping import run_window
 from llmexp.launchers.versions import rank_environment
 from llmexp.launchers.weights import weights_that_ran
@@ -19,106 +21,16 @@ from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe, trace_to
-from llmexp.measure.loop import MicroBatch, Scheduled, StepLoop, Trainable
+from llmexp.measure.loop import MicroBatch, StepLoop
 from llmexp.method import Method
 from llmexp.plan.growth import LengthSchedule
 from llmexp.plan.kept import kept_weights
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.energy import Counter, EnergyMeter, gpu_counters, package_counters
-from llmexp.record.result import RankSummary, StateBytes
+from llmexp.record.result import RankSummary
 from llmexp.schema import MeasureConfig
 
 SAVING_REPEAT = "repeat.0"
-
-
-class Built(Protocol):
-    """What an engine's launcher has built: its model as people wrote it, and a look at its state."""
-
-    module: nn.Module
-    vocab_size: int
-    parameters: int
-    trainable_parameters: int
-
-    def state_tensors(self) -> dict[str, list[torch.Tensor]]:
-        """Tensors that hold parameters, gradients and optimizer states now, by kind; of the last also the moments alone."""
-
-    def offloaded(self) -> frozenset[str]:
-        """Kinds of state that the engine keeps on the host for the device's sake."""
-
-    def what_ran(self) -> dict[str, Any]:
-        """Optimizer class, backend and the like."""
-
-
-class SteppingEngine(Built, Trainable, Protocol):
-    """An engine that is called pass by pass."""
-
-
-class SchedulingEngine(Built, Scheduled, Protocol):
-    """An engine that orders the passes of a step itself."""
-
-
-TrainingEngine = SteppingEngine | SchedulingEngine
-
-
-class StateWatch:
-    """Stands before an engine for one step and counts its state when there is most of it: gradients after backward, the rest after the update."""
-
-    def __init__(self, engine: SteppingEngine, device: torch.device) -> None:
-        self._engine, self._count = engine, StateCount(engine, device)
-        self.state = self._count.state
-
-    def forward(self, batch: MicroBatch) -> torch.Tensor:
-        """As the engine does."""
-        return self._engine.forward(batch)
-
-    def backward(self, loss: torch.Tensor) -> None:
-        """As the engine does; then count the gradients."""
-        self._engine.backward(loss)
-        self._count("gradients")
-
-    def step(self) -> None:
-        """As the engine does; then count what it updated."""
-        self._engine.step()
-        self._count("parameters", "optimizer", "moments")
-
-
-class ScheduleWatch:
-    """The same before an engine that orders the passes itself: it counts at the end of those phases."""
-
-    def __init__(self, engine: SchedulingEngine, device: torch.device) -> None:
-        self._engine, self._count = engine, StateCount(engine, device)
-        self.state = self._count.state
-
-    def train(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Sequence[torch.Tensor]:
-        """As the engine does, with the counts."""
-
-        def counting(phase: str) -> None:
-            if phase.endswith("backward"):
-                self._count("gradients")
-            elif phase == "optimizer":
-                self._count("parameters", "optimizer", "moments")
-            mark(phase)
-
-        return self._engine.train(passes, counting)
-
-
-class StateCount:
-    """Bytes of an engine's state by kind, as they were when last counted."""
-
-    def __init__(self, engine: Built, device: torch.device) -> None:
-        self._engine, self._device = engine, device
-        self.state: dict[str, StateBytes] = {}
-
-    def __call__(self, *kinds: str) -> None:
-        """Count these kinds now."""
-        tensors, offloaded = self._engine.state_tensors(), self._engine.offloaded()
-        for kind in kinds:
-            self.state[kind] = memory.bytes_of(tensors[kind], self._device, offloaded=kind in offloaded)
-
-
-def watch_over(engine: TrainingEngine, device: torch.device) -> StateWatch | ScheduleWatch:
-    """The watch for an engine's kind."""
-    return ScheduleWatch(engine, device) if isinstance(engine, Scheduled) else StateWatch(engine, device)
 
 
 def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> RankSummary:
@@ -156,10 +68,9 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         trainable_parameters=engine.trainable_parameters,
         compiled_in_window=compiled.graphs - before.graphs,
         state_bytes=watch.state,
-        what_ran=_kernels(probe)
-        | {"device": str(device), "energy_counters": meter.covers, "data_passes": _passes(plan, sequences), "data_records": sequences.records}
-        | {"peak_phase": peaks.phase}
-        | sequences.what_was_read
+        what_ran={"device": str(device), "energy_counters": meter.covers, "peak_phase": peaks.phase}
+        | _kernels(probe)
+        | _read(plan, sequences)
         | compiled.what_ran
         | weights_that_ran(plan.config)
         | engine.what_ran(),
@@ -228,8 +139,9 @@ def _sequences(plan: RunPlan, vocab_size: int) -> Sequences:
     return sequences.shuffled(-(-protocol.tokens // plan.config.data.seq_len), plan.config.seed)
 
 
-def _passes(plan: RunPlan, sequences: Sequences) -> float:
-    """How often all sequences there are were read: 1 where there were enough of them for every step."""
+def _read(plan: RunPlan, sequences: Sequences) -> dict[str, Any]:
+    """What was read; data_passes: how often all sequences there are were read, 1 where there were enough of them for every step."""
     protocol = plan.config.measure
     wanted = (protocol.warmup_steps + protocol.steps) * plan.batch.global_
-    return round(max(1.0, wanted / len(sequences.ids)), 2)
+    passes = round(max(1.0, wanted / len(sequences.ids)), 2)
+    return {"data_passes": passes, "data_records": sequences.records} | sequences.what_was_read

@@ -19,7 +19,7 @@ import torch
 from llmexp.launchers import data, models
 from llmexp.launchers.optimizer_state import local
 from llmexp.launchers.rank import device_of
-from llmexp.launchers.training import StateWatch
+from llmexp.launchers.state_watch import StateWatch
 from llmexp.measure import memory
 from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe

@@ -18,7 +18,7 @@ import torch
 
 from llmexp.launchers import assembly, data
 from llmexp.launchers.rank import device_of
-from llmexp.launchers.training import watch_over
+from llmexp.launchers.state_watch import watch_over
 from llmexp.measure.loop import train_step
 from llmexp.plan.run_plan import RunPlan
 
