@@ -39,14 +39,12 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     trained = Trained.of(shape, techniques, config.adapter) if shape else None
     _check_positions(config)
     _check_no_secret(config)
-    _check_records(config)
     _check_targets(config, techniques, shape)
     check_keeping(config, techniques, dims, engine_keeps=engine.keeps_weights)
-    checkpoint = local_checkpoint(config.model)
     storage, moments = engine.storage(config, techniques), moment_bytes(config, techniques)
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
     return RunPlan(
-        id=identity(config, str(method), native, checkpoint.digest if checkpoint else None),
+        id=identity(config, str(method), native, _contents(config)),
         method=str(method),
         atoms=[AtomChange(code=atom.code, help=atom.help, sets=method.changes_of(atom)) for atom in method.atoms],
         dims=dims,
@@ -116,9 +114,13 @@ def _check_targets(config: RunConfig, techniques: Techniques, shape: ModelShape 
         raise unknown("adapter.targets", wrong or "", shape.matrices)
 
 
-def _check_records(config: RunConfig) -> None:
+def _contents(config: RunConfig) -> dict[str, str]:
+    """Digests of the checkpoint and of the records that it names; raises ConfigError for what is wrong in them."""
+    checkpoint = local_checkpoint(config.model)
+    found = {"checkpoint": checkpoint.digest} if checkpoint else {}
     if config.data.name == "instructions" and config.data.files:
-        instructions.check(config.data.files)
+        found["records"] = instructions.check(config.data.files)
+    return found
 
 
 def _check_no_secret(config: RunConfig) -> None:

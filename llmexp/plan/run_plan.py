@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +94,13 @@ class RunPlan(Record):
             raise misfit(path, "plan", error) from None
 
 
-def identity(config: RunConfig, method: str, engine_config: dict[str, Any], checkpoint: str | None = None) -> str:
-    """Hash what determines the measurement to 12 hexadecimal digits; paths, tracking and launching left out.
+def identity(config: RunConfig, method: str, engine_config: dict[str, Any], contents: Mapping[str, str] | None = None) -> str:
+    """Hash what determines the measurement to 12 hexadecimal digits; tracking and launching left out.
 
+    `contents`: digests of what lies at the configuration's paths, for another checkpoint or other records at the same place are another run.
     Defaults are left out too, so that a key that a later version adds leaves the ids of earlier runs as they are; a changed default is another stack.
     """
     resolved = config.model_dump(mode="json", exclude=set(NOT_IN_ID), exclude_defaults=True) | {"method": method, "engine_config": engine_config}
     resolved["engine"].pop("launcher")
-    if checkpoint:  # the digest of what lies at model.path
-        resolved["checkpoint"] = checkpoint
-    text = json.dumps(resolved, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(resolved | dict(contents or {}), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,15 @@ def test_a_key_that_a_later_version_adds_leaves_ids_as_they_are(plan):
     assert identity(made.config, made.method, made.engine_config) == made.id
     assert identity(same, made.method, made.engine_config) == made.id
     assert identity(other, made.method, made.engine_config) != made.id
+
+
+def test_other_records_at_the_same_place_are_another_run(plan, tmp_path):
+    file = tmp_path / "mine.jsonl"
+
+    def planned(answer: str) -> str:
+        file.write_text(json.dumps({"instruction": "Add 1 and 2.", "output": answer}))
+        return plan("data=instructions", f"data.files=[{file}]").id
+
+    three = planned("3")
+    assert planned("three") != three
+    assert planned("3") == three
