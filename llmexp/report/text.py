@@ -49,6 +49,7 @@ METRICS = (
     "gradient_host_bytes",
     "optimizer_bytes",
     "optimizer_host_bytes",
+    "optimizer_state_bytes_per_parameter",
     "training_state_bytes",
     "training_state_host_bytes",
     "parameters",

@@ -17,7 +17,6 @@ def table03_methods(model: str = "7B") -> list[str]:
     return list(dict.fromkeys(row["method"] for row in read_table("table03_pretrain_bs1") if row["model"] == model))
 
 
-@cache
 def make_plan(*words: str) -> RunPlan:
     (job,) = jobs_of(run_parser().parse_intermixed_args(words))
     return job.plan
