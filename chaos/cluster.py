@@ -22,77 +22,12 @@ from typing import NamedTuple
 
 import psutil
 
+from chaos.cluster_files import GRANTS, NODES, configure
 from llmexp.record.process import die_with_parent
 
-NODES = ("n1", "n2")
-CPUS, GPUS, MEMORY_MB = 8, 2, 8000
 PROGRAMS = ("slurmctld", "slurmdbd", "slurmd", "munged", "mungekey", "mariadbd", "mariadb-install-db")
 SBIN = "/usr/sbin:/sbin"
 STARTED_WITHIN_S = 90.0
-
-SLURM_CONF = """\
-ClusterName=llmexp
-SlurmctldHost={host}(127.0.0.1)
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket={root}/munge/socket
-CredType=cred/munge
-SlurmctldPort={controller}
-SlurmctldPidFile={root}/run/slurmctld.pid
-SlurmdPidFile={root}/run/slurmd.%n.pid
-StateSaveLocation={root}/state
-SlurmdSpoolDir={root}/spool/%n
-SlurmctldLogFile={root}/log/slurmctld
-SlurmdLogFile={root}/log/slurmd.%n
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-MpiDefault=none
-SwitchType=switch/none
-ReturnToService=2
-SlurmdParameters=config_overrides
-SlurmctldTimeout=30
-SlurmdTimeout=10
-KillWait=10
-MinJobAge=300
-SchedulerType=sched/backfill
-SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0,requeue_setup_env_fail
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-OverTimeLimit=0
-MaxArraySize=8
-GresTypes=gpu
-CommunicationParameters=NoAddrCache
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost=127.0.0.1
-AccountingStoragePort={accounting}
-AccountingStoragePass={root}/munge/socket
-NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port={daemons} CPUs={cpus} RealMemory={memory_mb} Gres=gpu:{gpus} State=UNKNOWN
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
-PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
-PartitionName=brief Nodes=ALL MaxTime=1 State=UP PriorityTier=1 PreemptMode=REQUEUE
-"""
-SLURMDBD_CONF = """\
-AuthType=auth/munge
-AuthInfo=socket={root}/munge/socket
-DbdHost=localhost
-DbdAddr=127.0.0.1
-DbdPort={accounting}
-SlurmUser=root
-LogFile={root}/log/slurmdbd
-PidFile={root}/run/slurmdbd.pid
-StorageType=accounting_storage/mysql
-StorageHost=127.0.0.1
-StoragePort={database}
-StorageUser=slurm
-StoragePass=slurm
-StorageLoc=accounting
-"""
-GRANTS = "create user slurm@'127.0.0.1' identified by 'slurm';\ngrant all on accounting.* to slurm@'127.0.0.1';\n"
-CGROUP_CONF = "CgroupAutomount=no\nConstrainCores=no\nConstrainRAMSpace=no\nConstrainDevices=no\n"
 
 
 def missing() -> list[str]:
@@ -124,7 +59,7 @@ class Cluster:
             (self.root / name).mkdir(parents=True)
         self.root.chmod(0o755)  # munge serves only where every user may come
         try:
-            self._configure()
+            self._database_port = configure(self.root)
             self._start_munge()
             self._start_database()
             self._found_accounts()
@@ -239,21 +174,6 @@ class Cluster:
                 if titles and " ".join(process.cmdline()).startswith(titles):
                     yield from _family(process.pid)
 
-    def _configure(self) -> None:
-        ports = free_ports(3 + len(NODES))
-        facts = {"root": self.root, "host": socket.gethostname().partition(".")[0], "cpus": CPUS, "gpus": GPUS, "memory_mb": MEMORY_MB}
-        facts |= {"controller": ports[0], "accounting": ports[1], "database": ports[2]}
-        facts |= {"nodes": f"n[1-{len(NODES)}]", "daemons": f"[{','.join(map(str, ports[3:]))}]"}
-        self._database_port = ports[2]
-        etc = self.root / "etc"
-        (etc / "slurm.conf").write_text(SLURM_CONF.format(**facts))
-        (etc / "slurmdbd.conf").write_text(SLURMDBD_CONF.format(**facts))
-        (etc / "slurmdbd.conf").chmod(0o600)
-        (etc / "cgroup.conf").write_text(CGROUP_CONF)
-        for index in range(GPUS):
-            os.mknod(self.root / "gpus" / str(index), 0o666 | 0o020000, os.makedev(1, 3))
-        (etc / "gres.conf").write_text(f"NodeName=n[1-{len(NODES)}] Name=gpu File={self.root}/gpus/[0-{GPUS - 1}]\n")
-
     def _start_munge(self) -> None:
         munge = self.root / "munge"
         self.run("mungekey", "--create", f"--keyfile={munge}/key")
@@ -279,17 +199,6 @@ class Cluster:
         listed = ["sacctmgr", "--noheader", "list", "cluster"]
         self.wait_for(lambda: subprocess.run(listed, env=self.env, capture_output=True).returncode == 0)
         self.run("sacctmgr", "--immediate", "add", "cluster", "llmexp")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody has at the moment."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def _listens(port: int) -> bool:

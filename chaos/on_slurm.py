@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from chaos.cluster import NODES, Cluster, QueuedJob
+from chaos.cluster import Cluster, QueuedJob
+from chaos.cluster_files import NODES
 from chaos.driver import Driver
 from chaos.episode import ENDS_WITHIN_S, Episode
 from chaos.faults import Fault, Heal, MissedError

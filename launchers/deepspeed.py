@@ -52,8 +52,7 @@ class DeepSpeedTraining:
             self.engine.enable_backward_allreduce = False
         buffers.restore(device)
         if isinstance(self.engine.optimizer, FP16_UnfusedOptimizer):
-            # It steps once with zero gradients to allocate the moments; Adam's bias correction would start one step late.
-            self.engine.basic_optimizer.state.clear()
+            undo_first_step(self.engine.optimizer)
         self._around_forward = around_forward(plan, self.module, device)
         sizes = [(getattr(p, "ds_numel", p.numel()), p.requires_grad) for p in self.module.parameters()]
         self.trainable_parameters = sum(size for size, trained in sizes if trained)
@@ -124,6 +123,14 @@ class DeepSpeedTraining:
 
     def _optimizer(self) -> torch.optim.Optimizer | None:
         return None if "optimizer" in self._plan.engine_config else assembly.optimizer(self._plan, assembly.trained(self.module))
+
+
+def undo_first_step(wrapper: FP16_UnfusedOptimizer) -> None:
+    """It has stepped once with zero gradients to allocate the moments: weights have decayed, and Adam would count one step too many."""
+    wrapper.optimizer.state.clear()
+    for computing, masters in zip(wrapper.fp16_groups, wrapper.fp32_groups, strict=True):
+        for parameter, master in zip(computing, masters, strict=True):
+            master.data.copy_(parameter.data)
 
 
 def join(device: torch.device) -> None:

@@ -11,7 +11,7 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.own_instructions import own_set
 from llmexp.launchers.sequences import IGNORED, Example, Sequences, packed
 from llmexp.launchers.texts import hf_dataset
-from llmexp.launchers.tokens import Tokenizer
+from llmexp.launchers.tokens import Template, Tokenizer
 from llmexp.plan.instructions import ASSISTANT, Conversation, conversation, files_of, read
 from llmexp.schema import DataConfig
 
@@ -48,7 +48,7 @@ def conversations(data: DataConfig) -> list[Conversation]:
 
 def example(turns: Conversation, encode: Tokenizer, name: str) -> Example:
     """A record's tokens, by the tokenizer's own chat template where it has one; `name` is for errors."""
-    pieces = list(_by_template(turns, encode, name) if encode.has_template else _plain(turns, encode))
+    pieces = list(_by_template(turns, encode, encode.template, name) if encode.template else _plain(turns, encode))
     ids = [token for tokens, _ in pieces for token in tokens]
     labels = [token if learned else IGNORED for tokens, learned in pieces for token in tokens]
     # What stands first follows nothing, in a packed row neither.
@@ -66,13 +66,13 @@ def _plain(turns: Conversation, encode: Tokenizer) -> Iterator[Piece]:
             yield encode.encode(f"{role}:\n{content}\n"), False
 
 
-def _by_template(turns: Conversation, encode: Tokenizer, name: str) -> Iterator[Piece]:
+def _by_template(turns: Conversation, encode: Tokenizer, template: Template, name: str) -> Iterator[Piece]:
     """What the template adds with each answer is learned, what it adds before is not."""
     done = ""
     for place, turn in enumerate(turns):
         if turn.role == ASSISTANT:
-            asked = encode.rendered(turns[:place], answer_begins=True)
-            answered = encode.rendered(turns[: place + 1], answer_begins=False)
+            asked = template(turns[:place], answer_begins=True)
+            answered = template(turns[: place + 1], answer_begins=False)
             if not (asked.startswith(done) and answered.startswith(asked)):
                 raise ConfigError(
                     f"data.tokenizer={name}: its chat template writes earlier turns differently once another follows, so that it does not show where "

@@ -11,6 +11,13 @@ BYTE_VOCABULARY = 257
 END_OF_DOCUMENT = 256
 
 
+class Template(Protocol):
+    """Turns of a conversation to text."""
+
+    def __call__(self, turns: Sequence[Message], *, answer_begins: bool) -> str:
+        """The turns, and at will what stands before an answer."""
+
+
 class Tokenizer(Protocol):
     """Texts to tokens."""
 
@@ -19,13 +26,11 @@ class Tokenizer(Protocol):
     """What it puts before a text; nothing for most."""
     end: Sequence[int]
     """What ends a document or an answer; nothing where it has no such token."""
-    has_template: bool
+    template: Template | None
+    """Its own chat template, where it has one."""
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text alone."""
-
-    def rendered(self, turns: Sequence[Message], *, answer_begins: bool) -> str:
-        """The turns as its own chat template writes them, where it has one; with what stands before an answer."""
 
 
 class Bytes:
@@ -34,15 +39,11 @@ class Bytes:
     size = BYTE_VOCABULARY
     begin: Sequence[int] = ()
     end: Sequence[int] = (END_OF_DOCUMENT,)
-    has_template = False
+    template: Template | None = None
 
     def encode(self, text: str) -> list[int]:
         """See Tokenizer."""
         return [*text.encode()]
-
-    def rendered(self, turns: Sequence[Message], *, answer_begins: bool) -> str:
-        """See Tokenizer."""
-        raise NotImplementedError
 
 
 class OfTransformers:
@@ -56,15 +57,14 @@ class OfTransformers:
         first, last = self._loaded.bos_token_id, self._loaded.eos_token_id
         self.begin: Sequence[int] = [token for token in self._loaded("").input_ids if token == first]
         self.end: Sequence[int] = [] if last is None else [last]
-        self.has_template = bool(self._loaded.chat_template)
+        self.template: Template | None = self._rendered if self._loaded.chat_template else None
 
     def encode(self, text: str) -> list[int]:
         """See Tokenizer."""
         found: list[int] = self._loaded.encode(text, add_special_tokens=False)
         return found
 
-    def rendered(self, turns: Sequence[Message], *, answer_begins: bool) -> str:
-        """See Tokenizer."""
+    def _rendered(self, turns: Sequence[Message], *, answer_begins: bool) -> str:
         text: str = self._loaded.apply_chat_template([turn._asdict() for turn in turns], tokenize=False, add_generation_prompt=answer_begins)
         return text
 

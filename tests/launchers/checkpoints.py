@@ -33,12 +33,13 @@ def write(folder: Path, config: Any = None, shard_size: str = "5GB", dtype: torc
     return folder
 
 
-def first_loss(plan: RunPlan, model: Any) -> float:
-    """Of the first step's sequences of all replicas, by a model in one process."""
+def first_outputs(plan: RunPlan, model: Any) -> tuple[float, torch.Tensor]:
+    """The mean loss of the first step's sequences of all replicas, and the logits of the first one's, by a model in one process."""
     sequences = data.load(plan.config.data, model.config.vocab_size, 2 * plan.batch.global_, plan.config.seed)
-    losses = []
-    for replica in range(plan.dims.dp):
-        for batch in next(data.batches(sequences, replica, plan.dims.dp, plan.batch, CPU)):
-            with torch.no_grad():
-                losses.append(model(input_ids=batch.input_ids, labels=batch.labels).loss.item())
-    return sum(losses) / len(losses)
+    with torch.no_grad():
+        outputs = [
+            model(input_ids=batch.input_ids, labels=batch.labels)
+            for replica in range(plan.dims.dp)
+            for batch in next(data.batches(sequences, replica, plan.dims.dp, plan.batch, CPU))
+        ]
+    return sum(output.loss.item() for output in outputs) / len(outputs), outputs[0].logits

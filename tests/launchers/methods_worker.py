@@ -1,24 +1,16 @@
-"""Run by torchrun: trains each method named on the command line in turn and writes what it observed as JSON.
-
-Arguments: the output file, then plan files of one engine. One process for all methods, because starting ranks costs more than training.
-"""
+"""A worker (in_turn.py): what each plan's atoms did, held and computed."""
 
 from __future__ import annotations
 
-import gc
 import hashlib
-import importlib
-import json
-import os
-import sys
-from pathlib import Path
+from contextlib import nullcontext
 from typing import Any
 
+import in_turn
 import torch
 
-from llmexp.launchers import data, models
+from llmexp.launchers import models
 from llmexp.launchers.optimizer_state import local
-from llmexp.launchers.rank import device_of
 from llmexp.launchers.state_watch import StateWatch
 from llmexp.measure import memory
 from llmexp.measure.compilation import Compilation
@@ -26,26 +18,26 @@ from llmexp.measure.kernels import KernelProbe
 from llmexp.plan.run_plan import RunPlan
 
 STEPS = 20
-# Of a run without a learning rate, which does the same in each.
+# Of a run without a learning rate, which does the same in each, and is not profiled.
 STILL_STEPS = 4
 
 
-def observe(plan: RunPlan, training: Any, rank: int, device: torch.device) -> dict[str, Any]:
+def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
     calls, positions = {"layers": 0}, set()
     # A hook inside a layer would be compiled with it, and change what C makes of it.
     for layer in () if "C" in plan.method.split("+") else models.transformer(training.module).model.layers:
         layer.mlp.register_forward_pre_hook(lambda *_: calls.update(layers=calls["layers"] + 1))
         layer.mlp.register_forward_pre_hook(lambda _, inputs: positions.add(inputs[0].shape[1]))
-    sequences = data.load(plan.config.data, training.vocab_size, plan.batch.global_, plan.config.seed)
-    batches = data.batches(sequences, plan.dims.replica_of(rank), plan.dims.dp, plan.batch, device)
+    batches = in_turn.batches_of(plan, training, 1, device)
     watch, probe, losses, graphs = StateWatch(training, device), KernelProbe(), [], []
     before, computing, allocated, frozen = Compilation.so_far(), 0, 0, frozen_digest(training)
-    for step in range(STEPS if plan.config.optimizer.lr else STILL_STEPS):
+    # Compiling would be profiled with the first step.
+    steps, profiled = (STEPS, 1 if "C" in plan.method.split("+") else 0) if plan.config.optimizer.lr else (STILL_STEPS, None)
+    for step in range(steps):
         passes = next(batches)
         trainable = watch if step == 0 else training
-        # Compiling would be profiled with the first step.
-        with probe.watch() if step == (1 if "C" in plan.method.split("+") else 0) else torch.enable_grad():
-            mean = torch.zeros((), dtype=torch.float64, device=device)
+        with probe.watch() if step == profiled else nullcontext():
+            of_passes = []
             for batch in passes:
                 loss = trainable.forward(batch)
                 computing = memory.bytes_of(training.state_tensors()["parameters"], device).device if step == 0 else computing
@@ -55,9 +47,8 @@ def observe(plan: RunPlan, training: Any, rank: int, device: torch.device) -> di
                     gradients = {gradient.data_ptr(): gradient for gradient in training.state_tensors()["gradients"]}
                     squares = sum(gradient.double().square().sum().item() for gradient in gradients.values())
                 trainable.step()
-                mean += loss.detach().double() / len(passes)
-        torch.distributed.all_reduce(mean)
-        losses.append(mean.item() / plan.dims.world_size)
+                of_passes.append(loss.detach())
+        losses.append(in_turn.mean_loss(of_passes))
         graphs.append(Compilation.so_far().graphs - before.graphs)
         if step == 0:
             calls_per_step = calls["layers"]
@@ -91,21 +82,5 @@ def frozen_digest(training: Any) -> str:
     return digest.hexdigest()
 
 
-def main() -> None:
-    target, plans = Path(sys.argv[1]), {Path(path).stem: RunPlan.read(Path(path)) for path in sys.argv[2:]}
-    first = next(iter(plans.values()))
-    # The engine's worker stands before the folder in its command.
-    launcher = importlib.import_module(first.command.argv[-2])
-    device = device_of(first.config.hardware, int(os.environ["LOCAL_RANK"]))
-    launcher.join(device)
-    rank = torch.distributed.get_rank()
-    found = {}
-    for name, plan in plans.items():
-        torch.compiler.reset()  # each method compiles for itself, as in a process of its own
-        found[name] = observe(plan, launcher.build(plan, device), rank, device)
-        gc.collect()
-    target.with_suffix(f".{rank}.json").write_text(json.dumps(found))
-
-
 if __name__ == "__main__":
-    main()
+    in_turn.observe_each(observe)

@@ -1,23 +1,14 @@
-"""Run by torchrun: trains each plan named on the command line for a few steps and writes what its optimizer did and held as JSON.
-
-Arguments: the output file, then plan files of one engine and world size. One process for all plans, because starting ranks costs more than training.
-"""
+"""A worker (in_turn.py): trains each plan for a few steps and observes what its optimizer did and held."""
 
 from __future__ import annotations
 
-import gc
-import importlib
-import json
-import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import in_turn
 import torch
 
-from llmexp.launchers import assembly, data
-from llmexp.launchers.rank import device_of
+from llmexp.launchers import assembly
 from llmexp.launchers.state_watch import watch_over
 from llmexp.measure.loop import train_step
 from llmexp.plan.run_plan import RunPlan
@@ -39,14 +30,9 @@ def most_held_in_backward(training: Any) -> Callable[[], int]:
     return lambda: most
 
 
-def train(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
-    sequences = data.load(plan.config.data, training.vocab_size, STEPS * plan.batch.global_, plan.config.seed)
-    batches = data.batches(sequences, plan.dims.replica_of(torch.distributed.get_rank()), plan.dims.dp, plan.batch, device)
-    losses, watch, held = [], watch_over(training, device), most_held_in_backward(training)
-    for step in range(STEPS):
-        mean = torch.stack(list(train_step(watch if step == 0 else training, next(batches), lambda _: None))).double().mean()
-        torch.distributed.all_reduce(mean)
-        losses.append(mean.item() / plan.dims.world_size)
+def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
+    batches, watch, held = in_turn.batches_of(plan, training, STEPS, device), watch_over(training, device), most_held_in_backward(training)
+    losses = [in_turn.mean_loss(train_step(watch if step == 0 else training, next(batches), lambda _: None)) for step in range(STEPS)]
     return {
         "losses": losses,
         "state": {kind: size.device + size.host for kind, size in watch.state.items()},
@@ -57,19 +43,5 @@ def train(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    target, plans = Path(sys.argv[1]), {Path(path).stem: RunPlan.read(Path(path)) for path in sys.argv[2:]}
-    first = next(iter(plans.values()))
-    # The engine's worker stands before the folder in its command.
-    launcher = importlib.import_module(first.command.argv[-2])
-    device = device_of(first.config.hardware, int(os.environ["LOCAL_RANK"]))
-    launcher.join(device)
-    found = {}
-    for name, plan in plans.items():
-        found[name] = train(plan, launcher.build(plan, device), device)
-        gc.collect()
-    target.with_suffix(f".{torch.distributed.get_rank()}.json").write_text(json.dumps(found))
-
-
 if __name__ == "__main__":
-    main()
+    in_turn.observe_each(observe)

@@ -6,25 +6,24 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
+import in_turn
 import torch
-from alone import CPU, STEPS
+from alone import STEPS
 from torch import nn
 
-from llmexp.launchers import data
 from llmexp.launchers.state_watch import ScheduleWatch
 from llmexp.measure.kernels import KernelProbe
 from llmexp.measure.loop import train_step
 from llmexp.plan.run_plan import RunPlan
 
 
-def train(training: Any, layers: Iterable[nn.Module], plan: RunPlan, rank: int, *, profiled: bool = True) -> dict[str, Any]:
+def train(training: Any, layers: Iterable[nn.Module], plan: RunPlan, device: torch.device, *, profiled: bool = True) -> dict[str, Any]:
     """STEPS steps, the state counted in the first and its operators too; `layers`: modules that each decoder layer calls once."""
     calls, phases, losses = {"layers": 0}, [], []
     for layer in layers:
         layer.register_forward_pre_hook(lambda *_: calls.update(layers=calls["layers"] + 1))
-    sequences = data.load(plan.config.data, training.vocab_size, STEPS * plan.batch.global_, plan.config.seed)
-    batches = data.batches(sequences, plan.dims.replica_of(rank), plan.dims.dp, plan.batch, CPU)
-    watch, probe = ScheduleWatch(training, CPU), KernelProbe()
+    batches = in_turn.batches_of(plan, training, STEPS, device)
+    watch, probe = ScheduleWatch(training, device), KernelProbe()
     with probe.watch() if profiled else nullcontext():
         losses.append(train_step(watch, next(batches), lambda _: None))
     calls_per_step = calls["layers"]

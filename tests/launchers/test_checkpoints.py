@@ -62,35 +62,39 @@ def published(checkpoint: Path, method: str) -> Any:
     return model
 
 
+def assert_computes_what_the_ranks_did(loaded: Any, plan: RunPlan, observed: dict[str, Any]) -> None:
+    loss, logits = checkpoints.first_outputs(plan, loaded)
+    assert loss == pytest.approx(observed["losses"][-1], abs=FP32_TOLERANCE)
+    torch.testing.assert_close(logits, torch.load(Path(observed["folder"]).parent / "logits.0.pt"), rtol=0, atol=FP32_TOLERANCE)
+
+
 # P's embeddings before the text change the loss from the start.
 @pytest.mark.parametrize(("engine", "method"), [(engine, method) for engine, method in each_run.args[1] if "P" not in method])
 def test_training_starts_at_the_loss_of_transformers_own_model(
     trained: Callable[[str], Observed], checkpoint: Path, engine: str, method: str
 ) -> None:
     begun = trained(engine)[method][0]["losses"][0]
-    expected = checkpoints.first_loss(plan(checkpoint, engine, method), published(checkpoint, method))
+    expected, _ = checkpoints.first_outputs(plan(checkpoint, engine, method), published(checkpoint, method))
     assert begun == pytest.approx(expected, abs=FP32_TOLERANCE)
 
 
 @pytest.mark.parametrize(("engine", "method"), [(engine, method) for engine, method in each_run.args[1] if "L" in method or "P" in method])
-def test_peft_loads_the_adapter_and_gives_the_same_loss(trained: Callable[[str], Observed], checkpoint: Path, engine: str, method: str) -> None:
+def test_peft_loads_the_adapter_and_gives_the_same_logits(trained: Callable[[str], Observed], checkpoint: Path, engine: str, method: str) -> None:
     observed = trained(engine)[method][0]
     # In training mode, for otherwise bitsandbytes packs 4-bit weights anew on CPU.
     loaded = PeftModel.from_pretrained(published(checkpoint, method), Path(observed["folder"]) / "adapter").train()
-    last = checkpoints.first_loss(plan(checkpoint, engine, method), loaded)
     assert loaded.peft_config["default"].base_model_name_or_path == str(checkpoint)
     assert observed["losses"][-1] < observed["losses"][0] - LOWERED
-    assert last == pytest.approx(observed["losses"][-1], abs=FP32_TOLERANCE)
+    assert_computes_what_the_ranks_did(loaded, plan(checkpoint, engine, method), observed)
 
 
 @pytest.mark.parametrize(("engine", "method"), [(engine, method) for engine, method in each_run.args[1] if "P" not in method])
-def test_transformers_loads_the_merged_model_and_gives_the_same_loss(
+def test_transformers_loads_the_merged_model_and_gives_the_same_logits(
     trained: Callable[[str], Observed], checkpoint: Path, engine: str, method: str
 ) -> None:
     observed = trained(engine)[method][0]
     loaded = AutoModelForCausalLM.from_pretrained(Path(observed["folder"]) / "model")
-    last = checkpoints.first_loss(plan(checkpoint, engine, method), loaded)
-    assert last == pytest.approx(observed["losses"][-1], abs=FP32_TOLERANCE)
+    assert_computes_what_the_ranks_did(loaded, plan(checkpoint, engine, method), observed)
     assert sorted(f"repeat.0/{path.name}" for path in Path(observed["folder"]).iterdir()) == observed["saved"]
 
 

@@ -24,6 +24,9 @@ IN_BACKWARD = ["lomo", "adalomo"]
 TOLERANCE = 1e-5
 # Partitions of several matrices have their blocks of 256 elsewhere.
 TOLERANCE_8BIT = 2e-3
+# A tenth of each weight a step.
+DECAY = ("precision=bf16_mixed", "optimizer.lr=1e-3", "optimizer.weight_decay=100.0")
+DECAY_TOLERANCE = 2e-3
 
 Cell = tuple[str, str, str]
 
@@ -47,7 +50,8 @@ each_cell = pytest.mark.parametrize(("engine", "optimizer", "method"), CELLS)
 def together(observe: Callable[..., Observed]) -> Callable[..., Observed]:
     def run(engine: str, *, rest: bool = False) -> Observed:
         wanted = [cell for cell in (REST if rest else CELLS) if cell[0] == engine]
-        return observe({f"{name} {method}": plan(engine, name, method) for _, name, method in wanted}, 2, WORKER)
+        plans = {f"{name} {method}": plan(engine, name, method) for _, name, method in wanted}
+        return observe(plans | {f"decay {method}": plan(engine, "adamw", method, *DECAY) for method in METHODS[engine]}, 2, WORKER)
 
     return cache(run)
 
@@ -124,6 +128,15 @@ def test_an_update_in_backward_holds_one_gradient_at_a_time(together, alone, opt
         assert observed["most_gradient_bytes"] == observed["largest_gradient_bytes"]
     else:
         assert observed["state"]["gradients"] == observed["most_gradient_bytes"] == 4 * observed["trainable_parameters"]
+
+
+@pytest.mark.ranks
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ENGINES)
+def test_weights_decay_once_a_step_whatever_holds_the_master_copy(together, engine: str) -> None:
+    for method in METHODS[engine]:
+        losses, expected = together(engine)[f"decay {method}"][0]["losses"], together("torch")["decay Naive"][0]["losses"]
+        assert losses == pytest.approx(expected, abs=DECAY_TOLERANCE), method
 
 
 @pytest.mark.sweep
