@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import in_turn
+import stepping
 import torch
 
 from llmexp.launchers.assembly import method_of
@@ -25,7 +25,7 @@ STEPS = 2
 
 def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
     losses, logits = train(plan, training, device)
-    folder = Path(sys.argv[1]).parent / plan.id
+    folder = Path(sys.argv[3]).parent / plan.id
     folder.mkdir(exist_ok=True)
     rank = Rank.from_environment(folder / "repeat.0")
     torch.save(logits, folder / f"logits.{rank.index}.pt")
@@ -35,16 +35,12 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
 
 def train(plan: RunPlan, training: Any, device: torch.device) -> tuple[list[float], torch.Tensor]:
     """The mean loss of each step, and at last of the first batch again, with this rank's logits then."""
-    batches = in_turn.batches_of(plan, training, STEPS, device)
-    losses = [in_turn.mean_loss(train_step(training, next(batches), lambda _: None)) for _ in range(STEPS)]
-    (batch,) = next(in_turn.batches_of(plan, training, STEPS, device))
+    batches = stepping.batches_of(plan, training, STEPS, device)
+    losses = [stepping.mean_loss(train_step(training, next(batches), lambda _: None)) for _ in range(STEPS)]
+    (batch,) = next(stepping.batches_of(plan, training, STEPS, device))
     logits: list[torch.Tensor] = []
     hook = training.module.register_forward_hook(lambda _module, _inputs, output: logits.append(output.logits.detach().clone()))
     loss = training.forward(batch)
     hook.remove()
     training.backward(loss)
-    return [*losses, in_turn.mean_loss([loss.detach()])], logits[0]
-
-
-if __name__ == "__main__":
-    in_turn.observe_each(observe)
+    return [*losses, stepping.mean_loss([loss.detach()])], logits[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import in_turn
 import scheduled
 import torch
 from megatron.core import parallel_state
@@ -27,7 +26,3 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
         block.self_attention.core_attention.register_forward_pre_hook(lambda _, inputs: positions.add(inputs[0].shape[0]))
     seen = scheduled.train(training, [block.mlp for block in blocks], plan, device)
     return seen | {"gradient_norms": norms, "positions": sorted(positions), "replica": parallel_state.get_data_parallel_rank()}
-
-
-if __name__ == "__main__":
-    in_turn.observe_each(observe)

@@ -6,7 +6,7 @@ import hashlib
 from contextlib import nullcontext
 from typing import Any
 
-import in_turn
+import stepping
 import torch
 
 from llmexp.launchers import models
@@ -28,7 +28,7 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
     for layer in () if "C" in plan.method.split("+") else models.transformer(training.module).model.layers:
         layer.mlp.register_forward_pre_hook(lambda *_: calls.update(layers=calls["layers"] + 1))
         layer.mlp.register_forward_pre_hook(lambda _, inputs: positions.add(inputs[0].shape[1]))
-    batches = in_turn.batches_of(plan, training, 1, device)
+    batches = stepping.batches_of(plan, training, 1, device)
     watch, probe, losses, graphs = StateWatch(training, device), KernelProbe(), [], []
     before, computing, allocated, frozen = Compilation.so_far(), 0, 0, frozen_digest(training)
     # Compiling would be profiled with the first step.
@@ -48,7 +48,7 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
                     squares = sum(gradient.double().square().sum().item() for gradient in gradients.values())
                 trainable.step()
                 of_passes.append(loss.detach())
-        losses.append(in_turn.mean_loss(of_passes))
+        losses.append(stepping.mean_loss(of_passes))
         graphs.append(Compilation.so_far().graphs - before.graphs)
         if step == 0:
             calls_per_step = calls["layers"]
@@ -80,7 +80,3 @@ def frozen_digest(training: Any) -> str:
             held = local(getattr(parameter, "ds_tensor", parameter))
             digest.update(held.contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-if __name__ == "__main__":
-    in_turn.observe_each(observe)

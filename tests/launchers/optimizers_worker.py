@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import in_turn
+import stepping
 import torch
 
 from llmexp.launchers import assembly
@@ -31,8 +31,8 @@ def most_held_in_backward(training: Any) -> Callable[[], int]:
 
 
 def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
-    batches, watch, held = in_turn.batches_of(plan, training, STEPS, device), watch_over(training, device), most_held_in_backward(training)
-    losses = [in_turn.mean_loss(train_step(watch if step == 0 else training, next(batches), lambda _: None)) for step in range(STEPS)]
+    batches, watch, held = stepping.batches_of(plan, training, STEPS, device), watch_over(training, device), most_held_in_backward(training)
+    losses = [stepping.mean_loss(train_step(watch if step == 0 else training, next(batches), lambda _: None)) for step in range(STEPS)]
     return {
         "losses": losses,
         "state": {kind: size.device + size.host for kind, size in watch.state.items()},
@@ -41,7 +41,3 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
         "trainable_parameters": training.trainable_parameters,
         "what_ran": training.what_ran(),
     }
-
-
-if __name__ == "__main__":
-    in_turn.observe_each(observe)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import in_turn
 import scheduled
 import torch
 from torch import distributed, nn
@@ -38,7 +37,3 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
 
 def _norms(model: nn.Module) -> list[tuple[str, float]]:
     return [(name, parameter.detach().norm().item()) for name, parameter in model.named_parameters() if parameter.requires_grad]
-
-
-if __name__ == "__main__":
-    in_turn.observe_each(observe)

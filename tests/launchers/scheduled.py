@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
-import in_turn
+import stepping
 import torch
 from alone import STEPS
 from torch import nn
@@ -22,7 +22,7 @@ def train(training: Any, layers: Iterable[nn.Module], plan: RunPlan, device: tor
     calls, phases, losses = {"layers": 0}, [], []
     for layer in layers:
         layer.register_forward_pre_hook(lambda *_: calls.update(layers=calls["layers"] + 1))
-    batches = in_turn.batches_of(plan, training, STEPS, device)
+    batches = stepping.batches_of(plan, training, STEPS, device)
     watch, probe = ScheduleWatch(training, device), KernelProbe()
     with probe.watch() if profiled else nullcontext():
         losses.append(train_step(watch, next(batches), lambda _: None))

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning"),
 ]
 
-WORKER = Path(__file__).parent / "keeping_worker.py"
+WORKER = "keeping_worker"
 RUNS = {
     "deepspeed": ("Naive", "Z3", "L", "L+Z3", "L+Z3+O", "QL", "QL+Z3", "P", "P+Z3"),
     "torch": ("Naive", "Z3", "L", "L+Z3", "L+Z3+O", "QL", "P+Z3"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 from planning import Observed, make_plan
@@ -16,7 +15,7 @@ from llmexp.plan.run_plan import RunPlan
 
 pytestmark = pytest.mark.sweep
 
-WORKER = Path(__file__).parent / "training_worker.py"
+WORKER = "training_worker"
 # The smallest in which every cell still differs from the next.
 SMALL = ("data.seq_len=32", "model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")
 FP32_TOLERANCE = 1e-5

@@ -16,7 +16,7 @@ from llmexp.plan.run_plan import RunPlan
 
 pytestmark = pytest.mark.ranks
 
-WORKER = Path(__file__).parent / "megatron_worker.py"
+WORKER = "megatron_worker"
 SHORT = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).parent.glob("[lmp]*/__init__.py"))) + "]"
 ULYSSES = "parallelism.cp_kind=ulysses"
 LAYERS, SAMPLES = 4, 4

@@ -11,7 +11,7 @@ from planning import Observed, make_plan
 
 from llmexp.plan.run_plan import RunPlan
 
-WORKER = Path(__file__).parent / "optimizers_worker.py"
+WORKER = "optimizers_worker"
 CONF = Path(__file__).parents[2] / "conf" / "optimizer"
 # DeepSpeed's own AdamW is compiled, and tests/launchers/test_compiled_ops.py has it.
 OPTIMIZERS = sorted(path.stem for path in CONF.glob("*.yaml") if not path.stem.startswith(("deepspeed_", "adamw_")))

@@ -18,7 +18,7 @@ from llmexp.engines.pipelining import CLASSES, PASSES
 from llmexp.plan.run_plan import RunPlan
 from llmexp.plan.schedules import SCHEDULES, Pipeline
 
-WORKER = Path(__file__).parent / "pipeline_worker.py"
+WORKER = "pipeline_worker"
 SHORT = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).parent.glob("[lmp]*/__init__.py"))) + "]"
 LAYERS, SAMPLES = 4, 4
 SMALL = ("model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import in_turn
+import stepping
 import torch
 
 from llmexp.measure.loop import train_step
@@ -13,11 +13,7 @@ from llmexp.plan.run_plan import RunPlan
 STEPS = 3
 
 
-def losses(plan: RunPlan, training: Any, device: torch.device) -> list[float]:
-    """The mean over all replicas, a step."""
-    batches = in_turn.batches_of(plan, training, STEPS, device)
-    return [in_turn.mean_loss(train_step(training, next(batches), lambda _: None)) for _ in range(STEPS)]
-
-
-if __name__ == "__main__":
-    in_turn.observe_each(losses)
+def observe(plan: RunPlan, training: Any, device: torch.device) -> list[float]:
+    """The mean loss over all replicas, a step."""
+    batches = stepping.batches_of(plan, training, STEPS, device)
+    return [stepping.mean_loss(train_step(training, next(batches), lambda _: None)) for _ in range(STEPS)]
