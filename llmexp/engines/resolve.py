@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,7 +13,7 @@ from llmexp.engines import get_engine
 from llmexp.engines.knobs import unfused, unmoved
 from llmexp.errors import ConfigError, unknown
 from llmexp.method import Method, Techniques
-from llmexp.plan import instructions
+from llmexp.plan import files, instructions
 from llmexp.plan.checkpoint import local_checkpoint
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.growth import LengthSchedule, ungrowable
@@ -23,7 +24,7 @@ from llmexp.plan.run_plan import AtomChange, RunPlan, identity
 from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.plan.tokens import with_steps_of_budget
 from llmexp.plan.trained import Trained, flops_per_token
-from llmexp.schema import RunConfig
+from llmexp.schema import DataConfig, RunConfig
 
 
 def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
@@ -115,12 +116,20 @@ def _check_targets(config: RunConfig, techniques: Techniques, shape: ModelShape 
 
 
 def _contents(config: RunConfig) -> dict[str, str]:
-    """Digests of the checkpoint and of the records that it names; raises ConfigError for what is wrong in them."""
-    checkpoint = local_checkpoint(config.model)
-    found = {"checkpoint": checkpoint.digest} if checkpoint else {}
+    """Digests of the checkpoint and of the data that it names; raises ConfigError for what is wrong in them."""
+    checkpoint, paths = local_checkpoint(config.model), _data_files(config.data)
+    found = ({"checkpoint": checkpoint.digest} if checkpoint else {}) | ({"data": files.digest(paths)} if paths else {})
     if config.data.name == "instructions" and config.data.files:
-        found["records"] = instructions.check(config.data.files)
+        instructions.check(paths)
     return found
+
+
+def _data_files(data: DataConfig) -> list[Path]:
+    if data.name == "instructions" and data.files:
+        return instructions.files_of(data.files)
+    if data.name in ("hf", "instructions"):
+        return files.below(Path(data.path)) if data.path else []
+    return files.matching(data.files) if data.name == "text" else []
 
 
 def _check_no_secret(config: RunConfig) -> None:

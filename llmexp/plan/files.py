@@ -1,12 +1,17 @@
-"""Files that a configuration names by patterns."""
+"""Files that a configuration names by patterns, and what they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import cache
 from glob import glob
 from pathlib import Path
 
 from llmexp.errors import ConfigError
+
+# Of larger files this many parts are looked at, evenly spread, so that planning does not take as long as a corpus takes to read.
+PARTS, PART_BYTES = 64, 2**20
 
 
 def matching(patterns: Sequence[str], suffixes: Sequence[str] = ()) -> list[Path]:
@@ -19,6 +24,31 @@ def matching(patterns: Sequence[str], suffixes: Sequence[str] = ()) -> list[Path
             raise ConfigError(f"data.files: nothing matches {pattern}")
         found += matched
     return found
+
+
+def below(place: Path) -> list[Path]:
+    """A file, or all files of a folder; none where nothing is there."""
+    return _inside(place, ()) if place.is_dir() else [path for path in (place,) if path.exists()]
+
+
+def digest(paths: Iterable[Path]) -> str:
+    """Of what the files hold, in their order; of those over 64 MiB of 64 parts and the size. Each is read once in each state. Raises ConfigError."""
+    try:
+        found = [_digest(path, (state := path.stat()).st_size, state.st_mtime_ns) for path in paths]
+    except OSError as error:
+        raise ConfigError(f"data: {error.filename} cannot be read: {error.strerror}") from None
+    return hashlib.sha256("".join(found).encode()).hexdigest()[:12]
+
+
+@cache
+def _digest(path: Path, size: int, _changed_ns: int) -> str:
+    found = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for part in range(PARTS):
+            if size > PARTS * PART_BYTES:
+                file.seek(part * (size - PART_BYTES) // (PARTS - 1))
+            found.update(file.read(PART_BYTES))
+    return found.hexdigest()
 
 
 def _inside(folder: Path, suffixes: Sequence[str]) -> list[Path]:

@@ -24,6 +24,10 @@ def lines(path: Path, *records: object) -> Path:
     return path
 
 
+def check(pattern: Path) -> None:
+    instructions.check(instructions.files_of([str(pattern)]))
+
+
 def test_alpaca_fields_and_messages_are_read_from_lines_and_from_a_list(tmp_path: Path) -> None:
     jsonl = lines(tmp_path / "a.jsonl", ALPACA, "", CHAT)
     whole = tmp_path / "b.json"
@@ -41,7 +45,7 @@ def test_parquet_is_read(tmp_path: Path) -> None:
     assert [record for path in instructions.files_of([str(tmp_path)]) for record in instructions.read(path)] == BOTH
     parquet.write_table(pyarrow.Table.from_pylist([ALPACA, ALPACA | {"output": ""}]), tmp_path / "wrong.parquet")
     with pytest.raises(ConfigError, match=r"wrong\.parquet:2: output is empty"):
-        instructions.check([str(tmp_path / "wrong.parquet")])
+        check(tmp_path / "wrong.parquet")
 
 
 def messages(*turns: tuple[str, str]) -> dict[str, object]:
@@ -67,14 +71,14 @@ def messages(*turns: tuple[str, str]) -> dict[str, object]:
 def test_a_wrong_record_is_said_by_file_and_line(tmp_path: Path, record: object, said: str) -> None:
     path = lines(tmp_path / "mine.jsonl", ALPACA, "", record, CHAT)
     with pytest.raises(ConfigError, match=rf"^data\.files: {path}:3: .*{said}"):
-        instructions.check([str(path)])
+        check(path)
 
 
 def test_a_wrong_list_is_said_by_the_line_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps([ALPACA, CHAT], indent=1).replace("Hi", '"Hi'))
     with pytest.raises(ConfigError, match=r"a\.json:15: no JSON"):
-        instructions.check([str(path)])
+        check(path)
 
 
 def test_files_that_hold_no_text_or_nothing_are_named(tmp_path: Path) -> None:
@@ -82,19 +86,19 @@ def test_files_that_hold_no_text_or_nothing_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
     (tmp_path / "notes.txt").write_text("no records")
     with pytest.raises(ConfigError, match=r"bytes\.jsonl: 'utf-8'"):
-        instructions.check([str(tmp_path)])
+        check(tmp_path)
     with pytest.raises(ConfigError, match=r"empty\.jsonl has no records"):
-        instructions.check([str(tmp_path / "empty.jsonl")])
+        check(tmp_path / "empty.jsonl")
     with pytest.raises(ConfigError, match="nothing matches"):
-        instructions.check([str(tmp_path / "none*.jsonl")])
+        check(tmp_path / "none*.jsonl")
 
 
 def test_a_file_is_read_again_only_when_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, read = lines(tmp_path / "a.jsonl", ALPACA), []
     monkeypatch.setattr(instructions, "conversation", lambda record: read.append(record) or record)
-    instructions.check([str(path)])
-    instructions.check([str(path)])
+    check(path)
+    check(path)
     assert len(read) == 1
     lines(path, ALPACA, CHAT)
-    instructions.check([str(path)])
+    check(path)
     assert len(read) == 3

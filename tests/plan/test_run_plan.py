@@ -56,12 +56,13 @@ def test_a_key_that_a_later_version_adds_leaves_ids_as_they_are(plan):
     assert identity(other, made.method, made.engine_config) != made.id
 
 
-def test_other_records_at_the_same_place_are_another_run(plan, tmp_path):
+@pytest.mark.parametrize("words", ["data=instructions data.files=[{}]", "data=text data.files=[{}]", "data=hf data.path={}"])
+def test_other_data_at_the_same_place_are_another_run(plan, tmp_path, words: str):
     file = tmp_path / "mine.jsonl"
 
     def planned(answer: str) -> str:
         file.write_text(json.dumps({"instruction": "Add 1 and 2.", "output": answer}))
-        return plan("data=instructions", f"data.files=[{file}]").id
+        return plan(*words.format(file).split()).id
 
     three = planned("3")
     assert planned("three") != three

@@ -3,10 +3,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, RunResult, Stability
+from llmexp.report.picture import new_figure
 
 MakeRun = Callable[..., RunFolder]
 
@@ -32,3 +34,17 @@ def make_run(tmp_path: Path, tiny_plan: Callable[..., RunPlan], result_of: Calla
         return folder
 
     return make
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """All figures that are drawn, to look at what they hold."""
+    made: list[Figure] = []
+
+    def keep(*arguments: Any) -> Figure:
+        made.append(new_figure(*arguments))
+        return made[-1]
+
+    for module in ("plots", "run_plots", "loss_plot", "scaling_plot"):
+        monkeypatch.setattr(f"llmexp.report.{module}.new_figure", keep)
+    return made

@@ -7,7 +7,6 @@ from llmexp.record.result import RankSummary
 from llmexp.report.columns import columns
 from llmexp.report.legend import legend
 from llmexp.report.notes import notes_of
-from llmexp.report.picture import new_figure
 from llmexp.report.pictures import draw_report
 from llmexp.report.table import build_report
 
@@ -35,18 +34,6 @@ def trained(make_run, write_samples):
         return run
 
     return make
-
-
-@pytest.fixture
-def figures(monkeypatch):
-    made = []
-
-    def keep(*arguments):
-        made.append(new_figure(*arguments))
-        return made[-1]
-
-    monkeypatch.setattr("llmexp.report.loss_plot.new_figure", keep)
-    return made
 
 
 def shown(*runs):
@@ -124,14 +111,14 @@ def test_a_line_a_run_over_tokens_and_over_time(trained, figures, tmp_path):
     written = draw_report(build_report([trained(FALLING), trained(FALLING, 0.5, "F"), trained(lost, method="R")]), tmp_path / "report.png")
     assert [path.name for path in written] == ["report.png", "report_loss.png"]
     assert imread(written[1]).shape[1] == 1260
-    tokens, seconds = figures[0].axes
+    tokens, seconds = figures[-1].axes
     assert [list(line.get_xdata())[:3] for line in tokens.lines[:2]] == [[100, 200, 300]] * 2
     assert [list(line.get_xdata())[:3] for line in seconds.lines[:2]] == [[1.0, 2.0, 3.0], [0.5, 1.0, 1.5]]
     assert list(tokens.lines[0].get_ydata())[:4] == [5.0, 4.5, 3.5, 2.5]
-    told = [text.get_text() for text in figures[0].legends[0].texts]
+    told = [text.get_text() for text in figures[-1].legends[0].texts]
     assert told == ["Naive: 2.000 (baseline, dotted)", "F: 2.000", "R: diverged at step 10"]
 
 
 def test_a_run_that_explodes_leaves_the_others_to_be_seen(trained, figures, tmp_path):
     draw_report(build_report([trained(FALLING), trained([5.0, *[1e6] * 39], method="F")]), tmp_path / "report.png")
-    assert figures[0].axes[0].get_ylim()[1] == pytest.approx(5.5)
+    assert figures[-1].axes[0].get_ylim()[1] == pytest.approx(5.5)

@@ -4,25 +4,10 @@ from matplotlib.text import Text
 
 from llmexp.errors import RecordError
 from llmexp.record.result import Metric, Stability
-from llmexp.report.picture import new_figure
 from llmexp.report.plots import draw, draw_run
 from llmexp.report.table import build_report
 
 METHODS = [f"{prefix}{zero}" for prefix in ("", "F+", "R+", "F+R+") for zero in ("Z1", "Z2", "Z2+O", "Z3", "Z3+O")]
-
-
-@pytest.fixture
-def figures(monkeypatch):
-    """All figures that are drawn, to look at what they hold."""
-    made = []
-
-    def keep(*arguments):
-        made.append(new_figure(*arguments))
-        return made[-1]
-
-    monkeypatch.setattr("llmexp.report.plots.new_figure", keep)
-    monkeypatch.setattr("llmexp.report.run_plots.new_figure", keep)
-    return made
 
 
 def texts(axes):

@@ -7,7 +7,6 @@ from matplotlib.image import imread
 from llmexp.report.columns import columns
 from llmexp.report.legend import legend
 from llmexp.report.notes import notes_of
-from llmexp.report.picture import new_figure
 from llmexp.report.pictures import draw_report
 from llmexp.report.table import build_report
 from llmexp.report.text import comma_separated
@@ -25,18 +24,6 @@ def scaled(make_run):
         ]
 
     return make
-
-
-@pytest.fixture
-def figures(monkeypatch):
-    made = []
-
-    def keep(*arguments):
-        made.append(new_figure(*arguments))
-        return made[-1]
-
-    monkeypatch.setattr("llmexp.report.scaling_plot.new_figure", keep)
-    return made
 
 
 def shown(*runs):
@@ -88,7 +75,7 @@ def test_the_papers_figure_stands_beside_eight_gpus_of_weak_scaling(make_run, fi
     assert notes_of(build_report(runs))[0].startswith("paper, figure 4: doubt:")
     assert "figure 4" in said(*runs)
     draw_report(build_report(runs), tmp_path / "report.png")
-    diamonds = [line for line in figures[0].axes[1].lines if line.get_marker() == "D"]
+    diamonds = [line for line in figures[-1].axes[1].lines if line.get_marker() == "D"]
     assert [(*line.get_xdata(), *line.get_ydata()) for line in diamonds] == [(8, 90.8), (8, 85.9)]
     assert shown(runs[1]) == [None, None, None], "alone it scales from nothing"
 
@@ -97,10 +84,10 @@ def test_a_line_a_series_over_ranks(scaled, figures, tmp_path):
     written = draw_report(build_report(scaled()), tmp_path / "report.png")
     assert [path.name for path in written] == ["report.png", "report_scaling.png"]
     assert imread(written[1]).shape[1] == 1260
-    speed, share = figures[0].axes
+    speed, share = figures[-1].axes
     weak, lossless = speed.lines[:2]
     assert (list(weak.get_xdata()), list(weak.get_ydata())) == ([1, 2, 4], [100, 180, 320])
     assert list(lossless.get_ydata()) == [100, 200, 400]
     assert list(share.lines[0].get_ydata()) == pytest.approx([100, 90, 80])
-    told = [text.get_text() for text in figures[0].legends[0].texts]
+    told = [text.get_text() for text in figures[-1].legends[0].texts]
     assert [words.partition(":")[0] for words in told] == ["weak", "strong"]
