@@ -46,7 +46,7 @@ run: $(VENV)/.installed-train  ## install into .venv, measure the first sweep, p
 test: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that need no GPU
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-test-sweeps: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that measure whole experiments, some ten minutes more
+test-sweeps: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that measure whole experiments, some fifteen to twenty minutes more
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m sweep
 
 # What depends most on the libraries' versions. What they deprecate in each other is no matter of ours.

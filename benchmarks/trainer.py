@@ -28,7 +28,7 @@ from llmexp.record.result import to_json
 # One device, one dtype for parameters, gradients and moments: what the Trainer does with a model in bf16.
 WORDS = ("method=F", "data=synthetic", "precision=bf16_pure", "parallelism.dp=1", "measure.profile=false", "tracking=none")
 # One thread, because several would wait for each other wherever another program has a core.
-TINY = ("model=tiny", "hardware=cpu", "precision=fp32", "data.seq_len=256", "measure=quick", "measure.steps=40", "measure.threads_per_rank=1")
+TINY = ("model=tiny", "hardware=cpu", "precision=fp32", "data.seq_len=256", "measure=quick", "measure.steps=100", "measure.threads_per_rank=1")
 FLOOR = 0.98
 # Of a model with an adapter: no slower at all.
 ADAPTED_FLOOR = 1.0
