@@ -31,7 +31,9 @@ def test_cfg_of_a_sweep_shows_every_run(llmexp):
     assert out.split("\n---\n") == ["Naive", "F", "R", "Z2", "Z3+O", "F+R+Z3\n"]
 
 
-def test_keys_of_the_schema_that_no_yaml_names_can_be_set_plainly(llmexp):
+def test_keys_of_the_schema_that_no_yaml_names_can_be_set_plainly(llmexp, here: Path):
+    for name in ("a.txt", "b.txt"):
+        (here / name).write_text("text")
     _, out, _ = llmexp("plan", "--json", "measure.phases=false", "engine.options.gradient_clipping=1.0", "data.files=[a.txt,b.txt]")
     config = json.loads(out)["config"]
     assert config["measure"]["phases"] is False
