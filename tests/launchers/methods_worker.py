@@ -17,7 +17,7 @@ from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe
 from llmexp.plan.run_plan import RunPlan
 
-STEPS = 20
+STEPS = 8
 # Of a run without a learning rate, which does the same in each, and is not profiled.
 STILL_STEPS = 4
 

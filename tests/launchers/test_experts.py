@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.ranks, pytest.mark.long]
 Runs = Callable[[str], Observed]
 ENGINES = ["deepspeed", "torch"]
 METHODS = ["Naive", "F", "R", "C", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3"]
-LAYERS = 4
+LAYERS = 2
 FP32_TOLERANCE = 1e-5
 # At most 8 of 32 experts have a token in a pass.
 FEW_TOKENS = ("model.num_experts=32", "model.experts_per_token=1", "data.seq_len=8", "model.intermediate_size=32")
@@ -25,7 +25,7 @@ ODD = ("model.num_experts=3",)
 
 
 def plan(engine: str, method: str, *overrides: str) -> RunPlan:
-    small = ("model=tiny-moe", "model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")
+    small = ("model=tiny-moe", f"model.num_layers={LAYERS}", "model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")
     words = ("hardware=cpu", "parallelism.dp=2", "data.seq_len=48", f"engine={engine}", f"method={method}", "precision=fp32")
     return make_plan(*small, *words, *overrides)
 
@@ -52,7 +52,7 @@ def alone(observe: Callable[..., Observed]) -> Observed:
 @pytest.mark.parametrize("method", [*METHODS, "Z3, odd"])
 def test_losses_follow_the_curve_of_one_process(trained: Runs, alone: Observed, engine: str, method: str) -> None:
     losses = alone["odd" if "odd" in method else "even"][0]["losses"]
-    assert losses[-1] < losses[0] - 0.3
+    assert losses[-1] < losses[0] - 0.1
     assert trained(engine)[method][0]["losses"] == pytest.approx(losses, abs=FP32_TOLERANCE)
 
 

@@ -23,13 +23,13 @@ METHODS = sorted(str(Method.parse(method, "finetune")) for method in {*TABLE_09,
 # Each adapter, and what it meets in DeepSpeed's and in torch's partitions; the others are run by make test-sweeps.
 SHORT = {*ADAPTERS, "QL+Z3", "P+Z3", "QL+Z2+O", "L+F+R+Z3+O"}
 COMPILED = ["L+C", "QL+C"]
-LAYERS = 4
+LAYERS = 2
 FP32_TOLERANCE = 1e-5
 TARGETS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 
 
 def plan(engine: str, method: str, *overrides: str) -> RunPlan:
-    words = ("task=finetune", "hardware=cpu", "parallelism.dp=2", "data=text", "data.seq_len=64", "precision=fp32", f"engine={engine}")
+    words = ("task=finetune", f"model.num_layers={LAYERS}", "hardware=cpu", "parallelism.dp=2", "data=text", "data.seq_len=64", "precision=fp32", f"engine={engine}")
     return make_plans((*METHODS, *COMPILED), *words, *overrides)[method]
 
 
@@ -82,7 +82,7 @@ def test_without_a_learning_rate_the_loss_stays(fp32: Runs, engine: str, method:
 def test_every_method_lowers_the_loss_as_its_adapter_alone_does(fp32: Runs, engine: str, method: str) -> None:
     skip_unrunnable(engine, method)
     losses = fp32(engine)[method][0]["losses"]
-    assert losses[-1] < losses[0] - 0.05
+    assert losses[-1] < losses[0] - 0.01
     assert losses == pytest.approx(fp32("deepspeed")[one_of(method)][0]["losses"], abs=FP32_TOLERANCE)
 
 
@@ -128,7 +128,7 @@ def test_predicted_memory_is_what_is_allocated(fp32: Runs, engine: str, method: 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_four_bits_are_four_bits_in_memory(fp32: Runs, engine: str) -> None:
     whole, four_bit = (fp32(engine)[method][0]["state"]["parameters"]["device"] for method in ("L", "QL"))
-    linear = 725_000  # of the tiny model's 857,216 parameters
+    linear = LAYERS * (2 * 128 * 128 + 2 * 64 * 128 + 3 * 344 * 128)
     assert whole - four_bit == pytest.approx((4 - 0.516) * linear, rel=0.01)
     assert any("4bit" in name for name in fp32(engine)["QL"][0]["operators"])
 

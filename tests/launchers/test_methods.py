@@ -25,8 +25,8 @@ METHODS = [*(str(Method.parse(name)) for name in table03_methods()), "Z1", "RS"]
 # Each way in which C meets another atom; compiling is what takes long here.
 COMPILED = ["C", "F+R+C+Z3", "C+Q"]
 SAME_MATHEMATICS = [name for name in METHODS if "Q" not in name]
-LAYERS = 4
-# Of losses near 6, over 20 steps: against one process, in bf16_mixed against Naive and against fp32 (measured: 1e-6, 4e-4 and 1.6e-2).
+LAYERS = 2
+# Of losses near 6, over 8 steps: against one process, in bf16_mixed against Naive and against fp32 (measured: 1e-6, 4e-4 and 1.6e-2).
 FP32_TOLERANCE = 1e-5
 BF16_TOLERANCE = 2e-3
 BF16_TO_FP32_TOLERANCE = 3e-2
@@ -35,7 +35,7 @@ ACCUMULATED = ["Naive", "Z1", "Z2", "Z3"]
 
 
 def plan(engine: str, method: str, precision: str, *overrides: str) -> RunPlan:
-    words = ("hardware=cpu", "parallelism.dp=2", "data.seq_len=64", f"engine={engine}", f"precision={precision}")
+    words = ("hardware=cpu", f"model.num_layers={LAYERS}", "parallelism.dp=2", "data.seq_len=64", f"engine={engine}", f"precision={precision}")
     return make_plans((*METHODS, *COMPILED), *words, *overrides)[method]
 
 
@@ -90,7 +90,7 @@ def test_every_method_of_table_03_is_here() -> None:
 @pytest.mark.parametrize("method", SAME_MATHEMATICS)
 def test_fp32_losses_of_every_engine_follow_the_curve_of_one_process(fp32: Runs, alone: Runs, engine: str, method: str) -> None:
     one, losses = alone("torch")["fp32, 2"][0]["losses"], fp32(engine)[method][0]["losses"]
-    assert len(losses) == 20
+    assert len(losses) == 8
     assert one[-1] < one[0] - 0.5
     assert losses == pytest.approx(one, abs=FP32_TOLERANCE)
 
@@ -153,7 +153,9 @@ def test_state_is_partitioned_over_both_ranks(bf16: Runs, engine: str, method: s
     observed = bf16(engine)
     for kind, bytes_per_parameter in zip(("parameters", "gradients", "optimizer"), HELD[engine, method], strict=True):
         for rank in (0, 1) if bytes_per_parameter else ():
-            assert state_bytes(observed, method, kind, rank) == pytest.approx(bytes_per_parameter * observed[method][0]["parameters"], rel=0.05), kind
+            expected = bytes_per_parameter * observed[method][0]["parameters"]
+            # A matrix on the border of two partitions may be one rank's as a whole.
+            assert state_bytes(observed, method, kind, rank) == pytest.approx(expected, rel=0.1), kind
 
 
 @pytest.mark.parametrize(("engine", "method", "bytes_per_parameter"), [("torch", "Naive", 2), ("torch", "Z2", 2), ("deepspeed", "Z2", 2)])
@@ -175,7 +177,7 @@ def test_under_z3_only_what_belongs_to_no_layer_stays_gathered_until_backward(bf
 def test_deepspeeds_o_moves_state_to_the_host_and_gradients_into_the_dtype_of_the_master_copy(bf16: Runs, method: str) -> None:
     observed = bf16("deepspeed")
     without, offloaded = state_bytes(observed, method, "gradients"), state_bytes(observed, f"{method}+O", "gradients")
-    assert offloaded == pytest.approx(2 * without, rel=0.05)
+    assert offloaded == pytest.approx(2 * without, rel=0.1)
     assert on_host(observed, f"{method}+O") == {"optimizer", "gradients"} | ({"parameters"} if method == "Z3" else set())
     assert on_host(observed, method) == set()
 
