@@ -22,13 +22,13 @@ def within_budget(costs: Sequence[Cost], budget: BudgetConfig) -> list[bool]:
         allowed = [both and fits for both, fits in zip(allowed, fitting, strict=True)]
     if not any(allowed):
         least = min(costs, key=lambda cost: float("inf") if cost.held_s is None else cost.held_s)
-        raise ConfigError(f"{_words(limits)} allows no run: the cheapest, {least.name}, is expected to take {_amount(least)}")
+        raise ConfigError(f"{_words(limits)} allows no run: the cheapest, {least.plan.name}, is expected to take {_amount(least)}")
     return allowed
 
 
 def left_out_line(costs: Sequence[Cost], allowed: Sequence[bool]) -> str:
     """Names the runs that a budget leaves out; empty where there are none."""
-    names = [f"{cost.name} ({_amount(cost)})" for cost, stays in zip(costs, allowed, strict=True) if not stays]
+    names = [f"{cost.plan.name} ({_amount(cost)})" for cost, stays in zip(costs, allowed, strict=True) if not stays]
     return f"left out by the budget, {len(names)} of {len(costs)} runs: {', '.join(names)}" if names else ""
 
 
@@ -46,7 +46,7 @@ def _amounts(costs: Sequence[Cost], unit: str) -> list[float | None]:
 def _check(costs: Sequence[Cost], amounts: Sequence[float | None], unit: str, limit: float) -> None:
     unknown = [cost for cost, amount in zip(costs, amounts, strict=True) if amount is None]
     if unknown:
-        some = f"{len(unknown)} of {len(costs)} runs, such as {unknown[0].name}" if len(costs) > 1 else unknown[0].name
+        some = f"{len(unknown)} of {len(costs)} runs, such as {unknown[0].plan.name}" if len(costs) > 1 else unknown[0].plan.name
         raise ConfigError(f"budget.{unit}={limit:g}: the cost of {some}, is unknown; budget.when_over=trim leaves such runs out")
     total = sum(amount or 0.0 for amount in amounts)
     if total > limit:

@@ -40,11 +40,6 @@ class Cost:
     source: str
 
     @property
-    def name(self) -> str:
-        """The run in words."""
-        return f"{self.plan.config.model.name} {self.plan.method}"
-
-    @property
     def device_hours(self) -> float | None:
         """Of all devices together; on cpu a rank counts as a device."""
         return None if self.held_s is None else self.held_s * self.plan.dims.world_size / 3600
@@ -86,7 +81,7 @@ def cost_line(costs: Sequence[Cost]) -> str:
     of_known = f"{len(known)} of {len(costs)} runs" if len(costs) > 1 else "1 run"
     hours = sum(cost.device_hours or 0.0 for cost in known)
     told = ", ".join(text.format(sources[source]) for source, text in _SOURCES.items() if sources[source])
-    return f"expected cost: {of_known}: {hours:.3g} device-hours{money}; longest {longest.name}, {duration(longest.held_s or 0.0)} ({told})"
+    return f"expected cost: {of_known}: {hours:.3g} device-hours{money}; longest {longest.plan.name}, {duration(longest.held_s or 0.0)} ({told})"
 
 
 def _read_history(outputs: Path) -> _History:

@@ -42,7 +42,7 @@ def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
             raise ConfigError(f"{_difference(overrides, choices)}{plan}")
         jobs.setdefault(plan.id, Job(tuple(overrides), plan))
         _check_one_sweep(next(iter(jobs.values())).plan, plan)
-    return list(jobs.values())
+    return told_apart(list(jobs.values()))
 
 
 def choices_of(loader: ConfigLoader, master: DictConfig) -> list[list[str]]:
@@ -120,9 +120,21 @@ def _sweep(value: Any) -> str:
 
 def _difference(overrides: Sequence[str], choices: Sequence[Sequence[str]]) -> str:
     """What tells one job from the others, as the start of its error; nothing where it is alone."""
-    shared = set(choices[0]).intersection(*choices)
-    own = as_typed([override for override in overrides if override not in shared])
+    own = own_words(overrides, choices)
     return f"run {' '.join(own)}: " if own else ""
+
+
+def own_words(overrides: Sequence[str], choices: Sequence[Sequence[str]]) -> list[str]:
+    """Those overrides of a job that not all of these have, as a person types them."""
+    shared = set(choices[0]).intersection(*choices)
+    return as_typed([override for override in overrides if override not in shared])
+
+
+def told_apart(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs with plans that have names of their own."""
+    choices = [job.overrides for job in jobs]
+    own = [[word for word in own_words(overrides, choices) if not word.startswith(("model=", "method="))] for overrides in choices]
+    return [Job(job.overrides, job.plan.model_copy(update={"told_by": " ".join(words)})) for job, words in zip(jobs, own, strict=True)]
 
 
 def _check_one_sweep(first: RunPlan, plan: RunPlan) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
@@ -28,6 +29,9 @@ from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, write_atomically
 from llmexp.schema import TrackingConfig
+
+if TYPE_CHECKING:
+    from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 
 
 @runtime_checkable
@@ -51,6 +55,9 @@ def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
     jobs = affordable(jobs)
     plans, devices = [job.plan for job in jobs], detect().device_ids
     together = here and worth_it(plans, devices)
+    if here:
+        basic = cast("BasicLauncher", launcher)
+        basic.task_function = partial(basic.task_function, told_by={plan.id: plan.told_by for plan in plans})
     folders = [folder_of(plan) for plan in plans]
 
     def launch(places: Sequence[int]) -> Sequence[JobReturn]:
@@ -67,15 +74,17 @@ def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
     return 0 if all(answered(*pair) for pair in zip(folders, returned, strict=True)) else 1
 
 
-def run_job(config: DictConfig, began: str) -> str | None:
+def run_job(config: DictConfig, began: str, told_by: Mapping[str, str] | None = None) -> str | None:
     """Measure one composed run, or keep its result: what Hydra's launcher calls, here or on another machine; HELD where another driver is at it.
 
     `began` is when the sweep did, in ISO 8601: what other drivers measure after that is not measured again.
+    `told_by`: of each run of the sweep, by its id, the words that tell it from the others.
     """
     register()  # a launcher may have brought this to a process of its own
     try:
         hydra = HydraConfig.get()
         plan = plan_of(container_of(config), words_of(hydra, hydra.overrides.task))
+        plan = plan.model_copy(update={"told_by": (told_by or {}).get(plan.id, "")})
         return None if joined(plan) or measure(plan, folder_of(plan), began) else HELD
     except LlmexpError as error:
         print(f"llmexp: {error}", file=sys.stderr)

@@ -19,7 +19,7 @@ class Progress:
     """A run's advance; the estimate takes every repeat to be like the present one."""
 
     def __init__(self, plan: RunPlan) -> None:
-        self.label = f"{plan.config.model.name} {plan.method}"
+        self.name = plan.name
         self.steps_per_repeat = plan.config.measure.warmup_steps + plan.config.measure.steps
         self.repeats = plan.config.measure.repeats
         self._replicas = plan.dims.dp
@@ -54,7 +54,7 @@ class Progress:
         self._recent.extend(samples)
 
     def __str__(self) -> str:
-        return f"{self.label} · {self.advance}"
+        return f"{self.name} · {self.advance}"
 
     @property
     def advance(self) -> str:

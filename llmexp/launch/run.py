@@ -58,7 +58,7 @@ def run_one(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = alway
         folder.event("running", **process_identity())
         result = _attempt(plan, folder)
     ended = f"{result.status}: {result.reason}" if result.reason else f"{result.status}"
-    say(f"{Progress(plan).label} · {ended} · after {duration(time.monotonic() - started_s)}")
+    say(f"{plan.name} · {ended} · after {duration(time.monotonic() - started_s)}")
     return result
 
 

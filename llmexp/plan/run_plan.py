@@ -65,10 +65,16 @@ class RunPlan(Record):
     command: Command
     rerun_command: str = Field(description="the shell line that repeats this run")
     skip: str | None = None
+    told_by: str = Field("", description="what tells this run from others of its sweep of the same model and method, as a person types it")
     config: RunConfig
     written_by: str = Field("", description="llmexp's version")
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    @property
+    def name(self) -> str:
+        """The run in words, other words than those of the other runs of its sweep."""
+        return " ".join(filter(None, (self.config.model.name, self.method, self.told_by)))
 
     @property
     def ranks_per_node(self) -> int:

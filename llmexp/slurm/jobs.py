@@ -11,12 +11,14 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from llmexp import __version__
 from llmexp.errors import RecordError
 from llmexp.launch.display import say
+from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, now, read_json_lines
 from llmexp.record.lock import held_in_turn
 from llmexp.record.misfit import misfit
@@ -35,10 +37,13 @@ class Submitted:
     job: Job
     replaces: str
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The run as a person tells it from the others."""
-        return self.folder.path.name.rpartition("_")[0].replace("_", " ")
+        try:
+            return RunPlan.read(self.folder.plan_path).name
+        except (OSError, RecordError):
+            return self.folder.path.name
 
     @property
     def log(self) -> Path:

@@ -33,7 +33,7 @@ class Runner:
         if plan.skip:
             ending: RunStatus | Exception = RunStatus.SKIPPED
         else:
-            self.ran.append(f"{plan.config.model.name} {plan.method}")
+            self.ran.append(plan.name)
             fits = plan.batch.micro <= self.largest_micro
             ending = self.endings.get(plan.method, RunStatus.SUCCESS if fits else RunStatus.OOM)
         if isinstance(ending, Exception):

@@ -18,6 +18,11 @@ def test_a_single_run_is_a_sweep_of_one(llmexp, runner, here: Path):
     assert len(find_runs(here / "outputs")) == 1
 
 
+def test_runs_have_names_that_tell_them_apart(llmexp, runner):
+    llmexp("method=Naive,F", "parallelism.dp=1,2", "batch.micro=2", *QUIET)
+    assert runner.ran == [f"tiny {method} parallelism.dp={dp}" for method in ("Naive", "F") for dp in (1, 2)]
+
+
 def test_one_method_by_two_names_is_one_run(llmexp, runner):
     llmexp("+method=R+F,F+R,f+r", *QUIET, "-m")
     assert runner.ran == ["tiny F+R"]

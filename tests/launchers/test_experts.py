@@ -25,9 +25,9 @@ ODD = ("model.num_experts=3",)
 
 
 def plan(engine: str, method: str, *overrides: str) -> RunPlan:
-    small = ("model=tiny-moe", f"model.num_layers={LAYERS}", "model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")
+    small = ("model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288", f"model.num_layers={LAYERS}")
     words = ("hardware=cpu", "parallelism.dp=2", "data.seq_len=48", f"engine={engine}", f"method={method}", "precision=fp32")
-    return make_plan(*small, *words, *overrides)
+    return make_plan("model=tiny-moe", *small, *words, *overrides)
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,8 @@ TARGETS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 
 
 def plan(engine: str, method: str, *overrides: str) -> RunPlan:
-    words = ("task=finetune", f"model.num_layers={LAYERS}", "hardware=cpu", "parallelism.dp=2", "data=text", "data.seq_len=64", "precision=fp32", f"engine={engine}")
-    return make_plans((*METHODS, *COMPILED), *words, *overrides)[method]
+    words = ("task=finetune", "hardware=cpu", "parallelism.dp=2", "data=text", "data.seq_len=64", "precision=fp32", f"engine={engine}")
+    return make_plans((*METHODS, *COMPILED), *words, f"model.num_layers={LAYERS}", *overrides)[method]
 
 
 def runnable(engine: str) -> list[str]:
