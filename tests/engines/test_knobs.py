@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from planning import make_plan
 
-from llmexp.cli.arguments import run_parser
-from llmexp.cli.run import jobs_of
 from llmexp.engines import get_engine
 from llmexp.method import Techniques
 from llmexp.plan.run_plan import RunPlan
@@ -14,8 +13,7 @@ OFFLOAD, LIGER = "memory.activation_offload=true", "kernels.liger=true"
 
 
 def plan(*words: str) -> RunPlan:
-    (job,) = jobs_of(run_parser().parse_intermixed_args(["parallelism.dp=2", *words]))
-    return job.plan
+    return make_plan("parallelism.dp=2", *words)
 
 
 @pytest.mark.parametrize(

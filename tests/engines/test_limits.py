@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import pytest
-
-from llmexp.cli.arguments import run_parser
-from llmexp.cli.run import jobs_of
+from planning import make_plan
 
 
 @pytest.mark.parametrize(
@@ -18,5 +16,4 @@ from llmexp.cli.run import jobs_of
     ],
 )
 def test_what_engines_do_with_a_sequence_cut_over_ranks(words: str, reason: str | None) -> None:
-    (job,) = jobs_of(run_parser().parse_intermixed_args(["model=tiny", "hardware=a800", "parallelism.cp=2", *words.split()]))
-    assert job.plan.skip == reason
+    assert make_plan("model=tiny", "hardware=a800", "parallelism.cp=2", *words.split()).skip == reason

@@ -7,17 +7,15 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from planning import make_plan
 
-from llmexp.cli.arguments import run_parser
-from llmexp.cli.run import jobs_of
 from llmexp.plan.run_plan import RunPlan
 
 
 @pytest.fixture
 def plan() -> Callable[..., RunPlan]:
     def of(*words: str) -> RunPlan:
-        (job,) = jobs_of(run_parser().parse_intermixed_args(["engine=megatron", "model=tiny", "hardware=a800", *words]))
-        return job.plan
+        return make_plan("engine=megatron", "model=tiny", "hardware=a800", *words)
 
     return of
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import pytest
-
-from llmexp.cli.arguments import run_parser
-from llmexp.cli.run import jobs_of
+from planning import make_plan
 
 
 def skip_of(words: list[str]) -> str | None:
-    (job,) = jobs_of(run_parser().parse_intermixed_args(["hardware=cpu", "parallelism.dp=2", *words]))
-    return job.plan.skip
+    return make_plan("hardware=cpu", "parallelism.dp=2", *words).skip
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_a_program_that_prints_no_such_line_is_told_with_its_last_one(run: Run):
     ],
 )
 def test_a_program_that_cannot_be_measured_says_why(run: Run, change, reason: str):
-    result, _ = run(**change)
+    result, _ = run("parallelism.dp=1", **change)
     assert result.status is RunStatus.FAILED
     assert reason in result.reason
 

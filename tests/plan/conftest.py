@@ -3,9 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from planning import make_plan
 
-from llmexp.cli.arguments import run_parser
-from llmexp.cli.run import jobs_of
 from llmexp.plan.run_plan import RunPlan
 
 
@@ -14,7 +13,6 @@ def plan() -> Callable[..., RunPlan]:
     """The one plan of a command line."""
 
     def of(*words: str) -> RunPlan:
-        (job,) = jobs_of(run_parser().parse_intermixed_args(["hardware=a800", *words]))
-        return job.plan
+        return make_plan("hardware=a800", *words)
 
     return of

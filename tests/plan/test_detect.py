@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from llmexp.cli.arguments import run_parser
+from llmexp.cli.run import jobs_of
 from llmexp.plan.detect import MIB, detect
+from llmexp.schema import HardwareConfig
 
 
 @pytest.fixture(autouse=True)
@@ -82,9 +85,14 @@ def test_no_visible_gpu_is_cpu(variable, driver, monkeypatch):
     assert detect().hardware == "cpu"
 
 
-def test_auto_composes_from_what_was_found(driver, plan):
+def auto() -> HardwareConfig:
+    (job,) = jobs_of(run_parser().parse_intermixed_args(["hardware=auto"]))
+    return job.plan.config.hardware
+
+
+def test_auto_composes_from_what_was_found(driver):
     driver(*["NVIDIA GeForce RTX 4090"] * 3)
-    config = plan("hardware=auto").config.hardware
+    config = auto()
     assert (config.name, config.devices_per_node, config.environment) == ("rtx4090", 3, {"NCCL_P2P_DISABLE": "1"})
 
 
@@ -97,9 +105,9 @@ def test_a_file_of_another_package_describes_a_gpu_too(driver, tmp_path, monkeyp
     assert detect().hardware == "zeta"
 
 
-def test_a_gpu_without_a_file_has_a_name_and_memory_and_no_peaks(driver, plan):
+def test_a_gpu_without_a_file_has_a_name_and_memory_and_no_peaks(driver):
     driver("NVIDIA Titan Zeta", "NVIDIA Titan Zeta")
-    config = plan("hardware=auto").config.hardware
+    config = auto()
     assert (config.name, config.device_names, config.devices_per_node) == ("titan_zeta", ("NVIDIA Titan Zeta",), 2)
     assert config.memory_bytes == 24576 * MIB
     assert config.peak_flops_per_s == {}
