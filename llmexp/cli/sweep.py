@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
@@ -29,9 +29,6 @@ from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, write_atomically
 from llmexp.schema import TrackingConfig
-
-if TYPE_CHECKING:
-    from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 
 
 @runtime_checkable
@@ -56,7 +53,7 @@ def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
     plans, devices = [job.plan for job in jobs], detect().device_ids
     together = here and worth_it(plans, devices)
     if here:
-        basic = cast("BasicLauncher", launcher)
+        basic: Any = launcher
         basic.task_function = partial(basic.task_function, told_by={plan.id: plan.told_by for plan in plans})
     folders = [folder_of(plan) for plan in plans]
 
