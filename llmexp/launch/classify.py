@@ -23,12 +23,16 @@ PYTHON_ERROR = re.compile(r"^(?:\[rank\d+\]: )?((?:\w+\.)*\w+(?:Error|Exception|
 
 @dataclass(frozen=True)
 class Ended:
-    """What the driver saw of one repeat's end; killed_for_memory: whether the kernel killed for want of memory meanwhile."""
+    """What the driver saw of one repeat's end.
+
+    exit_code: of `launcher`, in words. killed_for_memory: whether the kernel killed for want of memory meanwhile.
+    """
 
     repeat: Path
     world_size: int
     exit_code: int
     killed_for_memory: bool
+    launcher: str = "the launcher"
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,8 @@ def classify(ended: Ended) -> Ending:
     if deaths and not _broke(ended.repeat):
         return _killed(str(deaths[0]), deaths[0].signal, ended)
     if ended.exit_code < 0:
-        return _killed(f"the launcher was killed by {_signal_name(-ended.exit_code)}", -ended.exit_code, ended)
-    return Ending(RunStatus.FAILED, f"the launcher ended with exit code {ended.exit_code}: {_last_words(ended.repeat)}")
+        return _killed(f"{ended.launcher} was killed by {_signal_name(-ended.exit_code)}", -ended.exit_code, ended)
+    return Ending(RunStatus.FAILED, f"{ended.launcher} ended with exit code {ended.exit_code}: {_last_words(ended.repeat)}")
 
 
 def read_failures(repeat: Path) -> list[RankFailure]:

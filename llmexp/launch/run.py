@@ -103,7 +103,7 @@ def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Lim
         reached = watch(group, repeat, limits, tick)
         exit_code = group.stop()
     killed_for_memory = oom_kills() > kills or any(member.killed_for_memory for member in team.members)
-    return reached or _of_others(group) or classify(Ended(repeat, plan.dims.world_size, exit_code, killed_for_memory))
+    return reached or _of_others(group) or classify(Ended(repeat, plan.dims.world_size, exit_code, killed_for_memory, group.launcher))
 
 
 def _team(plan: RunPlan) -> Team:

@@ -22,6 +22,7 @@ class Group:
     def __init__(self, own: Agent, members: Iterable[Member]) -> None:
         self._own, self._members = own, tuple(members)
         self._ended, self._code = False, 0
+        self._failed: Member | None = None
 
     def __enter__(self) -> Group:
         return self
@@ -39,12 +40,23 @@ class Group:
         return bool(self._code or any(member.code for member in self._members) or self.lost) or (self._ended and not self._at_work())
 
     def stop(self) -> int:
-        """End all processes that still run; return the exit code of the first machine's command, else of the first other one that failed."""
+        """End all processes that still run; return the exit code of the command that failed first, as those that are ended here fail too."""
+        self._failed = self._failed or self._first_to_fail()
         for member in self._at_work():
             member.line.say(event="stop")
         self._code = self._own.stop()
         self._await_the_others()
-        return self._code or next((member.code for member in self._members if member.code), 0)
+        self._failed = self._failed or self._first_to_fail()
+        return (self._failed.code if self._failed else None) or self._code
+
+    @property
+    def launcher(self) -> str:
+        """Whose exit code that is, in words."""
+        return f"the launcher of {self._failed}" if self._failed else "the launcher"
+
+    def _first_to_fail(self) -> Member | None:
+        """Another machine whose part failed where the first machine's own has not."""
+        return None if self._code else next((member for member in self._members if member.code), None)
 
     def ask_for_stacks(self, elsewhere: Iterable[psutil.Process] = ()) -> None:
         """As an agent does, on every machine."""

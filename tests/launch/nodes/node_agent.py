@@ -17,7 +17,12 @@ if behaviour == "hang":
 if behaviour == "second breaks" and node == 1:
     agent["failure"](node, "error", "ValueError: on the other machine")
     sys.exit(1)
-if behaviour == "second breaks":
+if behaviour == "second hoards" and node == 1:
+    (Path(os.environ["MEMORY_GROUP"]) / "cgroup.procs").write_text(str(os.getpid()))
+    hoard = b"x" * 2**30
+if behaviour == "second exits" and node == 1:
+    sys.exit(3)
+if behaviour.startswith("second "):
     time.sleep(1000)
 for index in range(agent["STEPS"]):
     agent["step"](node, index)

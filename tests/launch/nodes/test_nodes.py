@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from llmexp.launch import run
+from llmexp.launch import cgroup, run
 from llmexp.launch.nodes.place import Place
 from llmexp.launch.nodes.team import Team
 from llmexp.launch.run import run_one
@@ -24,6 +24,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
 
 HERE = Path(__file__).parent
+OTHER = f"node 1 ({socket.gethostname()})"
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_both_machines_run_their_ranks_and_the_first_records(make, folder: RunFo
     first_met, other_met = ((folder.repeat(0) / f"met.{node}").read_text().split() for node in (0, 1))
     assert first_met[0] == other_met[0]
     assert (first_met[1], other_met[1]) == (str(tmp_path), str(tmp_path / "second"))
-    assert result.environment["other_nodes"] == [f"node 1 ({socket.gethostname()})"]
+    assert result.environment["other_nodes"] == [OTHER]
     assert [cpu["logical_cores"] for cpu in result.environment["other_nodes_cpu"]] == [psutil.cpu_count()]
     assert [path.name for path in folder.systems()] == ["system.1.jsonl", "system.jsonl"]
     assert [event["status"] for event in folder.events()] == ["running", "success"]
@@ -115,6 +116,12 @@ def test_a_failure_on_the_other_machine_ends_both_and_is_told(make, folder: RunF
     assert [process.pid for process in processes() if process.pid != joined.pid] == []
 
 
+def test_a_launcher_that_fails_on_the_other_machine_ends_both_and_its_own_exit_code_is_told(make, folder: RunFolder, second) -> None:
+    second()
+    result = run_one(make("second exits"), folder)
+    assert (result.status, result.reason) == (RunStatus.FAILED, f"the launcher of {OTHER} ended with exit code 3: nothing was printed")
+
+
 def test_a_machine_that_is_lost_ends_the_run_within_seconds(make, folder: RunFolder, second, until, processes) -> None:
     joined = second()
     killer = threading.Thread(target=lambda: (until((folder.repeat(0) / "met.1").exists), joined.send_signal(signal.SIGKILL)))
@@ -122,7 +129,7 @@ def test_a_machine_that_is_lost_ends_the_run_within_seconds(make, folder: RunFol
     started_s = time.monotonic()
     result = run_one(make("hang"), folder)
     killer.join()
-    assert (result.status, result.reason) == (RunStatus.KILLED, f"node 1 ({socket.gethostname()}) was lost")
+    assert (result.status, result.reason) == (RunStatus.KILLED, f"{OTHER} was lost")
     assert time.monotonic() - started_s < 30
     until(lambda: not processes(), within_s=30)
 
@@ -132,8 +139,32 @@ def test_memory_that_comes_to_its_end_on_the_other_machine_ends_both(make, folde
     joined = second(str(held_bytes))
     result = run_one(make("hang"), folder)
     assert result.status is status
-    assert result.reason.startswith(f"node 1 ({socket.gethostname()}): host memory: 0.0 of 16.0 GiB left, the run's processes hold ")
+    assert result.reason.startswith(f"{OTHER}: host memory: 0.0 of 16.0 GiB left, the run's processes hold ")
     assert [process.pid for process in processes() if process.pid != joined.pid] == []
+
+
+@pytest.fixture
+def memory_group() -> Iterator[Path]:
+    """A control group of 64 MiB, in which the kernel kills whoever takes more; no test where this process may make none, or where there is swap."""
+    group = next(cgroup._groups(), Path("/dev/null")) / f"llmexp_test_{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no memory control group can be made here: {error}")
+    limit = next((group / name for name, _, _ in cgroup.VERSIONS if (group / name).exists()), None)
+    if limit and not psutil.swap_memory().total:
+        limit.write_text(str(2**26))
+        yield group
+    group.rmdir()
+    if not limit or psutil.swap_memory().total:
+        pytest.skip("the kernel would not kill a process of that group")
+
+
+def test_a_kill_by_the_kernel_for_memory_on_the_other_machine_is_out_of_memory(make, folder: RunFolder, second, memory_group, monkeypatch) -> None:
+    monkeypatch.setenv("MEMORY_GROUP", str(memory_group))
+    second()
+    result = run_one(make("second hoards"), folder)
+    assert (result.status, result.reason) == (RunStatus.OOM, f"the launcher of {OTHER} was killed by SIGKILL by the kernel, for want of host memory")
 
 
 def test_a_lost_first_machine_ends_the_others_ranks(make, folder: RunFolder, second, start_driver, until, processes) -> None:
