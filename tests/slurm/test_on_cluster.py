@@ -25,8 +25,8 @@ def states(cluster, *jobs: str) -> list[str]:
 def test_a_sweep_waits_shows_each_error_and_fails_in_slurms_eyes_too(shell, cluster, until):
     done = shell.sweep("well,broken")
     assert done.returncode == 1, done.stderr
-    assert "tiny Naive · failed: the launcher ended with exit code 1: ValueError: no such thing · job " in done.stderr
-    assert "tiny Naive · success · job " in done.stderr
+    assert "tiny Naive engine.options.behaviour=broken · failed: the launcher ended with exit code 1: ValueError: no such thing · job " in done.stderr
+    assert "tiny Naive engine.options.behaviour=well · success · job " in done.stderr
     assert "Traceback" not in done.stderr
     assert "no such thing" in done.stdout
     jobs = shell.job("well"), shell.job("broken")
