@@ -18,8 +18,7 @@ if behaviour == "second breaks" and node == 1:
     agent["failure"](node, "error", "ValueError: on the other machine")
     sys.exit(1)
 if behaviour == "second hoards" and node == 1:
-    (Path(os.environ["MEMORY_GROUP"]) / "cgroup.procs").write_text(str(os.getpid()))
-    hoard = b"x" * 2**30
+    runpy.run_path(str(Path(__file__).parent / "hoard.py"))
 if behaviour == "second exits" and node == 1:
     sys.exit(3)
 if behaviour.startswith("second "):

@@ -144,24 +144,27 @@ def test_memory_that_comes_to_its_end_on_the_other_machine_ends_both(make, folde
 
 
 @pytest.fixture
-def memory_group() -> Iterator[Path]:
-    """A control group of 64 MiB, in which the kernel kills whoever takes more; no test where this process may make none, or where there is swap."""
+def memory_group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Name a control group of 64 MiB for hoard.py; no test where the kernel kills nobody there, as with swap or without the right to make one."""
     group = next(cgroup._groups(), Path("/dev/null")) / f"llmexp_test_{os.getpid()}"
     try:
         group.mkdir()
     except OSError as error:
         pytest.skip(f"no memory control group can be made here: {error}")
-    limit = next((group / name for name, _, _ in cgroup.VERSIONS if (group / name).exists()), None)
-    if limit and not psutil.swap_memory().total:
-        limit.write_text(str(2**26))
-        yield group
+    monkeypatch.setenv("MEMORY_GROUP", str(group))
+    for limit in (group / name for name, _, _ in cgroup.VERSIONS):
+        if limit.exists():
+            limit.write_text(str(2**26))
+    killed = subprocess.run([sys.executable, str(HERE / "hoard.py")], stderr=subprocess.DEVNULL).returncode == -signal.SIGKILL
+    if killed:
+        yield
     group.rmdir()
-    if not limit or psutil.swap_memory().total:
-        pytest.skip("the kernel would not kill a process of that group")
+    if not killed:
+        pytest.skip("the kernel kills nobody in a memory control group that can be made here")
 
 
-def test_a_kill_by_the_kernel_for_memory_on_the_other_machine_is_out_of_memory(make, folder: RunFolder, second, memory_group, monkeypatch) -> None:
-    monkeypatch.setenv("MEMORY_GROUP", str(memory_group))
+@pytest.mark.usefixtures("memory_group")
+def test_a_kill_by_the_kernel_for_memory_on_the_other_machine_is_out_of_memory(make, folder: RunFolder, second) -> None:
     second()
     result = run_one(make("second hoards"), folder)
     assert (result.status, result.reason) == (RunStatus.OOM, f"the launcher of {OTHER} was killed by SIGKILL by the kernel, for want of host memory")
