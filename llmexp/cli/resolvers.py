@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from llmexp.method import atom_codes, atom_of
+from llmexp.outside import CONF
+from llmexp.plan import bf16
 from llmexp.plan.detect import detect
 
 
@@ -18,6 +21,10 @@ def register() -> None:
     resolvers: dict[str, Callable[..., Any]] = {
         "detected_hardware": lambda: f"/hardware/{detect().hardware}",
         "detected": lambda field: getattr(detect(), field),
+        "native_precision": lambda hardware: bf16.chosen(hardware)[0],
+        "why_precision": lambda hardware: bf16.chosen(hardware)[1],
+        "precision": lambda name, field: OmegaConf.load(str(files(CONF) / "precision" / f"{name}.yaml"))[field],
+        "quickest_launcher": lambda device: "fork" if device == "cpu" else "torchrun",
         "model_name": lambda path: Path(os.path.abspath(path)).name if path else "hf",
         "atoms": lambda: "\n  ".join(f"{atom.code:<5}{atom.help}" for atom in map(atom_of, atom_codes())),
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 from llmexp.engines import get_engine
 from llmexp.method import Method
+from llmexp.plan import bf16
 from llmexp.plan.kept import kept_weights
 from llmexp.plan.memory import GIB, MemoryEstimate, shortage
 from llmexp.plan.run_plan import RunPlan
@@ -31,6 +32,7 @@ def _facts(plan: RunPlan) -> dict[str, str]:
         "degrees": _degrees(plan),
         "batch": _batch(plan),
         "steps": _steps(plan),
+        "precision": bf16.about(config) or f"precision={config.precision.name}",
         "parameters": _parameters(plan),
         "memory": _memory(plan, plan.memory) if plan.memory else "not known before the model is built",
         "weights": f"the checkpoint {config.model.path}" if config.model.weights == "pretrained" else "",

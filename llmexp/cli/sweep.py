@@ -25,6 +25,7 @@ from llmexp.cli.share import HELD, settle
 from llmexp.cli.siblings import with_memory_of_siblings
 from llmexp.cli.side_by_side import run_all, worth_it
 from llmexp.errors import LlmexpError, RecordError
+from llmexp.plan import bf16
 from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, write_atomically
@@ -219,7 +220,8 @@ def affordable(jobs: Sequence[Job]) -> list[Job]:
     costs = costs_of(plans, [folder_of(plan) for plan in plans])
     allowed = within_budget(costs, plans[0].config.budget)
     kept = list(compress(jobs, allowed))
-    lines = (announcement([job.plan for job in kept]), cost_line(list(compress(costs, allowed))), left_out_line(costs, allowed))
+    precisions = dict.fromkeys(bf16.about(job.plan.config) for job in kept)
+    lines = (announcement([job.plan for job in kept]), *precisions, cost_line(list(compress(costs, allowed))), left_out_line(costs, allowed))
     print(*filter(None, lines), sep="\n", flush=True)
     return kept
 

@@ -79,7 +79,7 @@ class DeepSpeedEngine(Engine):
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
         """Start torchrun or the deepspeed launcher with one rank a device."""
         environment = ({"DS_ACCELERATOR": "cpu"} if config.hardware.device == "cpu" else {}) | rank_environment(config)
-        if config.engine.launcher == "torchrun":
+        if config.engine.launcher != "deepspeed":
             return torchrun(config, dims, WORKER).model_copy(update={"env": environment})
         ranks = str(dims.world_size // config.hardware.nodes)
         start = [interpreter(config.runtime), "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--master_port", "{port}"]

@@ -28,6 +28,18 @@ def beyond_context_parallelism(config: RunConfig, techniques: Techniques, dims: 
     return f"engine={config.engine.name} runs data and context parallelism only, not {', '.join(wide)}" if wide else None
 
 
+def unforked(config: RunConfig) -> str | None:
+    """For every engine: where ranks cannot be forked from a process that has imported for them."""
+    why = {
+        "a process that has imported torch and DeepSpeed cannot be forked for GPUs": config.hardware.device != "cpu",
+        "it forks ranks on one node": config.hardware.nodes > 1,
+        f"ranks of runtime={config.runtime.name} are not llmexp's own": not config.runtime.plain,
+        "a program of yours imports for itself": config.engine.name == "script",
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None) if config.engine.launcher == "fork" else None
+    return f"engine.launcher=fork: {reason}; set engine.launcher=torchrun" if reason else None
+
+
 def wider(dims: ParallelDims, names: Iterable[str]) -> list[str]:
     """Those of the named degrees that are not 1, with their sizes."""
     return [f"{name}={getattr(dims, name)}" for name in names if getattr(dims, name) > 1]

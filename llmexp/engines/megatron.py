@@ -158,7 +158,7 @@ def _lacks_atom(config: RunConfig, techniques: Techniques) -> str | None:
 
 
 def _lacks_degree(config: RunConfig, dims: ParallelDims) -> str | None:
-    if config.engine.launcher != "torchrun":
+    if config.engine.launcher == "deepspeed":
         return "it is started by torchrun: set engine.launcher=torchrun"
     if config.model.num_experts and dims.tp > 1 and not dims.sequence:
         return f"experts with parallelism.tp={dims.tp} need parallelism.sequence=true"

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from llmexp import __version__
 from llmexp.engines import get_engine
 from llmexp.engines.knobs import unfused, unmoved
+from llmexp.engines.limits import unforked
 from llmexp.errors import ConfigError, unknown
 from llmexp.method import Method, Techniques
 from llmexp.plan import files, instructions
@@ -68,7 +69,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
 
 def _skip(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     """The first reason there is; what the engine itself lacks comes before the knobs beside its atoms."""
-    lacks = _too_many_ranks(config, dims) or ungrowable(config, techniques, dims)
+    lacks = _too_many_ranks(config, dims) or unforked(config) or ungrowable(config, techniques, dims)
     lacks = lacks or get_engine(config.engine.name).unsupported(config, techniques, dims)
     return lacks or unmoved(config, techniques, dims) or unfused(config, techniques, dims)
 

@@ -31,8 +31,8 @@ class TorchEngine(Engine):
 
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """What is DeepSpeed's, and dtypes that torch's optimizers do not keep."""
-        if config.engine.launcher != "torchrun":
-            return f"engine.launcher={config.engine.launcher} starts DeepSpeed's ranks: set engine.launcher=torchrun"
+        if config.engine.launcher == "deepspeed":
+            return "engine.launcher=deepspeed starts DeepSpeed's ranks: set engine.launcher=torchrun"
         wanted = config.optimizer.implementation
         if wanted == "deepspeed" or (wanted == "deepspeed_with_offload" and techniques.offload_optimizer):
             return f"optimizer={config.optimizer.name} is DeepSpeed's: set optimizer=adamw"

@@ -1,4 +1,4 @@
-"""How any engine starts one rank a device by torchrun, with the variables that keep ranks to their device and network."""
+"""How any engine starts one rank a device by torchrun, or forks it, with the variables that keep ranks to their device and network."""
 
 from __future__ import annotations
 
@@ -13,10 +13,17 @@ _DEVICE: dict[str, dict[str, str]] = {"cpu": {"CUDA_VISIBLE_DEVICES": ""}, "cuda
 
 def torchrun(config: RunConfig, dims: ParallelDims, worker: str) -> Command:
     """One node's ranks of the module `worker`; several nodes meet where the launcher says."""
+    if config.engine.launcher == "fork":
+        return _fork(config, dims, worker)
     nodes = config.hardware.nodes
     meet = ["--nnodes", str(nodes), "--node_rank", "{node}", "--master_addr", "{address}", "--master_port", "{port}"]
     start = [interpreter(config.runtime), "-m", "torch.distributed.run", *(meet if nodes > 1 else ["--standalone"])]
     return Command(argv=[*start, "--nproc_per_node", str(dims.world_size // nodes), "-m", worker, "{folder}"], env=rank_environment(config))
+
+
+def _fork(config: RunConfig, dims: ParallelDims, worker: str) -> Command:
+    start = [interpreter(config.runtime), "-m", "llmexp.launch.fork_server", worker]
+    return Command(argv=[*start, str(dims.world_size), "{port}", "{folder}"], env=rank_environment(config))
 
 
 def rank_environment(config: RunConfig) -> dict[str, str]:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psutil
 
@@ -28,20 +28,32 @@ SIGNALLED = 128
 
 def keep(argv: Sequence[str], last: Sequence[str] = ()) -> int:
     """Run the command until it ends or the driver goes; return its exit code, 128 + n where signal n ended it."""
+
+    def start() -> Callable[[], int | None]:
+        # Safe here: this process has no threads.
+        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent).poll
+
+    code = hold(start)
+    if last:
+        subprocess.run(last, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=PATIENCE_S, check=False)
+    return code
+
+
+def hold(start: Callable[[], Callable[[], int | None]]) -> int:
+    """Start children and wait until they end or the driver goes, then end what is left of them; return as `keep` does.
+
+    What `start` returns is asked whenever a child has ended: None as long as the others run, else the exit code, -n where signal n ended it.
+    """
     adopt_orphans()
     children = _child_signals()
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # for the command too: SLURM sends its warning to every process, the driver answers it
-    # Safe here: this process has no threads.
-    command = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent)
-    while command.poll() is None:
-        ready, _, _ = select.select([sys.stdin, children], [], [])
-        if sys.stdin in ready:
+    poll = start()
+    while (code := poll()) is None:
+        ready, _, _ = select.select([0, children], [], [])
+        if 0 in ready:
             break
         os.read(children, 4096)
-    code = command.poll()
     sweep()
-    if last:
-        subprocess.run(last, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=PATIENCE_S, check=False)
     return SIGNALLED + signal.SIGTERM if code is None else SIGNALLED - code if code < 0 else code
 
 

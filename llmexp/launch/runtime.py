@@ -14,6 +14,7 @@ from pathlib import Path
 from llmexp import outside
 from llmexp.engines import get_engine
 from llmexp.launch.code import cache_folder, snapshot
+from llmexp.launch.forked import ForkedAgent
 from llmexp.launch.spawn import Agent
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
@@ -49,6 +50,8 @@ class Runtime:
 
     def start(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Agent:
         """Start a command there, which writes into its log's folder, the one above and llmexp's cache."""
+        if self._plan.config.engine.launcher == "fork":
+            return ForkedAgent(argv, log, env)
         if self._config.plain:
             return Agent(argv, log, env)
         name, env = f"llmexp-{uuid.uuid4().hex[:12]}", self._environment(env)

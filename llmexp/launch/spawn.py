@@ -32,6 +32,7 @@ class Agent:
         with log.open("ab") as file, keepers_end:
             keeper = [sys.executable, "-m", "llmexp.launch.keeper", shlex.join(ending), *argv]
             self._keeper = subprocess.Popen(keeper, stdin=keepers_end.fileno(), stdout=file, stderr=file, env=dict(env), start_new_session=True)
+        self.pid = self._keeper.pid
 
     def __enter__(self) -> Agent:
         return self
@@ -50,14 +51,18 @@ class Agent:
     def stop(self) -> int:
         """End all processes that still run; return the command's exit code, -n where signal n ended it."""
         self._line.close()
-        code = self._keeper.wait()
-        return SIGNALLED - code if code > SIGNALLED else code
+        return exit_code(self._keeper.wait())
 
     def ask_for_stacks(self, elsewhere: Iterable[psutil.Process] = ()) -> None:
         """Send SIGUSR1 to the processes that handle it, as ranks do by writing their Python stacks to their logs; it would end any other."""
-        for process in {*psutil.Process(self._keeper.pid).children(recursive=True), *elsewhere}:
+        for process in {*psutil.Process(self.pid).children(recursive=True), *elsewhere}:
             if _handles(process.pid, signal.SIGUSR1):
                 process.send_signal(signal.SIGUSR1)
+
+
+def exit_code(told: int) -> int:
+    """The exit code that a keeper means, -n where signal n ended the command."""
+    return SIGNALLED - told if told > SIGNALLED else told
 
 
 def agent_log(repeat: Path, node: int = 0) -> Path:

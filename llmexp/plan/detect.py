@@ -56,6 +56,14 @@ def detect() -> Detected:
     return Detected(_hardware_of(first.name), slug, first.name, len(same), first.memory_bytes, ids)
 
 
+@cache
+def compute_capability() -> tuple[int, int] | None:
+    """That of this machine's first GPU; None where there is none, or the driver is too old to tell."""
+    first, *_ = _nvidia_smi(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]).split() or [""]
+    major, _, minor = first.partition(".")
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
+
+
 def visible(gpus: list[Gpu], cuda_visible_devices: str | None) -> list[Gpu]:
     """What CUDA_VISIBLE_DEVICES leaves of the GPUs: indices or starts of UUIDs; as CUDA does, the first unknown one ends the list."""
     if cuda_visible_devices is None:

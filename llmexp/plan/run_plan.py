@@ -18,7 +18,7 @@ from llmexp.schema import RunConfig
 
 PLAN_SCHEMA_VERSION = 1
 # What says where and how a run is recorded, not what it measures.
-NOT_IN_ID = ("node", "tracking", "sweep", "budget", "force", "rerun")
+NOT_IN_ID: dict[str, Any] = {**dict.fromkeys(("node", "tracking", "sweep", "budget", "force", "rerun"), True), "precision": {"chosen_because"}}
 
 
 class Command(Record):
@@ -106,7 +106,8 @@ def identity(config: RunConfig, method: str, engine_config: dict[str, Any], cont
     `contents`: digests of what lies at the configuration's paths, for another checkpoint or other records at the same place are another run.
     Defaults are left out too, so that a key that a later version adds leaves the ids of earlier runs as they are; a changed default is another stack.
     """
-    resolved = config.model_dump(mode="json", exclude=set(NOT_IN_ID), exclude_defaults=True) | {"method": method, "engine_config": engine_config}
-    resolved["engine"].pop("launcher")
+    resolved = config.model_dump(mode="json", exclude=NOT_IN_ID, exclude_defaults=True) | {"method": method, "engine_config": engine_config}
+    if resolved["engine"]["launcher"] != "fork":  # its repeats share a process's memory layout; the others do the same thing
+        resolved["engine"].pop("launcher")
     text = json.dumps(resolved | dict(contents or {}), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]

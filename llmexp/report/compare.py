@@ -14,6 +14,7 @@ from llmexp.report.row import OOM, Row, read_row
 
 # What says where and how a run is recorded, not what it measures.
 NOT_COMPARED = ("node", "tracking", "sweep", "budget", "force", "rerun")
+WHY_PRECISION = "precision.chosen_because"
 # What differs between any two moments.
 _PASSING = ("load_average",)
 # Long, and in another order each time.
@@ -85,6 +86,7 @@ def compare(a: RunFolder, b: RunFolder) -> Comparison:
 def _settings(row: Row) -> dict[str, str]:
     config = {key: value for key, value in row.plan["config"].items() if key not in NOT_COMPARED}
     found = _flat(config | {"method": row.method}) | _flat({"engine_config": row.plan.get("engine_config", {})})
+    found.pop(WHY_PRECISION, None)
     if row.result:
         what_ran = {key: value for key, value in row.result.what_ran.items() if key not in _EVIDENCE}
         found |= _flat({"what_ran": what_ran, "stack": row.result.stack})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llmexp.reference import SOURCE
+from llmexp.report.conclusion import conclusion
 from llmexp.report.converged import NAIVE, convergence_legend
 from llmexp.report.fairness import fairness
 from llmexp.report.memory_column import MEMORY_WORDS, memory_header, memory_kinds, memory_unit
@@ -45,6 +46,7 @@ def legend(report: Report) -> list[str]:
     }
     return [
         *(line for line, applies in lines.items() if line and applies),
+        *conclusion(report.rows),
         *convergence_legend(list(report.converged.values())),
         *scaling_legend(report.series),
         *fairness(report.rows),

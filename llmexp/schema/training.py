@@ -93,6 +93,7 @@ class PrecisionConfig(Section):
     gradients: Dtype
     master: Dtype
     moments: Dtype
+    chosen_because: str = Field("", description="what precision=auto chose this one for; empty where it was named")
 
 
 class MemoryConfig(Section):
@@ -111,7 +112,9 @@ class EngineConfig(Section):
     """Who runs the training step, and who starts its ranks."""
 
     name: str
-    launcher: Literal["torchrun", "deepspeed"]
+    launcher: Literal["torchrun", "deepspeed", "fork"] = Field(
+        description="fork: from one process that has imported for all ranks of a sweep, for first looks on a CPU"
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="merged over the native configuration of the engine")
 
 

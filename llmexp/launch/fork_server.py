@@ -1,0 +1,95 @@
+"""The other end of engine.launcher=fork: a process that has imported an engine's worker forks the ranks of one repeat after the other.
+
+As a server, `python -m llmexp.launch.fork_server <worker>`: its standard input is a socket, each message an order, and its end the server's.
+By hand, `python -m llmexp.launch.fork_server <worker> <ranks> <port> <folder>`: the ranks of one repeat.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from llmexp.launch.keeper import hold
+from llmexp.record.process import die_with_parent
+
+# What makes a forked process a rank; it imports torch.
+STARTER = "llmexp.launchers.forked"
+MESSAGE_BYTES = 65536
+
+
+def serve(worker: str) -> None:
+    """Import, then fork a keeper for each order until the driver goes; the answer to an order is the keeper's process id."""
+    importlib.import_module(STARTER).prepare(worker)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for keepers: they tell their exit codes themselves
+    orders = socket.socket(fileno=os.dup(0))
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(orders, MESSAGE_BYTES, 2)
+        if not message:
+            return
+        keeper = os.fork()
+        if keeper == 0:
+            orders.close()
+            _keep([worker, *message.decode().split("\0")], *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        orders.sendall(str(keeper).encode())
+
+
+def _keep(words: Sequence[str], line: int, log: int) -> None:
+    """Hold one repeat's ranks until they or the driver end, tell the exit code by the line and leave."""
+    die_with_parent()
+    os.setsid()
+    for source, target in ((line, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    code = hold(lambda: Ranks(*words).poll)
+    with suppress(OSError), socket.socket(fileno=0) as driver:
+        driver.sendall(str(code).encode())
+    os._exit(0)
+
+
+class Ranks:
+    """The ranks of one repeat, forked when it is made, and how they end."""
+
+    def __init__(self, worker: str, ranks: str, port: str, folder: str) -> None:
+        start: Callable[[str, str], None] = importlib.import_module(STARTER).run
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, WORLD_SIZE=ranks, LOCAL_WORLD_SIZE=ranks)
+        self._left = {self._fork(rank, lambda: start(worker, folder)): rank for rank in range(int(ranks))}
+
+    def poll(self) -> int | None:
+        """Return 0 once all have ended well, else the exit code of one that has not, -n where signal n ended it; None as long as they run."""
+        for pid, rank in list(self._left.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if not ended:
+                continue
+            del self._left[pid]
+            if code := os.waitstatus_to_exitcode(status):
+                print(f"rank {rank} ended with exit code {code}", flush=True)
+                return code
+        return None if self._left else 0
+
+    @staticmethod
+    def _fork(rank: int, start: Callable[[], None]) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number in (signal.SIGCHLD, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        start()
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        serve(sys.argv[1])
+    else:
+        importlib.import_module(STARTER).prepare(sys.argv[1])
+        sys.exit(hold(lambda: Ranks(*sys.argv[1:]).poll))

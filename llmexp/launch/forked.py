@@ -1,0 +1,74 @@
+"""engine.launcher=fork, the driver's end: one process imports what ranks need, and every repeat of a sweep forks its ranks from it.
+
+A fresh interpreter takes seconds to import torch, DeepSpeed and transformers; a forked one has them. Ranks of GPUs cannot be made so: importing these
+libraries looks for GPUs, and a process that has done so cannot be forked for them.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from llmexp.launch.fork_server import MESSAGE_BYTES
+from llmexp.launch.spawn import Agent, exit_code
+
+
+class ForkServer:
+    """A process that has imported one engine's worker in one environment; it ends when the driver does, however that ends."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+        self.made_for = (tuple(command), dict(env))
+        self._orders, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with log.open("ab") as file, its_end:
+            self._process = subprocess.Popen(command, stdin=its_end.fileno(), stdout=file, stderr=file, env=dict(env), start_new_session=True)
+
+    def fork(self, words: Sequence[str], line: socket.socket, log: Path) -> int:
+        """Order a keeper of ranks that holds `line` as its standard input; return its process id, or 0 where the server has gone."""
+        with log.open("ab") as file, suppress(ConnectionError):
+            socket.send_fds(self._orders, ["\0".join(words).encode()], [line.fileno(), file.fileno()])
+            return int(self._orders.recv(MESSAGE_BYTES) or 0)
+        return 0
+
+    def close(self) -> None:
+        """Let it end."""
+        self._orders.close()
+        self._process.wait()
+
+
+class ForkedAgent(Agent):
+    """One repeat's ranks, forked; their keeper is the server's child, and tells its exit code by the line."""
+
+    _server: ForkServer | None = None
+    """Of this driver, for its next repeat too."""
+
+    def __init__(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        *command, ranks, port, folder = argv
+        self._line, keepers_end = socket.socketpair()
+        self._code: int | None = None
+        with keepers_end:
+            self.pid = _server_for(command, env, log).fork((ranks, port, folder), keepers_end, log)
+
+    def stop(self) -> int:
+        """See Agent; -9 where the keeper was killed before it could tell."""
+        if self._code is None:
+            with suppress(OSError):
+                self._line.shutdown(socket.SHUT_WR)
+            told = self._line.recv(MESSAGE_BYTES)
+            self._line.close()
+            self._code = exit_code(int(told)) if told else -signal.SIGKILL
+        return self._code
+
+
+def _server_for(command: Sequence[str], env: Mapping[str, str], log: Path) -> ForkServer:
+    """The server at hand, or a new one in its place where it was made for another worker or environment."""
+    server = ForkedAgent._server
+    if server is None or server.made_for != (tuple(command), dict(env)):
+        if server:
+            server.close()
+        ForkedAgent._server = server = ForkServer(command, env, log)
+    return server

@@ -1,0 +1,80 @@
+"""Whether devices multiply bf16 by instructions of their own, which precision=auto goes by and asking for bf16 is warned of; told without torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from llmexp.plan.detect import compute_capability, detect
+from llmexp.schema import RunConfig
+
+CPU_INFO = Path("/proc/cpuinfo")
+# As Linux names them: x86's two kinds, and ARM's.
+X86_FLAGS, ARM_FLAGS = ("avx512_bf16", "amx_bf16"), ("bf16",)
+# oneDNN, which multiplies for torch on CPUs, may be told to use fewer instructions than there are; by these values it still has bf16's.
+ISA_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+ISAS_WITH_BF16 = ("DEFAULT", "ALL", "BF16", "FP16", "AMX", "AVX10")
+AMPERE = (8, 0)
+NATIVE, ELSE = "bf16_mixed", "fp32"
+
+
+@cache
+def cpu_lacks() -> str:
+    """Say why this processor has no bf16 instructions; empty where it has."""
+    name, limit = _limit()
+    if not any(isa in limit for isa in ISAS_WITH_BF16):
+        return f"{name}={limit} leaves bf16 instructions out"
+    if _cpu_flags() & {*X86_FLAGS, *ARM_FLAGS}:
+        return ""
+    return f"this processor has no bf16 instructions ({', '.join(X86_FLAGS)} or ARM's {ARM_FLAGS[0]})"
+
+
+def lacks(hardware: Mapping[str, Any]) -> str:
+    """Say why the hardware of a configuration has no bf16 instructions, a CPU being this machine's; empty where it has.
+
+    A GPU that is not here is taken to be of Ampere or later, as all those are that llmexp describes.
+    """
+    if hardware["device"] == "cpu":
+        return cpu_lacks()
+    here = detect().device_name
+    capability = compute_capability() if here and here in (hardware.get("device_names") or ()) else None
+    return f"{here} is older than Ampere" if capability and capability < AMPERE else ""
+
+
+def chosen(hardware: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name of the precision that precision=auto stands for, and why."""
+    why = lacks(hardware)
+    return (ELSE, why) if why else (NATIVE, f"hardware={hardware['name']} multiplies bf16 natively")
+
+
+def about(config: RunConfig) -> str:
+    """Say in a line what precision=auto chose, or what bf16 costs where it was asked for without instructions for it; empty where neither is so."""
+    precision = config.precision
+    if precision.chosen_because:
+        return f"precision=auto is {precision.name}: {precision.chosen_because}"
+    lack = lacks(config.hardware.model_dump()) if precision.parameters == "bf16" else ""
+    return f"precision={precision.name}: {lack}; {_slower(config)}" if lack else ""
+
+
+def _slower(config: RunConfig) -> str:
+    """What products of bf16 then cost, as `python -m benchmarks.bf16` measured on a processor of each kind."""
+    if config.hardware.device != "cpu":
+        return "its products of bf16 are slower than those of fp32"
+    wide = "avx512f" in _cpu_flags() and "AVX2" not in _limit()[1]
+    return f"matrix products take {'about 4' if wide else '10 or more'} times as long as with precision=fp32"
+
+
+def _limit() -> tuple[str, str]:
+    """The variable that keeps oneDNN to fewer instructions, and its value."""
+    return next(((name, os.environ[name].upper()) for name in ISA_LIMITS if os.environ.get(name)), ("", "DEFAULT"))
+
+
+def _cpu_flags() -> set[str]:
+    try:
+        lines = CPU_INFO.read_text().splitlines()
+    except OSError:
+        return set()
+    return next((set(line.partition(":")[2].split()) for line in lines if line.startswith(("flags", "Features"))), set())

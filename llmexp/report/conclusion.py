@@ -1,0 +1,56 @@
+"""What a table says of each method beside Naive: slower, faster, or not told apart by what repeats scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from llmexp.record.result import Stability
+from llmexp.report.converged import NAIVE
+from llmexp.report.row import Row
+
+# What makes an interval wide is in it already; what else speaks against a run may have shifted it.
+WIDE = "noise"
+SLOWER, FASTER, ALIKE, DISTURBED = "slower than Naive", "faster", "not told apart from it", "not judged, because something stood in their way"
+
+
+def conclusion(rows: Sequence[Row]) -> list[str]:
+    """A line for each kind of work that Naive and other methods were measured at with several repeats: their 95 % intervals overlap or they don't."""
+    return [_line(naive, _beside(naive, rows)) for naive in rows if naive.method == NAIVE and _interval(naive) and _beside(naive, rows)]
+
+
+def _beside(naive: Row, rows: Iterable[Row]) -> list[Row]:
+    return [row for row in rows if row.method != NAIVE and row.work == naive.work and _interval(row)]
+
+
+def _line(naive: Row, others: Iterable[Row]) -> str:
+    if _is_disturbed(naive):
+        return "no method is judged beside Naive, because something stood in Naive's way"
+    found: dict[str, list[str]] = {SLOWER: [], FASTER: [], ALIKE: [], DISTURBED: []}
+    for row in others:
+        found[_verdict(naive, row)].append(row.method)
+    told = [f"{verdict}: {', '.join(methods)}" for verdict, methods in found.items() if methods]
+    return f"by the 95 % intervals of the repeats, {'; '.join(told)}"
+
+
+def _verdict(naive: Row, row: Row) -> str:
+    (low, high), (low_naive, high_naive) = _interval(row) or (0.0, 0.0), _interval(naive) or (0.0, 0.0)
+    if _is_disturbed(row):
+        return DISTURBED
+    return SLOWER if high < low_naive else FASTER if low > high_naive else ALIKE
+
+
+def _interval(row: Row) -> tuple[float, float] | None:
+    """That of tokens_per_s between repeats; None where a single process was measured."""
+    judged = _judged(row)
+    if judged is None or judged.source != "repeats" or judged.tokens_per_s_low is None or judged.tokens_per_s_high is None:
+        return None
+    return judged.tokens_per_s_low, judged.tokens_per_s_high
+
+
+def _is_disturbed(row: Row) -> bool:
+    judged = _judged(row)
+    return judged is not None and judged.verdict == "unstable" and any(not reason.startswith(WIDE) for reason in judged.reasons)
+
+
+def _judged(row: Row) -> Stability | None:
+    return row.result.stability if row.result and row.metric("tokens_per_s") else None
