@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,9 @@ from llmexp.engines.resolve import resolve
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.result import RunResult, StepSample
 
+# Let oneDNN and precision=auto leave bf16 instructions alone, so that every machine plans and runs the same: fp32 where no test says otherwise.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+
 CONF = Path(__file__).parents[1] / "conf"
 CHOICES = {
     "task": "pretrain",
@@ -24,7 +28,7 @@ CHOICES = {
     "engine": "deepspeed",
     "parallelism": "data",
     "optimizer": "adamw",
-    "precision": "bf16_mixed",
+    "precision": "fp32",
     "data": "synthetic",
     "measure": "smoke",
     "runtime": "here",
@@ -61,7 +65,9 @@ def tiny_plan() -> Callable[..., RunPlan]:
     """Plan a method; `section__field=value` changes a field, `section=value` a whole section. Hardware by any name but cpu is GPUs."""
 
     def plan(method: str = "Naive", **changes: Any) -> RunPlan:
-        config: dict[str, Any] = {group: OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml")) for group, name in CHOICES.items()}
+        on_gpu = changes.get("hardware__name", "cpu") != "cpu"
+        choices = CHOICES | ({"precision": "bf16_mixed"} if on_gpu else {})
+        config: dict[str, Any] = {group: OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml")) for group, name in choices.items()}
         config |= IN_NO_GROUP | {"method": method}
         for key, value in changes.items():
             section, _, field = key.partition("__")

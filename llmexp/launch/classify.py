@@ -18,6 +18,8 @@ SIGNALS_OF_A_PEERS_END = (signal.SIGTERM, signal.SIGABRT)
 # torchrun's account of each failed rank, and the deepspeed launcher's of an unnamed one.
 TORCHRUN_FAILURE = re.compile(r"time +: (?P<at>\S+)\n.*\n +rank +: (?P<rank>\d+) .*\n +exitcode +: (?P<code>-?\d+) ")
 DEEPSPEED_FAILURE = re.compile(r"exits with return code = (?P<code>-\d+)")
+# The account of each rank by its keeper, where ranks are forked.
+FORKED_FAILURE = re.compile(r"^rank (?P<rank>\d+) ended with exit code (?P<code>-?\d+)$", re.MULTILINE)
 PYTHON_ERROR = re.compile(r"^(?:\[rank\d+\]: )?((?:\w+\.)*\w+(?:Error|Exception|Exit)(?::.*)?)$", re.MULTILINE)
 
 
@@ -100,8 +102,9 @@ def _deaths(repeat: Path) -> list[Death]:
     """Ranks ended by a signal, by the launcher's log: those of the first second only, as the rest died of the clean-up."""
     log = _launchers_say(repeat)
     seen = {match["rank"]: (datetime.strptime(match["at"], "%Y-%m-%d_%H:%M:%S"), int(match["code"])) for match in TORCHRUN_FAILURE.finditer(log)}
-    if not seen:
-        return [Death(None, -int(match["code"])) for match in DEEPSPEED_FAILURE.finditer(log)]
+    forked = [Death(int(match["rank"]), -int(match["code"])) for match in FORKED_FAILURE.finditer(log) if int(match["code"]) < 0]
+    if forked or not seen:
+        return forked or [Death(None, -int(match["code"])) for match in DEEPSPEED_FAILURE.finditer(log)]
     first = min(at for at, _ in seen.values())
     early = sorted((at, int(rank), code) for rank, (at, code) in seen.items() if (at - first).total_seconds() <= 1 and code < 0)
     return [Death(rank, -code) for _, rank, code in early]
@@ -109,7 +112,8 @@ def _deaths(repeat: Path) -> list[Death]:
 
 def _broke(repeat: Path) -> bool:
     """Whether a rank ended by itself before it could give an account, as where an import fails: then the others died of the clean-up."""
-    return any(int(match["code"]) > 0 for match in TORCHRUN_FAILURE.finditer(_launchers_say(repeat)))
+    log = _launchers_say(repeat)
+    return any(int(match["code"]) > 0 for accounts in (TORCHRUN_FAILURE, FORKED_FAILURE) for match in accounts.finditer(log))
 
 
 def _last_words(repeat: Path) -> str:

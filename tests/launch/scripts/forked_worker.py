@@ -1,0 +1,49 @@
+"""A worker as launchers/ has them, for a fork server: rank 0 waits in a barrier for rank 1, which does what BEHAVIOUR says."""
+
+import os
+import signal
+import time
+from datetime import timedelta
+
+import torch.distributed as dist
+
+from llmexp.launchers.rank import main
+
+IMPORTED_BY = os.getpid()
+
+
+def join(device):
+    dist.init_process_group("gloo", timeout=timedelta(seconds=300))
+
+
+def build(plan, device):
+    return None
+
+
+def run_rank(join, build):
+    main(work)
+
+
+def work(plan, rank):
+    join(None)
+    dist.barrier()
+    print(f"imported by {IMPORTED_BY}, {os.environ['OMP_NUM_THREADS']} threads", flush=True)
+    rank.samples_path.touch()
+    if rank.index == 1:
+        BEHAVIOURS[os.environ["BEHAVIOUR"]]()
+    dist.barrier()
+
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def out_of_memory():
+    raise MemoryError("no more")
+
+
+def hang():
+    time.sleep(1000)
+
+
+BEHAVIOURS = {"killed": killed, "out_of_memory": out_of_memory, "hang": hang}

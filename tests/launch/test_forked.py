@@ -1,0 +1,125 @@
+"""Ranks that are forked: a real engine's, and what happens when a rank, the driver or the server goes while ranks hang in a collective."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from planning import make_plan as plan_words
+
+from llmexp.launch.forked import ForkedAgent
+from llmexp.launch.run import run_one
+from llmexp.plan.run_plan import Command
+from llmexp.record.folder import RunFolder
+from llmexp.record.result import RunStatus, StepSample, read_samples
+
+pytestmark = pytest.mark.ranks
+SCRIPTS = Path(__file__).parent / "scripts"
+REAL = ("hardware=cpu", "engine=torch", "engine.launcher=fork", "model.num_layers=1", "data=synthetic", "data.seq_len=32", "measure=smoke")
+
+
+@pytest.fixture(autouse=True)
+def server(processes) -> Iterator[None]:
+    """One of each test's own, which ends before its processes are looked for."""
+    ForkedAgent._server = None
+    yield
+    if ForkedAgent._server:
+        ForkedAgent._server.close()
+        ForkedAgent._server = None
+
+
+@pytest.fixture
+def make_forked_plan(make_plan):
+    def make(behaviour: str, **limits: float):
+        plan = make_plan(**limits)
+        engine = plan.config.engine.model_copy(update={"launcher": "fork"})
+        argv = [sys.executable, "-m", "llmexp.launch.fork_server", "forked_worker", "2", "{port}", "{folder}"]
+        command = Command(argv=argv, env={"PYTHONPATH": str(SCRIPTS), "BEHAVIOUR": behaviour})
+        return plan.model_copy(update={"config": plan.config.model_copy(update={"engine": engine}), "command": command})
+
+    return make
+
+
+def losses(samples: Path) -> list[float]:
+    found: list[StepSample] = list(read_samples(samples))
+    return [sample.loss for sample in found]
+
+
+def test_repeats_of_a_real_engine_are_forked_from_one_process_and_train_like_fresh_ones(tmp_path):
+    forked = RunFolder(tmp_path / "main" / "forked")
+    result = run_one(plan_words(*REAL, "measure.repeats=2", "measure.profile=false"), forked)
+    assert (result.status, result.repeats, result.what_ran["backend"]) == (RunStatus.SUCCESS, 2, "gloo"), result.reason
+    fresh = RunFolder(tmp_path / "main" / "fresh")
+    assert run_one(plan_words(*REAL, "engine.launcher=torchrun", "measure.profile=false"), fresh).status is RunStatus.SUCCESS
+    expected = losses(fresh.repeat(0) / "samples.1.jsonl")
+    assert len(expected) == 3
+    for repeat in (0, 1):
+        assert losses(forked.repeat(repeat) / "samples.1.jsonl") == pytest.approx(expected, abs=1e-6)
+
+
+def test_ranks_have_what_their_server_imported_and_the_threads_of_the_plan(make_forked_plan, folder):
+    run_one(make_forked_plan("out_of_memory", threads_per_rank=1), folder)
+    assert ForkedAgent._server is not None
+    assert f"imported by {ForkedAgent._server._process.pid}, 1 threads" in (folder.repeat(0) / "log.1.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "status", "reason"),
+    [
+        ("killed", RunStatus.KILLED, "rank 1 was killed by SIGKILL"),
+        ("out_of_memory", RunStatus.OOM, "rank 1: MemoryError: no more"),
+    ],
+)
+def test_one_ranks_end_ends_the_run_and_its_peers(make_forked_plan, folder, processes, behaviour, status, reason):
+    result = run_one(make_forked_plan(behaviour), folder)
+    assert (result.status, result.reason) == (status, reason)
+    assert [process.pid for process in processes()] == [ForkedAgent._server._process.pid]
+
+
+def test_a_hang_is_a_timeout_with_the_stack_of_each_rank_in_its_log(make_forked_plan, folder):
+    result = run_one(make_forked_plan("hang", no_progress_timeout_s=5.0), folder)
+    assert result.status is RunStatus.TIMEOUT, result.reason
+    stacks = [(folder.repeat(0) / f"log.{rank}.txt").read_text() for rank in (0, 1)]
+    assert "in barrier" in stacks[0]
+    assert "in hang" in stacks[1]
+
+
+def test_a_killed_driver_takes_server_and_ranks_along(make_forked_plan, folder, start_driver, until, processes):
+    driver = start_driver(make_forked_plan("hang"))
+    until((folder.repeat(0) / "samples.1.jsonl").exists, within_s=120)
+    assert len(processes()) >= 5
+    driver.kill()
+    driver.wait()
+    until(lambda: not processes(), within_s=30)
+    assert folder.state() == "killed"
+
+
+def test_a_killed_server_takes_its_ranks_along_and_the_run_says_so(make_forked_plan, folder, start_driver, until, processes):
+    driver = start_driver(make_forked_plan("hang"))
+    until((folder.repeat(0) / "samples.1.jsonl").exists, within_s=120)
+    (server,) = [process for process in psutil.Process(driver.pid).children() if "llmexp.launch.fork_server" in process.cmdline()]
+    server.kill()
+    driver.wait()
+    until(lambda: not processes(), within_s=30)
+    assert re.search("was killed by SIGKILL", folder.result().reason)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["hardware=a800"], "a process that has imported torch and DeepSpeed cannot be forked for GPUs"),
+        (["hardware=cpu", "hardware.nodes=2"], "it forks ranks on one node"),
+        (["hardware=cpu", "runtime=venv", "runtime.python=/usr/bin/python3"], "ranks of runtime=venv are not llmexp's own"),
+    ],
+)
+def test_what_cannot_be_forked_is_skipped_with_the_reason(words, reason):
+    assert plan_words("engine.launcher=fork", *words).skip == f"engine.launcher=fork: {reason}; set engine.launcher=torchrun"
+
+
+def test_a_forked_run_is_another_run_than_one_of_fresh_interpreters():
+    ids = {launcher: plan_words("hardware=cpu", f"engine.launcher={launcher}").id for launcher in ("torchrun", "deepspeed", "fork")}
+    assert ids["torchrun"] == ids["deepspeed"] != ids["fork"]
