@@ -16,6 +16,7 @@ def examine(outputs: Path) -> Iterator[Finding]:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     yield check_software.check_python()
     yield check_node.check_hardware()
+    yield check_node.check_bf16()
     yield check_software.check_torch()
     yield check_software.check_engine("deepspeed")
     yield check_software.check_libraries()

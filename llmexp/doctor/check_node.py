@@ -12,6 +12,7 @@ import psutil
 
 from llmexp.doctor.finding import Finding
 from llmexp.launch.cgroup import host_memory_bytes
+from llmexp.plan import bf16
 from llmexp.plan.detect import detect
 from llmexp.plan.memory import GIB
 from llmexp.record.filesystem import ELSEWHERE, filesystem, nearest_existing, unsafe_for_sqlite
@@ -27,6 +28,14 @@ def check_hardware() -> Finding:
     """What hardware=auto stands for."""
     found = detect()
     return Finding("ok", "hardware", f"auto is {found.hardware}: {found.devices} x {found.device_name or 'CPU rank'}")
+
+
+def check_bf16() -> Finding:
+    """What precision=auto stands for where there is no GPU, and what bf16 would cost."""
+    lacks = bf16.cpu_lacks()
+    if not lacks:
+        return Finding("ok", "bf16", f"this processor multiplies it: precision=auto is {bf16.NATIVE} on hardware=cpu")
+    return Finding("ok", "bf16", f"{lacks}: precision=auto is {bf16.ELSE} on hardware=cpu; in bf16 {bf16.slower_on_cpu()}")
 
 
 def check_folder(what: str, folder: Path, remedy: str) -> Finding:

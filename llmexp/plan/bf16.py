@@ -56,13 +56,12 @@ def about(config: RunConfig) -> str:
     if precision.chosen_because:
         return f"precision=auto is {precision.name}: {precision.chosen_because}"
     lack = lacks(config.hardware.model_dump()) if precision.parameters == "bf16" else ""
-    return f"precision={precision.name}: {lack}; {_slower(config)}" if lack else ""
+    slower = slower_on_cpu() if config.hardware.device == "cpu" else "matrix products take longer than with precision=fp32"
+    return f"precision={precision.name}: {lack}; {slower}" if lack else ""
 
 
-def _slower(config: RunConfig) -> str:
-    """What products of bf16 then cost, as `python -m benchmarks.bf16` measured on a processor of each kind."""
-    if config.hardware.device != "cpu":
-        return "its products of bf16 are slower than those of fp32"
+def slower_on_cpu() -> str:
+    """Say what products of bf16 cost without instructions for them, as `python -m benchmarks.bf16` measured it on a processor of each kind."""
     wide = "avx512f" in _cpu_flags() and "AVX2" not in _limit()[1]
     return f"matrix products take {'about 4' if wide else '10 or more'} times as long as with precision=fp32"
 

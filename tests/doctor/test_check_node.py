@@ -7,6 +7,7 @@ import pytest
 
 from llmexp.doctor import check_node as module
 from llmexp.doctor.check_node import check_folder, check_governor, check_memory, check_ports, check_slurm, check_store
+from llmexp.plan import bf16
 from llmexp.plan.memory import GIB
 
 
@@ -70,3 +71,18 @@ def test_a_governor_that_saves_power_is_warned_of(tmp_path, monkeypatch, governo
         path.write_text(governor)
     monkeypatch.setattr(module, "GOVERNOR", path)
     assert check_governor().level == level
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [("avx2", "precision=auto is fp32 on hardware=cpu; in bf16 matrix products take 10 or more times"), ("amx_bf16", "is bf16_mixed")],
+)
+def test_doctor_says_whether_the_processor_multiplies_bf16(tmp_path, monkeypatch, flags, says):
+    (tmp_path / "cpuinfo").write_text(f"flags\t\t: fpu {flags}\n")
+    monkeypatch.setattr("llmexp.plan.bf16.CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    bf16.cpu_lacks.cache_clear()
+    found = module.check_bf16()
+    bf16.cpu_lacks.cache_clear()
+    assert (found.level, found.what) == ("ok", "bf16")
+    assert says in found.says

@@ -59,7 +59,8 @@ def test_auto_follows_the_processors_instructions(processor, name, precision):
 
 
 @pytest.mark.parametrize(
-    ("limit", "lacks"), [("AVX2", True), ("avx512_core", True), ("SSE41", True), ("AVX512_CORE_AMX", False), ("AVX512_CORE_BF16", False), ("ALL", False)]
+    ("limit", "lacks"),
+    [("AVX2", True), ("avx512_core", True), ("SSE41", True), ("AVX512_CORE_AMX", False), ("AVX512_CORE_BF16", False), ("ALL", False)],
 )
 def test_a_limit_of_onednns_instructions_counts_like_a_processor(processor, monkeypatch, limit, lacks):
     processor(LINES["sapphire rapids"])

@@ -19,7 +19,9 @@ def row(method: str, speeds: list[float] | None, reasons: tuple[str, ...] = (), 
     half = half_width_95(speeds) if speeds else 0.1
     verdict, source = "unstable" if reasons else "stable", "repeats" if speeds else "steps"
     judged = Stability(verdict=verdict, reasons=list(reasons), tokens_per_s_low=mean - half, tokens_per_s_high=mean + half, source=source)
-    return SimpleNamespace(method=method, work={"model": work}, result=SimpleNamespace(stability=judged), metric=lambda name: Metric(mean=mean, n=REPEATS))
+    return SimpleNamespace(
+        method=method, work={"model": work}, result=SimpleNamespace(stability=judged), metric=lambda name: Metric(mean=mean, n=REPEATS)
+    )
 
 
 def test_methods_are_sorted_by_what_their_intervals_tell():
@@ -30,7 +32,11 @@ def test_methods_are_sorted_by_what_their_intervals_tell():
 
 
 def test_a_wide_interval_is_judged_and_a_disturbed_run_is_not():
-    rows = [row("Naive", [99, 100, 101], ("noise: …",)), row("R", [69, 70, 71], ("contention: …", "noise: …")), row("Z2", [50, 51, 52], ("noise: …",))]
+    rows = [
+        row("Naive", [99, 100, 101], ("noise: …",)),
+        row("R", [69, 70, 71], ("contention: …", "noise: …")),
+        row("Z2", [50, 51, 52], ("noise: …",)),
+    ]
     assert conclusion(rows) == ["by the 95 % intervals of the repeats, slower than Naive: Z2; not judged, because something stood in their way: R"]
     assert conclusion([row("Naive", [99, 100, 101], ("drift: …",)), row("F", [1, 2, 3])]) == [
         "no method is judged beside Naive, because something stood in Naive's way"
