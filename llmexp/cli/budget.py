@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from llmexp.cli.cost import Cost
+from llmexp.cli.cost import Cost, time_on_devices
 from llmexp.errors import ConfigError
 from llmexp.schema import BudgetConfig
 
@@ -50,7 +50,8 @@ def _check(costs: Sequence[Cost], amounts: Sequence[float | None], unit: str, li
         raise ConfigError(f"budget.{unit}={limit:g}: the cost of {some}, is unknown; budget.when_over=trim leaves such runs out")
     total = sum(amount or 0.0 for amount in amounts)
     if total > limit:
-        raise ConfigError(f"budget.{unit}={limit:g}: the sweep is expected to take {total:.3g}; budget.when_over=trim keeps the cheapest runs")
+        taken = f"{_device_hours(total)} ({time_on_devices(costs)})" if unit == "device_hours" else f"{total:,.2f} USD"
+        raise ConfigError(f"budget.{unit}={limit:g}: the sweep is expected to take {taken}; budget.when_over=trim keeps the cheapest runs")
 
 
 def _cheapest(amounts: Sequence[float | None], limit: float) -> list[bool]:
@@ -69,4 +70,9 @@ def _amount(cost: Cost) -> str:
     if cost.device_hours is None:
         return "an unknown time"
     money = f", {cost.usd:.2f} USD" if cost.usd is not None else ""
-    return f"{cost.device_hours:.3g} device-hours{money}"
+    return f"{_device_hours(cost.device_hours)}, {time_on_devices([cost])}{money}"
+
+
+def _device_hours(amount: float) -> str:
+    """Digits enough for what takes seconds, and no exponent for what takes months."""
+    return f"{amount:.3g} device-hours" if amount < 1000 else f"{amount:,.0f} device-hours"

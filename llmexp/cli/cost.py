@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ from statistics import fmean
 from llmexp.cli.resume import why_again
 from llmexp.errors import RecordError
 from llmexp.launch.preflight import certain_skip
-from llmexp.launch.progress import duration
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.duration import duration
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.index import Standing, standings, work_of
 from llmexp.record.result import RunStatus
@@ -68,7 +68,7 @@ def costs_of(plans: Sequence[RunPlan], folders: Sequence[RunFolder]) -> list[Cos
 
 
 def cost_line(costs: Sequence[Cost]) -> str:
-    """Runs to measure, device-hours, money where every one of them has a price, the longest run, and where this is from."""
+    """Runs to measure, how long on how many devices, money where every one of them has a price, the longest run, and where this is from."""
     sources = Counter(cost.source for cost in costs)
     if sources["nothing"] == len(costs):
         return "expected cost: none, every run is answered or skipped already"
@@ -79,9 +79,19 @@ def cost_line(costs: Sequence[Cost]) -> str:
     prices = [cost.usd for cost in known]
     money = f", {sum(map(float, filter(None, prices))):.2f} USD" if None not in prices else ""
     of_known = f"{len(known)} of {len(costs)} runs" if len(costs) > 1 else "1 run"
-    hours = sum(cost.device_hours or 0.0 for cost in known)
     told = ", ".join(text.format(sources[source]) for source, text in _SOURCES.items() if sources[source])
-    return f"expected cost: {of_known}: {hours:.3g} device-hours{money}; longest {longest.plan.name}, {duration(longest.held_s or 0.0)} ({told})"
+    longest_of_several = f"; longest {longest.plan.name}, {duration(longest.held_s or 0.0)}" * (len(costs) > 1)
+    hours = sum(cost.device_hours or 0.0 for cost in known)
+    in_all = f", {hours:,.1f} device-hours" * (hours >= 1)
+    return f"expected cost: {of_known}: {time_on_devices(known)}{in_all}{money}{longest_of_several} ({told})"
+
+
+def time_on_devices(costs: Sequence[Cost]) -> str:
+    """How long runs hold how many devices, one run after the other; those that take no time, or an unknown one, are left out."""
+    held_s: dict[int, float] = defaultdict(float)
+    for cost in costs:
+        held_s[cost.plan.dims.world_size] += cost.held_s or 0.0
+    return " and ".join(f"{duration(time_s)} on {ranks} device{'s' * (ranks > 1)}" for ranks, time_s in sorted(held_s.items()) if time_s)
 
 
 def _read_history(outputs: Path) -> _History:

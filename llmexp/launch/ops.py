@@ -22,6 +22,7 @@ from llmexp.launch.display import say
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import agent_log
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.duration import duration
 from llmexp.record.installed import COMPILERS, Installed
 from llmexp.record.lock import held_in_turn
 
@@ -87,7 +88,7 @@ def _build(runtime: Runtime, op: str, library: Path) -> None:
         code = builder.stop()
     log = agent_log(scratch).replace(library.with_suffix(".log"))
     if not in_time or code:
-        raise BuildError(f"DeepSpeed's {op} {'could not be built' if in_time else f'was not built within {BUILD_TIMEOUT_S} s'}: see {log}")
+        raise BuildError(f"DeepSpeed's {op} {'could not be built' if in_time else f'was not built within {duration(BUILD_TIMEOUT_S)}'}: see {log}")
     (scratch / op / library.name).replace(library)
     shutil.rmtree(scratch)
     say(f"built {op} in {time.monotonic() - started_s:.0f} s")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from datetime import timedelta
 from pathlib import Path
 
 from llmexp.launch.follow import SampleFollower
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.duration import duration
 from llmexp.record.result import StepSample
 
 RECENT_STEPS = 10
@@ -66,7 +66,7 @@ class Progress:
         parts = [f"step {self._steps}/{self.steps_per_repeat} ({'warm-up' if last.warmup else 'measured'})", f"{self.tokens_per_s:,.0f} tokens/s"]
         if last.memory_bytes is not None:
             parts.append(f"{last.memory_bytes / GIB:.2f} GiB")
-        return f"{repeat}{' · '.join(parts)} · {self.remaining_s:.0f} s left"
+        return f"{repeat}{' · '.join(parts)} · {duration(self.remaining_s)} left"
 
     @property
     def tokens_per_s(self) -> float:
@@ -83,8 +83,3 @@ class Progress:
     @property
     def _recent_s(self) -> float:
         return max(self._recent[-1].t_end_s - self._recent[0].t_start_s, 1e-9)
-
-
-def duration(seconds: float) -> str:
-    """Seconds as h:mm:ss."""
-    return str(timedelta(seconds=round(seconds)))

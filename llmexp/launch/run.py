@@ -22,13 +22,14 @@ from llmexp.launch.nodes.place import place_of
 from llmexp.launch.nodes.team import Team, team_of
 from llmexp.launch.ops import prepare_ops
 from llmexp.launch.preflight import preflight
-from llmexp.launch.progress import Progress, duration
+from llmexp.launch.progress import Progress
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import agent_log, environment
 from llmexp.launch.stack import stack_digest
 from llmexp.launch.watch import Limits, watch
 from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.duration import duration
 from llmexp.record.environment import capture
 from llmexp.record.folder import RunFolder, process_identity
 from llmexp.record.result import RunResult, RunStatus

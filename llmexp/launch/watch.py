@@ -14,6 +14,7 @@ from llmexp.launch.follow import Silence
 from llmexp.launch.host_memory import HostMemory
 from llmexp.launch.nodes.group import Group
 from llmexp.launch.spawn import Agent
+from llmexp.record.duration import limit
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
 from llmexp.schema import MeasureConfig
@@ -34,10 +35,10 @@ class Limits:
         """The ending by the limit that is reached, or None."""
         measure = self.measure
         if time.monotonic() - self.started_s > measure.timeout_s:
-            return Ending(RunStatus.TIMEOUT, f"the run took longer than measure.timeout_s={measure.timeout_s:g}")
+            return Ending(RunStatus.TIMEOUT, f"the run took longer than {limit('measure.timeout_s', measure.timeout_s)}")
         if silence.seconds() > measure.no_progress_timeout_s:
-            silent = f"no rank wrote a sample or a line of its log for measure.no_progress_timeout_s={measure.no_progress_timeout_s:g}"
-            return Ending(RunStatus.TIMEOUT, silent)
+            told = limit("measure.no_progress_timeout_s", measure.no_progress_timeout_s)
+            return Ending(RunStatus.TIMEOUT, f"no rank wrote a sample or a line of its log for {told}")
         return None
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 
+from llmexp.record.duration import duration
 from llmexp.record.result import Metric
 from llmexp.report.converged import DIVERGED
 from llmexp.report.memory_column import memory_header, memory_unit
@@ -121,8 +121,7 @@ def _mean(metric: Metric | None, form: str, factor: float = 1) -> str:
 
 
 def _time(metric: Metric | None) -> str:
-    """Hours, minutes and seconds."""
-    return str(timedelta(seconds=round(metric.mean))) if metric else ""
+    return duration(metric.mean) if metric else ""
 
 
 def _number(value: float | None, form: str) -> str:

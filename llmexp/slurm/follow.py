@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from llmexp.errors import SlurmError
 from llmexp.launch.display import say
+from llmexp.record.duration import limit
 from llmexp.record.result import RunResult
 from llmexp.slurm.jobs import Submitted
 from llmexp.slurm.options import SlurmOptions
@@ -128,8 +129,8 @@ class _Asking:
             self._silent_since_s = time.monotonic()
             say(f"SLURM does not answer ({error}); its jobs go on, and so does the waiting")
         elif time.monotonic() - self._silent_since_s > self.options.patience_s:
-            limit = f"hydra.launcher.patience_s={self.options.patience_s:g}"
-            raise SlurmError(f"no answer from SLURM within {limit} ({error}); llmexp status tells later")
+            told = limit("hydra.launcher.patience_s", self.options.patience_s)
+            raise SlurmError(f"no answer from SLURM within {told} ({error}); llmexp status tells later")
 
 
 def follow(submitted: Sequence[Submitted], options: SlurmOptions, show: Callable[[Sequence[Followed]], None]) -> list[Followed]:

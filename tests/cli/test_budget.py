@@ -44,14 +44,14 @@ def test_a_budget_that_suffices_refuses_nothing(costs):
 @pytest.mark.parametrize(
     ("hours", "budget", "message"),
     [
-        ((1, 2), {"device_hours": 5.9}, "budget.device_hours=5.9: the sweep is expected to take 6;"),
+        ((1, 2), {"device_hours": 5.9}, "budget.device_hours=5.9: the sweep is expected to take 6 device-hours (3 h on 2 devices);"),
         ((1, None, 2), {"device_hours": 100.0}, "the cost of 1 of 3 runs, such as tiny F, is unknown; budget.when_over=trim"),
-        ((1, 2), {"usd": 17.9}, "budget.usd=17.9: the sweep is expected to take 18;"),
+        ((1, 2), {"usd": 17.9}, "budget.usd=17.9: the sweep is expected to take 18.00 USD;"),
         ((1, 2), {"usd": 18.0, "device_hours": 1.0}, "budget.device_hours=1"),
         (
             (2, None, 1),
             {"device_hours": 1.9, "when_over": "trim"},
-            "budget.device_hours=1.9 allows no run: the cheapest, tiny F, is expected",
+            "budget.device_hours=1.9 allows no run: the cheapest, tiny F, is expected to take 2 device-hours, 1 h on 2 devices",
         ),
     ],
 )
@@ -88,14 +88,16 @@ def test_what_costs_nothing_stays(costs):
 
 def test_what_is_left_out_is_named(costs):
     found = costs(4, 1, None)
-    assert left_out_line(found, [False, True, False]) == "left out by the budget, 2 of 3 runs: tiny F (8 device-hours), tiny F (an unknown time)"
+    named = "tiny F (8 device-hours, 4 h on 2 devices), tiny F (an unknown time)"
+    assert left_out_line(found, [False, True, False]) == f"left out by the budget, 2 of 3 runs: {named}"
     assert left_out_line(found, [True] * 3) == ""
 
 
 def test_a_sweep_over_its_budget_starts_nothing(llmexp, runner, here: Path):
     code, out, err = llmexp(*PAPER, "budget.device_hours=1.1")
     assert (code, out, runner.ran) == (2, "", [])
-    assert err == "llmexp: budget.device_hours=1.1: the sweep is expected to take 1.16; budget.when_over=trim keeps the cheapest runs\n"
+    taken = "1.16 device-hours (8 min 44 s on 8 devices)"
+    assert err == f"llmexp: budget.device_hours=1.1: the sweep is expected to take {taken}; budget.when_over=trim keeps the cheapest runs\n"
     assert list(here.iterdir()) == []
 
 
@@ -105,8 +107,8 @@ def test_a_trimmed_sweep_measures_the_cheapest_runs_and_names_the_rest(llmexp, r
     assert runner.ran == ["7b Naive", "7b Z2"]
     assert out.splitlines()[:3] == [
         "2 runs of outputs/paper_table03 | 7b on 8 x a800: Naive, Z2",
-        "expected cost: 2 of 2 runs: 0.722 device-hours; longest 7b Z2, 0:02:59 (2 by the paper's tokens/s, start-up left out)",
-        "left out by the budget, 1 of 3 runs: 7b Z3 (0.442 device-hours)",
+        "expected cost: 2 of 2 runs: 5 min 25 s on 8 devices; longest 7b Z2, 2 min 59 s (2 by the paper's tokens/s, start-up left out)",
+        "left out by the budget, 1 of 3 runs: 7b Z3 (0.442 device-hours, 3 min 19 s on 8 devices)",
     ]
     assert len(find_runs(here / "outputs")) == 2
 
@@ -122,7 +124,7 @@ def test_answers_that_are_there_take_nothing_of_the_budget(llmexp, runner):
 
 def test_a_plan_of_several_runs_ends_with_their_cost(llmexp):
     _, out, _ = llmexp("plan", *PAPER)
-    assert out.splitlines()[-1].startswith("expected cost: 3 of 3 runs: 1.16 device-hours; longest 7b Z3, 0:03:19")
+    assert out.splitlines()[-1].startswith("expected cost: 3 of 3 runs: 8 min 44 s on 8 devices, 1.2 device-hours; longest 7b Z3, 3 min 19 s")
     assert "expected cost" not in llmexp("plan", *PAPER, "--json")[1]
 
 

@@ -105,7 +105,7 @@ def test_the_papers_cell_tells_where_nothing_was_measured(costs):
     assert naive.device_hours == pytest.approx(0.324061, abs=1e-6)
     assert naive.usd is None
     assert cost_line([naive, zero2]) == (
-        "expected cost: 2 of 2 runs: 0.722 device-hours; longest 7b Z2, 0:02:59 (2 by the paper's tokens/s, start-up left out)"
+        "expected cost: 2 of 2 runs: 5 min 25 s on 8 devices; longest 7b Z2, 2 min 59 s (2 by the paper's tokens/s, start-up left out)"
     )
 
 
@@ -134,8 +134,17 @@ def test_money_is_shown_where_every_known_run_has_a_price(costs):
     [priced] = costs("Naive", **PAPER | {"hardware": hardware}, **PAPER_PROTOCOL)
     assert priced.usd == pytest.approx(0.648122, abs=1e-6)
     [unknown] = costs("F")
-    assert cost_line([priced, unknown]).startswith("expected cost: 1 of 2 runs: 0.324 device-hours, 0.65 USD; longest 7b Naive, 0:02:26")
+    assert cost_line([priced, unknown]).startswith("expected cost: 1 of 2 runs: 2 min 26 s on 8 devices, 0.65 USD; longest 7b Naive, 2 min 26 s")
     assert cost_line([priced, unknown]).endswith("(1 by the paper's tokens/s, start-up left out, 1 unknown)")
+
+
+def test_runs_on_other_numbers_of_devices_are_told_apart_and_large_sums_in_device_hours_too(costs):
+    """Runs of 13 h 36 min on 2 devices (27.2 device-hours) and of 14 s on 1."""
+    [on_two], [on_one] = costs("F"), costs("F", parallelism__dp=1)
+    known = [Cost(on_two.plan, 13 * 3600.0 + 36 * 60, "same"), Cost(on_one.plan, 14.0, "same")]
+    told = "14 s on 1 device and 13 h 36 min on 2 devices, 27.2 device-hours; longest tiny F, 13 h 36 min (2 as they took before)"
+    assert cost_line(known) == f"expected cost: 2 of 2 runs: {told}"
+    assert cost_line(known[1:]) == "expected cost: 1 run: 14 s on 1 device (1 as they took before)"
 
 
 def test_a_run_that_is_certain_not_to_start_costs_nothing(costs):

@@ -4,7 +4,7 @@ import pytest
 
 from llmexp.launch import display as module
 from llmexp.launch.display import display
-from llmexp.launch.progress import Progress, duration
+from llmexp.launch.progress import Progress
 from llmexp.record.result import StepSample
 
 
@@ -55,6 +55,7 @@ def test_time_left_covers_all_repeats(progress, take_steps):
     take_steps(0, 4)
     progress.update()
     assert progress.remaining_s == pytest.approx((3 * 10 - 4) * 0.5, abs=0.1)
+    assert str(progress).endswith(" · 13 s left")
 
 
 def test_later_repeats_start_from_nothing(progress, take_steps, tmp_path):
@@ -90,7 +91,3 @@ def test_terminal_gets_one_living_line(progress, take_steps, capsys, monkeypatch
         take_steps(0, 3)
         show()
     assert "step 3/10 (measured)" in capsys.readouterr().err
-
-
-def test_duration_is_readable():
-    assert duration(3725.4) == "1:02:05"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import pytest
@@ -13,7 +14,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
 
 
-def test_success_leaves_plan_samples_metrics_and_events(make_plan, folder):
+def test_success_leaves_plan_samples_metrics_and_events(make_plan, folder, capsys):
     result = run_one(make_plan("well", repeats=2), folder)
     assert result.status is RunStatus.SUCCESS, result.reason
     assert result == folder.result()
@@ -26,6 +27,7 @@ def test_success_leaves_plan_samples_metrics_and_events(make_plan, folder):
     assert result.what_ran == {"backend": "gloo"}
     assert result.started_at < result.ended_at
     assert folder.system_path.exists()
+    assert re.search(r" after [\d.]+ s$", capsys.readouterr().err.rstrip())
 
 
 def test_repeats_end_when_the_interval_is_narrow_enough(make_plan, folder):

@@ -8,10 +8,13 @@ import time
 import pytest
 
 from llmexp.launch.display import display
+from llmexp.launch.ending import Ending
+from llmexp.launch.follow import Silence
 from llmexp.launch.progress import Progress
 from llmexp.launch.spawn import Agent, agent_log
 from llmexp.launch.watch import Limits, watch
 from llmexp.record.folder import RunFolder
+from llmexp.record.result import RunStatus
 
 SLEEP_S = 4
 SLEEPER = [sys.executable, "-c", f"import time; time.sleep({SLEEP_S})"]
@@ -32,6 +35,12 @@ def test_waiting_takes_less_than_a_hundredth_of_a_core(make_plan, folder, start)
         waited_s, used_s = time.monotonic() - began_s, time.process_time() - began_cpu_s
     assert waited_s > SLEEP_S / 2
     assert used_s < 0.01 * waited_s
+
+
+def test_a_limit_of_hours_is_said_in_hours_too(make_plan, folder):
+    measure = make_plan(timeout_s=7200.0, no_progress_timeout_s=1800.0).config.measure
+    hours_ago, silence = Limits(measure, time.monotonic() - 8000), Silence(folder.repeat(0))
+    assert hours_ago.reached(silence) == Ending(RunStatus.TIMEOUT, "the run took longer than measure.timeout_s=7200 (2 h)")
 
 
 def test_end_is_noticed_at_once_not_at_the_next_tick(start):

@@ -19,6 +19,7 @@ from typing import Any
 from llmexp.errors import LlmexpError
 from llmexp.launch.display import say
 from llmexp.launch.nodes.place import Place
+from llmexp.record.duration import duration
 from llmexp.record.result import RunStatus
 
 # A machine that vanished without a word is known after idle + interval x count = 20 s.
@@ -140,7 +141,8 @@ class Team:
                 try:
                     connection, _ = server.accept()
                 except TimeoutError:
-                    raise NodeError(f"{self._absent()} did not come to {self.place.address}:{self.place.port} within {self._within_s:g} s") from None
+                    where = f"{self.place.address}:{self.place.port}"
+                    raise NodeError(f"{self._absent()} did not come to {where} within {duration(self._within_s)}") from None
                 self._welcome(Line(connection), max(deadline - time.monotonic(), 1.0))
 
     def _welcome(self, line: Line, within_s: float) -> None:

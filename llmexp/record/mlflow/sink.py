@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmexp.errors import RecordError
+from llmexp.record.duration import limit
 from llmexp.record.folder import RunFolder
 from llmexp.record.mlflow.content import read
 from llmexp.record.mlflow.store import check_store, only_writer, resolve_uri
@@ -95,7 +96,7 @@ def _attempt(work: Callable[[float], object], timeout_s: float) -> bool:
     """Do the work in a thread that may be left behind, and say whether it is done; after one failure nothing more is tried in this process."""
     if _gave_up.is_set():
         return False
-    reasons = [f"no answer within tracking.timeout_s={timeout_s:g}"]
+    reasons = [f"no answer within {limit('tracking.timeout_s', timeout_s)}"]
 
     def guarded() -> None:
         try:
