@@ -13,7 +13,7 @@ from llmexp.report.memory_column import memory_header, memory_unit
 from llmexp.report.notes import ending_note, mark, notes_of, paper_note, scaling_note
 from llmexp.report.row import OOM, Row
 from llmexp.report.scaling_series import KINDS, Kind, paper_of
-from llmexp.report.signs import PARTLY_TRAINED, UNSTABLE, deviation
+from llmexp.report.signs import PARTLY_TRAINED, deviation, doubt_sign
 from llmexp.report.table import Report
 
 # What each cell of Converged.cells stands under, and when it goes where there is no room.
@@ -75,7 +75,7 @@ def _facets(report: Report) -> list[str]:
 def _speed(row: Row, notes: list[str]) -> str:
     rate = row.metric("tokens_per_s")
     if rate:
-        sign = f" {UNSTABLE}{mark(row.unstable, notes)}" if row.unstable else ""
+        sign = f" {doubt_sign(row)}{mark(row.doubt, notes)}" if row.doubt else ""
         return f"{rate.mean:,.1f}{deviation(rate)}{sign}{mark(ending_note(row), notes)}"
     return "-" if row.state == OOM else row.state + mark(ending_note(row), notes)
 

@@ -135,6 +135,6 @@ def _ratios(a: Row, b: Row) -> list[Ratio]:
 
 def ending(row: Row) -> str:
     """How a run stands, in one line."""
-    if row.unstable:
-        return f"{row.state}, {row.unstable}"
+    if row.doubt:
+        return f"{row.state}, {row.doubt}"
     return row.state if row.state in (RunStatus.SUCCESS, OOM) or not row.reason else f"{row.state}: {row.reason}"

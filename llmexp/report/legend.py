@@ -9,7 +9,7 @@ from llmexp.report.fairness import fairness
 from llmexp.report.memory_column import MEMORY_WORDS, memory_header, memory_kinds, memory_unit
 from llmexp.report.row import OOM
 from llmexp.report.scaling_series import scaling_legend
-from llmexp.report.signs import PARTLY_TRAINED, UNSTABLE, within_run
+from llmexp.report.signs import PARTLY_TRAINED, UNKNOWN, UNSTABLE, doubt_sign, within_run
 from llmexp.report.table import Report
 
 
@@ -18,13 +18,15 @@ def legend(report: Report) -> list[str]:
     unit, divisor = memory_unit(report)
     rates = [metric for row in report.rows if (metric := row.metric("tokens_per_s"))]
     papers = [row.paper for row in report.rows if row.paper]
+    doubts = {doubt_sign(row) for row in report.rows}
     kinds = "; ".join(MEMORY_WORDS[kind] for kind in memory_kinds(report))
     lines = {
         "tokens/s: positions a second, padding included, over all ranks": bool(rates),
         "real tokens/s: the same without padding": report.has_padding,
         "±: standard deviation between repeats": any(rate.std_between_repeats is not None for rate in rates),
         "± … w: standard deviation of the steps within the run, there being one repeat": any(within_run(rate) for rate in rates),
-        f"{UNSTABLE} unstable: not to be relied on, for the reasons in its note": any(row.unstable for row in report.rows),
+        f"{UNSTABLE} unstable: not to be relied on, for the reasons in its note": UNSTABLE in doubts,
+        f"{UNKNOWN} not known whether to be relied on: what is missing to judge it stands in its note": UNKNOWN in doubts,
         f"{memory_header(report)}: {kinds}; {unit} = 10^{len(str(int(divisor))) - 1} bytes": bool(kinds),
         "x Naive: tokens/s over those of Naive with the same work in this table": any(report.over_naive(row) for row in report.rows),
         f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(_powered(report)),

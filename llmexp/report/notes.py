@@ -8,8 +8,8 @@ from llmexp.report.table import Report
 
 
 def notes_of(report: Report) -> list[str]:
-    """Why rows have no figures or unstable ones, and what is doubtful in the paper's; the table refers to them by number from 1."""
-    found = [note for row in report.rows for note in (ending_note(row), row.unstable, paper_note(row), scaling_note(row)) if note]
+    """Why rows have no figures or doubtful ones, and what is doubtful in the paper's; the table refers to them by number from 1."""
+    found = [note for row in report.rows for note in (ending_note(row), row.doubt, paper_note(row), scaling_note(row)) if note]
     return list(dict.fromkeys(found))
 
 

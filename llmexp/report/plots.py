@@ -13,7 +13,7 @@ from llmexp.report.memory_column import memory_header, memory_unit
 from llmexp.report.picture import COLOURS, INK, can_draw, new_figure, plain, save
 from llmexp.report.row import OOM, Row
 from llmexp.report.run_plots import draw_run
-from llmexp.report.signs import PARTLY_TRAINED, UNSTABLE
+from llmexp.report.signs import PARTLY_TRAINED, doubt_sign
 from llmexp.report.table import Report
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _speed(report: Report) -> Bars:
     deviations = [(rate.std_between_repeats or rate.std_within_run or 0.0) if rate else 0.0 for rate in rates]
     papers = [row.paper.tokens_per_s if row.paper else None for row in report.rows]
     words = ["out of memory" if row.state == OOM else row.state for row in report.rows]
-    signs = [f" {UNSTABLE}" if row.unstable else "" for row in report.rows]
+    signs = [f" {doubt_sign(row)}" if row.doubt else "" for row in report.rows]
     return Bars("tokens/s", [rate.mean if rate else None for rate in rates], deviations, papers, words, signs)
 
 
@@ -103,8 +103,12 @@ def _colours(report: Report) -> list[str]:
 
 
 def _notes(report: Report) -> list[str]:
-    """Why each marked row is unstable, in lines that the picture is wide enough for."""
-    notes = [f"{UNSTABLE} {_label(row, report)} {row.unstable}" for row in report.rows if row.unstable]
+    """Why rows are marked, each reason once, in lines that the picture is wide enough for."""
+    marked: dict[tuple[str, str], list[str]] = {}
+    for row in report.rows:
+        if row.doubt:
+            marked.setdefault((doubt_sign(row), row.doubt), []).append(_label(row, report))
+    notes = [f"{sign} {', '.join(labels)} {doubt}" for (sign, doubt), labels in marked.items()]
     return [line for note in notes for line in wrap(note, NOTE_CHARACTERS, subsequent_indent="   ")]
 
 

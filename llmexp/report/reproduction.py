@@ -44,7 +44,7 @@ def judge(comparison: Comparison) -> Verdict:
         return Verdict(True, f"{figures}, within {RELEVANT:.0%}")
     if _overlap(_stability(first), _stability(second)):
         return Verdict(True, f"{figures}, and their 95 % intervals overlap")
-    unstable = [name for name, row in (("first", first), ("second", second)) if row.unstable]
+    unstable = [name for name, row in (("first", first), ("second", second)) if row.doubt]
     if unstable:
         return Verdict(None, f"{figures}, but unstable: the {' and the '.join(unstable)} measurement")
     if other := _other_device(comparison):

@@ -11,13 +11,15 @@ from typing import Any
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.misfit import misfit
-from llmexp.record.result import Batch, Metric, RunResult, RunStatus
+from llmexp.record.result import Batch, Metric, RunResult, RunStatus, Stability
 from llmexp.reference import LORA_RANK, SEQ_LEN, WORLD_SIZE, PaperCell, paper_cell
 
 HERE = "here"
 OOM = RunStatus.OOM.value
 # Where there is no allocator to ask (cpu), the process's memory says nothing of a small model; the bytes of its training state do.
 MEMORY_METRICS = ("peak_allocated_bytes", "training_state_bytes")
+# What is said of a measurement that cannot be relied on, by its verdict.
+DOUBTS = {"unstable": "unstable", "unknown": "not known whether stable"}
 # What the paper's runs of pre-training have in common: task, sequence length, accumulation, no layout but data parallelism.
 PAPERS = ("pretrain", SEQ_LEN, 1, "")
 
@@ -118,10 +120,15 @@ class Row:
         return self.result.metrics.get(name) if self.result and self.state == RunStatus.SUCCESS else None
 
     @property
-    def unstable(self) -> str:
-        """Why the measurement cannot be relied on; empty where nothing speaks against it."""
-        judged = self.result.stability if self.result and self.state == RunStatus.SUCCESS else None
-        return f"unstable: {'; '.join(judged.reasons)}" if judged and judged.verdict == "unstable" else ""
+    def stability(self) -> Stability | None:
+        """The verdict on the measurement; None where there is none, or its result is older than verdicts."""
+        return self.result.stability if self.result and self.state == RunStatus.SUCCESS else None
+
+    @property
+    def doubt(self) -> str:
+        """Why the measurement cannot be relied on, or why nobody knows whether it can; empty where nothing speaks against it."""
+        judged = self.stability
+        return f"{DOUBTS[judged.verdict]}: {'; '.join(judged.reasons)}" if judged and judged.verdict in DOUBTS else ""
 
     @cached_property
     def memory(self) -> tuple[str, float] | None:

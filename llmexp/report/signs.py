@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from llmexp.record.result import Metric
+from llmexp.report.row import Row
 
 PARTLY_TRAINED = "†"
 UNSTABLE = "!"
+UNKNOWN = "?"
+
+
+def doubt_sign(row: Row) -> str:
+    """What stands behind a speed that cannot be relied on, or that nobody knows whether to rely on; empty behind others."""
+    verdict = row.stability.verdict if row.stability else ""
+    return {"unstable": UNSTABLE, "unknown": UNKNOWN}.get(verdict, "")
 
 
 def deviation(metric: Metric) -> str:

@@ -31,15 +31,20 @@ def test_deviation_is_the_one_between_repeats_and_else_the_marked_one_within_the
     assert "w:" not in said(folders[0])
 
 
-def test_an_unstable_figure_has_a_sign_and_its_reason_in_a_note(make_run):
-    reasons = ["contention: a hog", "noise: ± 9 %"]
-    found = {verdict: Stability(verdict=verdict, reasons=reasons) for verdict in ("unstable", "unknown", "stable")}
-    methods = ("Naive", "F", "R")
-    folders = [make_run(method, metrics={"tokens_per_s": WITHIN}, stability=found[verdict]) for method, verdict in zip(methods, found, strict=True)]
-    assert shown(*folders)["tokens/s"] == ["2,000.0 ± 40.0 w ! (1)", "2,000.0 ± 40.0 w", "2,000.0 ± 40.0 w"]
-    assert notes_of(build_report(folders)) == ["unstable: contention: a hog; noise: ± 9 %"]
-    assert "! unstable: " in said(folders[0])
+def test_an_unstable_figure_and_one_that_cannot_be_judged_have_signs_and_their_reasons_in_notes(make_run):
+    reasons = {"unstable": ["contention: a hog", "noise: ± 9 %"], "unknown": ["too few steps to judge: 2 in the window, 18 are needed"], "stable": []}
+    found = [Stability(verdict=verdict, reasons=told) for verdict, told in reasons.items()]
+    folders = [make_run(method, metrics={"tokens_per_s": WITHIN}, stability=one) for method, one in zip(("Naive", "F", "R"), found, strict=True)]
+    assert shown(*folders)["tokens/s"] == ["2,000.0 ± 40.0 w ! (1)", "2,000.0 ± 40.0 w ? (2)", "2,000.0 ± 40.0 w"]
+    assert notes_of(build_report(folders)) == [
+        "unstable: contention: a hog; noise: ± 9 %",
+        "not known whether stable: too few steps to judge: 2 in the window, 18 are needed",
+    ]
+    assert "! unstable: not to be relied on" in said(folders[0])
+    assert "? not known whether" not in said(folders[0])
+    assert "? not known whether to be relied on: what is missing to judge it stands in its note" in said(folders[1])
     assert "!" not in said(*folders[1:])
+    assert "?" not in said(folders[2])
 
 
 def test_tokens_per_joule_say_what_drew_the_power(make_run):

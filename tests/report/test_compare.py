@@ -85,10 +85,13 @@ def test_the_terminal_shows_all_of_it(make_run, capsys):
     assert "(failed: broke)" in out
 
 
-def test_an_unstable_run_is_called_so(make_run, capsys):
+def test_an_unstable_run_and_one_that_cannot_be_judged_are_called_so(make_run, capsys):
     unstable = make_run(metrics=SLOW, stability=Stability(verdict="unstable", reasons=["drift: x"]))
-    print_comparison(compare(unstable, make_run("F", metrics=FAST)))
-    assert "(success, unstable: drift: x)" in capsys.readouterr().out
+    unknown = make_run("F", metrics=FAST, stability=Stability(verdict="unknown", reasons=["too few steps"]))
+    print_comparison(compare(unstable, unknown))
+    said = capsys.readouterr().out
+    assert "(success, unstable: drift: x)" in said
+    assert "(success, not known whether stable: too few steps)" in said
 
 
 DIRTY = {"commit": "c0ffee", "dirty": True, "diff": {"file": "git.llmexp.diff", "sha256": "123456" * 10}}

@@ -41,6 +41,15 @@ def test_an_unstable_bar_is_marked_and_the_reason_stands_below_the_panels(make_r
     assert note.get_window_extent().x1 < figure.bbox.x1
 
 
+def test_bars_that_cannot_be_judged_are_marked_too_and_share_one_note(make_run, figures, tmp_path):
+    judged = Stability(verdict="unknown", reasons=["too few steps"])
+    runs = [make_run(method, metrics={"tokens_per_s": speed}, stability=judged) for method, speed in (("Naive", 5.0), ("F", 6.0))]
+    draw(build_report([*runs, make_run("R", metrics={"tokens_per_s": 7.0})]), tmp_path / "a.png")
+    assert texts(figures[0].axes[0]) == ["5.0 ?", "6.0 ?", "7.0"]
+    notes = [text.get_text() for text in figures[0].findobj(Text) if text.get_text().startswith("?")]
+    assert notes == ["? Naive, F not known whether stable: too few steps"]
+
+
 @pytest.mark.parametrize("count", [0, 1, 20])
 def test_no_text_overlaps_another_or_leaves_the_picture(make_run, figures, tmp_path, count):
     metrics = {"tokens_per_s": Metric(mean=123456.7, std_within_run=9e3), "training_state_bytes": 1e9}

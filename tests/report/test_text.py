@@ -1,9 +1,12 @@
 import csv
 import io
 
+import pytest
+
 from llmexp.analysis.metrics import METRICS as MEASURED
 from llmexp.record.result import Metric, Stability
 from llmexp.report.table import build_report
+from llmexp.report.terminal import print_report
 from llmexp.report.text import METRICS, comma_separated, csv_columns, markdown
 
 
@@ -56,7 +59,11 @@ def test_markdown_is_one_table_with_legend_and_notes(make_run):
     assert lines[-1].strip() == "(1) no room"
 
 
-def test_markdown_marks_what_is_unstable(make_run):
-    text = markdown(build_report([make_run(metrics={"tokens_per_s": 5.0}, stability=Stability(verdict="unstable", reasons=["drift: x"]))]))
-    assert "| 5.0 ! (1) |" in text
-    assert "(1) unstable: drift: x" in text
+@pytest.mark.parametrize(("verdict", "sign", "words"), [("unstable", "!", "unstable"), ("unknown", "?", "not known whether stable")])
+def test_markdown_and_the_terminal_mark_what_cannot_be_relied_on_and_csv_has_the_verdict(make_run, capsys, verdict, sign, words):
+    report = build_report([make_run(metrics={"tokens_per_s": 5.0}, stability=Stability(verdict=verdict, reasons=["too few"]))])
+    print_report(report)
+    for text, cell in ((markdown(report), f"| 5.0 {sign} (1) |"), (capsys.readouterr().out, f" 5.0 {sign} (1)")):
+        assert cell in text
+        assert f"(1) {words}: too few" in text
+    assert (read(report)[0]["stability"], read(report)[0]["stability_reasons"]) == (verdict, "too few")
