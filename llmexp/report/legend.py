@@ -6,6 +6,7 @@ from llmexp.reference import SOURCE
 from llmexp.report.conclusion import conclusion
 from llmexp.report.converged import NAIVE, convergence_legend
 from llmexp.report.fairness import fairness
+from llmexp.report.flops_column import flops_legend
 from llmexp.report.memory_column import MEMORY_WORDS, memory_header, memory_kinds, memory_unit
 from llmexp.report.row import OOM
 from llmexp.report.scaling_series import scaling_legend
@@ -29,6 +30,7 @@ def legend(report: Report) -> list[str]:
         f"{UNKNOWN} not known whether to be relied on: what is missing to judge it stands in its note": UNKNOWN in doubts,
         f"{memory_header(report)}: {kinds}; {unit} = 10^{len(str(int(divisor))) - 1} bytes": bool(kinds),
         "x Naive: tokens/s over those of Naive with the same work in this table": any(report.over_naive(row) for row in report.rows),
+        flops_legend(report): True,
         f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(_powered(report)),
         f"of the time that these runs held their devices, {report.useful_fraction or 0:.1%} went into measured steps": bool(report.useful_fraction),
         f"no MFU: {'; '.join(_without_flops(report))}": bool(_without_flops(report)),

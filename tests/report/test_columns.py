@@ -74,6 +74,21 @@ def test_one_reason_is_one_note(make_run):
 
 
 @pytest.mark.parametrize(
+    ("tflops", "header", "cells", "power"),
+    [
+        ((412.34, 8.126, 1234.5), "TFLOP/s per device", ["412", "8.13", "1,234"], 12),
+        ((0.0612, 0.00412, 0.999), "GFLOP/s per device", ["61.2", "4.12", "999"], 9),
+        ((1.2, 0.0612), "TFLOP/s per device", ["1.20", "0.0612"], 12),
+        ((0.0002, 0.0), "MFLOP/s per device", ["200", "0"], 6),
+    ],
+)
+def test_flops_say_something_however_few_they_are(make_run, tflops, header, cells, power):
+    folders = [make_run(method, metrics={"tflops_per_s_per_gpu": value}) for method, value in zip(("Naive", "F", "R"), tflops, strict=False)]
+    assert shown(*folders, make_run("Z2", "oom"))[header] == [*cells, ""]
+    assert f"{header}: the model's, recomputation left out; {header[:5]} = 10^{power} FLOPs" in said(*folders)
+
+
+@pytest.mark.parametrize(
     ("metrics", "header", "cell"),
     [
         ({"peak_allocated_bytes": 66.7e9}, "peak GB", "66.7"),
@@ -123,7 +138,7 @@ def test_the_papers_cell_stands_beside_with_the_ratio(make_run):
     assert table["paper GB"] == ["66.7", "-"]
     assert table["GB x paper"] == ["0.50", ""]
     assert table["MFU %"] == ["40.0", ""]
-    assert table["TFLOP/s per device"] == ["124.80", ""]
+    assert table["TFLOP/s per device"] == ["125", ""]
     assert "arXiv 2311.03687v2, table III" in said(ours)
 
 
