@@ -29,7 +29,7 @@ def make_plan(*words: str) -> RunPlan:
     """Of one run, not of an experiment's cells."""
     loader, master, composer = _composed_once()
     overrides = accept(loader, list(words))
-    return plan_of(composer.container(overrides), words_of(master.hydra, overrides))
+    return plan_of(composer.container(overrides), words_of(loader, master.hydra, overrides))
 
 
 @cache

@@ -41,7 +41,9 @@ class SlurmLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Plan the overrides that a sweeper of another package gives, and launch these plans."""
         composed = [(self._loader.load_sweep_config(self._config, list(overrides)), overrides) for overrides in job_overrides]
-        jobs = [Job(tuple(overrides), plan_of(container_of(config), words_of(config.hydra, overrides))) for config, overrides in composed]
+        jobs = [
+            Job(tuple(overrides), plan_of(container_of(config), words_of(self._loader, config.hydra, overrides))) for config, overrides in composed
+        ]
         return self.launch_jobs(jobs) or []
 
     def launch_jobs(self, jobs: Sequence[Job]) -> Sequence[JobReturn] | None:

@@ -20,6 +20,7 @@ from llmexp.cli.compose import Composer
 from llmexp.cli.counting import counted
 from llmexp.cli.explain import explain
 from llmexp.cli.overrides import accept, as_typed
+from llmexp.cli.typed import typed
 from llmexp.engines.resolve import resolve
 from llmexp.errors import ConfigError
 from llmexp.plan.run_plan import RunPlan
@@ -56,7 +57,7 @@ def answers(loader: ConfigLoader, master: DictConfig, choices: Sequence[Sequence
     composer = Composer(loader, master, _words(master))
     for overrides in counted("planning run", choices):
         try:
-            yield overrides, plan_of(composer.container(overrides), words_of(master.hydra, overrides))
+            yield overrides, plan_of(composer.container(overrides), words_of(loader, master.hydra, overrides))
         except ConfigError as error:
             yield overrides, error
         except (HydraException, OmegaConfBaseException) as error:
@@ -73,10 +74,10 @@ def plan_of(container: Mapping[str, Any], words: Sequence[str]) -> RunPlan:
     return resolve(validate(container), words)
 
 
-def words_of(hydra: HydraConf, overrides: Sequence[str]) -> list[str]:
+def words_of(loader: ConfigLoader, hydra: HydraConf, overrides: Sequence[str]) -> list[str]:
     """What a person types for a job alone: its overrides, and where its files were searched for; launchers and the sweep's budget are left out."""
     searched = [override for override in hydra.overrides.hydra if override.startswith("hydra.searchpath=")]
-    return searched + [word for word in as_typed(overrides) if not word.startswith("budget.")]
+    return searched + typed(loader, [word for word in as_typed(overrides) if not word.startswith("budget.")])
 
 
 def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -85,9 +86,9 @@ def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[s
     parsed = [parser.parse_overrides(accept(loader, [f"{key}={_sweep(value)}" for key, value in cell.items()])) for cell in cells or [{}]]
     found: list[list[str]] = []
     for job in _product(parser.parse_overrides(list(words))):
-        typed = {key: value for key, _, value in (word.partition("=") for word in as_typed(job))}
-        for cell in select(parsed, typed):
-            found += [job + rest for rest in _product([override for override in cell if override.key_or_group not in typed])]
+        own = {key: value for key, _, value in (word.partition("=") for word in as_typed(job))}
+        for cell in select(parsed, own):
+            found += [job + rest for rest in _product([override for override in cell if override.key_or_group not in own])]
     return [list(job) for job in dict.fromkeys(tuple(job) for job in found)]
 
 

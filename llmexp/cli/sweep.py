@@ -10,6 +10,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
@@ -81,7 +82,8 @@ def run_job(config: DictConfig, began: str, told_by: Mapping[str, str] | None = 
     register()  # a launcher may have brought this to a process of its own
     try:
         hydra = HydraConfig.get()
-        plan = plan_of(container_of(config), words_of(hydra, hydra.overrides.task))
+        words = words_of(GlobalHydra.instance().config_loader(), hydra, hydra.overrides.task)
+        plan = plan_of(container_of(config), words)
         plan = plan.model_copy(update={"told_by": (told_by or {}).get(plan.id, "")})
         return None if joined(plan) or measure(plan, folder_of(plan), began) else HELD
     except LlmexpError as error:
