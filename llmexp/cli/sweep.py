@@ -25,12 +25,12 @@ from llmexp.cli.resume import is_anothers, why_run
 from llmexp.cli.share import HELD, settle
 from llmexp.cli.siblings import with_memory_of_siblings
 from llmexp.cli.side_by_side import run_all, worth_it
+from llmexp.cli.sweep_report import report
 from llmexp.errors import LlmexpError, RecordError
 from llmexp.plan import bf16
 from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
-from llmexp.record.folder import RunFolder, write_atomically
-from llmexp.schema import TrackingConfig
+from llmexp.record.folder import RunFolder
 
 
 @runtime_checkable
@@ -175,31 +175,6 @@ def record(plan: RunPlan, folder: RunFolder) -> None:
         from llmexp.record.mlflow import record_runs
 
         record_runs([folder], plan.config.tracking)
-
-
-def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
-    """Print the table of these runs and leave it beside them as Markdown, CSV and PNG."""
-    from llmexp.report.pictures import draw_report
-    from llmexp.report.plots import can_draw
-    from llmexp.report.table import build_report
-    from llmexp.report.terminal import print_report
-    from llmexp.report.text import comma_separated, markdown
-
-    table = build_report(folders)
-    print_report(table)
-    root = folders[0].path.parent
-    write_atomically(root / "report.md", markdown(table))
-    write_atomically(root / "report.csv", comma_separated(table))
-    left = [root / "report.md", root / "report.csv"]
-    if can_draw():
-        left += draw_report(table, root / "report.png")
-    else:
-        print("no pictures: matplotlib is not installed here; where it is, llmexp report --figure FILE draws them from the folders")
-    if tracking.name == "mlflow":
-        from llmexp.record.mlflow import record_report
-
-        if record_report(root.name, left, tracking, root.parent):
-            print("Open the results in MLflow: llmexp ui (in a checkout: make ui)")
 
 
 def folder_of(plan: RunPlan) -> RunFolder:

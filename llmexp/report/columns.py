@@ -9,7 +9,7 @@ from functools import partial
 from llmexp.record.duration import duration
 from llmexp.record.result import Metric
 from llmexp.report.converged import DIVERGED
-from llmexp.report.flops_column import flops_cell, flops_header
+from llmexp.report.flops_column import flops_cell, flops_header, flops_unit
 from llmexp.report.memory_column import memory_header, memory_unit
 from llmexp.report.notes import ending_note, mark, notes_of, paper_note, scaling_note
 from llmexp.report.row import OOM, Row
@@ -45,6 +45,7 @@ def columns(report: Report) -> list[Column]:
         Column("method", tuple(row.method + PARTLY_TRAINED * row.partly_trained for row in report.rows), left=True),
         *(Column(name, tuple(row.work[name] for row in report.rows), left=True) for name in facets),
         Column("asked for", tuple(report.own_words[row.plan["id"]] for row in report.rows), left=True, dispensable=10),
+        column("stack", lambda row: row.result.stack if row.result and report.has_several_stacks else "", 7),
         column("tokens/s", lambda row: _speed(row, notes)),
         column("real tokens/s", lambda row: _mean(row.metric("real_tokens_per_s"), ",.1f") if report.has_padding else "", 9),
         column(memory_header(report), lambda row: _memory(row, divisor)),
@@ -59,7 +60,7 @@ def columns(report: Report) -> list[Column]:
         column("paper scaling %", lambda row: _paper_efficiency(report, notes, row), 8),
         *(column(header, partial(_loss, report, notes, place), rank) for place, (header, rank) in enumerate(LOSS_COLUMNS)),
         column("MFU %", lambda row: _mean(row.metric("mfu"), ".1f", 100), 6),
-        column(flops_header(report), lambda row: flops_cell(report, row), 2),
+        column(flops_header(report), partial(flops_cell, flops_unit(report)), 2),
         column("tokens/J", lambda row: _mean(row.metric("tokens_per_joule"), ".2f"), 1),
         column("paper tokens/s", lambda row: _paper_speed(row, notes), 8),
         column("x paper", lambda row: _number(row.speed_over_paper, ".2f"), 7),

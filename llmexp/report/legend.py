@@ -40,6 +40,7 @@ def legend(report: Report) -> list[str]:
         "trained M: millions of parameters that train": any(row.finetuned("trainable_parameters") for row in report.rows),
         "Naive: Full-FT, all parameters train": any(row.finetuned("tokens_per_s") and row.method == NAIVE for row in report.rows),
         "peak in: the phase of the allocator's peak": any(row.peak_phase for row in report.rows),
+        "stack: where it is another one, so were code, libraries or device; rerun=stale measures such runs again": report.has_several_stacks,
         _cut_records(report): True,
         "-: out of memory": any(row.state == OOM for row in report.rows) or any(paper.oom for paper in papers),
         f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head train": any(

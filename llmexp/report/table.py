@@ -24,6 +24,10 @@ class Report:
     unreadable: tuple[str, ...] = ()
     left_out: int = 0
 
+    def joined(self, others: Report) -> Report:
+        """These rows and then the others."""
+        return Report(self.rows + others.rows, self.unreadable + others.unreadable, self.left_out + others.left_out)
+
     @cached_property
     def shared(self) -> dict[str, str]:
         """What all rows have in common, by name; the rest needs a column."""
@@ -74,6 +78,15 @@ class Report:
         names = sorted({name for versions in known.values() for name in versions})
         differing = [name for name in names if len({versions.get(name) for versions in known.values()}) > 1]
         return {runtime: ", ".join(f"{name} {versions[name]}" for name in differing if name in versions) for runtime, versions in known.items()}
+
+    @cached_property
+    def has_several_stacks(self) -> bool:
+        """Whether runs of one engine, hardware and runtime were measured by other code, libraries or devices than each other."""
+        stacks: dict[tuple[str, ...], set[str]] = {}
+        for row in self.rows:
+            if row.result and row.result.stack:
+                stacks.setdefault(tuple(row.work[name] for name in ("engine", "hardware", "runtime")), set()).add(row.result.stack)
+        return any(len(found) > 1 for found in stacks.values())
 
     @cached_property
     def useful_fraction(self) -> float | None:

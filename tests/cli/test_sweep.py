@@ -55,17 +55,6 @@ def test_ctrl_c_ends_the_sweep(llmexp, monkeypatch):
     assert err.count("\n") == 1
 
 
-def test_the_report_is_of_this_sweep_and_lies_beside_it(llmexp, runner, here: Path):
-    llmexp("method=Q", *QUIET)
-    _, out, _ = llmexp("method=Naive,R", *QUIET)
-    table = (here / "outputs/main/report.md").read_text()
-    assert "Naive" in table
-    assert "Naive" in out
-    assert "| Q " not in table
-    assert (here / "outputs/main/report.csv").read_text().count("\n") == 3
-    assert (here / "outputs/main/report.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_hydra_writes_nothing_of_its_own(llmexp, runner, here: Path):
     llmexp("method=Naive,R", *QUIET)
     written = {path.name.partition("_")[0] for path in (here / "outputs/main").iterdir()}
@@ -138,7 +127,7 @@ def test_a_report_that_cannot_be_written_is_one_line(llmexp, runner, monkeypatch
     def refuse(path, text):
         raise OSError(30, "Read-only file system", str(path))
 
-    monkeypatch.setattr("llmexp.cli.sweep.write_atomically", refuse)
+    monkeypatch.setattr("llmexp.cli.sweep_report.write_atomically", refuse)
     code, out, err = llmexp("method=Naive", *QUIET)
     assert (code, err) == (1, "llmexp: [Errno 30] Read-only file system: 'outputs/main/report.md'\n")
     assert "Naive" in out

@@ -159,6 +159,19 @@ def test_q_is_labelled(make_run):
     assert "†" not in said(folders[1])
 
 
+def test_stacks_have_a_column_where_runs_of_one_engine_differ_in_them(make_run, result_of):
+    def of_stack(method, stack, **changes):
+        folder = make_run(method, metrics={"tokens_per_s": 1.0}, **changes)
+        folder.write(folder.result_path, folder.result().model_copy(update={"stack": stack}))
+        return folder
+
+    old, new, other = of_stack("Naive", "a" * 12), of_stack("F", "b" * 12), of_stack("R", "c" * 12, engine__name="torch")
+    assert shown(old, new, make_run("Z2", None))["stack"] == ["a" * 12, "b" * 12, ""]
+    assert "stack: where it is another one" in said(old, new)
+    assert "stack" not in shown(new, other)
+    assert "stack" not in said(new, other)
+
+
 def test_padding_has_a_column_of_real_tokens_where_there_is_any(make_run):
     records = {"name": "instructions", "seq_len": 64}
     padded = make_run("Naive", metrics={"tokens_per_s": 1000.0, "real_tokens_per_s": 400.0}, data=records | {"pack": False})

@@ -50,6 +50,14 @@ def test_bars_that_cannot_be_judged_are_marked_too_and_share_one_note(make_run, 
     assert notes == ["? Naive, F not known whether stable: too few steps"]
 
 
+def test_of_more_runs_than_anybody_reads_the_first_are_drawn(make_run, figures, tmp_path, monkeypatch):
+    monkeypatch.setattr("llmexp.report.plots.MOST_BARS", 2)
+    report = build_report([make_run(method, metrics={"tokens_per_s": speed}) for method, speed in (("Naive", 5.0), ("F", 6.0), ("R", 7.0))])
+    draw(report, tmp_path / "a.png")
+    assert texts(figures[0].axes[0]) == ["5.0", "6.0"]
+    assert figures[0].get_suptitle().endswith("\nthe first 2 of 3 runs; the table has all")
+
+
 @pytest.mark.parametrize("count", [0, 1, 20])
 def test_no_text_overlaps_another_or_leaves_the_picture(make_run, figures, tmp_path, count):
     metrics = {"tokens_per_s": Metric(mean=123456.7, std_within_run=9e3), "training_state_bytes": 1e9}

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.folder import RunFolder, find_runs, process_identity
+from llmexp.report.row import read_row
+
+QUIET = ("tracking=none", "model=tiny", "hardware=cpu")
+
+
+def rows(folder: Path) -> list[tuple[str, str]]:
+    """Method and state of each row that a command left."""
+    with (folder / "report.csv").open() as file:
+        return [(row["method"], row["state"]) for row in csv.DictReader(file)]
+
+
+def test_a_command_prints_its_runs_and_leaves_all_of_the_folder_its_own_first(llmexp, runner, here: Path) -> None:
+    main = here / "outputs/main"
+    _, out, _ = llmexp("method=Q", *QUIET)
+    assert "The report in" not in out
+    _, out, _ = llmexp("method=Naive,R", *QUIET)
+    assert out.count("#1 ") == 1
+    assert "#3 " not in out
+    assert "Q†" not in out
+    assert "The report in outputs/main is of all 3 runs there" in out.splitlines()
+    assert rows(main) == [("Naive", "success"), ("R", "success"), ("Q", "success")]
+    assert all(f"method={method} " in (main / "report.md").read_text() for method in ("Q", "Naive", "R"))
+    assert (main / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_of_other_drivers_and_broken_folders_are_told_as_they_stand(llmexp, runner, here: Path, tiny_plan: Callable[..., RunPlan]) -> None:
+    main = here / "outputs/main"
+    for method, begun in (("F", True), ("Z2", False)):
+        other = RunFolder(main / tiny_plan(method).folder_name)
+        other.write(other.plan_path, tiny_plan(method))
+        if begun:
+            other.event("running", **process_identity())
+    llmexp("method=Q", *QUIET)
+    (broken,) = main.glob("tiny_Q_*")
+    (broken / "result.json").write_text("{}")
+    code, out, _ = llmexp("method=Naive", *QUIET)
+    assert code == 0
+    assert rows(main) == [("Naive", "success"), ("F", "running"), ("Z2", "planned")]
+    assert "unreadable: " not in out
+    assert f"unreadable: {broken.relative_to(here)}/result.json is not a result" in (main / "report.md").read_text()
+
+
+def test_each_run_is_read_once_for_a_report(llmexp, runner, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def note(folder: RunFolder):
+        read.append(folder.path.name)
+        return read_row(folder)
+
+    llmexp("method=Q,Z2", *QUIET)
+    monkeypatch.setattr("llmexp.report.table.read_row", note)
+    llmexp("method=Naive,R", *QUIET)
+    assert sorted(read) == sorted(run.path.name for run in find_runs(here / "outputs"))
+
+
+def test_runs_that_other_libraries_measured_are_told_apart(llmexp, runner, here: Path) -> None:
+    main = here / "outputs/main"
+    llmexp("method=F", *QUIET)
+    llmexp("method=Naive", *QUIET)
+    assert "| stack |" not in (main / "report.md").read_text()
+    (folder,) = map(RunFolder, main.glob("tiny_F_*"))
+    folder.write(folder.result_path, folder.result().model_copy(update={"stack": "0123456789ab"}))
+    llmexp("method=Naive", *QUIET)
+    text = (main / "report.md").read_text()
+    assert "| stack |" in text
+    assert "| 0123456789ab |" in text
+    assert "- stack: where it is another one, so were code, libraries or device; rerun=stale measures such runs again" in text
