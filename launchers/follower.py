@@ -9,7 +9,7 @@ from typing import TextIO
 
 import torch
 from torch import distributed
-from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from llmexp.launchers.rank import fail, leave
 from llmexp.launchers.witness import Witness
@@ -18,7 +18,9 @@ from llmexp.record.result import StepSample
 
 
 def store_for(witness: Witness) -> Store:
-    """A connection of its own to the store of this run's torchrun, one a thread; reading waits until a key is set."""
+    """A connection of its own to the store of this run's torchrun, one a thread; reading waits until a key is set. A rank alone needs no torchrun."""
+    if witness.rank.world_size == 1:
+        return HashStore()
     patience = timedelta(seconds=witness.plan.config.measure.timeout_s)
     server = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, False, patience, wait_for_workers=False)
     return PrefixStore("llmexp", server)

@@ -10,10 +10,10 @@ from typing import TextIO
 
 from llmexp.launchers.witness import ReportError
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.printed import SHOWN
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ENDS = re.compile(r"[\r\n]+")
-_SHOWN = 200
 
 
 class Lines:
@@ -42,7 +42,7 @@ class Lines:
     def _see(self, line: str) -> None:
         if os.getpid() == self._process:
             plain = _COLOURS.sub("", line)
-            self.read, self.last = self.read + 1, plain[:_SHOWN]
+            self.read, self.last = self.read + 1, plain[: SHOWN + 1]
             self._take(plain)
 
 

@@ -11,10 +11,11 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 from llmexp.launchers.follower import Follower, store_for, told_by
 from llmexp.launchers.lines import Lines, StepLines
 from llmexp.launchers.rank import leave
-from llmexp.launchers.witness import ReportError, Witness, ended_after
+from llmexp.launchers.witness import ReportError, Witness, ended_after, ended_unheard
 from llmexp.measure import memory
 from llmexp.measure.clock import HostClock
 from llmexp.measure.reported import MeasuredError, Reader, ReportedSteps
+from llmexp.record.printed import Output
 
 
 class Announced:
@@ -43,7 +44,8 @@ class Printed:
         self._steps = ReportedSteps(measure.warmup_steps, measure.steps, reader, Announced(file, self._store))
         self._expects = StepLines(witness.plan)
         self._leads: bool | None = None
-        threading.Thread(target=Follower(witness, file).run, daemon=True).start()
+        if witness.rank.world_size > 1:
+            threading.Thread(target=Follower(witness, file).run, daemon=True).start()
         self._lines = Lines(self._take)
 
     def ended(self) -> NoReturn:
@@ -85,13 +87,12 @@ class Printed:
 
 def too_few(witness: Witness, told: list[tuple[int, int, str]]) -> str:
     """Why the window is not complete, from each rank's steps, lines and last line."""
-    measure, line = witness.plan.config.measure, witness.plan.engine_config["line"]
+    measure = witness.plan.config.measure
     reported, read = max(steps for steps, _, _ in told), sum(lines for _, lines, _ in told)
     if reported:
         return ended_after(reported, measure.warmup_steps + measure.steps)
     rank, (_, _, last) = max(enumerate(told), key=lambda one: one[1][1])
-    shown = f"; the last of rank {rank}: {last!r}" if read else ""
-    return f"the program ended, and none of the {read} lines that its ranks printed matches {line}{shown}"
+    return ended_unheard(witness.plan, Output(read, last, rank))
 
 
 def _meet_nobody() -> None:

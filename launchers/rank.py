@@ -39,13 +39,19 @@ class Rank:
 
     @classmethod
     def from_environment(cls, folder: Path) -> Rank:
-        """Read what torchrun and the deepspeed launcher set."""
-        return cls(int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"]), folder)
+        """Read what torchrun and the deepspeed launcher set; a process that neither has started is alone."""
+        told = os.environ.get
+        return cls(int(told("RANK", 0)), int(told("LOCAL_RANK", 0)), int(told("WORLD_SIZE", 1)), folder)
 
     @property
     def samples_path(self) -> Path:
         """One line a step."""
         return self.folder / f"samples.{self.index}.jsonl"
+
+    @property
+    def log_path(self) -> Path:
+        """What this process prints."""
+        return self.folder / f"log.{self.index}.txt"
 
     def write(self, name: str, record: RankSummary | RankFailure) -> None:
         """Write rank.<r>.json or failure.<r>.json."""
@@ -60,7 +66,7 @@ def main(work: Callable[[RunPlan, Rank], RankSummary]) -> None:
     """Run `work` for the plan beside the repeat's folder, which the first argument names; never returns."""
     rank = Rank.from_environment(Path(sys.argv[1]))
     die_with_parent()
-    _log_to(rank.folder / f"log.{rank.index}.txt")
+    _log_to(rank.log_path)
     write_atomically(rank.folder / f"process.{rank.index}.json", json.dumps(process_identity()) + "\n")
     try:
         from llmexp.plan.run_plan import RunPlan

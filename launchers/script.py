@@ -1,8 +1,10 @@
-"""One rank of somebody's training program: run it in this process as torchrun would, and listen to what it reports or prints."""
+"""One rank of somebody's training program: run it in this process as torchrun or Python would, and listen to what it reports or prints."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -14,11 +16,13 @@ from llmexp import hook
 from llmexp.launchers.own_model import OwnModel
 from llmexp.launchers.printed import Printed
 from llmexp.launchers.rank import Rank, device_of, main
-from llmexp.launchers.witness import ReportError, Witness, ended_after
+from llmexp.launchers.witness import ReportError, Witness, ended_after, ended_unheard
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.reported import MeasuredError, Reader, ReportedSteps
+from llmexp.plan.dims import PYTHON
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.printed import Appended, Logs, lines_of
 from llmexp.record.result import RankSummary
 
 
@@ -55,10 +59,17 @@ class Listener:
 
 def work(plan: RunPlan, rank: Rank) -> RankSummary:
     """Run the program until its window is measured; raises ReportError where it ends before, or does other work than the plan says."""
+    if plan.config.engine.launcher == PYTHON:
+        hide_other_gpus()
     device = device_of(plan.config.hardware, rank.local_index)
     witness = Witness(plan, rank, device)
     with rank.samples_path.open("a") as file:
         return _by_lines(witness, file) if plan.engine_config["line"] else _by_hook(witness, file)
+
+
+def hide_other_gpus() -> None:
+    """Leave the first GPU alone visible: in one process a Trainer shares its batch out over all that it sees, and one is counted."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
 
 
 def _by_lines(witness: Witness, file: TextIO) -> NoReturn:
@@ -81,7 +92,7 @@ def _by_hook(witness: Witness, file: TextIO) -> RankSummary:
         _run_to_its_end(witness)
     wanted = protocol.warmup_steps + protocol.steps
     if steps.reported < wanted:
-        raise ReportError(ended_after(steps.reported, wanted) if steps.reported else _silent(plan))
+        raise ReportError(ended_after(steps.reported, wanted) if steps.reported else ended_unheard(plan, Logs(witness.rank.folder).read()))
     return witness.summary(steps.window_wall_s, "callback" if plan.engine_config["callback"] else "hook")
 
 
@@ -90,14 +101,20 @@ def _run_to_its_end(witness: Witness) -> None:
         run_program(witness.plan.engine_config["argv"])
     except SystemExit as end:
         if end.code:
-            raise RuntimeError(f"the program ended with exit code {end.code}") from end
+            raise RuntimeError(exit_reason(witness.rank, end.code)) from end
 
 
-def _silent(plan: RunPlan) -> str:
-    adapter = plan.config.engine.options.get("adapter")
-    if adapter:
-        return f"the program ended, and no Trainer of transformers trained in the processes of torchrun, as adapter={adapter} says one does"
-    return "the program ended without reporting a step: call llmexp.hook.step(tokens=..., loss=...) after each, in the processes of torchrun"
+def exit_reason(rank: Rank, code: Any) -> str:
+    """Name the exit code that Python makes of it, with the program's own words: of sys.exit("…"), or printed as argparse does."""
+    if not isinstance(code, int):
+        return f"the program ended with exit code 1: {' '.join(str(code).split())}"
+    said = last_words(lines_of(Appended(rank.log_path)))
+    return f"the program ended with exit code {int(code)}" + (f"; its last line: {said}" if said else "")
+
+
+def last_words(lines: list[str]) -> str:
+    """The last line with a word on it, which is where a frame around an error ends; what argparse and its like say stands there."""
+    return next((line for line in reversed(lines) if re.search(r"\w", line)), "")
 
 
 def _meet() -> None:

@@ -14,7 +14,9 @@ from llmexp.launchers.training import counters_of
 from llmexp.launchers.versions import rank_environment
 from llmexp.measure import memory
 from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.unheard import unheard
 from llmexp.record.energy import EnergyMeter
+from llmexp.record.printed import Output
 from llmexp.record.result import RankSummary
 
 
@@ -68,6 +70,11 @@ class Witness:
             energy=self.meter.energy,
             **self._peaks.summary(),
         )
+
+
+def ended_unheard(plan: RunPlan, output: Output) -> str:
+    """Why a program that reported no step was not measured."""
+    return f"the program ended without reporting a step: {unheard(plan, output)}"
 
 
 def ended_after(reported: int, wanted: int) -> str:

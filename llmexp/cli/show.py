@@ -9,6 +9,7 @@ from typing import Any
 from llmexp.engines import get_engine
 from llmexp.method import Method
 from llmexp.plan import bf16
+from llmexp.plan.dims import PYTHON
 from llmexp.plan.kept import kept_weights
 from llmexp.plan.memory import GIB, MemoryEstimate, shortage
 from llmexp.plan.run_plan import RunPlan
@@ -48,6 +49,7 @@ def _degrees(plan: RunPlan) -> str:
     dims = plan.dims
     hardware = plan.config.hardware
     node = f"{hardware.devices_per_node} devices a node" + f", {hardware.nodes} nodes" * (hardware.nodes > 1)
+    node += f", of which engine.launcher={PYTHON} takes one" * (plan.config.engine.launcher == PYTHON)
     more = {
         f"ep {dims.ep}": True,
         "sequence": dims.sequence,

@@ -25,6 +25,11 @@ ADAPTERS = {
         every_step="--metrics.log_freq 1",
         pattern=r"(?<!validate )step:\s*(?P<step>\d+)\s+loss:\s*(?P<loss>[\d.]+|nan|inf)\s",
     ),
+    # train.py; rank 0 prints.
+    "nanogpt": Adapter(
+        every_step="--log_interval=1",
+        pattern=r"^iter (?P<step>\d+): loss (?P<loss>[\d.]+|nan|inf), time ",
+    ),
     "trainer": Adapter(every_step="logging_steps=1"),
     "trl": Adapter(every_step="logging_steps=1"),
     "llamafactory": Adapter(every_step="logging_steps: 1"),

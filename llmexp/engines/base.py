@@ -29,6 +29,9 @@ class Engine(ABC):
     builds_model: ClassVar[bool] = True
     """Whether its ranks build the configuration's model, so that its size and FLOPs are what is measured."""
 
+    launchers: ClassVar[tuple[str, ...]] = ("torchrun",)
+    """Values of engine.launcher that it can be started by."""
+
     schedules: ClassVar[Mapping[str, Passes]] = {}
     """Of pipelines, which it has, each with the passes that it takes."""
 
@@ -69,6 +72,10 @@ class Engine(ABC):
             "pyarrow": any(pattern.endswith(PARQUET) for pattern in config.data.files) and config.data.name == "instructions",
         }
         return self.modules + tuple(name for name, needed in wanted.items() if needed)
+
+    def advice(self, config: RunConfig, reason: str) -> str:
+        """Say what a person can do about a run that failed for this reason; empty where the engine knows nothing."""
+        return ""
 
     @abstractmethod
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:

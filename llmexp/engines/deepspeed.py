@@ -29,6 +29,7 @@ class DeepSpeedEngine(Engine):
     """Data parallelism with ZeRO 0 to 3, context parallelism by Ulysses."""
 
     name = "deepspeed"
+    launchers = ("torchrun", "deepspeed", "fork")
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ulysses": 1}
     keeps_weights = True
     modules = ("torch", "deepspeed", "transformers", "accelerate")

@@ -34,7 +34,6 @@ def unforked(config: RunConfig) -> str | None:
         "a process that has imported torch and DeepSpeed cannot be forked for GPUs": config.hardware.device != "cpu",
         "it forks ranks on one node": config.hardware.nodes > 1,
         f"ranks of runtime={config.runtime.name} are not llmexp's own": not config.runtime.plain,
-        "a program of yours imports for itself": config.engine.name == "script",
     }
     reason = next((reason for reason, holds in why.items() if holds), None) if config.engine.launcher == "fork" else None
     return f"engine.launcher=fork: {reason}; set engine.launcher=torchrun" if reason else None

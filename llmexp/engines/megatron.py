@@ -32,6 +32,7 @@ class MegatronEngine(Engine):
 
     name = "megatron"
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ring": 2, "ulysses": 2}
+    launchers = ("torchrun", "fork")
     modules = ("torch", "megatron.core")
     extras = "train,megatron"
     distributions = ("megatron-core", "torch")
@@ -158,8 +159,6 @@ def _lacks_atom(config: RunConfig, techniques: Techniques) -> str | None:
 
 
 def _lacks_degree(config: RunConfig, dims: ParallelDims) -> str | None:
-    if config.engine.launcher == "deepspeed":
-        return "it is started by torchrun: set engine.launcher=torchrun"
     if config.model.num_experts and dims.tp > 1 and not dims.sequence:
         return f"experts with parallelism.tp={dims.tp} need parallelism.sequence=true"
     return other_schedule(dims, MegatronEngine.schedules) or _trains_wrongly(config, dims)

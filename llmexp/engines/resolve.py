@@ -33,6 +33,9 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     method = Method.parse(config.method, config.task.name)
     techniques = method.techniques
     engine = get_engine(config.engine.name)
+    if config.engine.launcher not in engine.launchers:
+        choices = ", ".join(engine.launchers)
+        raise ConfigError(f"engine.launcher={config.engine.launcher} does not start engine={engine.name}: choices are {choices}")
     dims = ParallelDims.of(config, engine.schedules, engine.cp_chunks)
     config = with_steps_of_budget(config, dims)
     _check_fits_nodes(config, dims)

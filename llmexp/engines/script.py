@@ -1,4 +1,4 @@
-"""Any training program: what follows `torchrun --nproc_per_node N` on its command line, measured from the end of one of its steps to the next.
+"""Any training program: what follows `torchrun --nproc_per_node N`, or `python`, on its command line, measured from one step's end to the next.
 
 It says so itself (llmexp.hook.step), or by a line that it prints, or by a callback of transformers' Trainer.
 """
@@ -13,16 +13,17 @@ from typing import Any
 
 from llmexp.engines.adapters import ADAPTERS
 from llmexp.engines.base import Engine
-from llmexp.engines.torchrun import torchrun
+from llmexp.engines.torchrun import plain, torchrun
 from llmexp.errors import ConfigError, unknown
 from llmexp.method import Techniques
-from llmexp.plan.dims import ParallelDims
+from llmexp.plan.dims import PYTHON, ParallelDims
 from llmexp.plan.run_plan import Command
 from llmexp.schema import RunConfig
 
 WORKER = "llmexp.launchers.script"
 COMMAND = "command"
 OPTIONS = (COMMAND, "adapter", "pattern")
+_OF_GPUS = re.compile(r"NCCL|CUDA|_cuda_")
 GROUPS = ("loss", "step", "samples", "tokens")
 
 
@@ -30,6 +31,7 @@ class ScriptEngine(Engine):
     """Starts the program and listens; model, batch, precision and optimizer are the program's own, and the configuration only says what they are."""
 
     name = "script"
+    launchers = ("torchrun", PYTHON)
     modules = ("torch",)
     distributions = ("torch", "transformers", "accelerate", "deepspeed", "trl", "megatron-core", "torchtitan", "lightning", "flash-attn", "triton")
     builds_model = False
@@ -42,6 +44,14 @@ class ScriptEngine(Engine):
             return f"engine=script cannot apply method={config.method} to a program: write it into engine.options.{COMMAND}, and leave method=Naive"
         return None
 
+    def advice(self, config: RunConfig, reason: str) -> str:
+        """On hardware=cpu, for a program that takes GPUs all the same."""
+        if config.hardware.device != "cpu" or not _OF_GPUS.search(reason):
+            return ""
+        if config.engine.launcher == PYTHON:
+            return f"hardware={config.hardware.name} hides the GPUs: give the program its own option for CPUs"
+        return f"many programs take GPUs where they find torchrun's RANK: engine.launcher={PYTHON} starts one process without it"
+
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """The program's words, how its steps are heard of, and the digest of its file, so that another program is another run."""
         given = config.engine.options
@@ -51,11 +61,14 @@ class ScriptEngine(Engine):
         words = shlex.split(str(given.get(COMMAND) or ""))
         if not words or words == ["-m"]:
             raise ConfigError(f"engine=script needs engine.options.{COMMAND}='train.py --lr 1', or '-m package.train': what torchrun would start")
-        return {"argv": words, "sha256": None if words[0] == "-m" else _digest(Path(words[0]))} | _heard(given.get("adapter"), given.get("pattern"))
+        program = {"argv": words, "sha256": None if words[0] == "-m" else _digest(Path(words[0]))}
+        # A program does other things without torchrun's variables, and the launcher alone would not change the run's id.
+        alone = {"launcher": PYTHON} if config.engine.launcher == PYTHON else {}
+        return program | _heard(given.get("adapter"), given.get("pattern")) | alone
 
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
-        """Torchrun, one rank a device."""
-        return torchrun(config, dims, WORKER)
+        """Torchrun, one rank a device; or one process as Python starts it."""
+        return plain(config, WORKER) if config.engine.launcher == PYTHON else torchrun(config, dims, WORKER)
 
 
 def _heard(adapter: str | None, pattern: str | None) -> dict[str, Any]:

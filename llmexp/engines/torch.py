@@ -27,12 +27,11 @@ class TorchEngine(Engine):
     keeps_weights = True
     modules = ("torch", "transformers", "accelerate")
     distributions = ("torch", "transformers", "peft", "bitsandbytes", "flash-attn", "liger-kernel", "triton")
+    launchers = ("torchrun", "fork")
     schedules = PASSES
 
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-        """What is DeepSpeed's, and dtypes that torch's optimizers do not keep."""
-        if config.engine.launcher == "deepspeed":
-            return "engine.launcher=deepspeed starts DeepSpeed's ranks: set engine.launcher=torchrun"
+        """Optimizers that are DeepSpeed's, and dtypes that torch's optimizers do not keep."""
         wanted = config.optimizer.implementation
         if wanted == "deepspeed" or (wanted == "deepspeed_with_offload" and techniques.offload_optimizer):
             return f"optimizer={config.optimizer.name} is DeepSpeed's: set optimizer=adamw"

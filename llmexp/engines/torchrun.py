@@ -1,4 +1,4 @@
-"""How any engine starts one rank a device by torchrun, or forks it, with the variables that keep ranks to their device and network."""
+"""How any engine starts one rank a device: by torchrun, forked, or one process without either; with the variables that keep ranks to their device and network."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from llmexp.plan.run_plan import Command
 from llmexp.plan.runtime import interpreter
 from llmexp.schema import RunConfig
 
+# What torchrun and its like tell a rank; a program that finds them takes itself for one of several.
+_OF_RANKS = (
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
+    *("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID"),
+    *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"),
+)
 # hardware=cpu means it, also where there is a GPU.
 _DEVICE: dict[str, dict[str, str]] = {"cpu": {"CUDA_VISIBLE_DEVICES": ""}, "cuda": {}}
 
@@ -24,6 +30,11 @@ def torchrun(config: RunConfig, dims: ParallelDims, worker: str) -> Command:
 def _fork(config: RunConfig, dims: ParallelDims, worker: str) -> Command:
     start = [interpreter(config.runtime), "-m", "llmexp.launch.fork_server", worker]
     return Command(argv=[*start, str(dims.world_size), "{port}", "{folder}"], env=rank_environment(config))
+
+
+def plain(config: RunConfig, worker: str) -> Command:
+    """One process of the module `worker`, as if nothing but Python had started it."""
+    return Command(argv=[interpreter(config.runtime), "-m", worker, "{folder}"], env=rank_environment(config), unset=list(_OF_RANKS))
 
 
 def rank_environment(config: RunConfig) -> dict[str, str]:

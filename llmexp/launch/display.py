@@ -44,9 +44,12 @@ def _living(progress: Progress) -> Iterator[Show]:
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bars
+    from rich.table import Column
 
     # Drawn at our own ticks: rich's refreshing thread would wake ten times a second beside the measured ranks.
-    with Bars(BarColumn(20), TextColumn("{task.description}"), console=Console(stderr=True), auto_refresh=False, transient=True) as bars:
+    # Of any width and without markup, for it may hold a line of somebody's program.
+    text = TextColumn("{task.description}", markup=False, table_column=Column())
+    with Bars(BarColumn(20), text, console=Console(stderr=True), auto_refresh=False, transient=True) as bars:
         task = bars.add_task(str(progress), total=progress.steps_in_all)
 
         def show() -> None:

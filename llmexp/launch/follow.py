@@ -5,26 +5,19 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from llmexp.record.printed import Appended
 from llmexp.record.result import StepSample
 
 
 class SampleFollower:
-    """The lines that a samples file has gained since the last look."""
+    """The steps that a samples file has gained since the last look."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._offset = 0
+        self._file = Appended(path)
 
     def read(self) -> list[StepSample]:
         """New complete lines; a line still being written waits for the next look."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                complete = file.read().rpartition(b"\n")
-        except FileNotFoundError:
-            return []
-        self._offset += len(complete[0]) + len(complete[1])
-        return [StepSample.model_validate_json(line) for line in complete[0].splitlines()]
+        return [StepSample.model_validate_json(line) for line in self._file.read()]
 
 
 class Silence:

@@ -8,10 +8,14 @@ from pathlib import Path
 
 from llmexp.launch.follow import SampleFollower
 from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.unheard import unheard
 from llmexp.record.duration import duration
+from llmexp.record.printed import Logs, Output
 from llmexp.record.result import StepSample
 
 RECENT_STEPS = 10
+# A program that has printed for so long without a step is one whose steps are not heard of.
+UNHEARD_AFTER_S = 30.0
 GIB = 1024**3
 
 
@@ -19,7 +23,7 @@ class Progress:
     """A run's advance; the estimate takes every repeat to be like the present one."""
 
     def __init__(self, plan: RunPlan) -> None:
-        self.name = plan.name
+        self._plan, self.name = plan, plan.name
         self.steps_per_repeat = plan.config.measure.warmup_steps + plan.config.measure.steps
         self.repeats = plan.config.measure.repeats
         self._replicas = plan.dims.dp
@@ -27,6 +31,8 @@ class Progress:
         self._steps = 0
         self._recent: deque[StepSample] = deque(maxlen=RECENT_STEPS)
         self._startup_s = 0.0
+        self._logs: Logs | None = None
+        self._printing_since_s: float | None = None
 
     @property
     def steps_done(self) -> int:
@@ -44,6 +50,8 @@ class Progress:
         self._recent.clear()
         self._follower = SampleFollower(folder / "samples.0.jsonl")
         self._begun_s = time.monotonic()
+        # llmexp's own loops need no such look.
+        self._logs, self._printing_since_s = Logs(folder) if unheard(self._plan, Output()) else None, None
 
     def update(self) -> None:
         """Read what rank 0 has written since the last time."""
@@ -52,6 +60,8 @@ class Progress:
             self._startup_s = max(0.0, time.monotonic() - self._begun_s - samples[-1].t_end_s)
         self._steps += len(samples)
         self._recent.extend(samples)
+        if self._logs and not self._steps and self._logs.read().lines and self._printing_since_s is None:
+            self._printing_since_s = time.monotonic()
 
     def __str__(self) -> str:
         return f"{self.name} · {self.advance}"
@@ -61,12 +71,19 @@ class Progress:
         """Repeat, step, rate, memory and the time left, in words."""
         repeat = f"repeat {self._repeat + 1}/{self.repeats} · " if self.repeats > 1 else ""
         if not self._recent:
-            return f"{repeat}starting"
+            return f"{repeat}starting{self._unheard}"
         last = self._recent[-1]
         parts = [f"step {self._steps}/{self.steps_per_repeat} ({'warm-up' if last.warmup else 'measured'})", f"{self.tokens_per_s:,.0f} tokens/s"]
         if last.memory_bytes is not None:
             parts.append(f"{last.memory_bytes / GIB:.2f} GiB")
         return f"{repeat}{' · '.join(parts)} · {duration(self.remaining_s)} left"
+
+    @property
+    def _unheard(self) -> str:
+        """Why this may last, where ranks have been printing for long; empty before."""
+        if self._logs is None or self._printing_since_s is None or time.monotonic() - self._printing_since_s < UNHEARD_AFTER_S:
+            return ""
+        return f" · no step heard of yet: {unheard(self._plan, self._logs.output)}"
 
     @property
     def tokens_per_s(self) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import LlmexpError
+from llmexp.launch.advice import advised
 from llmexp.launch.attempt import only_attempt, set_aside
 from llmexp.launch.cgroup import oom_kills
 from llmexp.launch.classify import Ended, classify
@@ -28,6 +29,7 @@ from llmexp.launch.spawn import agent_log, environment
 from llmexp.launch.stack import stack_digest
 from llmexp.launch.watch import Limits, watch
 from llmexp.plan.detect import detect
+from llmexp.plan.dims import PYTHON
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.duration import duration
 from llmexp.record.environment import capture
@@ -104,7 +106,9 @@ def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Lim
         reached = watch(group, repeat, limits, tick)
         exit_code = group.stop()
     killed_for_memory = oom_kills() > kills or any(member.killed_for_memory for member in team.members)
-    return reached or _of_others(group) or classify(Ended(repeat, plan.dims.world_size, exit_code, killed_for_memory, group.launcher))
+    launcher = "rank 0" if plan.config.engine.launcher == PYTHON else group.launcher
+    ending = reached or _of_others(group) or classify(Ended(repeat, plan.dims.world_size, exit_code, killed_for_memory, launcher))
+    return advised(plan, repeat, ending)
 
 
 def _team(plan: RunPlan) -> Team:

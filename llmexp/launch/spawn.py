@@ -72,7 +72,8 @@ def agent_log(repeat: Path, node: int = 0) -> Path:
 
 def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:
     """The ranks' environment: this process's own, threads pinned, then what the runtime, `extra` and the plan's command say."""
-    return {**os.environ, **_threads(plan), **plan.config.runtime.environment, **extra, **plan.command.env}
+    own = {name: value for name, value in os.environ.items() if name not in plan.command.unset}
+    return {**own, **_threads(plan), **plan.config.runtime.environment, **extra, **plan.command.env}
 
 
 def _threads(plan: RunPlan) -> dict[str, str]:

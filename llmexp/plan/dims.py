@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import lcm
+from math import lcm, prod
 
 from llmexp.errors import ConfigError
 from llmexp.plan import schedules
@@ -11,6 +11,9 @@ from llmexp.plan.schedules import SCHEDULES, Passes, Pipeline
 from llmexp.plan.shape import shape_of
 from llmexp.record.result import Batch, Record
 from llmexp.schema import CpKind, RunConfig
+
+# The value of engine.launcher that starts one process without any launcher.
+PYTHON = "python"
 
 
 class ParallelDims(Record):
@@ -49,15 +52,16 @@ class ParallelDims(Record):
 
     @classmethod
     def of(cls, config: RunConfig, passes: Mapping[str, Passes], cp_chunks: Mapping[CpKind, int]) -> ParallelDims:
-        """Take the degrees of a configuration; dp null fills the node. `passes`: what each of the engine's schedules takes.
+        """Take the degrees of a configuration; dp null fills the node, or is 1 by engine.launcher=python.
 
+        `passes`: what each of the engine's schedules takes.
         `cp_chunks`: its kinds of context parallelism, its own choice first, with the chunks of a sequence that a rank takes.
         Raises ConfigError with the arithmetic.
         """
         degrees = config.parallelism
         kind = degrees.cp_kind or next(iter(cp_chunks), None) if degrees.cp > 1 else None
         model_parallel = degrees.tp * degrees.pp * degrees.cp
-        devices = config.hardware.devices_per_node * config.hardware.nodes
+        devices = _devices(config)
         if degrees.dp is None and devices % model_parallel:
             raise ConfigError(
                 f"parallelism: tp {degrees.tp} x pp {degrees.pp} x cp {degrees.cp} = {model_parallel} does not divide the {devices} devices of "
@@ -78,6 +82,21 @@ class ParallelDims(Record):
     def batch(self, micro: int, accumulation: int) -> Batch:
         """Samples: per rank, passes a step, and over all replicas."""
         return Batch(micro=micro, accumulation=accumulation, global_=self.dp * micro * accumulation)
+
+
+def _devices(config: RunConfig) -> int:
+    """Devices that ranks are started for: one each, or one of all by engine.launcher=python, which raises ConfigError for more ranks."""
+    degrees, hardware = config.parallelism, config.hardware
+    if config.engine.launcher != PYTHON:
+        return hardware.devices_per_node * hardware.nodes
+    asked = {"dp": degrees.dp or 1, "tp": degrees.tp, "pp": degrees.pp, "cp": degrees.cp}
+    if (ranks := prod(asked.values())) > 1 or hardware.nodes > 1:
+        product = " x ".join(f"{name} {degree}" for name, degree in asked.items())
+        raise ConfigError(
+            f"engine.launcher={PYTHON} starts one process, but parallelism is {product} = {ranks} ranks and hardware.nodes={hardware.nodes}: "
+            "set all of them to 1, or engine.launcher=torchrun"
+        )
+    return 1
 
 
 def _check_tensor(config: RunConfig) -> None:

@@ -22,10 +22,14 @@ NOT_IN_ID: dict[str, Any] = {**dict.fromkeys(("node", "tracking", "sweep", "budg
 
 
 class Command(Record):
-    """What is spawned on a node: an argument list, with the placeholders that Engine.command says, and the environment on top of the driver's."""
+    """What is spawned on a node: an argument list, with the placeholders that Engine.command says, and the environment on top of the driver's.
+
+    `unset` names variables of the driver's that it is not to see.
+    """
 
     argv: list[str]
     env: dict[str, str] = Field(default_factory=dict)
+    unset: list[str] = Field(default_factory=list)
 
     def words(self, **places: object) -> list[str]:
         """The argument list with the named placeholders filled in."""

@@ -112,8 +112,8 @@ class EngineConfig(Section):
     """Who runs the training step, and who starts its ranks."""
 
     name: str
-    launcher: Literal["torchrun", "deepspeed", "fork"] = Field(
-        description="fork: from one process that has imported for all ranks of a sweep, for first looks on a CPU"
+    launcher: Literal["torchrun", "deepspeed", "python", "fork"] = Field(
+        description="python: a program of one process, plainly; fork: from one process that has imported for all ranks of a sweep, for first looks on a CPU"
     )
     options: dict[str, Any] = Field(default_factory=dict, description="merged over the native configuration of the engine")
 

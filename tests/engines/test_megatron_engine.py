@@ -39,7 +39,6 @@ def plan() -> Callable[..., RunPlan]:
             "parameters, gradients, master copy and moments in bf16, bf16, fp32, bf16",
         ),
         (["precision=bf16_pure", "method=Z1"], "Z1: its distributed optimizer keeps an fp32 master copy"),
-        (["engine.launcher=deepspeed"], "it is started by torchrun"),
         (["method=F", "precision=fp32"], "F: the flash kernels of CUDA take bf16"),
     ],
 )

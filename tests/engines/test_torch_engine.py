@@ -26,7 +26,6 @@ def test_nothing_that_users_ask_for_is_skipped(torch_plan: Callable[..., RunPlan
     ("method", "changes", "reason"),
     [
         ("Naive", {"parallelism__tp": 2}, "engine=torch runs data and pipeline parallelism only, not tp=2"),
-        ("Naive", {"engine__launcher": "deepspeed"}, "engine.launcher=deepspeed starts DeepSpeed's ranks: set engine.launcher=torchrun"),
         ("Z3", {"optimizer__implementation": "deepspeed", "optimizer__name": "mine"}, "optimizer=mine is DeepSpeed's: set optimizer=adamw"),
         ("Z3", {"optimizer__implementation": "deepspeed_with_offload"}, None),
         ("Z3+O", {"optimizer__implementation": "deepspeed_with_offload"}, "optimizer=adamw is DeepSpeed's: set optimizer=adamw"),

@@ -4,7 +4,7 @@ import pytest
 
 from llmexp.launch import display as module
 from llmexp.launch.display import display
-from llmexp.launch.progress import Progress
+from llmexp.launch.progress import UNHEARD_AFTER_S, Progress
 from llmexp.record.result import StepSample
 
 
@@ -64,6 +64,41 @@ def test_later_repeats_start_from_nothing(progress, take_steps, tmp_path):
     progress.begin(1, tmp_path / "repeat.1")
     assert str(progress) == "tiny Naive · repeat 2/3 · starting"
     assert progress.steps_done == 10
+
+
+@pytest.mark.parametrize(
+    ("heard", "said"),
+    [
+        ({"line": None, "callback": False}, "call llmexp.hook.step(tokens=..., loss=...) after each, or describe the line that ends one: engine.opt"),
+        (
+            {"line": "step (?P<loss>.*)", "callback": False},
+            "no line matches step (?P<loss>.*); its ranks printed 3 lines, the last of rank 1: 'it 7 [/x]'",
+        ),
+        ({"line": None, "callback": True}, "no Trainer of transformers trained in the processes that llmexp started"),
+        (None, None),
+    ],
+)
+def test_what_a_program_prints_without_a_step_is_said_after_a_while(make_plan, repeat, take_steps, monkeypatch, capsys, heard, said):
+    now_s = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now_s[0])
+    progress = Progress(make_plan().model_copy(update={"engine_config": heard | {"every_step": "its log interval to 1"} if heard else {}}))
+    progress.begin(0, repeat)
+    now_s[0] += 2 * UNHEARD_AFTER_S
+    progress.update()
+    assert str(progress) == "tiny Naive · starting", "nothing was printed: the ranks may still import"
+    (repeat / "log.0.txt").write_text("loading\n\n")
+    (repeat / "log.1.txt").write_text("it 6\rit 7 [/x]\nit 8")
+    progress.update()
+    assert str(progress) == "tiny Naive · starting"
+    now_s[0] += UNHEARD_AFTER_S
+    progress.update()
+    assert (f"tiny Naive · starting · no step heard of yet: {said}" in str(progress)) if said else (str(progress) == "tiny Naive · starting")
+    monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)
+    with display(progress) as show:
+        show()  # markup of the program's is not ours
+    take_steps(0, 1)
+    progress.update()
+    assert "step 1/3 (warm-up)" in str(progress)
 
 
 def test_single_repeat_is_not_counted(make_plan):

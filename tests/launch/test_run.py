@@ -128,6 +128,14 @@ def test_timeout_ends_a_run_that_still_makes_progress(make_plan, folder):
     assert (folder.repeat(0) / "samples.0.jsonl").read_text().count("\n") > 3
 
 
+def test_timeout_of_a_program_whose_steps_are_not_heard_of_says_what_to_do(make_plan, folder):
+    plan = make_plan("unheard", timeout_s=1.0)
+    result = run_one(plan.model_copy(update={"engine_config": {"line": None, "callback": False, "every_step": "--log 1"}}), folder)
+    assert result.status is RunStatus.TIMEOUT
+    assert result.reason.startswith("the run took longer than measure.timeout_s=1; no step was heard of: call llmexp.hook.step(")
+    assert "lines, the last of rank 0: 'iteration " in result.reason
+
+
 def test_standstill_leaves_stacks_and_no_process(make_plan, folder):
     result = run_one(make_plan("hang", no_progress_timeout_s=2.0), folder)
     assert result.status is RunStatus.TIMEOUT

@@ -24,6 +24,8 @@ TITAN = (
     "\x1b[38;2;54;234;195mmemory:  0.51GiB(0.64%)  \x1b[34mtps: 1,234  \x1b[36mtflops: 0.07  \x1b[35mmfu: 0.02%\x1b[39m\n"
 )
 
+NANOGPT = "iter 5: loss 10.8211, time 24.94ms, mfu -100.00%"
+
 
 @pytest.fixture
 def output(monkeypatch: pytest.MonkeyPatch) -> Callable[[], io.BytesIO]:
@@ -64,7 +66,9 @@ def test_a_line_is_taken_when_it_is_written_whoever_holds_the_stream(output: Cal
     assert written.getvalue() == b"step 1 loss 2.5\n\r 10%\r 20%\nstep 2\n"
 
 
-@pytest.mark.parametrize(("adapter", "line", "loss"), [("megatron_lm", MEGATRON, 10.34718), ("torchtitan", TITAN, 8.12345)])
+@pytest.mark.parametrize(
+    ("adapter", "line", "loss"), [("megatron_lm", MEGATRON, 10.34718), ("torchtitan", TITAN, 8.12345), ("nanogpt", NANOGPT, 10.8211)]
+)
 def test_the_lines_of_known_programs_tell_a_step(steps, output: Callable[[], io.BytesIO], adapter: str, line: str, loss: float):
     reader = steps(f"adapter={adapter}")
     output()
@@ -81,6 +85,7 @@ def test_the_lines_of_known_programs_tell_a_step(steps, output: Callable[[], io.
     [
         ("megatron_lm", " validation loss at iteration 10 | lm loss value: 1.033906E+01 | lm loss PPL: 3.091769E+04 |"),
         ("torchtitan", "validate step:  5  loss:  8.1234  memory:  0.51GiB(0.64%)"),
+        ("nanogpt", "step 5: train loss 4.2874, val loss 4.2823"),
         ("torchtitan", "step:  5  loss: -1.00000  grad_norm:  1.4250"),
     ],
 )

@@ -12,5 +12,8 @@ class ScriptedEngine:
     def needed_modules(self, config, techniques):
         return self.modules
 
+    def advice(self, config, reason):
+        return ""
+
 
 ENGINE = ScriptedEngine()

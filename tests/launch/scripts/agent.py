@@ -102,6 +102,14 @@ def hang() -> None:
     time.sleep(1000)
 
 
+def unheard() -> None:
+    """Print steps for ever that nobody takes for steps."""
+    with (FOLDER / "log.0.txt").open("a", buffering=1) as log:
+        for index in range(1000):
+            print("iteration", index, file=log)
+            time.sleep(0.1)
+
+
 def slow() -> None:
     for index in range(1000):
         step(0, index)

@@ -1,0 +1,28 @@
+"""What a person can do about a bad ending, where that can be told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from llmexp.engines import get_engine
+from llmexp.launch.ending import Ending
+from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.unheard import unheard
+from llmexp.record.printed import Logs
+from llmexp.record.result import RunStatus
+
+
+def advised(plan: RunPlan, repeat: Path, ending: Ending) -> Ending:
+    """Return the ending with the advice behind its reason."""
+    advice = ""
+    if ending.status is RunStatus.FAILED:
+        advice = get_engine(plan.config.engine.name).advice(plan.config, ending.reason)
+    elif ending.status is RunStatus.TIMEOUT and not _has_steps(repeat):
+        told = unheard(plan, Logs(repeat).read())
+        advice = f"no step was heard of: {told}" if told else ""
+    return replace(ending, reason=f"{ending.reason}; {advice}") if advice else ending
+
+
+def _has_steps(repeat: Path) -> bool:
+    return any(path.stat().st_size for path in repeat.glob("samples.*.jsonl"))

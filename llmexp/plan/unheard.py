@@ -1,0 +1,20 @@
+"""What makes the steps of a program heard of, for the moments at which none has been."""
+
+from __future__ import annotations
+
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.printed import Output
+
+_BY_HOOK = "call llmexp.hook.step(tokens=..., loss=...) after each, or describe the line that ends one: engine.options.pattern='…(?P<loss>[0-9.]+)…'"
+
+
+def unheard(plan: RunPlan, output: Output) -> str:
+    """Say what to do about it, and what was printed instead; empty where the ranks run llmexp's own loop, which tells its steps."""
+    told = plan.engine_config
+    if not told.keys() >= {"line", "callback", "every_step"}:
+        return ""
+    if told["line"]:
+        return f"no line matches {told['line']}; {output}"
+    adapter = plan.config.engine.options.get("adapter")
+    trainer = f"no Trainer of transformers trained in the processes that llmexp started, as adapter={adapter} says one does"
+    return f"{trainer if told['callback'] else _BY_HOOK}; {output}"
