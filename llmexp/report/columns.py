@@ -43,7 +43,7 @@ def columns(report: Report) -> list[Column]:
     found = [
         Column("model", tuple(row.model for row in report.rows), left=True),
         Column("method", tuple(row.method + PARTLY_TRAINED * row.partly_trained for row in report.rows), left=True),
-        *(Column(name, tuple(row.work[name] for row in report.rows), left=True) for name in facets),
+        *(Column(name, tuple(report.shown(row)[name] for row in report.rows), left=True) for name in facets),
         Column("asked for", tuple(report.own_words[row.plan["id"]] for row in report.rows), left=True, dispensable=10),
         column("stack", lambda row: row.result.stack if row.result and report.has_several_stacks else "", 7),
         column("tokens/s", lambda row: _speed(row, notes)),

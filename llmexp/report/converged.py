@@ -12,10 +12,12 @@ from llmexp.analysis.convergence import REACHED_WITHIN, SMOOTHED_SHARE, LossCurv
 from llmexp.analysis.quantity import Facts
 from llmexp.analysis.window import read_repeat
 from llmexp.errors import RecordError
+from llmexp.report.programs import engine_names
 from llmexp.report.row import Row
 
 NAIVE = "Naive"
 NEVER, DIVERGED = "never", "diverged"
+_NAMED_ELSEWHERE = ("method=", "engine.options.command=")
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,11 @@ class Converged:
 
 def converged(rows: Sequence[Row]) -> dict[str, Converged]:
     """By run id, the measured runs with measure.tokens whose samples can be read."""
+    engines, several = engine_names(rows), len({row.program for row in rows}) > 1
     words = zip(rows, own_words(rows), strict=True)
-    named = {row.plan["id"]: f"{row.method} {own}".strip() for row, own in words}
+    named = {
+        row.plan["id"]: " ".join(filter(None, [row.method, engines[row.plan["id"]] * (several and bool(row.program)), own])) for row, own in words
+    }
     curves = {row.plan["id"]: curve for row in rows if (curve := _curve(row))}
     alike: dict[str, list[Row]] = {}
     for row in rows:
@@ -82,8 +87,8 @@ def converged(rows: Sequence[Row]) -> dict[str, Converged]:
 
 
 def own_words(rows: Sequence[Row]) -> list[str]:
-    """Of each run those words of its command that not all others have, its method left out."""
-    words = [[word for word in shlex.split(row.command) if not word.lstrip("+").startswith("method=")] for row in rows]
+    """Of each run those words of its command that not all others have; its method and its program, which are named elsewhere, are left out."""
+    words = [[word for word in shlex.split(row.command) if not word.lstrip("+").startswith(_NAMED_ELSEWHERE)] for row in rows]
     shared = set(words[0]).intersection(*words) if words else set()
     return [" ".join(word for word in own if word not in shared) for own in words]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf, isnan
 from statistics import fmean
@@ -10,6 +10,7 @@ from typing import Any
 
 from llmexp.errors import RecordError
 from llmexp.record.result import read_samples
+from llmexp.report.programs import engine_names
 from llmexp.report.row import Row
 
 # Later steps amplify differences of rounding.
@@ -23,9 +24,10 @@ EXPLAINS = ("attention_kernel", "reduced_in")
 def fairness(rows: Iterable[Row]) -> list[str]:
     """A line for each pair of layouts that agree, over all methods, and one for each method where a pair does not."""
     agreed: dict[tuple[str, str], list[tuple[str, float]]] = {}
-    lines = []
-    for first, other in _pairs(rows):
-        names, share = (_layout(first), _layout(other)), _difference(first, other)
+    lines, known = [], tuple(rows)
+    engines = engine_names(known)
+    for first, other in _pairs(known):
+        names, share = (_layout(first, engines), _layout(other, engines)), _difference(first, other)
         if share is None:
             continue
         if share > SAME_WITHIN[first.plan["config"]["precision"]["parameters"]]:
@@ -49,7 +51,7 @@ def _pairs(rows: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
         if row.metric("tokens_per_s") is None:
             continue
         first = firsts.setdefault(_asked(row), row)
-        if _layout(first) != _layout(row):
+        if _work(first) != _work(row):
             yield first, row
 
 
@@ -59,10 +61,14 @@ def _asked(row: Row) -> tuple[Any, ...]:
     return (row.method, *named, config["seed"], row.batch.global_, row.seq_len)
 
 
-def _layout(row: Row) -> str:
-    """The engine, and the degrees that are not 1."""
+def _work(row: Row) -> tuple[Any, ...]:
+    return row.work["engine"], row.plan["dims"]["dp"], row.layout
+
+
+def _layout(row: Row, engines: Mapping[str, str]) -> str:
+    """The engine by its name in the table, and the degrees that are not 1."""
     dp = row.plan["dims"]["dp"]
-    return " ".join(filter(None, [row.work["engine"], f"dp {dp}" * (dp > 1), row.layout]))
+    return " ".join(filter(None, [engines[row.plan["id"]], f"dp {dp}" * (dp > 1), row.layout]))
 
 
 def _difference(first: Row, other: Row) -> float | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Literal
 
 from llmexp.errors import RecordError
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 COLOURS = ("#3b6ea5", "#c0703a", "#5b8c5a", "#8a5a9e", "#a33b4b", "#5f6b73")
 INK = "#222222"
 DOTS_PER_INCH = 120
+TITLE_CHARACTERS_AN_INCH = 13
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -33,7 +36,8 @@ def new_figure(width_inch: float, height_inch: float, title: str) -> Figure:
 
     figure = Figure(figsize=(width_inch, height_inch), dpi=DOTS_PER_INCH, layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(title, fontsize=10)
+    lines = (wrap(line, int(width_inch * TITLE_CHARACTERS_AN_INCH)) for line in title.splitlines())
+    figure.suptitle("\n".join(chain.from_iterable(lines)), fontsize=10)
     return figure
 
 

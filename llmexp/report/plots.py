@@ -118,5 +118,5 @@ def _notes(report: Report) -> list[str]:
 
 
 def _label(row: Row, report: Report) -> str:
-    varying = [value for name, value in row.work.items() if name not in report.shared]
+    varying = [value for name, value in report.shown(row).items() if name not in report.shared]
     return " ".join([*varying, row.method + PARTLY_TRAINED * row.partly_trained])

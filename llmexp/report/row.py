@@ -38,14 +38,13 @@ class Row:
     def work(self) -> dict[str, str]:
         """What runs must share, apart from the method, for their speeds to be compared; by the words that a heading uses."""
         config, batch = self.plan["config"], self.batch
-        program = config["engine"]["options"].get("command") if config["engine"]["name"] == "script" else None
-        said = "" if program is None else "declared "  # by whoever runs a program of their own; llmexp has not built it
+        said = "declared " if self.program else ""  # by whoever runs a program of their own; llmexp has not built it
         told = _told_by_line(self.plan)
         return {
             "task": config["task"]["name"],
             "model": said + self.model,
             "hardware": self.hardware,
-            "engine": config["engine"]["name"] if program is None else f"script {program}",
+            "engine": f"script {self.program}" if self.program else config["engine"]["name"],
             "ranks": str(self.world_size),
             "layout": self.layout,
             "batch": said * (not told & {"samples", "tokens"}) + _passes(batch),
@@ -55,6 +54,12 @@ class Row:
             "optimizer": said + config["optimizer"]["name"],
             "runtime": _runtime(config),
         }
+
+    @property
+    def program(self) -> str:
+        """The whole command of a program of engine=script; empty for other engines."""
+        engine = self.plan["config"]["engine"]
+        return str(engine["options"].get("command") or "") if engine["name"] == "script" else ""
 
     @property
     def layout(self) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmexp.reference import SOURCE
 from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
+from llmexp.report.programs import engine_names
 from llmexp.report.scaling_series import KINDS, Series, paper_of, rate_of
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ def draw_scaling(found: Sequence[Series], title: str, path: Path) -> None:
     ranks = sorted({row.world_size for series in found for row in series.rows})
     for axes, label in ((speed, "tokens/s (dotted: nothing lost)"), (share, "scaling efficiency (%)")):
         _prepare(axes, ranks, label)
+    engines = engine_names([row for series in found for row in series.rows])
     for number, series in enumerate(found):
-        _draw(speed, share, series, COLOURS[number % len(COLOURS)])
+        _draw(speed, share, series, COLOURS[number % len(COLOURS)], _label(series, engines))
     share.axhline(100, color=INK, linewidth=0.7, linestyle=":")
     share.set_ylim(0, max(110.0, share.get_ylim()[1]))
     speed.set_ylim(bottom=0)
@@ -43,11 +45,11 @@ def _prepare(axes: Axes, ranks: Sequence[int], label: str) -> None:
     axes.set_xticks(ranks)
 
 
-def _draw(speed: Axes, share: Axes, series: Series, colour: str) -> None:
+def _draw(speed: Axes, share: Axes, series: Series, colour: str, label: str) -> None:
     rows = sorted(series.rows, key=lambda row: row.world_size)
     ranks, least = [row.world_size for row in rows], series.least
     style: dict[str, Any] = {"color": colour, "linestyle": STYLES[series.kind], "marker": MARKERS[series.kind], "linewidth": 1.4, "markersize": 4}
-    speed.plot(ranks, [rate_of(row) for row in rows], label=_label(series), **style)
+    speed.plot(ranks, [rate_of(row) for row in rows], label=label, **style)
     speed.plot(ranks, [rate_of(least) * n / least.world_size for n in ranks], ":", color=colour, linewidth=0.8)
     share.plot(ranks, [100 * series.efficiency_of(row) for row in rows], **style)
     for number, percent in _papers(series):
@@ -59,7 +61,7 @@ def _papers(series: Series) -> list[tuple[int, float]]:
     return [(row.world_size, paper.percent) for row in series.rows if series.kind == "weak" and (paper := paper_of(row))]
 
 
-def _label(series: Series) -> str:
+def _label(series: Series, engines: Mapping[str, str]) -> str:
     row = series.least
     batch = f"batch {row.work['batch']} a rank" if series.kind == "weak" else f"global batch {row.batch.global_}"
-    return f"{series.kind}: {row.model} {row.method} on {row.hardware}, {row.work['engine']}, {batch}"
+    return f"{series.kind}: {row.model} {row.method} on {row.hardware}, {engines[row.plan['id']]}, {batch}"

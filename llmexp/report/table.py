@@ -10,6 +10,7 @@ from llmexp.analysis.held import useful_fraction
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.report.converged import Converged, converged, own_words
+from llmexp.report.programs import engine_names
 from llmexp.report.row import HERE, Row, read_row
 from llmexp.report.scaling_series import Kind, Series, series_of
 
@@ -37,7 +38,16 @@ class Report:
     @property
     def title(self) -> str:
         """What all rows have in common, in one line."""
-        return ", ".join(_IN_TITLE.get(name, "{}").format(value) for name, value in self.shared.items() if value not in (HERE, ""))
+        shown = self.shown(self.rows[0]) if self.rows else {}
+        return ", ".join(_IN_TITLE.get(name, "{}").format(shown[name]) for name, value in self.shared.items() if value not in (HERE, ""))
+
+    def shown(self, row: Row) -> dict[str, str]:
+        """A row's work in the words of cells and headings, which name programs in short."""
+        return row.work | {"engine": self._engines[row.plan["id"]]}
+
+    @cached_property
+    def _engines(self) -> dict[str, str]:
+        return engine_names(self.rows)
 
     def over_naive(self, row: Row) -> float | None:
         """Speed relative to Naive doing the same work in this table."""

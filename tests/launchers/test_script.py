@@ -116,7 +116,7 @@ def test_a_program_is_measured_as_long_as_wanted_and_by_its_own_account(run: Run
     assert result.what_ran["backend"] == "gloo"
     title = build_report([RunFolder(repeat.parent)]).title
     assert "declared adamw" in title
-    assert "train.py 50" in title
+    assert "script train.py, 2 ranks" in title
 
 
 @pytest.mark.ranks
