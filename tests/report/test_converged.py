@@ -122,3 +122,11 @@ def test_a_line_a_run_over_tokens_and_over_time(trained, figures, tmp_path):
 def test_a_run_that_explodes_leaves_the_others_to_be_seen(trained, figures, tmp_path):
     draw_report(build_report([trained(FALLING), trained([5.0, *[1e6] * 39], method="F")]), tmp_path / "report.png")
     assert figures[-1].axes[0].get_ylim()[1] == pytest.approx(5.5)
+
+
+def test_programs_are_told_apart_by_their_short_names(trained, tmp_path):
+    (tmp_path / "train.py").write_text("")
+    script = {"name": "script", "launcher": "torchrun"}
+    runs = [trained(FALLING, engine=script | {"options": {"command": f"{tmp_path / 'train.py'} --seed 1 --lr {lr}"}}) for lr in (1, 2)]
+    labels = [one.label for one in build_report(runs).converged.values()]
+    assert [label.partition(" engine=")[0] for label in labels] == ["Naive script train.py --lr 1", "Naive script train.py --lr 2"]
