@@ -74,6 +74,13 @@ def test_other_endings_are_named(make_plan, folder, behaviour, status, reason):
     assert folder.events()[-1]["reason"] == reason
 
 
+def test_a_process_that_no_launcher_started_is_called_a_rank(make_plan, folder):
+    plan = make_plan("killed")
+    engine = plan.config.engine.model_copy(update={"launcher": "python"})
+    result = run_one(plan.model_copy(update={"config": plan.config.model_copy(update={"engine": engine})}), folder)
+    assert (result.status, result.reason) == (RunStatus.KILLED, "rank 0 was killed by SIGKILL")
+
+
 def test_allocator_figures_of_an_out_of_memory_rank_are_kept(make_plan, folder):
     assert run_one(make_plan("out_of_memory"), folder).failure.allocator == {"allocated_bytes": 7}
 
