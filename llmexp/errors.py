@@ -3,6 +3,7 @@
 LlmexpError
 ├── ConfigError    wrong input: one line, found before anything starts, exit code 2
 ├── RecordError    a run's folder or the tracker cannot be read or written
+│   └── DamagedError   a file of a run is missing or cut off; the same command mends it
 ├── BuildError     an engine's native code cannot be built on this machine
 └── SlurmError     SLURM does not answer
 """
@@ -23,6 +24,10 @@ class ConfigError(LlmexpError):
 
 class RecordError(LlmexpError):
     """A run's folder or the tracker cannot be read or written."""
+
+
+class DamagedError(RecordError):
+    """A file of a run is missing or cut off, whatever version wrote it; the same command mends it."""
 
 
 class BuildError(LlmexpError):

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from hydra.core.utils import JobReturn, JobStatus
 
-from llmexp.cli.resume import why_again
+from llmexp.cli.resume import LOST_RESULT, restored_plan, why_again
 from llmexp.cli.sweep import folder_of, record
-from llmexp.errors import RecordError
+from llmexp.errors import DamagedError, RecordError
+from llmexp.launch.attempt import only_attempt, set_aside
 from llmexp.launch.preflight import certain_skip
 from llmexp.launch.stack import stack_digest
 from llmexp.plan.run_plan import RunPlan
@@ -57,19 +58,24 @@ def cancel(folders: Sequence[RunFolder]) -> bool:
 def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
     """Whether the folder has the answer; the stack is judged with the device that the result names, as this machine's is another.
 
-    One that cannot be read is kept too, and said.
+    One that another version wrote is kept too, and said.
     """
     try:
         earlier = folder.result()
+    except DamagedError:
+        print(f"{folder.path.name}: again, {LOST_RESULT}", flush=True)
+        with only_attempt(folder):
+            set_aside(folder)
+        return False
     except RecordError as error:
         print(f"llmexp: {error}", file=sys.stderr)
         return True
     if earlier is None:
         return False
     device = recorded_device_model(earlier.environment, plan.config.hardware.device)
-    again = why_again(plan.config, earlier, stack_digest(plan, device))
-    said = f"again, {again}" if again else f"{earlier.status} already, {earlier.ended_at}; rerun=all measures again"
-    print(f"{folder.path.name}: {said}", flush=True)
+    again = why_again(plan.config, folder, earlier, stack_digest(plan, device))
+    said = f"{earlier.status} already, {earlier.ended_at}; rerun=all measures again"
+    print(f"{folder.path.name}: {f'again, {again}' if again else said + restored_plan(plan, folder, earlier)}", flush=True)
     return again is None
 
 

@@ -1,19 +1,25 @@
-"""Why a run is done, or not done again."""
+"""Why a run is done, or not done again; and what is mended without that."""
 
 from __future__ import annotations
 
+from llmexp.errors import DamagedError, RecordError
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.schema import RunConfig
 
+LOST_RESULT = "its result.json is damaged"
+
 
 def why_run(plan: RunPlan, folder: RunFolder, stack: str, began: str | None) -> str | None:
     """Say why a run is done: '' the first time, else a reason; None where its result stands, or another driver's since `began` (ISO 8601)."""
-    earlier = folder.result()
+    try:
+        earlier = folder.result()
+    except DamagedError:
+        return LOST_RESULT
     if earlier is None:
         return "it was interrupted before its result was written" if folder.state() == RunStatus.KILLED else ""
-    return None if is_anothers(earlier, began) else why_again(plan.config, earlier, stack)
+    return None if is_anothers(earlier, began) else why_again(plan.config, folder, earlier, stack)
 
 
 def is_anothers(earlier: RunResult, began: str | None) -> bool:
@@ -21,7 +27,7 @@ def is_anothers(earlier: RunResult, began: str | None) -> bool:
     return began is not None and earlier.ended_at >= began and earlier.status is not RunStatus.KILLED
 
 
-def why_again(config: RunConfig, earlier: RunResult, stack: str) -> str | None:
+def why_again(config: RunConfig, folder: RunFolder, earlier: RunResult, stack: str) -> str | None:
     """Say why the run is measured again although it has a result, or None to keep that; `stack` is the digest of what would run it now."""
     if config.rerun == "all":
         return "rerun=all"
@@ -33,4 +39,21 @@ def why_again(config: RunConfig, earlier: RunResult, stack: str) -> str | None:
         return f"it ended {earlier.status}"
     if config.rerun == "stale" and earlier.stack != stack:
         return f"libraries, device or llmexp's own code have changed since: its stack is {earlier.stack}, now it is {stack}"
-    return None
+    lost = folder.lost_samples(earlier)
+    return f"its {lost} is missing" if lost else None
+
+
+def restored_plan(plan: RunPlan, folder: RunFolder, earlier: RunResult) -> str:
+    """Write a lost plan.json again beside its result, and say so: one id is one plan, but for what asked for it and why it was skipped.
+
+    These two the result has.
+    """
+    try:
+        RunPlan.read(folder.plan_path)
+    except DamagedError:
+        skip = earlier.reason if earlier.status is RunStatus.SKIPPED else plan.skip
+        folder.write(folder.plan_path, plan.model_copy(update={"rerun_command": earlier.command, "skip": skip}))
+        return "; its plan.json was lost and is written again"
+    except RecordError:  # another version wrote it, and can read it
+        pass
+    return ""

@@ -21,7 +21,7 @@ from llmexp.cli.compose import container_of
 from llmexp.cli.cost import cost_line, costs_of
 from llmexp.cli.jobs import Job, plan_of, words_of
 from llmexp.cli.resolvers import register
-from llmexp.cli.resume import is_anothers, why_run
+from llmexp.cli.resume import is_anothers, restored_plan, why_run
 from llmexp.cli.share import HELD, settle
 from llmexp.cli.siblings import with_memory_of_siblings
 from llmexp.cli.side_by_side import run_all, worth_it
@@ -155,7 +155,7 @@ def _keep(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
     result = folder.result()
     if result:
         why = "by another driver of this sweep" if is_anothers(result, began) else f"stack {result.stack}; rerun=all measures again"
-        print(f"{folder.path.name}: {result.status} already, {result.ended_at}, {why}", flush=True)
+        print(f"{folder.path.name}: {result.status} already, {result.ended_at}, {why}{restored_plan(plan, folder, result)}", flush=True)
     record(plan, folder)
     return True
 

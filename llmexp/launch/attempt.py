@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from llmexp.errors import RecordError
-from llmexp.record.folder import RunFolder
+from llmexp.record.folder import PREVIOUS, RunFolder
 from llmexp.record.lock import LockHeldError, held, who_holds
 
 
@@ -39,7 +39,7 @@ def set_aside(folder: RunFolder) -> None:
     there = [path for path in left if path.exists()]
     if not there:
         return
-    previous = folder.path / "previous"
+    previous = folder.path / PREVIOUS
     aside = previous / str(1 + max((int(path.name) for path in previous.glob("*")), default=0))
     aside.mkdir(parents=True)
     for path in there:

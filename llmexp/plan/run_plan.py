@@ -97,10 +97,10 @@ class RunPlan(Record):
 
     @classmethod
     def read(cls, path: Path) -> RunPlan:
-        """Read a plan.json; raises RecordError where it is none of this version's."""
+        """Read a plan.json; raises RecordError where it is none of this version's, DamagedError where it is missing or no version's."""
         try:
             return cls.model_validate_json(path.read_text(), strict=False)
-        except ValueError as error:
+        except (FileNotFoundError, ValueError) as error:
             raise misfit(path, "plan", error) from None
 
 

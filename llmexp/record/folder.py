@@ -19,6 +19,7 @@ from llmexp.record.result import RunResult, RunStatus, to_json
 
 PLAN = "plan.json"
 RESULT = "result.json"
+PREVIOUS = "previous"
 
 
 class RunFolder:
@@ -104,13 +105,25 @@ class RunFolder:
             raise misfit(self.events_path, "list of events", error) from None
 
     def result(self) -> RunResult | None:
-        """The result, or None where the run has not ended; raises RecordError on a file that is not one."""
+        """The result, or None where the run has not ended; raises RecordError on a file that is not one, DamagedError on no version's."""
         try:
             return RunResult.model_validate_json(self.result_path.read_text())
         except FileNotFoundError:
             return None
         except ValueError as error:
             raise misfit(self.result_path, "result", error) from None
+
+    def lost_samples(self, result: RunResult) -> str:
+        """The first file of samples that is gone from under a success; '' where none is."""
+        if result.status is not RunStatus.SUCCESS:
+            return ""
+        needed = (f"repeat.{index}/samples.{rank}.jsonl" for index in range(result.repeats) for rank in range(result.world_size))
+        return next((name for name in needed if not (self.path / name).exists()), "")
+
+    def reason_of(self, result: RunResult) -> str:
+        """What a listing says of the result: that its samples are gone and what mends that, else its own reason."""
+        lost = self.lost_samples(result)
+        return f"{lost} is missing: the same command measures the run again" if lost else result.reason
 
     def state(self) -> str:
         """'planned', 'running', or the RunStatus that the run ended with; 'killed' where its driver died, or went on, without a word."""
@@ -130,10 +143,14 @@ class RunFolder:
 
 
 def find_runs(root: Path) -> list[RunFolder]:
-    """All run folders at or below `root`, in the order of their paths."""
-    if (root / PLAN).exists():
+    """All run folders at or below `root`, in the order of their paths, also those that have lost their plan."""
+    if _is_run(root):
         return [RunFolder(root)]
-    return [RunFolder(plan.parent) for plan in sorted(root.glob(f"*/{PLAN}")) + sorted(root.glob(f"*/*/{PLAN}"))]
+    return [RunFolder(path) for pattern in ("*/", "*/*/") for path in sorted(root.glob(pattern)) if _is_run(path)]
+
+
+def _is_run(path: Path) -> bool:
+    return path.parent.name != PREVIOUS and any((path / name).exists() for name in (PLAN, RESULT))
 
 
 def process_identity() -> dict[str, Any]:

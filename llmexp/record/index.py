@@ -1,7 +1,7 @@
 """What listings need of a run, kept beside the runs of a sweep for those that have ended.
 
-The index is never the truth: an entry counts only while the run's result is the very file that it was read from, so an index that is missing,
-broken or old costs time and nothing else. Runs without a result are read anew every time: their driver may have died since.
+The index is never the truth: an entry counts only while the run's result, its plan and its first repeat are those that it was read from, so an
+index that is missing, broken or old costs time and nothing else. Runs without a result are read anew every time: their driver may have died since.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from llmexp.record.result import RunResult, read_samples
 
 INDEX = ".index.json"
 UNREADABLE = "unreadable"
-_VERSION = 1
-_Index = dict[str, tuple[list[int], "Standing"]]
+_VERSION = 2
+_Stamp = list[list[int] | None]
+_Index = dict[str, tuple[_Stamp, "Standing"]]
 
 
 @dataclass(frozen=True)
@@ -70,22 +71,22 @@ def _of_sweep(sweep: Path, runs: Iterable[RunFolder]) -> list[Standing]:
     earlier = _read(sweep / INDEX)
     known, found = dict(earlier), []
     for run in runs:
-        stamp, name = _stamp(run.result_path), run.path.name
+        stamp, name = [_stat(path) for path in (run.result_path, run.plan_path, run.repeat(0))], run.path.name
         entry = earlier.get(name)
-        if stamp is None or entry is None or entry[0] != stamp:
+        if stamp[0] is None or entry is None or entry[0] != stamp:
             standing = _look(run)
             known.pop(name, None)
-            if stamp and standing.state != UNREADABLE:
+            if stamp[0] and standing.state != UNREADABLE:
                 known[name] = (stamp, standing)
-            entry = (stamp or [], standing)
+            entry = (stamp, standing)
         found.append(entry[1])
     if known != earlier:
         _write(sweep / INDEX, known)
     return found
 
 
-def _stamp(path: Path) -> list[int] | None:
-    """What changes when a file is replaced; None where there is none."""
+def _stat(path: Path) -> list[int] | None:
+    """What changes when a file is replaced, or what a folder holds; None where there is none."""
     try:
         stat = path.stat()
     except OSError:
@@ -97,7 +98,7 @@ def _look(run: RunFolder) -> Standing:
     """How a run stands by its own files."""
     try:
         result = run.result()
-        return Standing(state=result.status.value if result else run.state(), **_planned(run), **_progress(run), **_measured(result))
+        return Standing(state=result.status.value if result else run.state(), **_planned(run), **_progress(run), **_measured(run, result))
     except (RecordError, OSError, ValueError, KeyError) as error:
         return Standing(UNREADABLE, (str(error) or repr(error)).partition("\n")[0])
 
@@ -108,7 +109,7 @@ def _planned(run: RunFolder) -> dict[str, Any]:
         measure, positions = plan["config"]["measure"], plan["batch"]["global"] * plan["config"]["data"]["seq_len"]
         numbers = {"planned_repeats": measure["repeats"], "planned_steps": measure["steps"], "warmup_steps": measure["warmup_steps"]}
         return {"id": plan["id"], "work": work_of(plan), "positions": positions, **numbers}
-    except (ValueError, KeyError, TypeError) as error:
+    except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
         raise misfit(run.plan_path, "plan", error) from None
 
 
@@ -119,14 +120,14 @@ def _progress(run: RunFolder) -> dict[str, Any]:
     return {"repeats": sum((repeat / "rank.0.json").exists() for repeat in repeats), "steps": steps}
 
 
-def _measured(result: RunResult | None) -> dict[str, Any]:
+def _measured(run: RunFolder, result: RunResult | None) -> dict[str, Any]:
     if result is None:
         return {}
     rate = result.metrics.get("tokens_per_s")
     held_s = None
     if result.started_at and result.ended_at:
         held_s = (datetime.fromisoformat(result.ended_at) - datetime.fromisoformat(result.started_at)).total_seconds()
-    return {"reason": result.reason, "held_s": held_s, "tokens_per_s": rate.mean if rate else None}
+    return {"reason": run.reason_of(result), "held_s": held_s, "tokens_per_s": rate.mean if rate else None}
 
 
 def _read(path: Path) -> _Index:

@@ -1,4 +1,4 @@
-"""What is said of a file that this llmexp cannot read, most often as another version wrote it: which one, what is wrong, who wrote it, what to do."""
+"""What is said of a file that this llmexp cannot read, as it is damaged or another version's: which one, what is wrong, who wrote it, what to do."""
 
 from __future__ import annotations
 
@@ -9,16 +9,40 @@ from typing import Any
 from pydantic import ValidationError
 
 from llmexp import __version__
-from llmexp.errors import RecordError
+from llmexp.errors import DamagedError, RecordError
+
+# The file beside a run's file that knows the run's command too, under which key.
+_BESIDE = {"plan.json": ("result.json", "command"), "result.json": ("plan.json", "rerun_command")}
 
 
 def misfit(path: Path, kind: str, error: Exception) -> RecordError:
     """The error, in one line, for a file of a run or a sweep that is not of the `kind` that this version writes."""
+    if isinstance(error, FileNotFoundError):
+        return DamagedError(f"{path} is missing: {_mended(path)}")
+    if _is_no_json(error):
+        return DamagedError(f"{path} is not a {kind}, it is damaged: {_wrong(error)}; {_mended(path)}")
     writer = _writer(path)
     which = "that version" if writer else "the version that wrote it"
     by = f"llmexp {writer} wrote it" if writer else "it does not say which version of llmexp wrote it"
     todo = f"read it with {which}, or move {path.parent} away and start again"
     return RecordError(f"{path} is not a {kind} of this llmexp, {__version__}: {_wrong(error)}; {by}: {todo}")
+
+
+def _is_no_json(error: Exception) -> bool:
+    """Whether no version could have written this."""
+    if isinstance(error, ValidationError):
+        return error.errors()[0]["type"] == "json_invalid"
+    return isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+
+
+def _mended(path: Path) -> str:
+    """What mends a damaged file of a run, with the run's command where the file beside it knows that."""
+    name, key = _BESIDE[path.name]
+    try:
+        command = f": {json.loads((path.parent / name).read_text())[key]}"
+    except (OSError, ValueError, KeyError, TypeError):
+        command = ""
+    return f"the same command {'measures the run again' if path.name == 'result.json' else 'writes it again'}{command}"
 
 
 def _wrong(error: Exception) -> str:

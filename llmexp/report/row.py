@@ -174,7 +174,7 @@ class Row:
 def read_row(folder: RunFolder) -> Row:
     """Read a run's folder at any moment of its life; raises RecordError where its files are not what they should be."""
     plan, result = read_plan(folder), folder.result()
-    state, reason = (result.status.value, result.reason) if result else _unfinished(folder)
+    state, reason = (result.status.value, folder.reason_of(result)) if result else _unfinished(folder)
     if result and result.status is RunStatus.SUCCESS and result.evidence != "measured":
         state, reason = result.evidence, f"{result.evidence}, not measured"
     row = Row(folder, plan, state, " ".join(reason.split()), result)
@@ -189,10 +189,10 @@ def read_plan(folder: RunFolder) -> dict[str, Any]:
     """Read plan.json as it stands, without judging it; raises RecordError."""
     try:
         plan = json.loads(folder.plan_path.read_text())
+    except (FileNotFoundError, ValueError) as error:
+        raise misfit(folder.plan_path, "plan", error) from None
     except OSError as error:
         raise RecordError(f"{folder.plan_path} cannot be read: {error}") from None
-    except ValueError as error:
-        raise misfit(folder.plan_path, "plan", error) from None
     if not isinstance(plan, dict) or (missing := {"config", "method", "dims", "batch", "rerun_command"} - plan.keys()):
         raise misfit(folder.plan_path, "plan", KeyError(*sorted(missing) if isinstance(plan, dict) else ("config",)))
     return plan

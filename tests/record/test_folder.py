@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from llmexp.errors import RecordError
+from llmexp.launch.attempt import set_aside
 from llmexp.record.folder import RunFolder, find_runs, process_identity, read_json_lines, write_atomically
 from llmexp.record.lock import held
 from llmexp.record.result import RunResult
@@ -90,6 +91,15 @@ def test_runs_are_found_at_above_and_two_levels_above_their_folder(make_run, out
     assert [run.path for run in find_runs(outputs / "main")] == [folders[0].path]
     assert [run.path for run in find_runs(folders[1].path)] == [folders[1].path]
     assert find_runs(outputs / "nothing") == []
+
+
+def test_a_run_that_lost_its_plan_is_found_and_what_it_set_aside_is_not(make_run, outputs):
+    folder = make_run("F")
+    folder.plan_path.unlink()
+    assert [run.path for root in (outputs, outputs / "main", folder.path) for run in find_runs(root)] == [folder.path] * 3
+    set_aside(folder)
+    assert (folder.path / "previous" / "1" / "result.json").exists()
+    assert find_runs(outputs / "main") + find_runs(folder.path) + find_runs(folder.path / "previous") == []
 
 
 def test_repeats_are_in_numerical_order(tmp_path):

@@ -183,6 +183,23 @@ def test_a_result_of_another_version_is_a_line_and_neither_submitted_nor_written
     assert run.result_path.read_text().startswith('{"colour"')
 
 
+def test_a_damaged_result_is_submitted_again_and_a_lost_plan_written_again(commands, capsys, here: Path, tiny_plan, result_of):
+    commands(**ALL | {"sbatch": "echo Submitted batch job 7", "scontrol": "true"})
+    words = (*HERE, "model=tiny", "detach=true", "rerun=none")
+    main(["plan", *words[1:4], "--json"])
+    plan = RunPlan.model_validate_json(capsys.readouterr().out, strict=False)
+    run = RunFolder(here / "outputs" / "main" / plan.folder_name)
+    run.write(run.result_path, result_of(plan, "success"))
+    assert main(words) == 0
+    assert "; its plan.json was lost and is written again\n" in capsys.readouterr().out
+    assert RunPlan.read(run.plan_path).id == plan.id
+    run.result_path.write_text("{")
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert f"{run.path.name}: again, its result.json is damaged\n1 submitted: job 7\n" in out
+    assert (run.path / "previous" / "1" / "result.json").read_text() == "{"
+
+
 def test_logs_are_the_jobs_then_the_launchers_then_the_ranks(submitted, capsys):
     run = submitted("7_0")
     log = run.path.parent / "slurm" / "llmexp-main-1" / "7_0_0_log.out"
