@@ -1,7 +1,8 @@
 """Which job runs which run: <sweep>/slurm/jobs.jsonl, a line a submission, so that any shell on any day can take over.
 
-A line is written before SLURM is asked, with the name that this submission alone has, and once more with the number that SLURM gave. A driver
-may be killed in between: its jobs are known by that name, in the queue or by the log that they have begun, and a job finds its run by it.
+A line is written before SLURM is asked, with the name that this submission alone has, and once more with the number that SLURM gave, or that it
+refused. A driver may be killed in between: its jobs are known by that name, in the queue or by the log that they have begun, and a job finds its
+run by it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -64,6 +65,8 @@ class Intent:
     name: str
     task: int | None
     replaces: str
+    at: str = field(default="", compare=False)
+    """When SLURM was asked, in ISO 8601, where that is noted."""
 
     def taken(self, array: str) -> Submitted:
         """What it is once SLURM has given this number to all jobs of its submission."""
@@ -92,6 +95,11 @@ def intend(intents: Iterable[Intent]) -> None:
     _append((one.folder, {"name": one.name, "task": one.task, "replaces": one.replaces}) for one in intents)
 
 
+def withdraw(refused: Iterable[Intent]) -> None:
+    """Note that SLURM has not taken these, and never will."""
+    _append((one.folder, {"name": one.name, "task": one.task, "replaces": one.replaces, "refused": True}) for one in refused)
+
+
 def note(submitted: Iterable[Submitted]) -> None:
     """Append submissions, which are then known for good."""
     _append((one.folder, {"job": one.job.number, "name": one.job.name, "replaces": one.replaces}) for one in submitted)
@@ -114,13 +122,15 @@ def readable(folders: Sequence[RunFolder]) -> tuple[list[RunFolder], list[Record
 
 
 def unanswered(folders: Iterable[RunFolder]) -> list[Intent]:
-    """Runs that SLURM was asked to take last without its answer being noted, and that have not begun: the driver is at it, was refused or killed."""
+    """Runs that SLURM was asked to take last without its answer being noted, and that have not begun: the driver is at it, or was killed."""
     return [one for sweep, named in _by_sweep(folders) for one in _latest(sweep, named)[1].values()]
 
 
 def run_of(sweep: Path, name: str, task: int | None) -> RunFolder | None:
     """The run of a submission's job; None where a later submission has taken its place. Raises RecordError where it was never noted."""
-    lines = [line for line in _lines(sweep) if "job" not in line]
+    noted = _lines(sweep)
+    refused = {line["name"] for line in noted if "refused" in line}
+    lines = [line for line in noted if "job" not in line and line["name"] not in refused]
     mine = next((str(line["folder"]) for line in lines if (line["name"], line["task"]) == (name, task)), None)
     if mine is None:
         raise RecordError(f"{_path(sweep)} does not name the run of {name}, task {task}")
@@ -140,8 +150,11 @@ def _latest(sweep: Path, named: dict[str, RunFolder]) -> tuple[dict[str, Submitt
     known: dict[str, dict[str, Submitted | Intent]] = {}
     for line in _lines(sweep):
         if folder := named.get(line["folder"]):
-            known.setdefault(folder.path.name, {})[line["name"]] = _read(folder, line)
-    last = {run: next(reversed(by_name.values())) for run, by_name in known.items()}
+            by_name = known.setdefault(folder.path.name, {})
+            by_name[line["name"]] = _read(folder, line)
+            if "refused" in line:
+                del by_name[line["name"]]
+    last = {run: next(reversed(by_name.values())) for run, by_name in known.items() if by_name}
     open_ = {run: one for run, one in last.items() if isinstance(one, Intent)}
     began = {name: array for name in {one.name for one in open_.values()} if (array := _began(sweep, name))}
     taken = {run: one for run, by_name in known.items() for one in by_name.values() if isinstance(one, Submitted)}
@@ -152,7 +165,7 @@ def _latest(sweep: Path, named: dict[str, RunFolder]) -> tuple[dict[str, Submitt
 def _read(folder: RunFolder, line: dict[str, Any]) -> Submitted | Intent:
     if "job" in line:
         return Submitted(folder, Job(line["job"], line["name"]), line["replaces"])
-    return Intent(folder, line["name"], line["task"], line["replaces"])
+    return Intent(folder, line["name"], line["task"], line["replaces"], line.get("at", ""))
 
 
 def _began(sweep: Path, name: str) -> str | None:

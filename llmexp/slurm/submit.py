@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from shlex import join, quote
+from subprocess import CalledProcessError
 from typing import Any
 
 from llmexp.errors import ConfigError, SlurmError
@@ -20,7 +21,7 @@ from llmexp.launch.runtime import contributing_modules
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.checkout import SUBMITTED, keep_checkouts
 from llmexp.record.folder import RunFolder, now
-from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submission_folder
+from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submission_folder, withdraw
 from llmexp.slurm.options import SlurmOptions
 from llmexp.slurm.queue import max_array_size
 
@@ -29,6 +30,8 @@ Planned = tuple[RunPlan, RunFolder]
 STARTING_AND_ENDING_MIN = 5
 # SLURM's warning before the time limit: what ending the ranks and recording takes.
 WARNING_S = 60
+# sbatch's words where it does not know whether the controller took the jobs.
+UNSURE = re.compile(r"timed out|(receive|send|shutdown) failure|Zero Bytes", re.IGNORECASE)
 
 
 def check_submitit() -> None:
@@ -118,12 +121,15 @@ def _submit_array(intents: Sequence[Intent], asked: dict[str, Any], module: str)
         with redirect_stderr(StringIO()):  # submitit prints what it raises too
             return executor._submit_command(join([sys.executable, "-u", "-m", module, str(sweep), name])).job_id
     except FailedJobError as error:
+        if isinstance(error.__cause__, CalledProcessError) and not UNSURE.search(str(error)):
+            withdraw(intents)
         raise _refusal(str(error)) from None
 
 
 def _refusal(text: str) -> ConfigError | SlurmError:
     """sbatch's own words: bad input, but for a controller that does not answer."""
     said = "; ".join(dict.fromkeys(re.findall(r"^sbatch: (?:error: |fatal: )?(?:Batch job submission failed: )?(.+)$", text, re.MULTILINE)))
-    if "contact slurm controller" in said or "timed out" in said:
+    if "contact slurm controller" in said or UNSURE.search(said):
         return SlurmError(f"sbatch: {said}")
-    return ConfigError(f"sbatch refuses the jobs: {said or text.strip().splitlines()[-1]}; the keys of hydra.launcher say what is asked")
+    why = said or next(iter(text.strip().splitlines()[-1:]), "without a word")
+    return ConfigError(f"sbatch refuses the jobs: {why}; the keys of hydra.launcher say what is asked")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -133,6 +134,49 @@ def test_status_says_that_slurm_does_not_answer(commands, submitted, capsys):
     told = capsys.readouterr()
     assert "SLURM does not answer" in told.err
     assert "planned" in told.out
+
+
+SILENT = {"squeue": 'echo "squeue: error: connect failure" >&2; exit 1', "scontrol": "true"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("sbatch: error: Batch job submission failed: Invalid qos specification", 2, "sbatch refuses the jobs: Invalid qos specification; the"),
+        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", 1, "sbatch: Unable to contact slurm"),
+        ("", 2, "sbatch refuses the jobs: without a word; the keys of"),
+    ],
+)
+def test_a_refused_submission_leaves_no_job(words, code, said, commands, capsys, here: Path):
+    commands(**ALL | SILENT | {"sbatch": f'echo "{words}" >&2; exit 1'})
+    assert main([*HERE, "model=tiny"]) == code
+    assert f"llmexp: {said}" in capsys.readouterr().err
+    assert main(["status"]) == 0
+    told = capsys.readouterr()
+    assert (told.err, "planned" in told.out) == ("", True)
+
+
+def test_a_submission_that_may_have_been_taken_is_asked_about(commands, capsys, here: Path):
+    commands(**ALL | SILENT | {"sbatch": 'echo "sbatch: error: Batch job submission failed: Socket timed out" >&2; exit 1'})
+    assert main([*HERE, "model=tiny"]) == 1
+    capsys.readouterr()
+    main(["status"])
+    assert "SLURM does not answer" in capsys.readouterr().err
+
+
+def test_status_is_silent_about_what_was_asked_long_ago_and_never_noted(commands, submitted, capsys, tiny_plan):
+    run = RunFolder(submitted("7_0").path.parent / "tiny_R_0123456789ab")
+    run.write(run.plan_path, tiny_plan("R"))
+    intend([Intent(run, "llmexp-main-2", None, "")])
+    commands(**ALL | SILENT)
+    jobs = slurm_folder(run.path.parent) / "jobs.jsonl"
+    known, lost = jobs.read_text().splitlines(keepends=True)
+    record = json.loads(lost)
+    old = json.dumps(record | {"at": "2025-01-01T00:00:00.000+00:00"})
+    for text, says in ((known + lost, True), (lost, True), (old, False), (known + old, True)):
+        jobs.write_text(text)
+        main(["status"])
+        assert ("SLURM does not answer" in capsys.readouterr().err) is says
 
 
 def test_cancel_ends_what_is_queued_and_nothing_else(commands, submitted, capsys, here: Path):

@@ -6,7 +6,7 @@ import pytest
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
-from llmexp.slurm.jobs import Intent, Submitted, intend, note, run_of, slurm_folder, submission_folder, submissions, unanswered
+from llmexp.slurm.jobs import Intent, Submitted, intend, note, run_of, slurm_folder, submission_folder, submissions, unanswered, withdraw
 from llmexp.slurm.queue import Job
 
 
@@ -65,10 +65,12 @@ def test_a_line_that_was_cut_off_hides_no_other(runs):
 
 
 def test_a_refused_submission_leaves_the_earlier_one(runs):
+    intend([Intent(runs[0], "first", None, "")])
     earlier = Submitted(runs[0], Job("7", "first"), "")
     note([earlier])
-    asked(runs, "refused")
-    assert submissions(runs) == [earlier]
+    withdraw(asked(runs, "refused"))
+    assert (submissions(runs), unanswered(runs)) == ([earlier], [])
+    assert run_of(runs[0].path.parent, "first", None).path == runs[0].path
 
 
 def test_a_job_finds_its_run_unless_that_was_submitted_again(runs):
