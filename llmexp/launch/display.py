@@ -26,15 +26,15 @@ def say(text: str) -> None:
 
 
 def _plain(progress: Progress) -> Show:
-    said_at_s = time.monotonic()
-    say(str(progress))
+    said, said_at_s = str(progress), time.monotonic()
+    say(said)
 
     def show() -> None:
-        nonlocal said_at_s
+        nonlocal said, said_at_s
         progress.update()
-        if time.monotonic() - said_at_s >= PLAIN_INTERVAL_S:
-            said_at_s = time.monotonic()
-            say(str(progress))
+        if str(progress) != said and time.monotonic() - said_at_s >= PLAIN_INTERVAL_S:
+            said, said_at_s = str(progress), time.monotonic()
+            say(said)
 
     return show
 

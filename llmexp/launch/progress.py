@@ -76,7 +76,8 @@ class Progress:
         parts = [f"step {self._steps}/{self.steps_per_repeat} ({'warm-up' if last.warmup else 'measured'})", f"{self.tokens_per_s:,.0f} tokens/s"]
         if last.memory_bytes is not None:
             parts.append(f"{last.memory_bytes / GIB:.2f} GiB")
-        return f"{repeat}{' · '.join(parts)} · {duration(self.remaining_s)} left"
+        left = f"{duration(self.remaining_s)} left" if self.steps_done < self.steps_in_all else "ending"
+        return f"{repeat}{' · '.join(parts)} · {left}"
 
     @property
     def _unheard(self) -> str:

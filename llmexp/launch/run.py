@@ -15,7 +15,7 @@ from llmexp.launch.classify import Ended, classify
 from llmexp.launch.collect import conclude, precise_enough
 from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.display import display, say
-from llmexp.launch.ending import SUCCESS, Ending
+from llmexp.launch.ending import SUCCESS, Ending, in_words
 from llmexp.launch.fetch import fetch_weights
 from llmexp.launch.interrupt import ignore_signals, interrupted_by, signals_interrupt
 from llmexp.launch.nodes.group import Group
@@ -60,8 +60,7 @@ def run_one(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = alway
         folder.write(folder.plan_path, plan)
         folder.event("running", **process_identity())
         result = _attempt(plan, folder)
-    ended = f"{result.status}: {result.reason}" if result.reason else f"{result.status}"
-    say(f"{plan.name} · {ended} · after {duration(time.monotonic() - started_s)}")
+    say(f"{plan.name} · {in_words(plan, folder, result)} · after {duration(time.monotonic() - started_s)}")
     return result
 
 

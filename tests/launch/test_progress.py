@@ -118,6 +118,27 @@ def test_plain_lines_come_now_and_then(progress, take_steps, capsys, monkeypatch
     assert [line.split(" · ")[2] for line in capsys.readouterr().err.splitlines()] == ["step 1/10 (warm-up)"]
 
 
+def test_a_plain_line_is_not_said_twice(progress, take_steps, capsys, monkeypatch):
+    now_s = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now_s[0])
+    with display(progress) as show:
+        for steps in (0, 0, 1, 0):
+            now_s[0] += module.PLAIN_INTERVAL_S
+            take_steps(0, steps)
+            show()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" · ")[2] for line in lines] == ["starting", "step 1/10 (warm-up)"]
+
+
+def test_nothing_is_left_after_the_last_step(make_plan, repeat, take_steps):
+    progress = Progress(make_plan("well", warmup_steps=2, steps=8, repeats=1))
+    progress.begin(0, repeat)
+    for first, count, left in ((0, 9, " s left"), (9, 1, "ending")):
+        take_steps(first, count)
+        progress.update()
+        assert str(progress).endswith(left)
+
+
 def test_terminal_gets_one_living_line(progress, take_steps, capsys, monkeypatch):
     monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")

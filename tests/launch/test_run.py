@@ -30,6 +30,14 @@ def test_success_leaves_plan_samples_metrics_and_events(make_plan, folder, capsy
     assert re.search(r" after [\d.]+ s$", capsys.readouterr().err.rstrip())
 
 
+def test_the_end_is_one_line(make_plan, folder, capsys):
+    run_one(make_plan("well", warmup_steps=1, steps=2), folder)
+    loss = folder.result().metrics["final_loss"].mean
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "tiny Naive · starting"
+    assert lines[-1].startswith(f"tiny Naive · success · loss {loss:.4g} after 3 steps · after ")
+
+
 def test_repeats_end_when_the_interval_is_narrow_enough(make_plan, folder):
     steady = run_one(make_plan("well", repeats=6, stop_at_interval_share=0.01), folder)
     assert (steady.repeats, steady.metrics["tokens_per_s"].n) == (3, 3)
