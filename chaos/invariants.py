@@ -82,7 +82,7 @@ def store_equals_folders(uri: str, experiment: str, sweep: Path) -> Iterator[str
     by_kind = {kind: [run for run in recorded if run.data.tags.get("llmexp.kind") == kind] for kind in ("run", "sweep")}
     if len(by_kind["sweep"]) != 1:
         yield f"MLflow has {len(by_kind['sweep'])} parents of the sweep"
-    names = sorted(run.info.run_name for run in by_kind["run"])
+    names = sorted(run.data.tags["folder"] for run in by_kind["run"])
     folders = find_runs(sweep)
     if names != sorted(folder.path.name for folder in folders):
         yield f"MLflow has {names}, the sweep {[folder.path.name for folder in folders]}"
@@ -90,7 +90,7 @@ def store_equals_folders(uri: str, experiment: str, sweep: Path) -> Iterator[str
     for run in by_kind["run"]:
         if run.data.tags["mlflow.parentRunId"] not in [parent.info.run_id for parent in by_kind["sweep"]]:
             yield f"{run.info.run_name} is below no sweep in MLflow"
-        yield from _is_the_same(client, run, RunFolder(sweep / run.info.run_name))
+        yield from _is_the_same(client, run, RunFolder(sweep / run.data.tags["folder"]))
 
 
 def _is_the_same(client: Any, run: Any, folder: RunFolder) -> Iterator[str]:

@@ -24,6 +24,7 @@ from llmexp.cli.typed import typed
 from llmexp.engines.resolve import resolve
 from llmexp.errors import ConfigError
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.naming import apart, own_words
 
 
 @dataclass(frozen=True)
@@ -121,21 +122,15 @@ def _sweep(value: Any) -> str:
 
 def _difference(overrides: Sequence[str], choices: Sequence[Sequence[str]]) -> str:
     """What tells one job from the others, as the start of its error; nothing where it is alone."""
-    own = own_words(overrides, choices)
-    return f"run {' '.join(own)}: " if own else ""
-
-
-def own_words(overrides: Sequence[str], choices: Sequence[Sequence[str]]) -> list[str]:
-    """Those overrides of a job that not all of these have, as a person types them."""
     shared = set(choices[0]).intersection(*choices)
-    return as_typed([override for override in overrides if override not in shared])
+    own = as_typed([override for override in overrides if override not in shared])
+    return f"run {' '.join(own)}: " if own else ""
 
 
 def told_apart(jobs: Sequence[Job]) -> list[Job]:
     """The jobs with plans that have names of their own."""
-    choices = [job.overrides for job in jobs]
-    own = [[word for word in own_words(overrides, choices) if not word.startswith(("model=", "method="))] for overrides in choices]
-    return [Job(job.overrides, job.plan.model_copy(update={"told_by": " ".join(words)})) for job, words in zip(jobs, own, strict=True)]
+    told = apart([own_words(job.plan.rerun_command) for job in jobs])
+    return [Job(job.overrides, job.plan.model_copy(update={"told_by": words})) for job, words in zip(jobs, told, strict=True)]
 
 
 def _check_one_sweep(first: RunPlan, plan: RunPlan) -> None:

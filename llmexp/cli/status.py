@@ -11,25 +11,36 @@ from pathlib import Path
 from llmexp.errors import SlurmError
 from llmexp.record.folder import RunFolder
 from llmexp.record.index import UNREADABLE, Standing, standings
+from llmexp.record.naming import apart
+from llmexp.record.result import RunStatus
 from llmexp.slurm.catch_up import catch_up
 from llmexp.slurm.jobs import Submitted, readable
 from llmexp.slurm.queue import JobState
 
-HEADERS = ("run", "state", "repeats", "measured steps", "reason")
+HEADERS = ("run", "state", "repeats", "measured steps", "asked for", "reason")
+# States in which the same command has something to do.
+OPEN = {"planned", *(status.value for status in RunStatus if not status.is_answer)}
 Job = tuple[Submitted, JobState]
 
 
 def print_status(folders: Sequence[RunFolder]) -> None:
-    """Print a line a run: how far it came, how it ended and why; then how many runs are in which state. SLURM is asked about its jobs first."""
+    """Print a line a run: how far it came, what tells it from the others of its sweep, how it ended and why.
+
+    Then how many are in which state, and what to do about those without an answer. SLURM is asked about its jobs first.
+    """
     jobs = jobs_under_way(folders)
     found = [with_job(standing, jobs.get(folder.path)) for folder, standing in zip(folders, standings(folders), strict=True)]
-    rows = [HEADERS, *(row(folder, standing) for folder, standing in zip(folders, found, strict=True))]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
-    for *cells, reason in rows:
-        print("  ".join((*(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)), reason)).rstrip())
+    told = told_apart(folders, found)
+    rows = [row(folder, standing, told.get(folder.path, "")) for folder, standing in zip(folders, found, strict=True)]
+    columns = [(header, *cells) for header, cells in zip(HEADERS, zip(*rows, strict=True), strict=True) if any(cells)]
+    widths = [max(map(len, column)) for column in columns]
+    for cells in zip(*columns, strict=True):
+        print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
     if len(found) > 1:
         states = Counter(standing.state for standing in found).most_common()
         print(f"{len(found)} runs: {', '.join(f'{count} {state}' for state, count in states)}")
+    if undone := [state for state in OPEN if any(standing.state == state for standing in found)]:
+        print(f"{', '.join(sorted(undone))}: the same command does these runs and keeps the others; llmexp logs RUN shows what a run printed")
 
 
 def jobs_under_way(folders: Sequence[RunFolder]) -> dict[Path, Job]:
@@ -57,10 +68,19 @@ def with_job(standing: Standing, job: Job | None) -> Standing:
     return replace(standing, state="running", reason=told)
 
 
-def row(folder: RunFolder, standing: Standing) -> tuple[str, ...]:
-    """The run's name, state, repeats and measured steps of those planned, and reason, in one line; what cannot be read is said in the reason."""
+def told_apart(folders: Sequence[RunFolder], found: Sequence[Standing]) -> dict[Path, str]:
+    """Of each run that can be read the words of its command that not all of its sweep have."""
+    by_sweep: dict[Path, dict[Path, list[str]]] = {}
+    for folder, standing in zip(folders, found, strict=True):
+        if standing.state != UNREADABLE:
+            by_sweep.setdefault(folder.path.parent, {})[folder.path] = standing.words
+    return {path: words for runs in by_sweep.values() for path, words in zip(runs, apart(list(runs.values())), strict=True)}
+
+
+def row(folder: RunFolder, standing: Standing, told: str) -> tuple[str, ...]:
+    """A line's cells; what cannot be read is said in the reason."""
     name = f"{folder.path.parent.name}/{folder.path.name}"
     if standing.state == UNREADABLE:
-        return (name, standing.state, "", "", standing.reason)
+        return (name, standing.state, "", "", told, standing.reason)
     repeats, steps = f"{standing.repeats}/{standing.planned_repeats}", f"{standing.steps}/{standing.planned_steps}"
-    return (name, standing.state, repeats, steps, " ".join(standing.reason.split()))
+    return (name, standing.state, repeats, steps, told, " ".join(standing.reason.split()))

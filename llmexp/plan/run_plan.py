@@ -13,12 +13,13 @@ from pydantic import ConfigDict, Field
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import MemoryEstimate
 from llmexp.record.misfit import misfit
+from llmexp.record.naming import NOT_MEASURED, name_of
 from llmexp.record.result import Batch, Record
 from llmexp.schema import RunConfig
 
 PLAN_SCHEMA_VERSION = 1
-# What says where and how a run is recorded, not what it measures.
-NOT_IN_ID: dict[str, Any] = {**dict.fromkeys(("node", "tracking", "sweep", "budget", "force", "rerun"), True), "precision": {"chosen_because"}}
+# What precision=auto chose is in the id, why it did is not.
+NOT_IN_ID: dict[str, Any] = dict.fromkeys(NOT_MEASURED, True) | {"precision": {"chosen_because"}}
 
 
 class Command(Record):
@@ -78,7 +79,7 @@ class RunPlan(Record):
     @property
     def name(self) -> str:
         """The run in words, other words than those of the other runs of its sweep."""
-        return " ".join(filter(None, (self.config.model.name, self.method, self.told_by)))
+        return name_of(self.config.model.name, self.method, [self.told_by] if self.told_by else [])
 
     @property
     def ranks_per_node(self) -> int:

@@ -120,11 +120,6 @@ class RunFolder:
         needed = (f"repeat.{index}/samples.{rank}.jsonl" for index in range(result.repeats) for rank in range(result.world_size))
         return next((name for name in needed if not (self.path / name).exists()), "")
 
-    def reason_of(self, result: RunResult) -> str:
-        """What a listing says of the result: that its samples are gone and what mends that, else its own reason."""
-        lost = self.lost_samples(result)
-        return f"{lost} is missing: the same command measures the run again" if lost else result.reason
-
     def state(self) -> str:
         """'planned', 'running', or the RunStatus that the run ended with; 'killed' where its driver died, or went on, without a word."""
         result = self.result()
@@ -134,6 +129,16 @@ class RunFolder:
         if not begun:
             return "planned"
         return "running" if is_alive(begun[-1]) and not self._is_let_go() else RunStatus.KILLED.value
+
+    def standing(self, result: RunResult | None) -> tuple[str, str]:
+        """The state, by the result where there is one, and what a listing says of it: what is lost or why it ended so."""
+        if result:
+            lost = self.lost_samples(result)
+            return result.status.value, f"{lost} is missing: the same command measures the run again" if lost else result.reason
+        state, events = self.state(), self.events()
+        at = str(events[-1]["at"]) if events else ""
+        reasons = {"running": f"since {at}", "killed": f"the driver ended without writing a result; last event at {at}"}
+        return state, reasons.get(state, "")
 
     def _is_let_go(self) -> bool:
         """Whether a driver has turned to other runs without a result here, as when the disk was full."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder, write_atomically
 from llmexp.record.misfit import misfit
+from llmexp.record.naming import own_words
 from llmexp.record.result import RunResult, read_samples
 
 INDEX = ".index.json"
@@ -35,6 +36,8 @@ class Standing:
     id: str = ""
     work: str = ""
     """What runs share that take a step in about the same time a position."""
+    words: list[str] = field(default_factory=list)
+    """naming.own_words of its command."""
     repeats: int = 0
     """Finished by rank 0."""
     planned_repeats: int = 0
@@ -98,7 +101,8 @@ def _look(run: RunFolder) -> Standing:
     """How a run stands by its own files."""
     try:
         result = run.result()
-        return Standing(state=result.status.value if result else run.state(), **_planned(run), **_progress(run), **_measured(run, result))
+        state, reason = run.standing(result)
+        return Standing(state=state, reason=reason, **_planned(run), **_progress(run), **_measured(result))
     except (RecordError, OSError, ValueError, KeyError) as error:
         return Standing(UNREADABLE, (str(error) or repr(error)).partition("\n")[0])
 
@@ -108,7 +112,7 @@ def _planned(run: RunFolder) -> dict[str, Any]:
         plan = json.loads(run.plan_path.read_text())
         measure, positions = plan["config"]["measure"], plan["batch"]["global"] * plan["config"]["data"]["seq_len"]
         numbers = {"planned_repeats": measure["repeats"], "planned_steps": measure["steps"], "warmup_steps": measure["warmup_steps"]}
-        return {"id": plan["id"], "work": work_of(plan), "positions": positions, **numbers}
+        return {"id": plan["id"], "words": own_words(plan["rerun_command"]), "work": work_of(plan), "positions": positions, **numbers}
     except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
         raise misfit(run.plan_path, "plan", error) from None
 
@@ -120,14 +124,14 @@ def _progress(run: RunFolder) -> dict[str, Any]:
     return {"repeats": sum((repeat / "rank.0.json").exists() for repeat in repeats), "steps": steps}
 
 
-def _measured(run: RunFolder, result: RunResult | None) -> dict[str, Any]:
+def _measured(result: RunResult | None) -> dict[str, Any]:
     if result is None:
         return {}
     rate = result.metrics.get("tokens_per_s")
     held_s = None
     if result.started_at and result.ended_at:
         held_s = (datetime.fromisoformat(result.ended_at) - datetime.fromisoformat(result.started_at)).total_seconds()
-    return {"reason": run.reason_of(result), "held_s": held_s, "tokens_per_s": rate.mean if rate else None}
+    return {"held_s": held_s, "tokens_per_s": rate.mean if rate else None}
 
 
 def _read(path: Path) -> _Index:

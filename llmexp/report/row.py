@@ -174,7 +174,7 @@ class Row:
 def read_row(folder: RunFolder) -> Row:
     """Read a run's folder at any moment of its life; raises RecordError where its files are not what they should be."""
     plan, result = read_plan(folder), folder.result()
-    state, reason = (result.status.value, folder.reason_of(result)) if result else _unfinished(folder)
+    state, reason = folder.standing(result)
     if result and result.status is RunStatus.SUCCESS and result.evidence != "measured":
         state, reason = result.evidence, f"{result.evidence}, not measured"
     row = Row(folder, plan, state, " ".join(reason.split()), result)
@@ -223,10 +223,3 @@ def _runtime(config: dict[str, Any]) -> str:
     place = image.rpartition("/")[2] or python.removesuffix("/bin/python").rpartition("/")[2]
     variables = (f"{name}={value}" for name, value in runtime.get("environment", {}).items())
     return " ".join(filter(None, (runtime["name"], place, *runtime.get("modules", ()), *variables)))
-
-
-def _unfinished(folder: RunFolder) -> tuple[str, str]:
-    state, events = folder.state(), folder.events()
-    at = str(events[-1].get("at", "an unknown time")) if events else ""
-    reasons = {"planned": "", "running": f"last event at {at}"}
-    return state, reasons.get(state, f"the driver ended without writing a result; last event at {at}")

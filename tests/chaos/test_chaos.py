@@ -81,7 +81,8 @@ def test_a_store_that_differs_is_seen(success: RunFolder, tmp_path: Path) -> Non
     sync([success], TrackingConfig(name="mlflow", uri=uri, experiment="mine"))
     assert list(store_equals_folders(uri, "mine", sweep)) == []
     client = MlflowClient(uri)
-    client.create_run(client.get_experiment_by_name("mine").experiment_id, tags={"llmexp.kind": "run"}, run_name=success.path.name)
+    tags = {"llmexp.kind": "run", "folder": success.path.name}
+    client.create_run(client.get_experiment_by_name("mine").experiment_id, tags=tags, run_name=success.path.name)
     losses = list(store_equals_folders(uri, "mine", sweep))
     assert f"MLflow has {success.path.name} as RUNNING" in losses
     assert len(losses) == 2

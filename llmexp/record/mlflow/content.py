@@ -14,6 +14,7 @@ from typing import Any
 from llmexp.record.folder import RunFolder
 from llmexp.record.misfit import misfit
 from llmexp.record.mlflow.points import Point, Window, result_points, step_points, system_points
+from llmexp.record.naming import name_of, own_words
 from llmexp.record.result import RunResult, RunStatus
 
 # Bookkeeping, by which runs are found again; the plain tags beside them are for people, who may edit them.
@@ -39,8 +40,8 @@ class RunContent:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
-        return self.folder.path.name
+        """Model, method and all other words that say what is measured: the run may stand beside any other one there."""
+        return name_of(str(self._config["model"]["name"]), str(self._plan["method"]), own_words(str(self._plan.get("rerun_command", ""))))
 
     @property
     def id(self) -> str:
@@ -80,7 +81,8 @@ class RunContent:
         """The run in words, its bookkeeping, and what MLflow shows on the run's page."""
         result = self._result
         groups = {group: str(self._config[group]["name"]) for group in _GROUPS}
-        plain = {"id": self.id, "method": str(self._plan["method"]), "status": self.state.value, "reason": self._reason} | groups
+        plain = {"id": self.id, "folder": self.folder.path.name, "method": str(self._plan["method"])} | groups
+        plain |= {"status": self.state.value, "reason": self._reason}
         measured = {"stack": result.stack, "evidence": result.evidence} if result else {}
         if result and result.stability:
             measured |= {"stability": result.stability.verdict, "stability_reasons": "; ".join(result.stability.reasons)}

@@ -97,7 +97,7 @@ class Tracker:
         start_ms, end_ms = round(1e3 * content.window.start_s), round(1e3 * content.window.end_s)
         parent = self._parents.of(content.sweep, start_ms)
         tags = {name: value[:LONGEST_TAG] for name, value in _redacted(content.tags).items()} | {PARENT_TAG: parent}
-        run = self._client.create_run(self._experiment.id, start_ms, tags, run_name=content.name).info
+        run = self._client.create_run(self._experiment.id, start_ms, tags, run_name=redact(content.name)).info
         self._parents.has_run_until(content.sweep, end_ms)
 
         def fill() -> None:

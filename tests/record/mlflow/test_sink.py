@@ -38,6 +38,15 @@ def test_a_run_and_its_sweep_are_recorded_with_everything_in_its_folder(make_run
     assert top | deeper <= names
 
 
+def test_the_name_tells_a_run_from_all_others(make_run, tracking, recorded):
+    folders = [make_run("F", engine__name=engine) for engine in ("deepspeed", "torch")]
+    record_runs(folders, tracking)
+    names = {run.data.tags["folder"]: run.info.run_name for run in recorded()}
+    assert sorted(names) == sorted(folder.path.name for folder in folders)
+    for folder in folders:
+        assert re.fullmatch(rf"tiny F .* engine.name={folder.result().engine}", names[folder.path.name])
+
+
 def test_metrics_have_steps_and_the_times_at_which_they_happened(make_run, tracking, client, recorded):
     folder = make_run()
     record_runs([folder], tracking)

@@ -1,0 +1,28 @@
+"""What a run is called beside others: by the words of its command that say what it measures."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+
+# Sections of the configuration that say where and how a run is recorded, not what it measures.
+NOT_MEASURED = ("node", "tracking", "sweep", "budget", "force", "rerun")
+# Model and method stand beside the words, the experiment is the sweep's name, and the launcher changes nothing that is measured.
+_NOT_NAMED = re.compile(rf"\+*((model|method|experiment|detach)=|({'|'.join(NOT_MEASURED)}|hydra)[=./])")
+
+
+def own_words(command: str) -> list[str]:
+    """The words of a run's command, python -m llmexp …, that say what it measures, but for its model and method."""
+    return [word for word in shlex.split(command)[3:] if not _NOT_NAMED.match(word)]
+
+
+def name_of(model: str, method: str, words: Iterable[str]) -> str:
+    """The run's name with these words."""
+    return " ".join((model, method, *words))
+
+
+def apart(runs: Sequence[Sequence[str]]) -> list[str]:
+    """Of each run those of its words that not all of these runs have."""
+    shared = set(runs[0]).intersection(*runs) if runs else set()
+    return [" ".join(word for word in words if word not in shared) for words in runs]
