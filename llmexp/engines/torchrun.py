@@ -1,4 +1,4 @@
-"""How any engine starts one rank a device: by torchrun, forked, or one process without either; with the variables that keep ranks to their device and network."""
+"""How ranks are started, one a device: by torchrun, forked, or one process without either; with the variables that keep them to their device."""
 
 from __future__ import annotations
 

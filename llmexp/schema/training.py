@@ -113,7 +113,7 @@ class EngineConfig(Section):
 
     name: str
     launcher: Literal["torchrun", "deepspeed", "python", "fork"] = Field(
-        description="python: a program of one process, plainly; fork: from one process that has imported for all ranks of a sweep, for first looks on a CPU"
+        description="python: a program of one process, plainly; fork: ranks come from one process that has imported for all, on a CPU"
     )
     options: dict[str, Any] = Field(default_factory=dict, description="merged over the native configuration of the engine")
 
