@@ -26,7 +26,8 @@ PY     ?= 3.12
 TORCH_VERSION := $(shell sed -n 's/^torch==//p' $(CONSTRAINTS))
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Compiled afterwards, on all cores, where pip would take one.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 # Published without wheels, and pure Python, so that a wheel built by any Python serves every other.
 PURE_SDISTS := antlr4-python3-runtime deepspeed
@@ -121,6 +122,7 @@ $(VENV)/.torch: $(VENV)/.python $(CONSTRAINTS)
 $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	@echo "installing llmexp[$*] ..."
 	@$(PIP) --constraint $(VENV)/constraints.txt --editable '.[$*]'
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 
 .installed-older:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -59,6 +60,24 @@ def until() -> Callable[..., None]:
             time.sleep(0.02)
 
     return wait
+
+
+@pytest.fixture
+def signs_of_life(folder: RunFolder) -> Iterator[None]:
+    """Until a sample of rank 1 is there: however long a machine takes to import torch, that is not the silence which a test looks for."""
+    log, sample, ended = folder.repeat(0) / "log.alive.txt", folder.repeat(0) / "samples.1.jsonl", threading.Event()
+
+    def write() -> None:
+        while not sample.exists() and not ended.wait(0.5):
+            if log.parent.exists():
+                with log.open("a") as file:
+                    file.write("importing\n")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
 
 
 @pytest.fixture

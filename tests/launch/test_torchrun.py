@@ -46,6 +46,7 @@ def test_killed_driver_takes_torchrun_and_its_ranks_along(make_torchrun_plan, fo
     assert folder.state() == "killed"
 
 
+@pytest.mark.usefixtures("signs_of_life")
 def test_a_hang_in_a_collective_is_a_timeout_with_the_stack_of_each_rank_in_its_log(make_torchrun_plan, folder, processes):
     result = run_one(make_torchrun_plan("stuck_rank.py", no_progress_timeout_s=10.0), folder)
     assert result.status is RunStatus.TIMEOUT, result.reason
