@@ -17,8 +17,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         from llmexp.cli import commands, run  # takes a while, and Ctrl-C may come meanwhile
 
-        command = commands.COMMANDS.get(words[0]) if words else None
-        return command(words[1:]) if command else run.main(words)
+        if words[:1] == ["help"]:
+            words = [*words[1:], "--help"]
+        command, rest = commands.command_in(words) or (run.main, words)
+        return command(rest)
     except LlmexpError as error:
         print(f"llmexp: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1

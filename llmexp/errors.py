@@ -13,6 +13,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from llmexp.terms import meant_by
+
 
 class LlmexpError(Exception):
     """Base of every error that llmexp raises on purpose."""
@@ -39,15 +41,25 @@ class SlurmError(LlmexpError):
 
 
 def nearest(value: str, choices: Iterable[str]) -> str | None:
-    """Return the choice that was probably meant, or None where nothing is close."""
+    """Return the choice that was probably meant, or None where nothing is close: nearly the same, part of each other, or else alike."""
     by_lower = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(value.lower(), by_lower, n=1, cutoff=0.5)
-    return by_lower[close[0]] if close else None
+    typed = value.lower()
+    parts = [choice for choice in by_lower if min(len(typed), len(choice)) > 1 and (typed in choice or choice in typed)]
+    for among, cutoff in ((list(by_lower), 0.85), (parts, 0.0), (list(by_lower), 0.5)):
+        if close := difflib.get_close_matches(typed, among, n=1, cutoff=cutoff):
+            return by_lower[close[0]]
+    return None
 
 
 def unknown(what: str, value: str, choices: Iterable[str]) -> ConfigError:
-    """Build the error for a name that is not among `choices`: the nearest one first, then all of them."""
+    """Build the error for a name that is not among `choices`: what was probably meant first, then all of them."""
     listed = list(choices)
-    guess = nearest(value, listed)
-    hint = f"did you mean {guess}? " if guess else ""
-    return ConfigError(f"unknown {what} '{value}': {hint}choices are {', '.join(listed)}")
+    return ConfigError(f"unknown {what} '{value}': {hint(what, value, listed)}choices are {', '.join(listed)}")
+
+
+def hint(what: str, value: str, choices: Iterable[str]) -> str:
+    """Say what to write for a word of other programs, else which choice is nearest; empty where neither is there, else with a blank at its end."""
+    if meant := meant_by(what, value):
+        return f"write {meant}; "
+    guess = nearest(value, choices)
+    return f"did you mean {guess}? " if guess else ""

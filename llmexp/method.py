@@ -132,9 +132,12 @@ class Method:
     @classmethod
     def parse(cls, text: str, task: str = "pretrain") -> Method:
         """Read a name such as 'R+F' or 'naive' in any order and case; raises ConfigError with what is valid."""
-        parts = [part.strip() for part in text.split("+") if part.strip()]
+        typed = [part.strip() for part in text.split("+")]
+        parts = [part for part in typed if part]
         if not parts:
             raise ConfigError(f"method '{text}' is empty: use {NAIVE} or atoms of {', '.join(atom_codes())} joined by '+'")
+        if parts != typed:
+            raise ConfigError(f"method '{text}': beside a '+' an atom is missing: did you mean {'+'.join(parts)}?")
         codes = [NAIVE if part.upper() == FULL.upper() and task == "finetune" else _code(part) for part in parts]
         if NAIVE in codes and len(codes) > 1:
             raise ConfigError(f"method '{text}': {NAIVE} means no technique at all and stands alone")
@@ -173,7 +176,10 @@ class Method:
             if atom.needs and not set(atom.needs) & set(self.codes):
                 raise ConfigError(f"method '{text}': {atom.code} needs {' or '.join(atom.needs)}, as in {atom.needs[0]}+{atom.code}")
             if task not in atom.tasks:
-                raise ConfigError(f"method '{text}': {atom.code} does not belong to task={task}, but to {', '.join(atom.tasks)}")
+                raise ConfigError(
+                    f"method '{text}': {atom.code} does not belong to task={task}, but to {', '.join(atom.tasks)}: "
+                    f"add task={atom.tasks[0]}, as in method={text} task={atom.tasks[0]}"
+                )
 
 
 def _code(part: str) -> str:

@@ -13,8 +13,9 @@ from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
-from llmexp.cli.explain import explain
+from llmexp.cli.explain import explain, raised_by_parsers
 from llmexp.cli.resolvers import register
 from llmexp.outside import conf_packages
 
@@ -48,5 +49,9 @@ def hydra_app() -> Iterator[Hydra]:
             hydra = GlobalHydra.instance().hydra
             assert hydra is not None
             yield hydra
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, YAMLError) as error:
+        raise explain(error) from None
+    except ValueError as error:
+        if not raised_by_parsers(error):
+            raise
         raise explain(error) from None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Never
 
 from llmexp import __version__
+from llmexp.cli.check import keys
 from llmexp.errors import ConfigError
+from llmexp.terms import meant_by
 
 COMMAND_NAMES = ("plan", "report", "compare", "status", "logs", "cancel", "sync", "ui", "doctor", "engines", "reproduce")
 
@@ -16,7 +19,17 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> Never:
         """Raise instead of printing the usage and leaving."""
-        raise ConfigError(f"{message}; {self.prog} --help explains")
+        raise ConfigError(f"{message}; {_without_dashes(message)}{self.prog} --help explains")
+
+
+def _without_dashes(message: str) -> str:
+    """For settings that are typed like flags, as other programs have them: how they are written here."""
+    found = re.search(r"unrecognized arguments: --([\w.-]+)(=\S+)?", message)
+    if not found:
+        return ""
+    name, value = found[1].replace("-", "_"), found[2] or "=<value>"
+    meant = f"{name}{value}" if name in keys() else meant_by("key", name)
+    return f"settings have no dashes: write {meant}; " if meant else ""
 
 
 def add_overrides(parser: Parser) -> None:

@@ -11,6 +11,8 @@ from pydantic_core import ErrorDetails
 
 from llmexp.errors import ConfigError, nearest
 from llmexp.schema import RunConfig
+from llmexp.schema.kinds import wrong_value
+from llmexp.terms import meant_by
 
 
 def validate(container: Mapping[str, Any]) -> RunConfig:
@@ -51,23 +53,18 @@ def check_key(path: str) -> None:
 
 
 def unknown_key(path: str) -> ConfigError:
-    """Build the error for a dotted key that the configuration has not: the one of its name elsewhere or the nearest beside it, then all beside it."""
+    """Build the error for a dotted key that the configuration has not: what is meant by it, of its name elsewhere or nearest; then all beside it."""
     section, _, name = path.rpartition(".")
     every = keys()
     beside = {key.rpartition(".")[2]: key for key in every if key.rpartition(".")[0] == section}
     elsewhere = [key for key in every if key.rpartition(".")[2] == name]
     guess = next(iter(elsewhere), None) or beside.get(nearest(name, beside) or "")
-    hint = f"did you mean {guess}? " if guess else ""
-    return ConfigError(f"unknown key '{path}': {hint}{f'keys of {section}' if section else 'keys'} are {', '.join(beside)}")
+    meant = meant_by("key", name) if len(elsewhere) != 1 else None
+    said = f"write {meant}; " if meant else f"did you mean {guess}? " if guess else ""
+    return ConfigError(f"unknown key '{path}': {said}{f'keys of {section}' if section else 'keys'} are {', '.join(beside)}")
 
 
 def _explain(error: ErrorDetails) -> ConfigError:
-    path = ".".join(str(part) for part in error["loc"] if part != "[key]")
     if error["type"] == "extra_forbidden":
-        return unknown_key(path)
-    if error["type"] == "missing":
-        return ConfigError(f"{path} is missing: set {path}=<value>")
-    message = error["msg"].removeprefix("Value error, ")
-    if not path or error["type"] == "value_error":
-        return ConfigError(message)
-    return ConfigError(f"{path}={error['input']}: {message[0].lower()}{message[1:]}")
+        return unknown_key(".".join(map(str, error["loc"])))
+    return ConfigError(wrong_value(RunConfig, error))

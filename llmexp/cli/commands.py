@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,7 +118,9 @@ def sync(words: Sequence[str]) -> int:
     """Copy run folders to MLflow, pictures drawn that are missing; what is there already is left alone."""
     parser = _parser("sync", "Copy runs to MLflow: those that a tracker missed, or that another machine made. Safe to repeat.")
     _add_paths(parser)
-    parser.add_argument("--uri", help="default: the one each run was planned with, else MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
+    parser.add_argument(
+        "--uri", type=_tracker, help="default: the one each run was planned with, else MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db"
+    )
     parser.add_argument("--experiment", help="MLflow's; default: the one each run was planned with")
     args = parser.parse_args(words)
     from llmexp.cli.copying import copy_runs
@@ -130,10 +134,13 @@ def sync(words: Sequence[str]) -> int:
 def ui(words: Sequence[str]) -> int:
     """Serve MLflow's pages on this machine until Ctrl-C, with every run that has ended by now."""
     parser = _parser("ui", "MLflow's pages on 127.0.0.1, until Ctrl-C.")
-    parser.add_argument("--port", type=int, default=5000)
-    parser.add_argument("--uri", help="default: MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
+    parser.add_argument("--port", type=_port, default=5000)
+    parser.add_argument("--uri", type=_tracker, help="default: MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
     parser.add_argument("--outputs", type=Path, default=Path(OUTPUTS), help=f"where sweep.outputs is; default {OUTPUTS}")
     args = parser.parse_args(words)
+    elsewhere = args.outputs == Path(OUTPUTS) and (args.uri or os.environ.get("MLFLOW_TRACKING_URI"))
+    if not args.outputs.is_dir() and not elsewhere:
+        raise ConfigError(f"there is no folder {args.outputs}: --outputs names where sweep.outputs is, and python -m llmexp method=Naive makes a run")
     from llmexp.cli.copying import copy_missing
     from llmexp.cli.status import jobs_under_way
     from llmexp.record.folder import find_runs
@@ -188,8 +195,32 @@ _COMMANDS = (plan, report, compare, status, logs, cancel, sync, ui, doctor, engi
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = dict(zip(COMMAND_NAMES, _COMMANDS, strict=True))
 
 
+def command_in(words: Sequence[str]) -> tuple[Callable[[Sequence[str]], int], list[str]] | None:
+    """The command and its words: its name stands first, or first after overrides; None where the words are a run's."""
+    for place, word in enumerate(words):
+        if word in COMMANDS:
+            return COMMANDS[word], [*words[:place], *words[place + 1 :]]
+        if "=" not in word and word not in ("-m", "--multirun"):
+            return None
+    return None
+
+
 def _parser(name: str, description: str) -> Parser:
     return Parser(f"llmexp {name}", description=description, allow_abbrev=False)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise ArgumentTypeError(f"{text} is no port: a whole number from 1 to 65535")
+    return int(text)
+
+
+def _tracker(uri: str) -> str:
+    """An address that MLflow can use; raises ConfigError."""
+    from llmexp.record.tracking_uri import check_uri
+
+    check_uri(uri, "--uri")
+    return uri
 
 
 def _add_paths(parser: Parser) -> None:
@@ -206,7 +237,7 @@ def _runs(paths: Sequence[Path]) -> list[RunFolder]:
             raise ConfigError(f"there is no {path}: name a run's folder, a sweep's or one that holds them")
     found = {run.path.resolve(): run for path in paths for run in find_runs(path)}
     if not found:
-        raise ConfigError(f"no runs in {', '.join(map(str, paths))}: python -m llmexp makes one")
+        raise ConfigError(f"no runs in {', '.join(map(str, paths))}: python -m llmexp method=Naive makes one")
     return list(found.values())
 
 

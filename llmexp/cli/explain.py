@@ -3,29 +3,71 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from omegaconf import DictConfig
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
+from yaml import MarkedYAMLError
 
-from llmexp.errors import ConfigError, unknown
+from llmexp.cli.places import place_of
+from llmexp.errors import ConfigError, nearest, unknown
 
-GRAMMAR = "write key=value, and quote values with special characters: 'key=\"a b\"'"
+GRAMMAR = "write key=value, commas alone between several values, and quotes around special characters: 'key=\"a b\"'"
+# What the parsers of files and of values raise of their own.
+PARSERS = ("hydra", "omegaconf", "codecs")
 
 
-def explain(error: HydraException | OmegaConfBaseException) -> ConfigError:
+def explain(error: Exception) -> ConfigError:
     """Build the one line for an error of Hydra's composition."""
+    chain = list(_chain(error))
+    if own := next((each for each in chain if isinstance(each, ConfigError)), None):
+        return own
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, option = error.missing_cfg_file.rpartition("/")
-        return unknown(group, option, error.options)
+        return place_of(group, option) or unknown(group, option, error.options)
     if isinstance(error, OverrideParseException):
-        return ConfigError(f"cannot read '{error.override}'{_reason(error.__cause__ or error.__context__)}: {GRAMMAR}")
+        return ConfigError(f"cannot read '{error.override}': {GRAMMAR}")
     if isinstance(error, MissingMandatoryValue):
         return ConfigError(f"{error.full_key} is missing: set {error.full_key}=<value>")
-    return ConfigError(_one_line(error) + _reason(error.__cause__))
+    if isinstance(error, MarkedYAMLError) and error.problem_mark:
+        return ConfigError(f"{error.problem_mark.name}:{error.problem_mark.line + 1}: no YAML: {error.problem}")
+    unset = next((each for each in chain if isinstance(each, ConfigAttributeError | ConfigKeyError)), None)
+    if unset and (typed := re.search(r"Could not override '([^']+)'", str(error))):
+        return _unknown_key(typed[1], unset)
+    return ConfigError(_text(chain))
 
 
-def _reason(cause: BaseException | None) -> str:
-    return f" ({_one_line(cause)})" if cause else ""
+def raised_by_parsers(error: ValueError) -> bool:
+    """Whether it is about a file or a value of the configuration, for which Hydra and OmegaConf raise plain ValueErrors too."""
+    last = error.__traceback__
+    while last and last.tb_next:
+        last = last.tb_next
+    return last is not None and str(last.tb_frame.f_globals["__name__"]).partition(".")[0] in PARSERS
+
+
+def _unknown_key(key: str, error: OmegaConfBaseException) -> ConfigError:
+    """For a key of Hydra's own, with those that are beside it."""
+    beside = [str(name) for name in error.parent_node if name != "_target_"] if isinstance(error.parent_node, DictConfig) else []
+    if key.startswith("hydra.launcher.") and not beside:
+        return ConfigError(f"{key} is of a launcher such as hydra/launcher=slurm, and the command line names none")
+    guess = nearest(str(error.key), beside)
+    return ConfigError(f"unknown key '{key}': {f'did you mean {guess}? ' if guess else ''}keys there are {', '.join(beside)}")
+
+
+def _text(chain: list[BaseException]) -> str:
+    """What the errors say, each once, with the key that they are about."""
+    said = [_one_line(each) for each in chain if isinstance(each, HydraException | OmegaConfBaseException | ValueError)]
+    new = [text for before, text in pairwise(["", *said]) if text and text not in before]
+    key = next((each.full_key for each in chain if isinstance(each, OmegaConfBaseException) and each.full_key), "")
+    return f"{key}: {': '.join(new)}" if key else ": ".join(new)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _one_line(error: BaseException) -> str:

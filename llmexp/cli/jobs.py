@@ -23,6 +23,7 @@ from llmexp.cli.overrides import accept, as_typed
 from llmexp.cli.typed import typed
 from llmexp.engines.resolve import resolve
 from llmexp.errors import ConfigError
+from llmexp.method import NAIVE
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.naming import apart, own_words
 
@@ -78,7 +79,8 @@ def plan_of(container: Mapping[str, Any], words: Sequence[str]) -> RunPlan:
 def words_of(loader: ConfigLoader, hydra: HydraConf, overrides: Sequence[str]) -> list[str]:
     """What a person types for a job alone: its overrides, and where its files were searched for; launchers and the sweep's budget are left out."""
     searched = [override for override in hydra.overrides.hydra if override.startswith("hydra.searchpath=")]
-    return searched + typed(loader, [word for word in as_typed(overrides) if not word.startswith("budget.")])
+    words = typed(loader, [word for word in as_typed(overrides) if not word.startswith("budget.")])
+    return searched + (words or [f"method={NAIVE}"])  # alone, `llmexp` starts nothing
 
 
 def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,12 +11,16 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
 from llmexp.cli.arguments import COMMAND_NAMES
-from llmexp.cli.check import check_key
+from llmexp.cli.check import check_key, keys
 from llmexp.cli.places import spelled_out
-from llmexp.errors import ConfigError, nearest
+from llmexp.errors import ConfigError, hint
+from llmexp.method import Method
+from llmexp.terms import meant_by
 
 # Any key goes there, though Hydra wants a plus sign for one that it does not know.
 OPTIONS_OF_SBATCH = "hydra.launcher.options."
+# What Hydra would not take for a name, alone or between commas.
+NUMBER = re.compile(r"(?<![^,(])(?:[-+.\deE_]*\d[-+.\deE_]*|true|false|null)(?![^,)])", re.IGNORECASE)
 
 
 def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
@@ -24,7 +29,8 @@ def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
     A plus sign in front makes no difference: groups and method are set, other keys are set whether the YAML has them or only the schema.
     """
     for word in words:
-        _check_form(word)
+        if "=" not in word and not word.startswith("~"):
+            raise _no_override(loader, word)
     if any(word.startswith("detach=") for word in as_typed(words)) and not any(word.startswith("hydra/launcher=") for word in words):
         raise ConfigError("detach is hydra/launcher=slurm's, and the command line names no launcher")
     words = spelled_out(loader, words)
@@ -38,11 +44,27 @@ def as_typed(overrides: Sequence[str]) -> list[str]:
     return [override.lstrip("+") for override in overrides]
 
 
-def _check_form(word: str) -> None:
-    if "=" not in word and not word.startswith("~"):
-        guess = nearest(word, COMMAND_NAMES)
-        hint = f"did you mean {guess}? " if guess else ""
-        raise ConfigError(f"'{word}' is neither key=value nor a command: {hint}commands are {', '.join(COMMAND_NAMES)}")
+def _no_override(loader: ConfigLoader, word: str) -> ConfigError:
+    """Build the error for a word without '='."""
+    groups = [group for group in loader.list_groups("") if word in loader.get_group_options(group)]
+    meant = next((f"did you mean {group}={word}? " for group in groups), None) or _method(word) or _key(word)
+    guess = meant or hint("command", word, COMMAND_NAMES)
+    return ConfigError(f"'{word}' is neither key=value nor a command: {guess}commands are {', '.join(COMMAND_NAMES)}")
+
+
+def _method(word: str) -> str | None:
+    try:
+        Method.parse(word, "finetune" if word.upper() in ("L", "QL", "P") else "pretrain")
+    except ConfigError:
+        return None
+    return f"did you mean method={word}? "
+
+
+def _key(word: str) -> str | None:
+    if word in keys():
+        return f"write {word}=<value>; "
+    meant = meant_by("key", word)
+    return f"write {meant}; " if meant else None
 
 
 def _accept_one(override: Override, groups: set[str]) -> str:
@@ -55,9 +77,22 @@ def _accept_one(override: Override, groups: set[str]) -> str:
     if key.partition("/")[0].partition(".")[0] == "hydra" or override.package or override.is_delete():
         return line
     if key in groups:
-        return plain
+        return _named(key, plain, override.value())
     check_key(key)
-    return plain if key == "method" else f"++{plain}"
+    return f"method={_quoted(plain)}" if key == "method" and not isinstance(override.value(), list) else f"++{plain}"
+
+
+def _named(group: str, choice: str, value: Any) -> str:
+    """A choice of a group, whose options are names, also those that look like numbers: hardware=4090. Raises ConfigError for a list."""
+    if isinstance(value, list | dict):
+        names = choice.partition("=")[2].strip("[]{}")
+        raise ConfigError(f"{choice}: {group} takes an option's name, and of several names one a run: {group}={names}")
+    return f"{group}={_quoted(choice)}"
+
+
+def _quoted(choice: str) -> str:
+    """The value of a choice, with quotes around what Hydra would not take for a name."""
+    return NUMBER.sub(lambda found: repr(found[0]), choice.partition("=")[2])
 
 
 def _line(override: Override) -> str:

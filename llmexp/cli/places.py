@@ -11,6 +11,7 @@ from hydra.core.config_loader import ConfigLoader
 from llmexp.errors import ConfigError
 from llmexp.plan.instructions import SUFFIXES
 
+CONFIG_FILE = "config.json"
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 # What Hydra's grammar takes for a word without quotes, of what paths are made of.
 UNQUOTED = re.compile(r"[\w./+-]+", re.ASCII)
@@ -26,6 +27,20 @@ def spelled_out(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
     return found
 
 
+def place_of(group: str, name: str) -> ConfigError | None:
+    """Build the error for a name that is no option, where something here has it; None where nothing has."""
+    if group == "model" and (Path(name) / CONFIG_FILE).is_file():
+        return ConfigError(f"unknown model '{name}': did you mean the folder here? write model=./{name}")
+    if group == "data" and Path(name).exists():
+        return ConfigError(f"unknown data '{name}': did you mean what lies here? write {_reading(name)}")
+    return None
+
+
+def _reading(place: str) -> str:
+    """What reads a file or folder that is not named like instructions."""
+    return f"data=text data.files=[{place}], or data=instructions data.files=[{place}] where it holds records"
+
+
 def _meant(loader: ConfigLoader, word: str) -> list[str]:
     group, _, value = word.lstrip("+").partition("=")
     if group not in ("model", "data"):
@@ -36,12 +51,12 @@ def _meant(loader: ConfigLoader, word: str) -> list[str]:
         return [word]
     if len(places) < len(values):
         raise ConfigError(f"{word}: {places[0]} is a place and not an option, and the two are not swept together: run one after the other")
-    paths = [_quoted(str(Path(place).expanduser()) if place.startswith("~") else place) for place in places]
+    paths = [_quoted(_folder(str(Path(place).expanduser()) if place.startswith("~") else place)) for place in places]
     if group == "model":
         tokenizer = ["data.tokenizer=${model.path}"] if all(map(_may_have_tokenizer, places)) else []
         return ["model=hf", f"model.path={','.join(paths)}", "model.weights=pretrained", *tokenizer]
     if odd := next((place for place in places if not place.endswith(SUFFIXES)), None):
-        raise ConfigError(f"data={odd}: instructions are in {', '.join(SUFFIXES)} files; text is data=text data.files=[{odd}]")
+        raise ConfigError(f"data={odd}: instructions are in {', '.join(SUFFIXES)} files: write {_reading(odd)}")
     return ["data=instructions", f"data.files={','.join(f'[{path}]' for path in paths)}"]
 
 
@@ -55,9 +70,14 @@ def _is_place(loader: ConfigLoader, group: str, value: str) -> bool:
     return group == "data" and value.endswith(SUFFIXES)
 
 
+def _folder(place: str) -> str:
+    """The place, or the folder of which it is the config.json."""
+    return str(Path(place).parent) if Path(place).name == CONFIG_FILE and Path(place).is_file() else place
+
+
 def _may_have_tokenizer(place: str) -> bool:
     """Whether a folder has one; what a hub name has is not known here."""
-    folder = Path(place).expanduser()
+    folder = Path(_folder(place)).expanduser()
     return not folder.is_dir() or any((folder / name).is_file() for name in TOKENIZERS)
 
 

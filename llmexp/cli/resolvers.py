@@ -10,10 +10,11 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from llmexp.errors import ConfigError
 from llmexp.method import atom_codes, atom_of
 from llmexp.outside import CONF
 from llmexp.plan import bf16
-from llmexp.plan.detect import detect
+from llmexp.plan.detect import described, detect
 
 
 def register() -> None:
@@ -25,8 +26,17 @@ def register() -> None:
         "why_precision": lambda hardware: bf16.chosen(hardware)[1],
         "precision": lambda name, field: OmegaConf.load(str(files(CONF) / "precision" / f"{name}.yaml"))[field],
         "quickest_launcher": lambda device: "fork" if device == "cpu" else "torchrun",
+        "detected_gpu": _detected_gpu,
         "model_name": lambda path: Path(os.path.abspath(path)).name if path else "hf",
         "atoms": lambda: "\n  ".join(f"{atom.code:<5}{atom.help}" for atom in map(atom_of, atom_codes())),
     }
     for name, resolver in resolvers.items():
         OmegaConf.register_new_resolver(f"llmexp.{name}", resolver, replace=True)
+
+
+def _detected_gpu(field: str) -> Any:
+    """What the driver says of this machine's GPUs; raises ConfigError where it shows none."""
+    if not detect().device_name:
+        named = ", ".join(name for name in described() if name != "cpu")
+        raise ConfigError(f"hardware=gpu: no NVIDIA GPU is visible here; hardware=cpu runs here, and to plan for another machine name it: {named}")
+    return getattr(detect(), field)

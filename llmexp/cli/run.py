@@ -24,6 +24,19 @@ if TYPE_CHECKING:
     from llmexp.plan.run_plan import RunPlan
 
 
+# What is said to somebody who has typed nothing yet.
+START = """\
+llmexp measures which configuration trains a language model best on this hardware. To start:
+
+  llmexp doctor                                what on this machine would stop or disturb a measurement
+  llmexp plan method=Z3+O model=7b             what a run would need; starts nothing
+  llmexp method=Naive,F,R model=tiny           measure three methods on a small model
+  llmexp experiment=first_run                  measure six, with a table at the end
+  llmexp status, report, ui                    look at what has run
+
+llmexp --help lists all groups, options and methods; llmexp COMMAND --help explains a command."""
+
+
 def main(words: Sequence[str]) -> int:
     """Run what the words say, or show what they compose to; returns the exit code."""
     from llmexp.cli.app import CONFIG, hydra_app
@@ -31,6 +44,9 @@ def main(words: Sequence[str]) -> int:
 
     parser = run_parser()
     args = parser.parse_intermixed_args(words)
+    if not _asks(args):
+        print(START)
+        return 0
     with hydra_app() as hydra:
         if args.shell_completion:
             os.environ["COMP_LINE"] = without_command(os.environ.get("COMP_LINE", ""))
@@ -49,6 +65,11 @@ def main(words: Sequence[str]) -> int:
 
             return cast(int, hydra.multirun(CONFIG, partial(run_job, began=now()), args.overrides))
     return 0
+
+
+def _asks(args: argparse.Namespace) -> bool:
+    """Whether there is anything to do: -m and --config-dir alone say nothing."""
+    return any(bool(value) for name, value in vars(args).items() if name not in ("multirun", "config_dir"))
 
 
 def jobs_of(args: argparse.Namespace) -> list[Job]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cache
 from importlib.metadata import EntryPoint
 
 from llmexp import outside
 from llmexp.engines.base import Engine
 from llmexp.errors import unknown
-
-_NOT_ENGINES = ("base", "limits", "pipelining", "resolve", "torchrun")
 
 
 def engine_names() -> list[str]:
@@ -27,8 +26,11 @@ def get_engine(name: str) -> Engine:
     return engine
 
 
-def _own() -> list[str]:
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _NOT_ENGINES)
+@cache
+def _own() -> tuple[str, ...]:
+    """Modules here that have an ENGINE; none of them imports what its ranks run."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return tuple(name for name in names if hasattr(importlib.import_module(f"{__name__}.{name}"), "ENGINE"))
 
 
 def _outside() -> dict[str, EntryPoint]:

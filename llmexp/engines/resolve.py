@@ -25,6 +25,7 @@ from llmexp.plan.run_plan import AtomChange, RunPlan, identity
 from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.plan.tokens import with_steps_of_budget
 from llmexp.plan.trained import Trained, flops_per_token
+from llmexp.record.tracking_uri import check_uri
 from llmexp.schema import DataConfig, RunConfig
 
 
@@ -43,7 +44,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     built = shape if engine.builds_model else None
     trained = Trained.of(shape, techniques, config.adapter) if shape else None
     _check_positions(config)
-    _check_no_secret(config)
+    _check_tracker(config.tracking.uri)
     _check_targets(config, techniques, shape)
     check_keeping(config, techniques, dims, engine_keeps=engine.keeps_weights)
     storage, moments = engine.storage(config, techniques), moment_bytes(config, techniques)
@@ -136,8 +137,11 @@ def _data_files(data: DataConfig) -> list[Path]:
     return files.matching(data.files) if data.name == "text" else []
 
 
-def _check_no_secret(config: RunConfig) -> None:
-    if config.tracking.uri and urlsplit(config.tracking.uri).password:
+def _check_tracker(uri: str | None) -> None:
+    if uri is None:
+        return
+    check_uri(uri, "tracking.uri")
+    if urlsplit(uri).password:
         raise ConfigError(
             "tracking.uri holds a password, which the plan would keep: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead"
         )

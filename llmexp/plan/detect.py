@@ -95,14 +95,15 @@ def _nvidia_smi(command: list[str]) -> str:
 
 def _hardware_of(device_name: str) -> str:
     """The file whose device_names hold this one; where NVLink tells two of them apart, the one that this machine's links fit."""
-    found = {name: node for name, node in _described().items() if device_name in node.get("device_names", ())}
+    found = {name: node for name, node in described().items() if device_name in node.get("device_names", ())}
     if len(found) > 1:
         bridged = "Link 0" in _nvidia_smi(["nvidia-smi", "nvlink", "--status"])
         found = {name: node for name, node in found.items() if str(node.get("interconnect")).startswith("NVLink") == bridged}
     return next(iter(found), "gpu")
 
 
-def _described() -> dict[str, Any]:
+def described() -> dict[str, Any]:
+    """The machines that files describe, by the files' names."""
     from omegaconf import OmegaConf
 
     folders = (files(package) / "hardware" for package in (CONF, *conf_packages()))

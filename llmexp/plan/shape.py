@@ -150,8 +150,12 @@ def _shape_of_folder(model: ModelConfig) -> ModelShape | None:
     if not path.exists():
         if path.is_absolute() or str(model.path).startswith((".", "~")):
             raise ConfigError(f"model.path={model.path}: there is no such folder")
+        if len(path.parts) > 2:
+            raise ConfigError(f"model.path={model.path}: there is no such folder here, and a hub name is organisation/model")
         return None
-    config = path / "config.json" if path.is_dir() else path
+    if not path.is_dir():
+        raise ConfigError(f"model.path={model.path} is a file: name the folder that holds it, model.path={path.parent}")
+    config = path / "config.json"
     try:
         loaded: dict[str, Any] = json.loads(config.read_text())
     except (OSError, ValueError) as error:

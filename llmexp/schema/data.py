@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from llmexp.schema.section import Section, Tuple
+from llmexp.schema.section import Section, Tuple, Whole
 
 
 class DataConfig(Section):
     """What the model reads. seq_len counts positions, padding included."""
 
     name: Literal["synthetic", "text", "hf", "instructions"]
-    seq_len: Annotated[int, Field(ge=2)]
+    seq_len: Annotated[int, Field(ge=2), Whole]
     files: Annotated[tuple[str, ...], Tuple] = Field(
         (), description="of text or records; folders or globs; none: made of Python's own library sources"
     )
@@ -27,7 +27,7 @@ class DataConfig(Section):
         "false: one of them a sequence, padded",
     )
 
-    seq_len_schedule: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Tuple] = Field(
+    seq_len_schedule: Annotated[tuple[Annotated[int, Field(ge=2), Whole], ...], Tuple] = Field(
         (), description="lengths that the steps pass through in equal shares, each greater than the one before, the last seq_len; none: all have it"
     )
 
@@ -38,8 +38,16 @@ class DataConfig(Section):
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:
+        files = f"data.files=[{','.join(self.files)}]"
         if self.name == "instructions" and self.files and self.path:
-            raise ValueError(f"data.files={list(self.files)} and data.path={self.path}: leave one of them out")
+            raise ValueError(f"{files} and data.path={self.path}: leave one of them out")
+        if self.name == "synthetic" and (self.files or self.path):
+            given = files if self.files else f"data.path={self.path}"
+            raise ValueError(f"{given}: data=synthetic draws its tokens and reads nothing; data=text reads data.files, data=hf reads data.path")
+        if self.name == "text" and self.path:
+            raise ValueError(f"data.path={self.path}: data=text reads data.files=[{self.path}]; data=hf and data=instructions read data.path")
+        if self.name == "hf" and self.files:
+            raise ValueError(f"{files}: data=hf reads data.path=<dataset>; data=text and data=instructions read data.files")
         return self
 
     @model_validator(mode="after")

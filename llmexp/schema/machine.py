@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from llmexp.schema.section import Dtype, NonNegativeInt, PositiveFloat, PositiveInt, Section, Tuple
+from llmexp.schema.section import Dtype, NonNegativeInt, PositiveFloat, PositiveInt, Section, Tuple, Whole
 
 
 class HardwareConfig(Section):
@@ -65,4 +65,4 @@ class NodeConfig(Section):
 
     rank: NonNegativeInt | None = Field(None, description="from 0; 0 measures and records")
     address: str | None = Field(None, description="host name or address of machine 0, as the others reach it")
-    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(None, description="on which machine 0 meets the others")
+    port: Annotated[int, Field(ge=1, le=65535), Whole] | None = Field(None, description="on which machine 0 meets the others")

@@ -13,7 +13,7 @@ class MeasureConfig(Section):
     """The protocol: steps to warm up and to measure, fresh-process repeats, limits."""
 
     name: str
-    warmup_steps: Annotated[int, Field(ge=1)]
+    warmup_steps: PositiveInt
     steps: PositiveInt
     repeats: PositiveInt
     tokens: PositiveInt | None = Field(
@@ -54,7 +54,9 @@ class TrackingConfig(Section):
 class SweepConfig(Section):
     """The sweep that a run belongs to; its name is its folder below outputs/."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    name: Annotated[
+        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", json_schema_extra={"kind": "a folder's name of letters, digits, '.', '_' and '-'"})
+    ]
     outputs: str = "outputs"
     side_by_side: bool = Field(True, description="runs that need fewer GPUs than this machine has share it where that disturbs none")
 

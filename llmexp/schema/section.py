@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 CpKind = Literal["ring", "ulysses"]
 Dtype = Literal["fp32", "bf16"]
@@ -12,11 +12,18 @@ BYTES_PER_ELEMENT: dict[str, int] = {"fp32": 4, "bf16": 2}
 # int8: blocks of 256 with an fp32 scale each, as bitsandbytes has them (arXiv 2110.02861, section 2.1).
 BYTES_PER_MOMENT: dict[str, float] = BYTES_PER_ELEMENT | {"int8": 1 + 4 / 256}
 
-PositiveInt = Annotated[int, Field(ge=1)]
-NonNegativeInt = Annotated[int, Field(ge=0)]
+
+def _whole(value: object) -> object:
+    """A whole number as such where YAML has read a float, as of 16e9."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = BeforeValidator(_whole)
+PositiveInt = Annotated[int, Field(ge=1), Whole]
+NonNegativeInt = Annotated[int, Field(ge=0), Whole]
 PositiveFloat = Annotated[float, Field(gt=0)]
 Tuple = Field(strict=False)
-DottedPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+DottedPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$", json_schema_extra={"kind": "a dotted path, such as torch.optim.SGD"})]
 
 
 class Section(BaseModel):

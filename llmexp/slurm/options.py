@@ -6,10 +6,19 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
-from pydantic_core import PydanticCustomError
 
 from llmexp.errors import ConfigError
-from llmexp.schema.section import PositiveFloat, PositiveInt, Section, Tuple
+from llmexp.schema.kinds import wrong_value
+from llmexp.schema.section import NonNegativeInt, PositiveFloat, PositiveInt, Section, Tuple
+
+# The formats of sbatch's --time: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds.
+SlurmTime = Annotated[
+    str,
+    Field(
+        pattern=r"^(\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|(?i:UNLIMITED|INFINITE))$",
+        json_schema_extra={"kind": "a time of sbatch's, such as 2:30:00 (hours) or 1-12 (days and hours)"},
+    ),
+]
 
 
 class SlurmOptions(Section):
@@ -19,10 +28,10 @@ class SlurmOptions(Section):
     account: str | None = None
     qos: str | None = None
     constraint: str | None = None
-    time: PositiveInt | str | None = Field(None, description="minutes, or SLURM's d-hh:mm:ss; None: measure.timeout_s and a little more")
-    gpus_per_node: Annotated[int, Field(ge=0)] | str | None = Field(None, description="None: one a rank; a type such as a100: of that type; 0: none")
+    time: PositiveInt | SlurmTime | None = Field(None, description="minutes, or SLURM's d-hh:mm:ss; None: measure.timeout_s and a little more")
+    gpus_per_node: NonNegativeInt | str | None = Field(None, description="None: one a rank; a type such as a100: of that type; 0: none")
     cpus_per_task: PositiveInt | None = Field(None, description="cores of a run on its node; None: measure.threads_per_rank, or one, for each rank")
-    mem: str | None = Field(None, description="of a node, such as 200G; 0 is all of it")
+    mem: NonNegativeInt | str | None = Field(None, description="of a node, such as 200G; 0 is all of it")
     exclusive: bool = Field(False, description="no other jobs on the node")
     array_parallelism: PositiveInt | None = Field(None, description="jobs of the sweep that run at one time; None: as many as the cluster lets")
     requeue: bool = Field(True, description="after preemption or a node's loss the job is queued again")
@@ -36,7 +45,7 @@ class SlurmOptions(Section):
     @classmethod
     def _has_no_name(cls, options: dict[str, Any]) -> dict[str, Any]:
         if {"job-name", "job_name"} & options.keys():
-            raise PydanticCustomError("job_name", "llmexp names its jobs itself, to know them again")
+            raise ValueError("hydra.launcher.options.job-name: llmexp names its jobs itself, to know them again")
         return options
 
 
@@ -48,6 +57,4 @@ def read_options(given: Mapping[str, Any]) -> SlurmOptions:
     try:
         return SlurmOptions.model_validate(dict(given))
     except ValidationError as error:
-        first = error.errors()[0]
-        path = ".".join(str(part) for part in first["loc"][:1])
-        raise ConfigError(f"hydra.launcher.{path}={first['input']}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
+        raise ConfigError(wrong_value(SlurmOptions, error.errors()[0], "hydra.launcher.")) from None

@@ -60,7 +60,7 @@ def test_what_is_typed_besides_wins_wherever_it_stands() -> None:
 
 @pytest.mark.parametrize(
     ("word", "reason"),
-    [("model=7b,./mine", "./mine is a place and not an option, and the two are not swept together"), ("data=./mine.txt", "text is data=text")],
+    [("model=7b,./mine", "./mine is a place and not an option, and the two are not swept together"), ("data=./mine.txt", "data=text")],
 )
 def test_what_cannot_be_meant_is_one_line(word: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from llmexp.errors import ConfigError, RecordError
 from llmexp.record.filesystem import ELSEWHERE, unsafe_for_sqlite
+from llmexp.record.tracking_uri import check_uri
 from llmexp.schema import TrackingConfig
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ def database_path(uri: str) -> Path | None:
 
 
 def check_store(tracking: TrackingConfig, outputs: Path) -> None:
-    """Raise ConfigError where runs would be tracked in a SQLite store that is not safe."""
-    database = database_path(resolve_uri(tracking, outputs))
+    """Raise ConfigError where MLflow cannot use the address, or runs would be tracked in a SQLite store that is not safe."""
+    uri = resolve_uri(tracking, outputs)
+    check_uri(uri, "tracking.uri" if tracking.uri else "MLFLOW_TRACKING_URI")
+    database = database_path(uri)
     if database and (unsafe := unsafe_for_sqlite(database.parent)):
         raise ConfigError(f"no SQLite store for MLflow: {unsafe}: {ELSEWHERE}")
 

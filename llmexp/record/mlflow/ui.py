@@ -34,10 +34,10 @@ _STARTS_WITHIN_S, _ENDS_WITHIN_S, _TRY_EVERY_S = 120.0, 10.0, 0.2
 def serve_ui(tracking: TrackingConfig, port: int, outputs: Path = OUTPUTS) -> int:
     """Serve the page on 127.0.0.1 until Ctrl-C or SIGTERM and return an exit code; raises RecordError or ConfigError where it cannot start."""
     uri = resolve_uri(tracking, outputs)
+    check_store(tracking, outputs)
     if uri.startswith("http"):
         print(f"MLflow is served already: {redact(uri)}")
         return 0
-    check_store(tracking, outputs)
     _check_free(port)
     outputs.mkdir(parents=True, exist_ok=True)
     with _sigterm_as_ctrl_c(), tempfile.TemporaryFile() as words, contextlib.suppress(KeyboardInterrupt):

@@ -1,0 +1,119 @@
+"""What a value must be, in words: read from the JSON schema of the configuration, so that each key's own type, range and choices are said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+Node = dict[str, Any]
+Path = Sequence[str | int]
+# How pydantic calls the name of a mapping's entry.
+NAME = "[key]"
+# JSON Schema's types: in words, and as Python reads what is typed.
+WORDS = {"integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false", "null": "null"}
+TYPES: dict[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "string": (str,), "boolean": (bool,)}
+BOUNDS = {"minimum": "of at least {}", "exclusiveMinimum": "above {}", "maximum": "of at most {}", "exclusiveMaximum": "below {}"}
+
+
+def wrong_value(model: type[BaseModel], error: ErrorDetails, above: str = "") -> str:
+    """Say what pydantic has found as key, value, what it must be, and where it is plain what to write instead; `above`: what keys begin with."""
+    if error["type"] == "value_error":
+        return error["msg"].removeprefix("Value error, ")
+    kinds = Kinds(model)
+    way = list(kinds.way(error["loc"]))
+    if error["type"] == "missing" and isinstance(way[-1][0], int):
+        way.pop()  # a list that is too short: what is given is the list
+    elif error["type"] == "missing":
+        path = above + ".".join(map(str, error["loc"]))
+        return f"{path} is missing: set {path}=<value>"
+    path, value = above + ".".join(str(part) for part, _ in way if part != NAME), error["input"]
+    node = way[-1][1] if way else {}
+    return f"{path}={_typed(value)}: must be {kinds.words(node)}{kinds.correction(path, node, value)}"
+
+
+class Kinds:
+    """The kinds of one model's keys."""
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self._schema = model.model_json_schema()
+
+    def way(self, path: Path) -> Iterator[tuple[str | int, Node]]:
+        """Each part of a path that names a key, with its kind; pydantic adds the kinds that it has tried."""
+        node = self._schema
+        for part in path:
+            inner = next((found for option in self._options(node) if (found := _inner(option, part))), None)
+            if inner is None:
+                return
+            yield part, inner
+            node = inner
+
+    def words(self, node: Node) -> str:
+        """What a value must be, such as 'a whole number of at least 1'."""
+        kinds = list(dict.fromkeys(map(self._one, self._options(node))))
+        null = kinds[1:] and kinds[-1] == WORDS["null"]
+        return f"{' or '.join(kinds[:-1])}, or null" if null else " or ".join(kinds)
+
+    def correction(self, path: str, node: Node, value: Any) -> str:
+        """What to write instead, where a value fits a list's members or a section's key, is a list, or a text that looks like a number."""
+        options, typed = self._options(node), _typed(value)
+        kinds = {"choice" if "enum" in option else option.get("type") for option in options} - {"null"}
+        if isinstance(value, list):
+            return "" if kinds & {"array", "object"} else f": several values, a run each, have no brackets: {path}={typed.strip('[]')}"
+        if "array" in kinds:
+            return f": write {path}=[{typed}]"
+        if kinds == {"string"} and isinstance(value, bool | int | float):
+            return f": write '{path}=\"{typed}\"'"
+        if path.endswith("_bytes"):
+            return ", as in 16e9"
+        members = {name: inner for option in options for name, inner in option.get("properties", {}).items()}
+        fitting = next((name for name, inner in members.items() if any(_fits(each, value) for each in self._options(inner))), None)
+        return f": did you mean {path}.{fitting}={typed}?" if fitting else ""
+
+    def _options(self, node: Node) -> list[Node]:
+        """What a node may be, references followed."""
+        if "$ref" in node:
+            return self._options(self._schema["$defs"][node["$ref"].rpartition("/")[2]])
+        return [option for each in node["anyOf"] for option in self._options(each)] if "anyOf" in node else [node]
+
+    def _one(self, node: Node) -> str:
+        if "kind" in node:
+            return str(node["kind"])
+        if "enum" in node:
+            return f"one of {', '.join(map(str, node['enum']))}"
+        if "prefixItems" in node:
+            return f"a list of {len(node['prefixItems'])}, each {self.words(node['prefixItems'][0])}"
+        if "items" in node:
+            return f"a list, as in [a,b], each {self.words(node['items'])}"
+        if "properties" in node:
+            return f"a section with {', '.join(node['properties'])}"
+        if node.get("type") == "object":
+            return "a mapping, as in {name: value}"
+        bounds = [words.format(node[bound]) for bound, words in BOUNDS.items() if bound in node]
+        return " ".join(filter(None, [WORDS.get(node.get("type", ""), "another value"), " and ".join(bounds)]))
+
+
+def _inner(node: Node, part: str | int) -> Node | None:
+    """What lies below a node by a key or a place; for the name of a mapping's key, what such names must be."""
+    if isinstance(part, int):
+        places = node.get("prefixItems", [])
+        return places[part] if part < len(places) else node.get("items")
+    if part == NAME:
+        return node.get(NAME)
+    found = node.get("properties", {}).get(part, node.get("additionalProperties"))
+    return {**found, NAME: node.get("propertyNames")} if isinstance(found, dict) else None
+
+
+def _fits(node: Node, value: Any) -> bool:
+    return value in node["enum"] if "enum" in node else type(value) in TYPES.get(node.get("type", ""), ())
+
+
+def _typed(value: Any) -> str:
+    """A value as it is typed."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_typed, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{name}:{_typed(each)}' for name, each in value.items())}}}"
+    return str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)
