@@ -5,19 +5,26 @@ Nothing of a package is imported before its atom, engine or file is asked for, e
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from llmexp.errors import ConfigError
 
 ATOMS = "llmexp.atoms"
 ENGINES = "llmexp.engines"
 CONF = "llmexp.conf"
+
+
+class KnownFile(NamedTuple):
+    """A YAML file: by its group and option, such as model/tiny.yaml, and where it lies."""
+
+    name: str
+    path: Path
 
 
 @cache
@@ -53,6 +60,13 @@ def conf_packages() -> tuple[str, ...]:
                 raise ConfigError(f"{_origin(point)} has {file}, which {owners[file]} has too; give it another name")
             owners[file] = distribution(point)
     return tuple(package.__name__ for package in packages.values())
+
+
+def known_files() -> Iterator[KnownFile]:
+    """All files of groups that are here: llmexp's own, then other packages'."""
+    for package in map(import_module, (CONF, *conf_packages())):
+        for name in _files(package):
+            yield KnownFile(name, next(place for root in package.__path__ if (place := Path(root) / name).is_file()))
 
 
 def distribution(point: EntryPoint) -> str:

@@ -24,6 +24,9 @@ def test_naive_sets_nothing(text):
     [
         ("", "is empty"),
         ("+", "is empty"),
+        ("F++R", r"did you mean F\+R\?"),
+        ("F+R+", r"did you mean F\+R\?"),
+        ("R+lora", "write L, with task=finetune"),
         ("Naive+F", "stands alone"),
         ("F+G", "unknown atom 'G'"),
         ("Z1+Z3", "exclude each other"),

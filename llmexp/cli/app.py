@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hydra import initialize_config_module
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
@@ -35,8 +37,8 @@ class OutsideConf(SearchPathPlugin):
 
 
 @contextmanager
-def hydra_app() -> Iterator[Hydra]:
-    """Give Hydra with conf/ and llmexp's sweeper; what goes wrong inside becomes a ConfigError."""
+def hydra_app(folder: Path | None = None) -> Iterator[Hydra]:
+    """Give Hydra with conf/, a folder of the user's own and llmexp's sweeper; what goes wrong inside becomes a ConfigError."""
     register()
     Plugins.instance().register(OutsideConf)
     try:
@@ -48,6 +50,8 @@ def hydra_app() -> Iterator[Hydra]:
                 Plugins.instance().register(plugin)  # an editable install hides hydra_plugins from Hydra's own search
             hydra = GlobalHydra.instance().hydra
             assert hydra is not None
+            if folder:
+                _add(hydra, folder)
             yield hydra
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise explain(error) from None
@@ -55,3 +59,11 @@ def hydra_app() -> Iterator[Hydra]:
         if not raised_by_parsers(error):
             raise
         raise explain(error) from None
+
+
+def _add(hydra: Hydra, folder: Path) -> None:
+    """Let Hydra list a folder's groups and options; the override hydra.searchpath alone lets it only compose them."""
+    loader = hydra.config_loader
+    assert isinstance(loader, ConfigLoaderImpl)
+    loader.config_search_path.prepend("--config-dir", f"file://{folder}", anchor="schema")  # Hydra wants its schema to be the last
+    loader.repository.initialize_sources(loader.config_search_path)

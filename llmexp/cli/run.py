@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.check import check_key
 from llmexp.errors import ConfigError
+from llmexp.outside import known_files
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -44,15 +45,16 @@ def main(words: Sequence[str]) -> int:
 
     parser = run_parser()
     args = parser.parse_intermixed_args(words)
+    folder = own_folder(args)
     if not _asks(args):
         print(START)
         return 0
-    with hydra_app() as hydra:
+    with hydra_app(folder) as hydra:
         if args.shell_completion:
             os.environ["COMP_LINE"] = without_command(os.environ.get("COMP_LINE", ""))
             hydra.shell_completion(CONFIG, args.overrides)
             return 0
-        args.overrides = accept(hydra.config_loader, search_path(args) + args.overrides)
+        args.overrides = accept(hydra.config_loader, search_path(folder) + args.overrides)
         if args.help:
             hydra.app_help(CONFIG, parser, args)
         elif args.info:
@@ -93,14 +95,23 @@ def without_command(line: str) -> str:
     return re.sub(r"^(\S+\s+)plan\s+", r"\1", line)
 
 
-def search_path(args: argparse.Namespace) -> list[str]:
-    """--config-dir as the override that Hydra also takes in a sweep; raises ConfigError where there is no such folder."""
+def own_folder(args: argparse.Namespace) -> Path | None:
+    """The folder of --config-dir; raises ConfigError where there is none, or llmexp would never read one of its files."""
     if args.config_dir is None:
-        return []
+        return None
     folder = Path(args.config_dir).resolve()
     if not folder.is_dir():
         raise ConfigError(f"--config-dir {args.config_dir}: there is no such folder")
-    return [f"hydra.searchpath=[file://{folder}]"]
+    for known in known_files():
+        own = folder / known.name
+        if own.is_file() and not own.samefile(known.path):
+            raise ConfigError(f"--config-dir {args.config_dir}: {own} has the name of {known.path}, which would be read in its place: rename it")
+    return folder
+
+
+def search_path(folder: Path | None) -> list[str]:
+    """A folder of --config-dir as the override that Hydra also takes in a sweep."""
+    return [f"hydra.searchpath=[file://{folder}]"] if folder else []
 
 
 @contextmanager
@@ -109,8 +120,9 @@ def _sweep(args: argparse.Namespace) -> Iterator[tuple[ConfigLoader, DictConfig]
     from llmexp.cli.app import hydra_app
     from llmexp.cli.overrides import accept
 
-    with hydra_app() as hydra:
-        yield hydra.config_loader, _composed(hydra, accept(hydra.config_loader, search_path(args) + args.overrides))
+    folder = own_folder(args)
+    with hydra_app(folder) as hydra:
+        yield hydra.config_loader, _composed(hydra, accept(hydra.config_loader, search_path(folder) + args.overrides))
 
 
 def _composed(hydra: Hydra, overrides: list[str]) -> DictConfig:

@@ -28,21 +28,29 @@ def test_the_defaults_are_valid_and_frozen(container):
 @pytest.mark.parametrize(
     ("section", "key", "value", "message"),
     [
-        ("measure", "steps", "20", "measure.steps=20: input should be a valid integer"),
-        ("measure", "profile", 1, "measure.profile=1: input should be a valid boolean"),
-        ("optimizer", "implementation", "jax", "optimizer.implementation=jax: input should be 'torch', 'deepspeed'"),
+        ("measure", "steps", "20", "measure.steps=20: must be a whole number of at least 1"),
+        ("measure", "profile", 1, "measure.profile=1: must be true or false"),
+        ("optimizer", "implementation", "jax", "optimizer.implementation=jax: must be one of torch, deepspeed"),
         ("optimizer", "betas", None, "optimizer.betas is missing: set optimizer.betas=<value>, or optimizer.target"),
         ("optimizer", "target", "a.B", "optimizer.betas is AdamW's: with optimizer.target=a.B put it into optimizer.options"),
-        ("optimizer", "target", "B", "optimizer.target=B: string should match pattern"),
+        ("optimizer", "target", "B", "optimizer.target=B: must be a dotted path, such as torch.optim.SGD"),
         ("optimizer", "options", {"k": 5}, "optimizer.options says something of optimizer.target, which is not set"),
-        ("data", "seq_len", 1, "data.seq_len=1: input should be greater than or equal to 2"),
+        ("data", "seq_len", True, "data.seq_len=true: must be a whole number of at least 2"),
+        ("optimizer", "betas", [0.9], "optimizer.betas=[0.9]: must be a list of 2, each a number"),
+        ("hardware", "peak_flops_per_s", {"fp8": 1e12}, "hardware.peak_flops_per_s.fp8=fp8: must be one of fp32, bf16"),
+        ("hardware", "peak_flops_per_s", {"bf16": -1.0}, "hardware.peak_flops_per_s.bf16=-1.0: must be a number above 0"),
+        ("hardware", "environment", {"A": 1}, "hardware.environment.A=1: must be a text: write 'hardware.environment.A=\"1\"'"),
+        ("engine", "options", 4, "engine.options=4: must be a mapping, as in {name: value}"),
+        ("adapter", "dropout", 1.0, "adapter.dropout=1.0: must be a number of at least 0 and below 1"),
+        ("node", "port", 0, "node.port=0: must be a whole number of at least 1 and of at most 65535, or null"),
+        ("data", "seq_len", 1, "data.seq_len=1: must be a whole number of at least 2"),
         ("batch", "mikro", 1, "unknown key 'batch.mikro': did you mean batch.micro?"),
         ("model", "num_kv_heads", 3, "model.num_heads=4 is not a multiple of model.num_kv_heads=3"),
         ("model", "hidden_size", None, "model.hidden_size is missing"),
     ],
 )
 def test_the_error_names_field_value_and_choices(section, key, value, message, container):
-    container[section][key] = value
+    container.setdefault(section, {})[key] = value
     with pytest.raises(ConfigError) as raised:
         validate(container)
     assert message in str(raised.value)

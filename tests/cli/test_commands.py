@@ -124,6 +124,7 @@ def test_sync_goes_where_each_run_was_planned_to_go_and_says_what_it_could_not_r
 
 
 def test_ui_serves_the_store(llmexp, monkeypatch):
+    Path("there").mkdir()
     monkeypatch.setattr("llmexp.record.mlflow.serve_ui", lambda tracking, port, outputs: port if outputs == Path("there") else -1)
     assert llmexp("ui", "--port", "7", "--outputs", "there")[0] == 7
 

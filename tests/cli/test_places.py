@@ -44,6 +44,12 @@ def test_a_place_stands_for_options(word: str, meant: list[str]) -> None:
     assert accepted(word) == meant
 
 
+def test_the_configuration_of_a_folder_stands_for_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text("{}")
+    assert accepted(f"model={tmp_path}/mine/config.json") == of(f"{tmp_path}/mine")
+
+
 def test_options_stay_options() -> None:
     words = ["model=7b,13b", "data=text", "model.path=./a"]
     assert accepted(*words) == words

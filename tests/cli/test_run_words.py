@@ -57,6 +57,31 @@ def test_options_from_a_folder_of_ones_own(llmexp, here: Path):
     assert small["rerun_command"] == f"python -m llmexp 'hydra.searchpath=[file://{here}/mine]' model=small"
 
 
+@pytest.mark.parametrize(("file", "known"), [("model/tiny.yaml", "conf/model/tiny.yaml"), ("config.yaml", "conf/config.yaml")])
+def test_a_file_of_ones_own_with_the_name_of_another_is_refused(file, known, llmexp, here: Path):
+    (here / "mine" / "model").mkdir(parents=True)
+    (here / "mine" / file).write_text("name: mine\n")
+    code, out, err = llmexp("plan", "model=tiny", "--config-dir", "mine")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{here}/mine/{file} has the name of " in err
+    assert f"{known}, which would be read in its place: rename it" in err
+
+
+def test_the_folder_of_llmexp_itself_may_be_named(llmexp):
+    code, _, err = llmexp("plan", "model=tiny", "--config-dir", str(Path(__file__).parents[2] / "conf"))
+    assert (code, err) == (0, "")
+
+
+def test_help_lists_options_and_groups_of_ones_own(llmexp, here: Path):
+    for name in ("model/small.yaml", "fruit/apple.yaml"):
+        (here / "mine" / name).parent.mkdir(parents=True)
+        (here / "mine" / name).write_text("defaults: []\n")
+    _, out, _ = llmexp("--config-dir", "mine", "--help")
+    assert "fruit: apple" in out
+    assert "qwen3-8b, small, tiny" in out
+    assert "did you mean model=small?" in llmexp("--config-dir", "mine", "small")[2]
+
+
 def test_a_run_notes_where_its_files_came_from(llmexp, runner, here: Path):
     (here / "mine" / "model").mkdir(parents=True)
     (here / "mine" / "model" / "small.yaml").write_text("defaults: [tiny]\nname: small\n")
@@ -73,3 +98,38 @@ def test_help_explains_every_group_and_atom(llmexp):
     assert code == 0
     for word in [*groups, *ATOMS]:
         assert f"\n  {word} " in out
+
+
+@pytest.mark.parametrize("words", [(), ("-m",)])
+def test_without_words_nothing_is_measured_and_how_to_start_is_said(words, llmexp, runner, here: Path):
+    code, out, err = llmexp(*words)
+    assert (code, err) == (0, "")
+    assert "llmexp method=Naive,F,R model=tiny" in out
+    assert runner.ran == []
+    assert list(here.iterdir()) == []
+
+
+def test_the_defaults_alone_can_be_repeated(llmexp):
+    _, out, _ = llmexp("plan", "--json")
+    first = json.loads(out)
+    assert first["rerun_command"] == "python -m llmexp method=Naive"
+    assert json.loads(llmexp("plan", "--json", "method=Naive")[1])["id"] == first["id"]
+
+
+@pytest.mark.parametrize("words", [("model=7b", "plan", "--json"), ("-m", "model=7b", "plan", "--json"), ("-m", "plan", "--json", "model=7b")])
+def test_a_command_may_come_after_overrides(words, llmexp):
+    code, out, _ = llmexp(*words)
+    assert (code, json.loads(out)["config"]["model"]["name"]) == (0, "7b")
+
+
+def test_help_is_a_word_too(llmexp, capfd):
+    assert "\n  precision " in llmexp("help")[1]
+    with pytest.raises(SystemExit, match="0"):
+        llmexp("help", "report")
+    assert "--largest-batch" in capfd.readouterr().out
+
+
+def test_whole_numbers_may_be_typed_as_floats(llmexp):
+    _, out, _ = llmexp("plan", "--json", "hardware.memory_bytes=16e9", "measure.steps=1e1")
+    config = json.loads(out)["config"]
+    assert (config["hardware"]["memory_bytes"], config["measure"]["steps"]) == (16_000_000_000, 10)

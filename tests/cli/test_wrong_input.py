@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,9 @@ WRONG = {
     "hardware=rtx4080": ["did you mean rtx4090?"],
     "experiment=paper": ["paper_table03"],
     "hydra/launcher=slrm": ["hydra/launcher", "basic"],
-    "measure.steps=0": ["measure.steps=0", "greater than or equal to 1"],
-    "measure.steps=many": ["measure.steps=many", "integer"],
-    "batch.micro=1.5": ["batch.micro=1.5", "integer"],
+    "measure.steps=0": ["measure.steps=0: must be a whole number of at least 1"],
+    "measure.steps=many": ["measure.steps=many: must be a whole number of at least 1"],
+    "batch.micro=1.5": ["batch.micro=1.5: must be a whole number of at least 1"],
     "parallelism.tp=3": ["tp 3", "does not divide the 2 devices"],
     "hardware=a800 parallelism.cp=8 data.seq_len=350": ["parallelism.cp=8 cuts data.seq_len=350", "data.seq_len=344 or data.seq_len=352"],
     "model=tiny model.num_experts=8": ["model.num_experts=8 is of architecture mixtral", "model=tiny is llama"],
@@ -52,24 +53,149 @@ WRONG = {
     "--cgf": ["--cgf"],
 }
 
+# The same, for rows that take the same roads through the modes as those above.
+WRONG_WORDS = {
+    # methods
+    "method=F++R": ["method 'F++R'", "did you mean F+R?"],
+    "method=L": ["L does not belong to task=pretrain", "method=L task=finetune"],
+    "method=fsdp": ["unknown atom 'fsdp'", "write Z3, with engine=torch"],
+    "method=LoRA": ["write L, with task=finetune"],
+    "method=QLoRA": ["write QL, with task=finetune"],
+    "method=R+zero-3": ["unknown atom 'zero-3'", "write Z3;"],
+    "method=flash": ["write F;"],
+    "method=3": ["unknown atom '3'", "did you mean Z3?"],
+    "method=[F,R]": ["method=F,R"],
+    # groups
+    "hardware=4090": ["unknown hardware '4090'", "did you mean rtx4090?"],
+    "model=7": ["unknown model '7'", "did you mean 7b?"],
+    "precision=32": ["unknown precision '32'", "did you mean fp32?"],
+    "model=7,13": ["unknown model '7'"],
+    "model=null": ["unknown model 'null'"],
+    "model=": ["unknown model ''", "tiny"],
+    "model=[7b,13b]": ["model=7b,13b"],
+    "model=qwen": ["did you mean qwen3-8b?"],
+    "model=llama-2-7b": ["write model=7b;"],
+    "precision=fp16": ["write precision=bf16_mixed", "fp16 and fp8 are not offered"],
+    "precision=bf16": ["write precision=bf16_mixed"],
+    "engine=fsdp": ["write engine=torch;"],
+    "engine.name=knobs": ["unknown engine 'knobs'", "deepspeed, megatron, script, torch"],
+    "engine.name=limits": ["unknown engine 'limits'"],
+    "hardware=gpu": ["no NVIDIA GPU is visible here", "hardware=cpu", "a800, h100"],
+    "tracking=wandb": ["write tracking=mlflow or tracking=none"],
+    # keys
+    "lora_r=8": ["write adapter.rank;"],
+    "batch_size=4": ["write batch.micro;"],
+    "optimizer.learning_rate=1e-4": ["write optimizer.lr;"],
+    "max_seq_len=128": ["write data.seq_len;"],
+    "gpus=8": ["write parallelism.dp=<ranks>"],
+    "fp16=true": ["write precision=bf16_mixed"],
+    "hydra.swep.dir=x": ["'hydra.swep.dir'", "did you mean sweep?"],
+    "hydra.launcher.partition=x": ["hydra.launcher.partition", "hydra/launcher=slurm"],
+    "hydra/launcher=slurm hydra.launcher.partitoin=x": ["did you mean partition?"],
+    "hydra/launcher=slurm hydra.launcher.time=bogus": ["hydra.launcher.time=bogus", "2:30:00"],
+    # words without '=', and with dashes
+    "tiny": ["did you mean model=tiny?"],
+    "F+R": ["did you mean method=F+R?"],
+    "bf16": ["write precision=bf16_mixed"],
+    "model 7b": ["write model=<value>"],
+    "train": ["write llmexp method=Naive,F model=tiny"],
+    "ls": ["write status;"],
+    "--model=7b": ["write model=7b;"],
+    "--batch-size 4": ["write batch.micro;"],
+    # kinds of values
+    "data.files=a.txt": ["write data.files=[a.txt]"],
+    "batch=4": ["did you mean batch.micro=4?"],
+    "batch.micro=[1,2]": ["batch.micro=1,2"],
+    "data.pack=yes": ["data.pack=yes: must be true or false"],
+    "rerun=yes": ["must be one of none, failed, stale, all"],
+    "sweep.name=2024": ["write 'sweep.name=\"2024\"'"],
+    "hardware.memory_bytes=16GB": ["must be a whole number", "16e9"],
+    "data.seq_len=${nope}": ["data.seq_len", "'nope' not found"],
+    "model=7b,": ["cannot read 'model=7b,'", "quotes around special characters"],
+    # data, models and trackers
+    "data.path=a.txt": ["data=text reads data.files=[a.txt]", "data=hf and data=instructions read data.path"],
+    "data=synthetic data.path=a": ["data.path=a", "data=synthetic draws its tokens"],
+    "data=synthetic data.files=[a]": ["data.files=[a]", "data=synthetic draws its tokens"],
+    "data=hf data.path=a data.files=[b]": ["data.files=[b]: data=hf reads data.path"],
+    "model=./nowhere": ["model.path=./nowhere: there is no such folder"],
+    "model=a/b/c": ["a/b/c", "organisation/model"],
+    "tracking.uri=ftp://nowhere": ["tracking.uri=ftp://nowhere", "sqlite:///", "http://", "postgresql://", "databricks"],
+    "tracking.uri=localhost:5000": ["did you mean http://localhost:5000?"],
+    "tracking.uri=./mlruns": ["did you mean sqlite:///./mlruns/mlflow.db?"],
+    "tracking.uri=sqlite://a.db": ["did you mean sqlite:///a.db?"],
+    "tracking.uri=postgres://host/db": ["did you mean postgresql://?"],
+    "tracking.uri=http://": ["names no host"],
+    "tracking.uri=http://host:99999": ["Port out of range"],
+}
+
 
 @pytest.fixture(autouse=True)
 def _two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llmexp.cli.resolvers.detect", lambda: Detected("cpu", "cpu", "", 2, None))
 
 
+def check_refused(answer: tuple[int, str, str], expected: Sequence[str]) -> None:
+    code, out, err = answer
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("llmexp: ")
+    for each in expected:
+        assert each in err
+
+
 @pytest.mark.parametrize("mode", [(), ("--cfg", "job"), ("plan",)], ids=["run", "cfg", "plan"])
 @pytest.mark.parametrize("words", WRONG)
 def test_wrong_input_is_one_line_and_starts_nothing(words, mode, llmexp, runner, here: Path):
-    code, out, err = llmexp(*mode, *words.split())
-    assert code == 2
-    assert err.count("\n") == 1
-    assert err.startswith("llmexp: ")
-    for expected in WRONG[words]:
-        assert expected in err
-    assert out == ""
+    check_refused(llmexp(*mode, *words.split()), WRONG[words])
     assert runner.ran == []
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", WRONG_WORDS)
+def test_words_of_other_programs_and_wrong_values_are_one_line_and_start_nothing(words, llmexp, runner, here: Path):
+    check_refused(llmexp(*words.split()), WRONG_WORDS[words])
+    assert runner.ran == []
+    assert list(here.iterdir()) == []
+
+
+def test_a_tracker_of_the_environment_that_mlflow_cannot_use_is_one_line_and_starts_nothing(llmexp, runner, here: Path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "ftp://nowhere")
+    check_refused(llmexp("method=Naive"), ["MLFLOW_TRACKING_URI=ftp://nowhere", "sqlite:///"])
+    assert runner.ran == []
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("name: x\n  bad: [1\n", ["mine/model/own.yaml:2: no YAML: mapping values are not allowed here"]),
+        ("name: a\nname: b\n", ["mine/model/own.yaml:2: no YAML: found duplicate key name"]),
+        ("defaults: tiny\n", ["model/own", "defaults must be a list"]),
+        ("defaults: [tiny]\nname: ${nope.x}\n", ["model.name", "'nope.x' not found"]),
+        ("- a\n- b\n", ["model=[a,b]: must be a section with name"]),
+        ("name: \udcff\n", ["utf-8"]),
+    ],
+)
+def test_a_broken_file_of_ones_own_is_one_line(text, expected, llmexp, here: Path):
+    (here / "mine" / "model").mkdir(parents=True)
+    (here / "mine" / "model" / "own.yaml").write_text(text, errors="surrogateescape")
+    check_refused(llmexp("plan", "model=own", "--config-dir", "mine"), expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("model=my_model", "write model=./my_model"),
+        ("model=hf model.path=my_model/config.json", "is a file: name the folder that holds it, model.path=my_model"),
+        ("model=./corpus.txt", "model.path=./corpus.txt is a file"),
+        ("data=corpus.txt", "write data=text data.files=[corpus.txt]"),
+        ("data=my_model", "write data=text data.files=[my_model], or data=instructions data.files=[my_model]"),
+    ],
+)
+def test_a_place_that_is_typed_another_way_is_told_how(words, expected, llmexp, here: Path):
+    (here / "my_model").mkdir()
+    (here / "my_model" / "config.json").write_text("{}")
+    (here / "corpus.txt").write_text("text")
+    check_refused(llmexp("plan", *words.split()), [expected])
 
 
 @pytest.mark.parametrize(
@@ -80,17 +206,21 @@ def test_wrong_input_is_one_line_and_starts_nothing(words, mode, llmexp, runner,
         (["report", "--format", "html", "."], "'terminal', 'markdown', 'csv'"),
         (["compare", "."], "required: b"),
         (["sync", "."], "no runs in ."),
-        (["ui", "--port", "high"], "--port"),
+        (["ui", "--port", "high"], "--port: high is no port: a whole number from 1 to 65535"),
+        (["ui", "--port", "80000"], "--port: 80000 is no port: a whole number from 1 to 65535"),
+        (["ui", "--outputs", "nowhere"], "there is no folder nowhere"),
+        (["ui"], "there is no folder outputs"),
+        (["ui", "--uri", "ftp://nowhere"], "--uri=ftp://nowhere"),
+        (["sync", "--uri", "localhost:5000"], "did you mean http://localhost:5000?"),
         (["plan", "--jso"], "--jso"),
         (["--cfg", "jobs"], "'job', 'hydra', 'all'"),
         (["--config-dir", "nowhere"], "--config-dir nowhere"),
         (["--cfg", "job", "--package", "modle"], "did you mean model?"),
     ],
 )
-def test_wrong_words_of_commands_are_one_line(words, expected, llmexp):
-    code, out, err = llmexp(*words)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert expected in err
+def test_wrong_words_of_commands_are_one_line_and_leave_nothing(words, expected, llmexp, here: Path):
+    check_refused(llmexp(*words), [expected])
+    assert list(here.iterdir()) == []
 
 
 def test_a_broken_record_is_one_line_with_its_place_and_nothing_starts(llmexp, tmp_path):

@@ -14,6 +14,7 @@ from llmexp.__main__ import main
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
 from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submissions
+from llmexp.slurm.options import read_options
 from llmexp.slurm.queue import Job
 
 HERE = ("hydra/launcher=slurm", "hardware=cpu", "tracking=none")
@@ -46,9 +47,14 @@ def submitted(here: Path, tiny_plan) -> Callable[..., RunFolder]:
     [
         (("hydra/launcher=slurm", "hardware=auto"), "name the nodes' hardware"),
         (("hydra/launcher=slurm",), "name the nodes' hardware"),
-        ((*HERE, "hydra.launcher.array_parallelism=0"), "hydra.launcher.array_parallelism=0: input should be greater than or equal to 1"),
-        ((*HERE, "hydra.launcher.partiton=gpu"), "Key 'partiton' is not in struct"),
-        ((*HERE, "hydra.launcher.setup=module"), "hydra.launcher.setup=module: input should be a valid tuple"),
+        ((*HERE, "hydra.launcher.array_parallelism=0"), "hydra.launcher.array_parallelism=0: must be a whole number of at least 1"),
+        ((*HERE, "hydra.launcher.partiton=gpu"), "unknown key 'hydra.launcher.partiton': did you mean partition?"),
+        ((*HERE, "hydra.launcher.setup=module"), "write hydra.launcher.setup=[module]"),
+        (
+            (*HERE, "hydra.launcher.time=soon"),
+            "hydra.launcher.time=soon: must be a whole number of at least 1 or a time of sbatch's, such as 2:30:00",
+        ),
+        ((*HERE, "hydra.launcher.options.job-name=x"), "llmexp names its jobs itself"),
         (("detach=true", "hardware=cpu"), "detach is hydra/launcher=slurm's"),
     ],
 )
@@ -253,3 +259,12 @@ def test_logs_are_the_jobs_then_the_launchers_then_the_ranks(submitted, capsys):
     main(["logs", str(run.path)])
     spoken = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.endswith("speaks")]
     assert spoken == ["7_0_0_log.out", "log.agent.txt", "log.2.txt", "log.10.txt"]
+
+
+@pytest.mark.parametrize("time", [30, "30", "30:00", "2:30:00", "2-12", "2-12:30", "2-12:30:00", "UNLIMITED"])
+def test_every_way_in_which_sbatch_writes_a_time_is_taken(time):
+    assert read_options({"time": time}).time == time
+
+
+def test_memory_may_be_a_number():
+    assert read_options({"mem": 0}).mem == 0
