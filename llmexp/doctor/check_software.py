@@ -19,7 +19,7 @@ from llmexp.engines import get_engine
 from llmexp.launch.compilers import compile_tools
 from llmexp.launch.ops import build_tools
 from llmexp.record.environment import DISTRIBUTIONS
-from llmexp.record.installed import OLDEST_PYTHON, look, versions
+from llmexp.record.installed import OLDEST_PYTHON, installs, look, versions
 
 Cuda = tuple[int, int]
 Level = Literal["ok", "warn", "fail"]
@@ -92,19 +92,21 @@ def check_engine(name: str) -> Finding:
     missing = [module for module in get_engine(name).modules if find_spec(module) is None]
     if not missing:
         return Finding("ok", name, "has what its ranks import")
-    return Finding("warn", name, f"needs {', '.join(missing)}: pip install 'llmexp[train]', torch first; without internet, make wheelhouse elsewhere")
+    return Finding(
+        "warn", name, f"needs {', '.join(missing)}: {installs(get_engine(name).extras)}, torch first; without internet, make wheelhouse elsewhere"
+    )
 
 
 def check_libraries() -> Finding:
     """Versions outside what llmexp takes, or other than those it is tested with."""
     refused = [f"{name} {here} (takes {taken})" for name, here, taken in outside_ranges()]
     if refused:
-        return Finding("fail", "libraries", f"{', '.join(refused)}: pip install -c constraints.txt 'llmexp[train]'")
+        return Finding("fail", "libraries", f"{', '.join(refused)}: {installs('train')} with -c constraints.txt")
     tested, here = pinned_versions(), versions(DISTRIBUTIONS)
     known = [name for name in here if name in tested]
     other = [f"{name} {here[name]} (tested {tested[name]})" for name in known if here[name].partition("+")[0] != tested[name]]
     if other:
-        return Finding("warn", "libraries", f"not as tested: {', '.join(other)}; pip install -c constraints.txt 'llmexp[train]' takes those")
+        return Finding("warn", "libraries", f"not as tested: {', '.join(other)}; {installs('train')} with -c constraints.txt takes those")
     return Finding("ok", "libraries", f"as tested: {', '.join(known)}")
 
 

@@ -11,7 +11,7 @@ from llmexp.launch.runtime import Runtime
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import shortage
 from llmexp.plan.run_plan import RunPlan
-from llmexp.record.installed import OLDEST_PYTHON, version_of
+from llmexp.record.installed import OLDEST_PYTHON, installs, version_of
 from llmexp.record.result import RunStatus
 
 
@@ -56,7 +56,7 @@ def _missing_libraries(plan: RunPlan) -> str | None:
         return None
     missing = ", ".join(dict.fromkeys(found.missing)) + ("" if config.runtime.plain else f" in runtime={config.runtime.name}")
     wanted_by = f"engine={config.engine.name} with method={plan.method}, data={config.data.name}"
-    return f"{wanted_by} needs {missing}: pip install 'llmexp[{get_engine(config.engine.name).extras}]' there, torch first"
+    return f"{wanted_by} needs {missing}: {installs(get_engine(config.engine.name).extras)}, torch first"
 
 
 def _certain_shortage(plan: RunPlan, node: Detected | None) -> str | None:

@@ -14,6 +14,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 # Set-up lines may print too.
 MARK = "llmexp-installed "
@@ -93,6 +94,14 @@ def path_with_scripts() -> str:
 def cuda_home() -> str:
     """Where the CUDA toolkit lies unless PATH says so."""
     return os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+
+
+def installs(extras: str) -> str:
+    """What a person types to install llmexp with extras: in its checkout where this one runs from there, else with its wheel."""
+    root = Path(__file__).parents[2]
+    if (root / "pyproject.toml").is_file():
+        return f"pip install '.[{extras}]' in {root}"
+    return f"pip install 'llmexp[{extras}]' --find-links <the folder of llmexp's wheel>"
 
 
 def question(distributions: Iterable[str], modules: Iterable[str]) -> list[str]:

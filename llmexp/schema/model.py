@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from llmexp.schema.section import DottedPath, PositiveFloat, PositiveInt, Section, Tuple
+from llmexp.schema.section import DottedPath, PositiveFloat, PositiveInt, Section, Tuple, whole
 
 
 class ModelConfig(Section):
@@ -29,7 +29,7 @@ class ModelConfig(Section):
     num_layers: PositiveInt | None = None
     num_heads: PositiveInt | None = None
     num_kv_heads: PositiveInt | None = None
-    head_dim: PositiveInt | None = None
+    head_dim: PositiveInt | None = Field(None, description="None: hidden_size / num_heads")
     max_positions: PositiveInt | None = None
     num_experts: PositiveInt | None = Field(None, description="MLPs of each layer, with a router before them; only with architecture mixtral")
     experts_per_token: PositiveInt | None = Field(None, description="of them, those that a token goes through")
@@ -37,6 +37,16 @@ class ModelConfig(Section):
     rms_norm_eps: PositiveFloat = 1e-5
     tie_embeddings: bool = False
     source: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _heads_share_the_width(cls, given: Any) -> Any:
+        """Fill in the head_dim of most models: hidden_size shared out evenly over the heads."""
+        if not isinstance(given, dict) or given.get("architecture") == "hf" or given.get("head_dim") is not None:
+            return given
+        width, heads = whole(given.get("hidden_size")), whole(given.get("num_heads"))
+        even = isinstance(width, int) and isinstance(heads, int) and heads > 0 and width % heads == 0
+        return given | {"head_dim": width // heads} if even else given
 
     @model_validator(mode="after")
     def _shape_or_path(self) -> ModelConfig:
@@ -48,6 +58,8 @@ class ModelConfig(Section):
             raise ValueError(f"model.weights=pretrained needs a checkpoint: set model=<folder or hub name>, instead of model={self.name}")
         sizes = ("vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads", "head_dim", "max_positions")
         missing = [key for key in sizes if getattr(self, key) is None]
+        if missing == ["head_dim"]:
+            raise ValueError(f"model.hidden_size={self.hidden_size} is not a multiple of model.num_heads={self.num_heads}: set model.head_dim=<size>")
         if missing:
             raise ValueError(f"model.{missing[0]} is missing for architecture {self.architecture}")
         self._check_experts()

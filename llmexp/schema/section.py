@@ -13,12 +13,12 @@ BYTES_PER_ELEMENT: dict[str, int] = {"fp32": 4, "bf16": 2}
 BYTES_PER_MOMENT: dict[str, float] = BYTES_PER_ELEMENT | {"int8": 1 + 4 / 256}
 
 
-def _whole(value: object) -> object:
+def whole(value: object) -> object:
     """A whole number as such where YAML has read a float, as of 16e9."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = BeforeValidator(_whole)
+Whole = BeforeValidator(whole)
 PositiveInt = Annotated[int, Field(ge=1), Whole]
 NonNegativeInt = Annotated[int, Field(ge=0), Whole]
 PositiveFloat = Annotated[float, Field(gt=0)]

@@ -21,6 +21,7 @@ from llmexp.launch.runtime import contributing_modules
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.checkout import SUBMITTED, keep_checkouts
 from llmexp.record.folder import RunFolder, now
+from llmexp.record.installed import installs
 from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submission_folder, withdraw
 from llmexp.slurm.options import SlurmOptions
 from llmexp.slurm.queue import max_array_size
@@ -37,7 +38,7 @@ UNSURE = re.compile(r"timed out|(receive|send|shutdown) failure|Zero Bytes", re.
 def check_submitit() -> None:
     """Raise ConfigError where submitit is not installed."""
     if find_spec("submitit") is None:
-        raise ConfigError("hydra/launcher=slurm needs submitit: pip install 'llmexp[slurm]'")
+        raise ConfigError(f"hydra/launcher=slurm needs submitit: {installs('slurm')}")
 
 
 def submit(planned: Sequence[Planned], options: SlurmOptions, module: str) -> list[Submitted]:

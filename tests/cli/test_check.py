@@ -47,6 +47,7 @@ def test_the_defaults_are_valid_and_frozen(container):
         ("batch", "mikro", 1, "unknown key 'batch.mikro': did you mean batch.micro?"),
         ("model", "num_kv_heads", 3, "model.num_heads=4 is not a multiple of model.num_kv_heads=3"),
         ("model", "hidden_size", None, "model.hidden_size is missing"),
+        ("model", "hidden_size", 130, "model.hidden_size=130 is not a multiple of model.num_heads=4: set model.head_dim=<size>"),
     ],
 )
 def test_the_error_names_field_value_and_choices(section, key, value, message, container):

@@ -9,6 +9,7 @@ from llmexp.launch.ending import Ending
 from llmexp.launch.preflight import preflight
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import GIB, MemoryEstimate
+from llmexp.record.installed import installs
 from llmexp.record.result import RunStatus, StateBytes
 
 LAPTOP = Detected("cpu", "cpu", "", 2, None)
@@ -122,7 +123,7 @@ def test_a_machine_without_the_engines_libraries_says_how_to_get_them(make, monk
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     ending = preflight(make(), LAPTOP)
     assert ending.status is RunStatus.FAILED
-    assert ending.reason == "engine=scripted with method=Naive, data=synthetic needs psutil, pydantic: pip install 'llmexp[train]' there, torch first"
+    assert ending.reason == f"engine=scripted with method=Naive, data=synthetic needs psutil, pydantic: {installs('train')}, torch first"
 
 
 @pytest.mark.parametrize(("method", "data", "lacking"), [("Q", "synthetic", "bitsandbytes"), ("F", "hf", "datasets"), ("Z3", "synthetic", "")])
@@ -130,7 +131,7 @@ def test_a_library_that_only_some_runs_ask_for_is_missed_only_by_them(tiny_plan,
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("bitsandbytes", "datasets") else name)
     ending = preflight(tiny_plan(method, data__name=data), LAPTOP)
     assert (ending.reason if ending else "") == (
-        lacking and f"engine=deepspeed with method={method}, data={data} needs {lacking}: pip install 'llmexp[train]' there, torch first"
+        lacking and f"engine=deepspeed with method={method}, data={data} needs {lacking}: {installs('train')}, torch first"
     )
 
 
@@ -143,4 +144,4 @@ def test_without_megatron_core_the_line_says_how_to_get_it(tiny_plan, monkeypatc
     monkeypatch.setattr(importlib.util, "find_spec", find)
     ending = preflight(tiny_plan("Naive", engine__name="megatron"), LAPTOP)
     assert ending.status is RunStatus.FAILED
-    assert ending.reason.endswith("needs megatron.core: pip install 'llmexp[train,megatron]' there, torch first")
+    assert ending.reason.endswith(f"needs megatron.core: {installs('train,megatron')}, torch first")

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+from llmexp.record import installed
 from llmexp.record.installed import answer, look, question, version_of, versions
 
 
@@ -21,3 +23,10 @@ def test_what_is_missing_is_named_and_what_is_not_installed_has_no_version():
 
 def test_no_answer_is_none():
     assert answer("bash: python: command not found\n") is None
+
+
+def test_extras_are_installed_from_the_checkout_or_with_the_wheel(monkeypatch, tmp_path):
+    root = Path(__file__).parents[2]
+    assert installed.installs("slurm") == f"pip install '.[slurm]' in {root}"
+    monkeypatch.setattr(installed, "__file__", str(tmp_path / "llmexp" / "record" / "installed.py"))
+    assert installed.installs("slurm").startswith("pip install 'llmexp[slurm]' --find-links ")

@@ -13,6 +13,7 @@ from llmexp import __version__
 from llmexp.__main__ import main
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
+from llmexp.record.installed import installs
 from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submissions
 from llmexp.slurm.options import read_options
 from llmexp.slurm.queue import Job
@@ -52,7 +53,7 @@ def submitted(here: Path, tiny_plan) -> Callable[..., RunFolder]:
         ((*HERE, "hydra.launcher.setup=module"), "write hydra.launcher.setup=[module]"),
         (
             (*HERE, "hydra.launcher.time=soon"),
-            "hydra.launcher.time=soon: must be a whole number of at least 1 or a time of sbatch's, such as 2:30:00",
+            "hydra.launcher.time=soon: must be a whole number of at least 1 or a time of sbatch's",
         ),
         ((*HERE, "hydra.launcher.options.job-name=x"), "llmexp names its jobs itself"),
         (("detach=true", "hardware=cpu"), "detach is hydra/launcher=slurm's"),
@@ -87,7 +88,7 @@ def test_no_submitit_is_one_line(commands, capsys, monkeypatch):
     commands(**ALL)
     monkeypatch.setattr("llmexp.slurm.submit.find_spec", lambda name: None)
     assert main(HERE) == 2
-    assert capsys.readouterr().err == "llmexp: hydra/launcher=slurm needs submitit: pip install 'llmexp[slurm]'\n"
+    assert capsys.readouterr().err == f"llmexp: hydra/launcher=slurm needs submitit: {installs('slurm')}\n"
 
 
 def test_status_tells_queued_from_running(commands, submitted, capsys):
