@@ -155,12 +155,22 @@ def ui(words: Sequence[str]) -> int:
 
 def doctor(words: Sequence[str]) -> int:
     """Check this machine and say what to do; 1 where something fails."""
-    parser = _parser("doctor", "What on this machine would stop or disturb a measurement, and what to do about it. Starts nothing, imports no torch.")
+    parser = _parser(
+        "doctor",
+        "What on this machine would stop or disturb a measurement, and what to do about it; with a run's words, what that run needs. "
+        "Starts nothing, imports no torch.",
+    )
+    add_overrides(parser)
     parser.add_argument("--outputs", type=Path, default=Path(OUTPUTS), help=f"where sweep.outputs will be; default {OUTPUTS}")
-    args = parser.parse_args(words)
-    from llmexp.cli.doctor import print_findings
+    args = parser.parse_intermixed_args(words)
+    from llmexp.cli.doctor import examine, examine_for, print_findings
 
-    return 0 if print_findings(args.outputs) else 1
+    if not args.overrides:
+        return 0 if print_findings(examine(args.outputs)) else 1
+    from llmexp.cli.run import jobs_of
+
+    plans = [job.plan for job in jobs_of(args)]
+    return 0 if print_findings(examine_for(plans, by_slurm="hydra/launcher=slurm" in args.overrides)) else 1
 
 
 def engines(words: Sequence[str]) -> int:

@@ -1,19 +1,21 @@
-"""llmexp doctor: each check of this machine, a line each."""
+"""llmexp doctor: each check of this machine, or of what runs need of it, a line each."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from llmexp.doctor import check_node, check_software
+from llmexp.doctor.check_run import check_run, check_submitting
 from llmexp.doctor.finding import Finding
 from llmexp.plan.detect import detect
+from llmexp.plan.run_plan import RunPlan
 
 
 def examine(outputs: Path) -> Iterator[Finding]:
     """Check this machine, each thing as it is asked for."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     yield check_software.check_python()
     yield check_node.check_hardware()
     yield check_node.check_bf16()
@@ -22,8 +24,7 @@ def examine(outputs: Path) -> Iterator[Finding]:
     yield check_software.check_libraries()
     yield check_software.check_optional()
     yield check_software.check_compiler(needs_nvcc=detect().hardware != "cpu")
-    yield check_node.check_folder("outputs", outputs, "set sweep.outputs to another folder")
-    yield check_node.check_folder("cache", cache, "set XDG_CACHE_HOME to another folder")
+    yield from _places(outputs)
     yield check_node.check_store(outputs)
     yield check_node.check_ports()
     yield check_node.check_slurm()
@@ -31,10 +32,34 @@ def examine(outputs: Path) -> Iterator[Finding]:
     yield check_node.check_governor()
 
 
-def print_findings(outputs: Path) -> bool:
+def examine_for(plans: Sequence[RunPlan], *, by_slurm: bool) -> Iterator[Finding]:
+    """Check what these runs need, each thing once; `by_slurm`: they start on nodes that SLURM chooses."""
+    yield check_software.check_python()
+    yield check_software.check_torch()
+    yield from dict.fromkeys(chain.from_iterable(check_run(plan, None if by_slurm else detect()) for plan in plans))
+    yield check_software.check_libraries()
+    outputs, tracked = Path(plans[0].config.sweep.outputs), plans[0].config.tracking.name == "mlflow"
+    yield from _places(outputs)
+    if tracked:
+        yield check_node.check_store(outputs)
+    if by_slurm:
+        yield check_submitting()
+        return
+    yield check_node.check_ports()
+    yield check_node.check_memory()
+    yield check_node.check_governor()
+
+
+def print_findings(findings: Iterator[Finding]) -> bool:
     """Print what is found, as it is found; return whether nothing failed."""
     well = True
-    for finding in examine(outputs):
+    for finding in findings:
         print(f"{finding.level:<4}  {finding.what:<9}  {finding.says}", flush=True)
         well = well and finding.level != "fail"
     return well
+
+
+def _places(outputs: Path) -> Iterator[Finding]:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    yield check_node.check_folder("outputs", outputs, "set sweep.outputs to another folder")
+    yield check_node.check_folder("cache", cache, "set XDG_CACHE_HOME to another folder")

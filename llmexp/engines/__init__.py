@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from functools import cache
 from importlib.metadata import EntryPoint
 
 from llmexp import outside
@@ -26,11 +25,10 @@ def get_engine(name: str) -> Engine:
     return engine
 
 
-@cache
-def _own() -> tuple[str, ...]:
+def _own() -> list[str]:
     """Modules here that have an ENGINE; none of them imports what its ranks run."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    return tuple(name for name in names if hasattr(importlib.import_module(f"{__name__}.{name}"), "ENGINE"))
+    return [name for name in names if hasattr(importlib.import_module(f"{__name__}.{name}"), "ENGINE")]
 
 
 def _outside() -> dict[str, EntryPoint]:

@@ -20,7 +20,7 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     elsewhere = other_hardware(plan, node)
     if skip := certain_skip(plan, None if elsewhere else node):
         return Ending(RunStatus.SKIPPED, skip)
-    unable = elsewhere or _missing_libraries(plan)
+    unable = elsewhere or missing_libraries(plan)
     if unable:
         return Ending(RunStatus.FAILED, unable)
     unbuilt = unbuildable(plan) or uncompilable(plan)
@@ -45,7 +45,8 @@ def other_hardware(plan: RunPlan, node: Detected) -> str | None:
     return f"{wanted}, and here are {node.devices} x {node.device_name}" if alien or node.devices < ranks else None
 
 
-def _missing_libraries(plan: RunPlan) -> str | None:
+def missing_libraries(plan: RunPlan) -> str | None:
+    """Say what the plan's ranks import and its runtime has not, or None."""
     config = plan.config
     found = Runtime(plan).installed
     if found.error:

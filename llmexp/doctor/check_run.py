@@ -1,0 +1,44 @@
+"""What llmexp doctor checks of runs that are named: whether each could start here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmexp.doctor.check_node import SLURM_COMMANDS, check_slurm
+from llmexp.doctor.finding import Finding
+from llmexp.launch.compilers import uncompilable
+from llmexp.launch.ops import unbuildable
+from llmexp.launch.preflight import certain_skip, missing_libraries, other_hardware
+from llmexp.plan.detect import Detected
+from llmexp.plan.run_plan import RunPlan
+
+
+def check_run(plan: RunPlan, node: Detected | None) -> Iterator[Finding]:
+    """What the run needs against what is here; on nodes of SLURM's, None, hardware and memory are checked when its job begins."""
+    elsewhere, lacking = other_hardware(plan, node) if node else None, missing_libraries(plan)
+    yield _hardware(plan, elsewhere, later=node is None)
+    yield _engine(plan, lacking)
+    if not lacking:
+        uncompiled = unbuildable(plan) or uncompilable(plan)
+        yield Finding("fail" if uncompiled else "ok", "compiler", uncompiled or "the run lacks none")
+    skipped = certain_skip(plan, None if elsewhere else node)
+    says = f"would be skipped: {skipped}" if skipped else "is supported, and its memory may suffice"
+    yield Finding("warn" if skipped else "ok", "run", f"{plan.config.task.name} {plan.name} {says}")
+
+
+def _hardware(plan: RunPlan, elsewhere: str | None, *, later: bool) -> Finding:
+    taken = f"hardware={plan.config.hardware.name}, {plan.ranks_per_node} ranks on a node"
+    return Finding("fail" if elsewhere else "ok", "hardware", elsewhere or (f"{taken}: its job looks at that" if later else taken))
+
+
+def _engine(plan: RunPlan, lacking: str | None) -> Finding:
+    config = plan.config
+    has = f"engine={config.engine.name} has in runtime={config.runtime.name} what its ranks import"
+    return Finding("fail" if lacking else "ok", "engine", lacking or has)
+
+
+def check_submitting() -> Finding:
+    """SLURM's commands, without which nothing can be submitted."""
+    found = check_slurm()
+    said = f"hydra/launcher=slurm needs {', '.join(SLURM_COMMANDS)}: go to the cluster's login node, or load its slurm module"
+    return found if found.level == "ok" and "none here" not in found.says else Finding("fail", "slurm", said)
