@@ -13,6 +13,9 @@ from llmexp.terms import meant_by
 
 COMMAND_NAMES = ("plan", "report", "compare", "status", "logs", "cancel", "sync", "ui", "doctor", "engines", "reproduce")
 
+# What Hydra's --info takes.
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+
 
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are ConfigErrors."""
@@ -48,6 +51,6 @@ def run_parser() -> Parser:
     parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"), help="show the configuration instead of running")
     parser.add_argument("-p", "--package", help="with --cfg: only this part of it, such as model")
     parser.add_argument("--resolve", action="store_true", help="with --cfg: interpolations replaced by their values")
-    parser.add_argument("-i", "--info", nargs="?", const="all", help="how Hydra found and merged the files: defaults, defaults-tree, searchpath, ...")
+    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFO, help="how Hydra found and merged the files")
     parser.add_argument("-sc", "--shell-completion", action="store_true", help='completion in bash: eval "$(llmexp -sc install=bash)"')
     return parser

@@ -61,8 +61,9 @@ def _method(word: str) -> str | None:
 
 
 def _key(word: str) -> str | None:
-    if word in keys():
-        return f"write {word}=<value>; "
+    name, colon, value = word.partition(":")
+    if name in keys():
+        return f"write {name}={value if colon else '<value>'}; "
     meant = meant_by("key", word)
     return f"write {meant}; " if meant else None
 

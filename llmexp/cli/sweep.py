@@ -26,10 +26,11 @@ from llmexp.cli.share import HELD, settle
 from llmexp.cli.siblings import with_memory_of_siblings
 from llmexp.cli.side_by_side import run_all, worth_it
 from llmexp.cli.sweep_report import report
-from llmexp.errors import LlmexpError, RecordError
+from llmexp.errors import ConfigError, LlmexpError, RecordError
 from llmexp.plan import bf16
 from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.filesystem import nearest_existing
 from llmexp.record.folder import RunFolder
 
 
@@ -161,12 +162,14 @@ def _keep(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
 
 
 def check_store(plan: RunPlan) -> None:
-    """Raise ConfigError where the plan's MLflow store is not safe."""
-    tracking = plan.config.tracking
+    """Raise ConfigError where sweep.outputs can be no folder, or the plan's MLflow store is not safe."""
+    tracking, outputs = plan.config.tracking, Path(plan.config.sweep.outputs)
+    if not nearest_existing(outputs).is_dir():
+        raise ConfigError(f"sweep.outputs={outputs}: {nearest_existing(outputs)} is a file; name a folder")
     if tracking.name == "mlflow":
         from llmexp.record import mlflow
 
-        mlflow.check_store(tracking, Path(plan.config.sweep.outputs))
+        mlflow.check_store(tracking, outputs)
 
 
 def record(plan: RunPlan, folder: RunFolder) -> None:

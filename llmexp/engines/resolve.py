@@ -122,6 +122,8 @@ def _check_targets(config: RunConfig, techniques: Techniques, shape: ModelShape 
 
 def _contents(config: RunConfig) -> dict[str, str]:
     """Digests of the checkpoint and of the data that it names; raises ConfigError for what is wrong in them."""
+    for key, place in (("data.path", config.data.path), ("data.tokenizer", config.data.tokenizer)):
+        files.check_place(key, place)
     checkpoint, paths = local_checkpoint(config.model), _data_files(config.data)
     found = ({"checkpoint": checkpoint.digest} if checkpoint else {}) | ({"data": files.digest(paths)} if paths else {})
     if config.data.name == "instructions" and config.data.files:

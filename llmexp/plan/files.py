@@ -26,6 +26,12 @@ def matching(patterns: Sequence[str], suffixes: Sequence[str] = ()) -> list[Path
     return found
 
 
+def check_place(key: str, place: str | None) -> None:
+    """Raise ConfigError where nothing lies at a path; what does not look like one may be a hub's name."""
+    if place and (place.startswith((".", "~")) or Path(place).is_absolute()) and not Path(place).expanduser().exists():
+        raise ConfigError(f"{key}={place}: there is no such file or folder")
+
+
 def below(place: Path) -> list[Path]:
     """A file, or all files of a folder; none where nothing is there."""
     return _inside(place, ()) if place.is_dir() else [path for path in (place,) if path.exists()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -13,7 +13,7 @@ BYTES_PER_ELEMENT: dict[str, int] = {"fp32": 4, "bf16": 2}
 BYTES_PER_MOMENT: dict[str, float] = BYTES_PER_ELEMENT | {"int8": 1 + 4 / 256}
 
 
-def whole(value: object) -> object:
+def whole(value: Any) -> Any:
     """A whole number as such where YAML has read a float, as of 16e9."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 

@@ -98,6 +98,7 @@ WRONG_WORDS = {
     "F+R": ["did you mean method=F+R?"],
     "bf16": ["write precision=bf16_mixed"],
     "model 7b": ["write model=<value>"],
+    "model:7b": ["write model=7b;"],
     "train": ["write llmexp method=Naive,F model=tiny"],
     "ls": ["write status;"],
     "--model=7b": ["write model=7b;"],
@@ -117,6 +118,8 @@ WRONG_WORDS = {
     "data=synthetic data.path=a": ["data.path=a", "data=synthetic draws its tokens"],
     "data=synthetic data.files=[a]": ["data.files=[a]", "data=synthetic draws its tokens"],
     "data=hf data.path=a data.files=[b]": ["data.files=[b]: data=hf reads data.path"],
+    "data=hf data.path=./nowhere": ["data.path=./nowhere: there is no such file or folder"],
+    "data.tokenizer=/nowhere/there": ["data.tokenizer=/nowhere/there: there is no such file or folder"],
     "model=./nowhere": ["model.path=./nowhere: there is no such folder"],
     "model=a/b/c": ["a/b/c", "organisation/model"],
     "tracking.uri=ftp://nowhere": ["tracking.uri=ftp://nowhere", "sqlite:///", "http://", "postgresql://", "databricks"],
@@ -187,15 +190,16 @@ def test_a_broken_file_of_ones_own_is_one_line(text, expected, llmexp, here: Pat
         ("model=my_model", "write model=./my_model"),
         ("model=hf model.path=my_model/config.json", "is a file: name the folder that holds it, model.path=my_model"),
         ("model=./corpus.txt", "model.path=./corpus.txt is a file"),
+        ("sweep.outputs=corpus.txt", "corpus.txt is a file; name a folder"),
         ("data=corpus.txt", "write data=text data.files=[corpus.txt]"),
         ("data=my_model", "write data=text data.files=[my_model], or data=instructions data.files=[my_model]"),
     ],
 )
-def test_a_place_that_is_typed_another_way_is_told_how(words, expected, llmexp, here: Path):
+def test_a_place_that_is_typed_another_way_is_told_how(words, expected, llmexp, runner, here: Path):
     (here / "my_model").mkdir()
     (here / "my_model" / "config.json").write_text("{}")
     (here / "corpus.txt").write_text("text")
-    check_refused(llmexp("plan", *words.split()), [expected])
+    check_refused(llmexp(*words.split()), [expected])
 
 
 @pytest.mark.parametrize(
@@ -214,6 +218,9 @@ def test_a_place_that_is_typed_another_way_is_told_how(words, expected, llmexp, 
         (["sync", "--uri", "localhost:5000"], "did you mean http://localhost:5000?"),
         (["plan", "--jso"], "--jso"),
         (["--cfg", "jobs"], "'job', 'hydra', 'all'"),
+        (["--info", "model=7b"], "'defaults-tree', 'plugins', 'searchpath'"),
+        (["--package", "model"], "--package goes with --cfg: add --cfg job"),
+        (["--resolve", "model=7b"], "--resolve goes with --cfg"),
         (["--config-dir", "nowhere"], "--config-dir nowhere"),
         (["--cfg", "job", "--package", "modle"], "did you mean model?"),
     ],
