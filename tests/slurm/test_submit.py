@@ -41,5 +41,5 @@ def test_a_name_of_ones_own_is_refused():
 
 
 def test_a_wrong_option_is_named_with_its_value():
-    with pytest.raises(ConfigError, match=r"^hydra\.launcher\.poll_s=-1\.0: input should be greater than 0$"):
+    with pytest.raises(ConfigError, match=r"^hydra\.launcher\.poll_s=-1\.0: must be a number above 0$"):
         read_options({"poll_s": -1.0})
