@@ -44,8 +44,9 @@ class SlurmOptions(Section):
     @field_validator("options")
     @classmethod
     def _has_no_name(cls, options: dict[str, Any]) -> dict[str, Any]:
-        if {"job-name", "job_name"} & options.keys():
-            raise ValueError("hydra.launcher.options.job-name: llmexp names its jobs itself, to know them again")
+        named = next((name for name in ("job-name", "job_name") if name in options), None)
+        if named:
+            raise ValueError(f"hydra.launcher.options.{named}={options[named]}: llmexp names its jobs itself, to know them again")
         return options
 
 
