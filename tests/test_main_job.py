@@ -88,11 +88,10 @@ def test_padding_accumulation_and_ranks_are_counted_once(llmexp: Llmexp, tmp_pat
     assert real_tokens < 4 * 12 * 512
 
 
-def test_what_cannot_fit_is_skipped_with_its_arithmetic_within_seconds(llmexp: Llmexp, tmp_path: Path) -> None:
-    begun_s = time.monotonic()
+def test_what_cannot_fit_is_skipped_with_its_arithmetic_before_any_rank_starts(llmexp: Llmexp, tmp_path: Path) -> None:
     done = llmexp("+method=F+R+Z3", "model=70b", "tracking=none", "-m")
-    assert time.monotonic() - begun_s < 30
     assert done.returncode == 0
+    assert list(tmp_path.glob("outputs/main/*/repeat.*")) == []
     assert results(tmp_path / "outputs")["F+R+Z3"].status == "skipped"
     assert "needs 1027.8 GiB of host memory for certain on 2 ranks a node" in done.stdout
 

@@ -23,7 +23,7 @@ MESSAGE_BYTES = 65536
 
 
 def serve(worker: str) -> None:
-    """Import, then fork a keeper for each order until the driver goes; the answer to an order is the keeper's process id."""
+    """Import, then fork a keeper for each order until the driver goes."""
     importlib.import_module(STARTER).prepare(worker)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for keepers: they tell their exit codes themselves
     orders = socket.socket(fileno=os.dup(0))
@@ -31,13 +31,11 @@ def serve(worker: str) -> None:
         message, descriptors, _, _ = socket.recv_fds(orders, MESSAGE_BYTES, 2)
         if not message:
             return
-        keeper = os.fork()
-        if keeper == 0:
+        if os.fork() == 0:
             orders.close()
             _keep([worker, *message.decode().split("\0")], *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        orders.sendall(str(keeper).encode())
 
 
 def _keep(words: Sequence[str], line: int, log: int) -> None:

@@ -25,11 +25,11 @@ REAL = ("hardware=cpu", "engine=torch", "engine.launcher=fork", "model.num_layer
 @pytest.fixture(autouse=True)
 def server(processes) -> Iterator[None]:
     """One of each test's own, which ends before its processes are looked for."""
-    ForkedAgent._server = None
+    ForkedAgent.server = None
     yield
-    if ForkedAgent._server:
-        ForkedAgent._server.close()
-        ForkedAgent._server = None
+    if ForkedAgent.server:
+        ForkedAgent.server.close()
+        ForkedAgent.server = None
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def test_repeats_of_a_real_engine_are_forked_from_one_process_and_train_like_fre
 
 def test_ranks_have_what_their_server_imported_and_the_threads_of_the_plan(make_forked_plan, folder):
     run_one(make_forked_plan("out_of_memory", threads_per_rank=1), folder)
-    assert ForkedAgent._server is not None
-    assert f"imported by {ForkedAgent._server._process.pid}, 1 threads" in (folder.repeat(0) / "log.1.txt").read_text()
+    assert ForkedAgent.server is not None
+    assert f"imported by {ForkedAgent.server.process.pid}, 1 threads" in (folder.repeat(0) / "log.1.txt").read_text()
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_ranks_have_what_their_server_imported_and_the_threads_of_the_plan(make_
 def test_one_ranks_end_ends_the_run_and_its_peers(make_forked_plan, folder, processes, behaviour, status, reason):
     result = run_one(make_forked_plan(behaviour), folder)
     assert (result.status, result.reason) == (status, reason)
-    assert [process.pid for process in processes()] == [ForkedAgent._server._process.pid]
+    assert [process.pid for process in processes()] == [ForkedAgent.server.process.pid]
 
 
 @pytest.mark.usefixtures("signs_of_life")
@@ -107,6 +107,16 @@ def test_a_killed_server_takes_its_ranks_along_and_the_run_says_so(make_forked_p
     driver.wait()
     until(lambda: not processes(), within_s=30)
     assert re.search("was killed by SIGKILL", folder.result().reason)
+
+
+def test_a_worker_that_cannot_be_imported_is_the_runs_reason_and_the_next_repeat_gets_another_server(make_forked_plan, folder):
+    plan = make_forked_plan("hang")
+    argv = [word.replace("forked_worker", "no_such_worker") for word in plan.command.argv]
+    result = run_one(plan.model_copy(update={"command": Command(argv=argv, env=plan.command.env)}), folder)
+    assert (result.status, "ModuleNotFoundError: No module named 'no_such_worker'" in result.reason) == (RunStatus.FAILED, True), result.reason
+    ended = ForkedAgent.server
+    assert run_one(make_forked_plan("out_of_memory"), folder).status is RunStatus.OOM
+    assert ForkedAgent.server is not ended
 
 
 @pytest.mark.parametrize(
