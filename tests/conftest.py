@@ -65,7 +65,7 @@ def tiny_plan() -> Callable[..., RunPlan]:
     """Plan a method; `section__field=value` changes a field, `section=value` a whole section. Hardware by any name but cpu is GPUs."""
 
     def plan(method: str = "Naive", **changes: Any) -> RunPlan:
-        on_gpu = changes.get("hardware__name", "cpu") != "cpu"
+        on_gpu = changes.get("hardware__name", changes.get("hardware", {}).get("name", "cpu")) != "cpu"
         choices = CHOICES | ({"precision": "bf16_mixed"} if on_gpu else {})
         config: dict[str, Any] = {group: OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml")) for group, name in choices.items()}
         config |= IN_NO_GROUP | {"method": method}

@@ -34,7 +34,7 @@ def test_force_starts_it(llmexp, two_fits, here):
     assert endings(here) == {4: "oom", 8: "oom"}
 
 
-@pytest.mark.parametrize("other", ["method=R", "data.seq_len=64", "precision=fp32", "batch.accumulation=2", "sweep.name=another"])
+@pytest.mark.parametrize("other", ["method=R", "data.seq_len=64", "precision=bf16_mixed", "batch.accumulation=2", "sweep.name=another"])
 def test_a_run_that_differs_in_more_is_tried(llmexp, two_fits, here, other):
     llmexp("method=F", "batch.micro=4", *QUIET)
     method = () if other.startswith("method") else ("method=F",)

@@ -32,10 +32,10 @@ def test_nothing_that_users_ask_for_is_skipped(torch_plan: Callable[..., RunPlan
         ("Z3", {"precision__moments": "bf16"}, "torch's optimizers keep moments in the dtype that they update: precision.moments=bf16"),
         (
             "Naive",
-            {"precision__gradients": "fp32"},
+            {"precision": PRECISION | {"gradients": "fp32"}},
             "torch keeps gradients in the parameters' dtype, bf16: set precision.gradients to it, or take Z2 or Z3",
         ),
-        ("Z3", {"precision__gradients": "fp32"}, None),
+        ("Z3", {"precision": PRECISION | {"gradients": "fp32"}}, None),
         (
             "F",
             {"precision": PRECISION | {"parameters": "fp32", "gradients": "fp32"}, "hardware__name": "a800"},
