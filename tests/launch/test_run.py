@@ -108,7 +108,7 @@ def test_failing_repeat_ends_the_run_and_keeps_the_finished_ones(make_plan, fold
 
 def test_impossible_metrics_are_a_failure_not_a_crash(make_plan, folder):
     plan = make_plan("well")
-    hardware = plan.config.hardware.model_copy(update={"peak_flops_per_s": {"bf16": 1.0}})
+    hardware = plan.config.hardware.model_copy(update={"peak_flops_per_s": {"fp32": 1.0}})
     result = run_one(plan.model_copy(update={"config": plan.config.model_copy(update={"hardware": hardware})}), folder)
     assert result.status is RunStatus.FAILED
     assert result.reason.startswith("MFU of")

@@ -56,7 +56,7 @@ def test_what_is_kept_by_default_and_by_wish(tmp_path: Path, overrides: tuple[st
 
 def test_a_model_folder_has_its_configuration_dtype_and_tokenizer(tmp_path: Path) -> None:
     (checkpoints.write(tmp_path / "base") / "tokenizer.json").write_text("{}")
-    said = save(plan(tmp_path / "base", "task.save_model=true"), tmp_path / "repeat.0")
+    said = save(plan(tmp_path / "base", "task.save_model=true", "precision=bf16_mixed"), tmp_path / "repeat.0")
     assert said == {"saved": ["repeat.0/adapter", "repeat.0/model"]}
     model = tmp_path / "repeat.0" / "model"
     assert (model / "tokenizer.json").read_text() == "{}"
