@@ -49,7 +49,7 @@ def test_host_memory_is_shared_by_the_ranks_of_a_node(plan):
 
 def test_on_cpu_everything_is_host_memory(plan):
     memory = plan("model=13b", "method=F+R+Z3", "hardware=cpu").memory
-    assert "194.0 GiB of host memory" in str(shortage(memory, 2, None, 16 * GIB))
+    assert "242.4 GiB of host memory" in str(shortage(memory, 2, None, 16 * GIB))
 
 
 @pytest.mark.parametrize(

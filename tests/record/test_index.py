@@ -38,7 +38,7 @@ def test_a_run_by_its_files(make_run):
         state="success",
         id=run.result().id,
         words=["batch={'micro': 2, 'accumulation': 1}", "measure.steps=25", "measure.repeats=2", "measure.warmup_steps=5"],
-        work="pretrain deepspeed tiny cpu bf16_mixed 2x1x1x1 F",
+        work="pretrain deepspeed tiny cpu fp32 2x1x1x1 F",
         repeats=0,
         planned_repeats=2,
         warmup_steps=5,

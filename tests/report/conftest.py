@@ -30,7 +30,7 @@ def make_run(tmp_path: Path, tiny_plan: Callable[..., RunPlan], result_of: Calla
         folder.write(folder.plan_path, plan)
         if status:
             values = {name: value if isinstance(value, Metric) else Metric(mean=value) for name, value in (metrics or {}).items()}
-            folder.write(folder.result_path, result_of(plan, status, reason=reason, metrics=values, repeats=1, stability=stability))
+            folder.write(folder.result_path, result_of(plan, status, reason=reason, metrics=values, stability=stability))
         return folder
 
     return make

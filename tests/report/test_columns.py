@@ -116,7 +116,7 @@ def test_speed_is_relative_to_naive_with_the_same_work(make_run):
         make_run("Naive", metrics={"tokens_per_s": 200.0}),
         make_run("F", **fast),
         make_run("F", **fast, batch={"micro": 2, "accumulation": 1}),
-        make_run("F", **fast, precision__name="fp32"),
+        make_run("F", **fast, precision__name="other"),
         make_run("R", "oom"),
     ]
     assert shown(*folders)["x Naive"] == ["1.00", "1.50", "", "", ""]
@@ -125,7 +125,7 @@ def test_speed_is_relative_to_naive_with_the_same_work(make_run):
 def test_what_varies_has_a_column_and_what_does_not_is_in_the_title(make_run):
     folders = make_run("Naive"), make_run("Naive", batch={"micro": 2, "accumulation": 3})
     assert shown(*folders)["batch"] == ["1", "2 x 3 passes"]
-    assert build_report(folders).title == "pretrain, tiny, on cpu, deepspeed, 2 ranks, seq_len 350, bf16_mixed, adamw"
+    assert build_report(folders).title == "pretrain, tiny, on cpu, deepspeed, 2 ranks, seq_len 350, fp32, adamw"
     assert "precision" not in shown(*folders)
 
 

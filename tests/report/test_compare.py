@@ -46,7 +46,7 @@ def test_recording_elsewhere_is_no_difference(make_run):
     [
         ({"batch": {"micro": 2, "accumulation": 1}}, "global batch"),
         ({"data__seq_len": 128}, "seq_len"),
-        ({"precision__name": "fp32"}, "precision"),
+        ({"precision__name": "other"}, "precision"),
         ({"method": "Q"}, "trainable_parameters"),
     ],
 )

@@ -78,7 +78,7 @@ def test_one_runs_loss_and_step_time(make_run, write_samples, figures):
     draw_run(folder)
     assert sorted(path.name for path in folder.figures.iterdir()) == ["loss.png", "step_time.png"]
     loss, step_time = (figure.axes[0] for figure in figures)
-    assert figures[0].get_suptitle() == "F+R: tiny on cpu, 2 ranks, bf16_mixed"
+    assert figures[0].get_suptitle() == "F+R: tiny on cpu, 2 ranks, fp32"
     # The mean over ranks, and the slowest rank, as far as both have come.
     assert [list(line.get_ydata()) for line in loss.lines] == [[6.5, 5.5, 4.5]] * 2
     assert [list(line.get_ydata()) for line in step_time.lines] == [[5.0, 2.0, 2.0]] * 2

@@ -19,7 +19,7 @@ def test_an_unreadable_folder_is_said_and_hides_no_other(make_run, tmp_path):
     report = build_report([broken, RunFolder(tmp_path / "none"), make_run("R")])
     assert [row.method for row in report.rows] == ["R"]
     assert "result.json is not a result" in report.unreadable[0]
-    assert "plan.json cannot be read" in report.unreadable[1]
+    assert "plan.json is missing" in report.unreadable[1]
 
 
 def test_what_of_the_held_time_was_measured_is_said(make_run, capsys):
