@@ -13,7 +13,7 @@ from llmexp.record.folder import find_runs
 from llmexp.record.result import RunResult, StepSample, read_samples
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
-WORDS = ("hardware=cpu", "parallelism.dp=1", "precision=fp32", "measure=smoke", "measure.profile=false", "tracking=none")
+WORDS = ("hardware=cpu", "engine.launcher=fork", "parallelism.dp=1", "precision=fp32", "measure=smoke", "measure.profile=false", "tracking=none")
 
 
 def run(folder: Path, *words: str) -> tuple[str, dict[str, tuple[RunResult, list[StepSample]]]]:

@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.ranks, pytest.mark.long]
 TOKENS = 12_000
 # Steps of 256 tokens, in fp32 and on one core, so that losses repeat to the last digits.
 WORDS = (
-    *("hardware=cpu", "parallelism.dp=1", "engine=torch", "precision=fp32", "measure.profile=false", "measure.threads_per_rank=1"),
+    *("hardware=cpu", "engine.launcher=fork"),
+    *("parallelism.dp=1", "engine=torch", "precision=fp32", "measure.profile=false", "measure.threads_per_rank=1"),
     *("data.seq_len=64", "batch.micro=4", f"measure.tokens={TOKENS}"),
 )
 

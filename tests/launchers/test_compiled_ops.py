@@ -49,6 +49,7 @@ def test_torchs_optimizers_need_no_compiler(what_ran: Callable[..., dict[str, An
     assert what_ran(tiny("method=Z2+O"))["optimizer_class"] == "torch.optim.adamw.AdamW"
 
 
+@pytest.mark.sweep
 def test_deepspeeds_adam_is_compiled_before_the_ranks_start(
     what_ran: Callable[..., dict[str, Any]], pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

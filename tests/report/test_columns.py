@@ -191,3 +191,9 @@ def test_records_that_were_cut_are_said(make_run, tmp_path):
     cut = folder.result().model_copy(update={"what_ran": {"data_cut_records": 3, "data_left_out_records": 1, "data_read_records": 40}})
     folder.write(folder.result_path, cut)
     assert "records longer than seq_len: 3 of 40 cut, 1 left out" in said(folder)
+
+
+def test_why_a_program_has_no_mfu_is_said(make_run):
+    folder = make_run(metrics={"tokens_per_s": 1.0})
+    folder.write(folder.result_path, folder.result().model_copy(update={"what_ran": {"no_flops": "the program's matrix products are in fp32"}}))
+    assert "no MFU: the program's matrix products are in fp32" in legend(build_report([folder]))
