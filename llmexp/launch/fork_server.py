@@ -25,7 +25,7 @@ MESSAGE_BYTES = 65536
 def serve(worker: str) -> None:
     """Import, then fork a keeper for each order until the driver goes."""
     importlib.import_module(STARTER).prepare(worker)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for keepers: they tell their exit codes themselves
+    signal.signal(signal.SIGCHLD, _reap)
     orders = socket.socket(fileno=os.dup(0))
     while True:
         message, descriptors, _, _ = socket.recv_fds(orders, MESSAGE_BYTES, 2)
@@ -36,6 +36,13 @@ def serve(worker: str) -> None:
             _keep([worker, *message.decode().split("\0")], *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def _reap(*_: object) -> None:
+    """Wait for keepers that have ended, so that what they and their ranks computed counts as this run's own work, not as another program's."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _keep(words: Sequence[str], line: int, log: int) -> None:

@@ -61,9 +61,11 @@ def test_repeats_of_a_real_engine_are_forked_from_one_process_and_train_like_fre
         assert losses(forked.repeat(repeat) / "samples.1.jsonl") == pytest.approx(expected, abs=1e-6)
 
 
-def test_ranks_have_what_their_server_imported_and_the_threads_of_the_plan(make_forked_plan, folder):
+def test_ranks_have_what_their_server_imported_and_the_threads_of_the_plan(make_forked_plan, folder, until):
     run_one(make_forked_plan("out_of_memory", threads_per_rank=1), folder)
     assert ForkedAgent.server is not None
+    # The time that they computed stays with it, or it would be taken for another program's.
+    until(lambda: psutil.Process(ForkedAgent.server.process.pid).cpu_times().children_user > 0)
     assert f"imported by {ForkedAgent.server.process.pid}, 1 threads" in (folder.repeat(0) / "log.1.txt").read_text()
 
 
