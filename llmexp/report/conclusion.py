@@ -8,8 +8,8 @@ from llmexp.record.result import Stability
 from llmexp.report.converged import NAIVE
 from llmexp.report.row import Row
 
-# What makes an interval wide is in it already; what else speaks against a run may have shifted it.
-WIDE = "noise"
+# What speaks against a run and is in its interval, or widens it; anything else may have shifted the run as a whole.
+IN_INTERVAL = ("noise", "drift", "warm-up")
 SLOWER, FASTER, ALIKE, DISTURBED = "slower than Naive", "faster", "not told apart from it", "not judged, because something stood in their way"
 
 
@@ -40,16 +40,22 @@ def _verdict(naive: Row, row: Row) -> str:
 
 
 def _interval(row: Row) -> tuple[float, float] | None:
-    """That of tokens_per_s between repeats; None where a single process was measured."""
+    """That of tokens_per_s between repeats, wider by as much as the steps drifted; None where a single process was measured."""
     judged = _judged(row)
     if judged is None or judged.source != "repeats" or judged.tokens_per_s_low is None or judged.tokens_per_s_high is None:
         return None
-    return judged.tokens_per_s_low, judged.tokens_per_s_high
+    drifted = [ratio for word, ratio in (("drift", judged.drift_ratio), ("warm-up", judged.warmup_ratio)) if ratio and _says(judged, word)]
+    wider = max((max(ratio, 1 / ratio) for ratio in drifted), default=1.0)
+    return judged.tokens_per_s_low / wider, judged.tokens_per_s_high * wider
 
 
 def _is_disturbed(row: Row) -> bool:
     judged = _judged(row)
-    return judged is not None and judged.verdict == "unstable" and any(not reason.startswith(WIDE) for reason in judged.reasons)
+    return judged is not None and judged.verdict == "unstable" and any(not reason.startswith(IN_INTERVAL) for reason in judged.reasons)
+
+
+def _says(judged: Stability, word: str) -> bool:
+    return any(reason.startswith(word) for reason in judged.reasons)
 
 
 def _judged(row: Row) -> Stability | None:

@@ -18,7 +18,8 @@ def row(method: str, speeds: list[float] | None, reasons: tuple[str, ...] = (), 
     mean = sum(speeds) / len(speeds) if speeds else 1.0
     half = half_width_95(speeds) if speeds else 0.1
     verdict, source = "unstable" if reasons else "stable", "repeats" if speeds else "steps"
-    judged = Stability(verdict=verdict, reasons=list(reasons), tokens_per_s_low=mean - half, tokens_per_s_high=mean + half, source=source)
+    ends = {"tokens_per_s_low": mean - half, "tokens_per_s_high": mean + half}
+    judged = Stability(verdict=verdict, reasons=list(reasons), **ends, source=source, drift_ratio=0.8, warmup_ratio=1.0)
     return SimpleNamespace(
         method=method, work={"model": work}, result=SimpleNamespace(stability=judged), metric=lambda name: Metric(mean=mean, n=REPEATS)
     )
@@ -38,8 +39,18 @@ def test_a_wide_interval_is_judged_and_a_disturbed_run_is_not():
         row("Z2", [50, 51, 52], ("noise: …",)),
     ]
     assert conclusion(rows) == ["by the 95 % intervals of the repeats, slower than Naive: Z2; not judged, because something stood in their way: R"]
-    assert conclusion([row("Naive", [99, 100, 101], ("drift: …",)), row("F", [1, 2, 3])]) == [
+    assert conclusion([row("Naive", [99, 100, 101], ("contention: …",)), row("F", [1, 2, 3])]) == [
         "no method is judged beside Naive, because something stood in Naive's way"
+    ]
+
+
+def test_a_drift_widens_the_interval_by_its_own_size():
+    drifting = [row("F", [84, 85, 86], ("drift: …",)), row("R", [69, 70, 71], ("drift: …",))]
+    assert conclusion([row("Naive", [99, 100, 101]), row("F", [84, 85, 86]), *drifting[1:]]) == [
+        "by the 95 % intervals of the repeats, slower than Naive: F, R",
+    ]
+    assert conclusion([row("Naive", [99, 100, 101]), *drifting]) == [
+        "by the 95 % intervals of the repeats, slower than Naive: R; not told apart from it: F",
     ]
 
 
