@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
+from tempfile import gettempdir
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,8 @@ from llmexp.record.result import RunResult, StepSample
 
 # Let oneDNN and precision=auto leave bf16 instructions alone, so that every machine plans and runs the same: fp32 where no test says otherwise.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+# What torch.compile keeps for one kind of instructions breaks ranks that use another (torch 2.13: corrupted memory).
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{gettempdir()}/llmexp-tests-inductor-{os.environ.get('ATEN_CPU_CAPABILITY', 'own')}")
 
 CONF = Path(__file__).parents[1] / "conf"
 CHOICES = {
