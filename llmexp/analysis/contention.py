@@ -13,6 +13,8 @@ from llmexp.record.result import read_samples
 Sample = Mapping[str, float]
 # A quiet machine's services take under 0.1 core; one busy process gets half a core even where it must share with a rank.
 OTHER_CORES = 0.25
+# Less, of whoever else took cores, is not worth a word.
+NAMED_CORES = 0.05
 # Bits of NVML's throttle reasons that mean less than the card can do; being idle, a clock that was set and the default power cap do not.
 THROTTLES = {0x08: "hardware slowdown", 0x20: "heat", 0x40: "heat, by hardware", 0x80: "power brake"}
 POWER_CAP = 0x04
@@ -31,7 +33,15 @@ class Machine:
     @property
     def other_cores(self) -> float | None:
         """Mean cores taken by processes that are not the run's; None where no sample tells."""
-        known = [(sample["cpu_other_cores"], seconds) for sample, seconds in self.samples if "cpu_other_cores" in sample]
+        return self._mean("cpu_other_cores")
+
+    @property
+    def stolen_cores(self) -> float:
+        """Mean cores that a hypervisor gave to other systems while this one wanted them."""
+        return self._mean("cpu_stolen_cores") or 0.0
+
+    def _mean(self, name: str) -> float | None:
+        known = [(sample[name], seconds) for sample, seconds in self.samples if name in sample]
         total_s = sum(seconds for _, seconds in known)
         return sum(cores * seconds for cores, seconds in known) / total_s if total_s else None
 
@@ -50,14 +60,13 @@ def disturbances(machine: Machine) -> list[str]:
 
 
 def _host(machine: Machine) -> Iterator[str]:
-    other = machine.other_cores
+    other, stolen = machine.other_cores or 0.0, machine.stolen_cores
     spare = machine.cores - machine.wanted_cores
-    if other is not None and other > spare + OTHER_CORES:
+    if other + stolen > spare + OTHER_CORES:
         load = max(sample.get("load_average_1m", 0.0) for sample, _ in machine.samples)
-        yield (
-            f"contention: other processes took {other:.2f} of {machine.cores} cores while the ranks compute with {machine.wanted_cores} "
-            f"(load average up to {load:.1f})"
-        )
+        takers = {"other processes": other, "the hypervisor": stolen}
+        took = " and ".join(f"{taker} took {cores:.2f}" for taker, cores in takers.items() if cores >= NAMED_CORES)
+        yield f"contention: {took} of {machine.cores} cores while the ranks compute with {machine.wanted_cores} (load average up to {load:.1f})"
 
 
 def _own_gpus(machine: Machine) -> list[int]:

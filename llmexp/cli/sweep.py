@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -162,10 +163,12 @@ def _keep(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
 
 
 def check_store(plan: RunPlan) -> None:
-    """Raise ConfigError where sweep.outputs can be no folder, or the plan's MLflow store is not safe."""
+    """Raise ConfigError where sweep.outputs can be no folder that is written to, or the plan's MLflow store is not safe."""
     tracking, outputs = plan.config.tracking, Path(plan.config.sweep.outputs)
     if not nearest_existing(outputs).is_dir():
         raise ConfigError(f"sweep.outputs={outputs}: {nearest_existing(outputs)} is a file; name a folder")
+    if not os.access(nearest_existing(outputs), os.W_OK):
+        raise ConfigError(f"sweep.outputs={outputs}: {nearest_existing(outputs)} cannot be written to; name another folder")
     if tracking.name == "mlflow":
         from llmexp.record import mlflow
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from tempfile import gettempdir
+
 from llmexp.launch.runtime import Runtime
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
@@ -26,9 +29,14 @@ def uncompilable(plan: RunPlan) -> str | None:
 
 
 def compiler_variables(plan: RunPlan) -> dict[str, str]:
-    """The C++ compiler that was found, by the variable's name that torch.compile reads; by itself it knows g++ alone."""
-    found = Runtime(plan).installed.compiler if _compiles(plan) else None
-    return {"CXX": found} if found else {}
+    """What torch.compile reads: the C++ compiler that was found, where by itself it knows g++ alone, and a cache for these instructions alone."""
+    if not _compiles(plan):
+        return {}
+    found, instructions = Runtime(plan).installed.compiler, os.environ.get("ATEN_CPU_CAPABILITY")
+    # Of another choice of instructions it takes what it kept all the same (torch 2.13), and the ranks' memory breaks.
+    cache = f"{gettempdir()}/torchinductor_{os.getuid()}_{instructions}" if instructions else None
+    variables = {"CXX": found, "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR") or cache}
+    return {name: value for name, value in variables.items() if value}
 
 
 def _compiles(plan: RunPlan) -> bool:

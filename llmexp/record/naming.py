@@ -6,8 +6,11 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
+from llmexp.record.program_names import short_names
+
 # Sections of the configuration that say where and how a run is recorded, not what it measures.
 NOT_MEASURED = ("node", "tracking", "sweep", "budget", "force", "rerun")
+_PROGRAM = "engine.options.command="
 # Model and method stand beside the words, the experiment is the sweep's name, and the launcher changes nothing that is measured.
 _NOT_NAMED = re.compile(rf"\+*((model|method|experiment|detach)=|({'|'.join(NOT_MEASURED)}|hydra)[=./])")
 
@@ -23,6 +26,10 @@ def name_of(model: str, method: str, words: Iterable[str]) -> str:
 
 
 def apart(runs: Sequence[Sequence[str]]) -> list[str]:
-    """Of each run those of its words that not all of these runs have."""
+    """Of each run those of its words that not all of these runs have, programs by their short names."""
     shared = set(runs[0]).intersection(*runs) if runs else set()
-    return [" ".join(word for word in words if word not in shared) for words in runs]
+    programs = list(dict.fromkeys(word for words in runs for word in words if word.startswith(_PROGRAM) and word not in shared))
+    commands = [word.removeprefix(_PROGRAM).strip("'\"") for word in programs]
+    short = short_names(list(dict.fromkeys(commands)))
+    named = {word: short[command] for word, command in zip(programs, commands, strict=True)}
+    return [" ".join(named.get(word, word) for word in words if word not in shared) for words in runs]

@@ -19,8 +19,8 @@ from llmexp.record.gpus import MEGABYTE, Gpus
 Processes = Callable[[], Iterable[psutil.Process]]
 # NVML may hang with its driver; the run must end all the same.
 _END_WITHIN_S = 10.0
-# Seconds that no process computed in. Those that a hypervisor stole are others' work; a guest's are in user already.
-_NOT_COMPUTING = ("idle", "iowait", "guest", "guest_nice")
+# Seconds that no process of this system computed in; a guest's are in user already.
+_NOT_COMPUTING = ("idle", "iowait", "steal", "guest", "guest_nice")
 
 
 class SystemSampler:
@@ -53,7 +53,7 @@ class SystemSampler:
 
 
 class CoresInUse:
-    """Tells the work of this process's tree, and of the trees of `elsewhere`, from all other work on the host, which disturbs a measurement."""
+    """Tells the work of this process's tree, and of the trees of `elsewhere`, from what disturbs it: other work on the host, and a hypervisor's."""
 
     def __init__(self, elsewhere: Processes = tuple) -> None:
         self._me, self._elsewhere = psutil.Process(), elsewhere
@@ -61,18 +61,19 @@ class CoresInUse:
         self._last = (time.monotonic(), *self._computed())
 
     def since_last(self) -> dict[str, float]:
-        """Mean cores that the tree and the others kept busy since the last call, and that call's distance in seconds."""
+        """Mean cores since the last call, which was interval_s ago: that the tree kept busy, that others did, that a hypervisor took."""
         earlier, self._last = self._last, (time.monotonic(), *self._computed())
-        seconds, host, own = (now - then for now, then in zip(self._last, earlier, strict=True))
+        seconds, host, own, stolen = (now - then for now, then in zip(self._last, earlier, strict=True))
         seconds = max(seconds, 1e-3)
         return {
             "interval_s": round(seconds, 3),
             "cpu_own_cores": round(own / seconds, 3),
             "cpu_other_cores": round(max(host - own, 0.0) / seconds, 3),
+            "cpu_stolen_cores": round(stolen / seconds, 3),
         }
 
-    def _computed(self) -> tuple[float, float]:
-        """CPU seconds of the whole host since it started, and of this tree; a process that ended counts with the parent that waited for it."""
+    def _computed(self) -> tuple[float, float, float]:
+        """CPU seconds since the host started: of all processes, of this tree, stolen. A process that ended counts with the parent that waited for it."""
         host, own_s = psutil.cpu_times(), 0.0
         self.own_pids = set()
         for process in self._own():
@@ -80,7 +81,7 @@ class CoresInUse:
                 times = process.cpu_times()
                 own_s += times.user + times.system + times.children_user + times.children_system
                 self.own_pids.add(process.pid)
-        return sum(host) - sum(getattr(host, name, 0.0) for name in _NOT_COMPUTING), own_s
+        return sum(host) - sum(getattr(host, name, 0.0) for name in _NOT_COMPUTING), own_s, getattr(host, "steal", 0.0)
 
     def _own(self) -> set[psutil.Process]:
         found = {self._me}

@@ -6,8 +6,8 @@ import json
 from collections import defaultdict
 from dataclasses import replace
 
+from llmexp.record.naming import NOT_MEASURED
 from llmexp.record.result import RunStatus
-from llmexp.report.compare import NOT_COMPARED
 from llmexp.report.row import Row
 from llmexp.report.table import Report
 
@@ -29,6 +29,6 @@ def _ends(rows: list[Row]) -> list[Row]:
 
 
 def _but_for_batch(row: Row) -> str:
-    config = {key: value for key, value in row.plan["config"].items() if key not in NOT_COMPARED}
+    config = {key: value for key, value in row.plan["config"].items() if key not in NOT_MEASURED}
     batch = {key: value for key, value in config.pop("batch").items() if key != "micro"}
     return json.dumps([config | {"method": row.method}, batch], sort_keys=True)

@@ -9,11 +9,10 @@ from math import hypot
 from typing import Any
 
 from llmexp.record.folder import RunFolder
+from llmexp.record.naming import NOT_MEASURED
 from llmexp.record.result import Metric, RunStatus
 from llmexp.report.row import OOM, Row, read_row
 
-# What says where and how a run is recorded, not what it measures.
-NOT_COMPARED = ("node", "tracking", "sweep", "budget", "force", "rerun")
 WHY_PRECISION = "precision.chosen_because"
 # What differs between any two moments.
 _PASSING = ("load_average",)
@@ -84,7 +83,7 @@ def compare(a: RunFolder, b: RunFolder) -> Comparison:
 
 
 def _settings(row: Row) -> dict[str, str]:
-    config = {key: value for key, value in row.plan["config"].items() if key not in NOT_COMPARED}
+    config = {key: value for key, value in row.plan["config"].items() if key not in NOT_MEASURED}
     found = _flat(config | {"method": row.method}) | _flat({"engine_config": row.plan.get("engine_config", {})})
     found.pop(WHY_PRECISION, None)
     if row.result:

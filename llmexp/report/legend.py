@@ -15,40 +15,8 @@ from llmexp.report.table import Report
 
 
 def legend(report: Report) -> list[str]:
-    """What the signs and headings of this table mean; only those that occur."""
-    unit, divisor = memory_unit(report)
-    rates = [metric for row in report.rows if (metric := row.metric("tokens_per_s"))]
-    papers = [row.paper for row in report.rows if row.paper]
-    doubts = {doubt_sign(row) for row in report.rows}
-    kinds = "; ".join(MEMORY_WORDS[kind] for kind in memory_kinds(report))
-    lines = {
-        "tokens/s: positions a second, padding included, over all ranks": bool(rates),
-        "real tokens/s: the same without padding": report.has_padding,
-        "±: standard deviation between repeats": any(rate.std_between_repeats is not None for rate in rates),
-        "± … w: standard deviation of the steps within the run, there being one repeat": any(within_run(rate) for rate in rates),
-        f"{UNSTABLE} unstable: not to be relied on, for the reasons in its note": UNSTABLE in doubts,
-        f"{UNKNOWN} not known whether to be relied on: what is missing to judge it stands in its note": UNKNOWN in doubts,
-        f"{memory_header(report)}: {kinds}; {unit} = 10^{len(str(int(divisor))) - 1} bytes": bool(kinds),
-        "x Naive: tokens/s over those of Naive with the same work in this table": any(report.over_naive(row) for row in report.rows),
-        flops_legend(report): True,
-        f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(_powered(report)),
-        f"of the time that these runs held their devices, {report.useful_fraction or 0:.1%} went into measured steps": bool(report.useful_fraction),
-        f"no MFU: {'; '.join(_without_flops(report))}": bool(_without_flops(report)),
-        "; ".join(f"runtime {runtime}: {versions}" for runtime, versions in report.versions.items()): "runtime" not in report.shared,
-        f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others left out": bool(report.left_out),
-        "epoch: one pass over all records of the data, at these samples/s": any(row.finetuned("epoch_time_s") for row in report.rows),
-        "trained M: millions of parameters that train": any(row.finetuned("trainable_parameters") for row in report.rows),
-        "Naive: Full-FT, all parameters train": any(row.finetuned("tokens_per_s") and row.method == NAIVE for row in report.rows),
-        "peak in: the phase of the allocator's peak": any(row.peak_phase for row in report.rows),
-        "stack: where it is another one, so were code, libraries or device; rerun=stale measures such runs again": report.has_several_stacks,
-        _cut_records(report): True,
-        "-: out of memory": any(row.state == OOM for row in report.rows) or any(paper.oom for paper in papers),
-        f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head train": any(
-            row.partly_trained for row in report.rows
-        ),
-        f"paper: {SOURCE}, table {' and '.join(sorted({paper.table for paper in papers}))}, 8 GPUs, its GB read as 10^9 bytes; "
-        "x paper: ours over the paper's": bool(papers),
-    }
+    """What the signs and headings of this table mean, only those that occur, and what it concludes."""
+    lines = _of_speed(report) | _of_costs(report) | _of_rows(report) | _of_paper(report)
     return [
         *(line for line, applies in lines.items() if line and applies),
         *conclusion(report.rows),
@@ -56,6 +24,58 @@ def legend(report: Report) -> list[str]:
         *scaling_legend(report.series),
         *fairness(report.rows),
     ]
+
+
+def _of_speed(report: Report) -> dict[str, bool]:
+    """Lines by whether they apply, as of all the functions below."""
+    rates = [metric for row in report.rows if (metric := row.metric("tokens_per_s"))]
+    doubts = {doubt_sign(row) for row in report.rows}
+    return {
+        "tokens/s: positions a second, padding included, over all ranks": bool(rates),
+        "real tokens/s: the same without padding": report.has_padding,
+        "±: standard deviation between repeats": any(rate.std_between_repeats is not None for rate in rates),
+        "± … w: standard deviation of the steps within the run, there being one repeat": any(within_run(rate) for rate in rates),
+        f"{UNSTABLE} unstable: not to be relied on, for the reasons in its note": UNSTABLE in doubts,
+        f"{UNKNOWN} not known whether to be relied on: what is missing to judge it stands in its note": UNKNOWN in doubts,
+    }
+
+
+def _of_costs(report: Report) -> dict[str, bool]:
+    unit, divisor = memory_unit(report)
+    kinds = "; ".join(MEMORY_WORDS[kind] for kind in memory_kinds(report))
+    return {
+        f"{memory_header(report)}: {kinds}; {unit} = 10^{len(str(int(divisor))) - 1} bytes": bool(kinds),
+        "x Naive: tokens/s over those of Naive with the same work in this table": any(report.over_naive(row) for row in report.rows),
+        flops_legend(report): True,
+        f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(_powered(report)),
+        f"of the time that these runs held their devices, {report.useful_fraction or 0:.1%} went into measured steps": bool(report.useful_fraction),
+        f"no MFU: {'; '.join(_without_flops(report))}": bool(_without_flops(report)),
+    }
+
+
+def _of_rows(report: Report) -> dict[str, bool]:
+    rows = report.rows
+    return {
+        "; ".join(f"runtime {runtime}: {versions}" for runtime, versions in report.versions.items()): "runtime" not in report.shared,
+        f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others left out": bool(report.left_out),
+        "epoch: one pass over all records of the data, at these samples/s": any(row.finetuned("epoch_time_s") for row in rows),
+        "trained M: millions of parameters that train": any(row.finetuned("trainable_parameters") for row in rows),
+        "Naive: Full-FT, all parameters train": any(row.finetuned("tokens_per_s") and row.method == NAIVE for row in rows),
+        "peak in: the phase of the allocator's peak": any(row.peak_phase for row in rows),
+        "stack: where it is another one, so were code, libraries or device; rerun=stale measures such runs again": report.has_several_stacks,
+        _cut_records(report): True,
+    }
+
+
+def _of_paper(report: Report) -> dict[str, bool]:
+    papers = [row.paper for row in report.rows if row.paper]
+    partly = any(row.partly_trained for row in report.rows)
+    tables = " and ".join(sorted({paper.table for paper in papers}))
+    return {
+        "-: out of memory": any(row.state == OOM for row in report.rows) or any(paper.oom for paper in papers),
+        f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head train": partly,
+        f"paper: {SOURCE}, table {tables}, 8 GPUs, its GB read as 10^9 bytes; x paper: ours over the paper's": bool(papers),
+    }
 
 
 def _cut_records(report: Report) -> str:

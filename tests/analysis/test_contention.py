@@ -23,6 +23,14 @@ def test_others_contend_where_they_leave_fewer_cores_than_the_ranks_compute_with
     assert bool(disturbances(machine({"cpu_other_cores": other}, cores=cores, wanted=wanted))) is contended
 
 
+def test_a_hypervisor_that_takes_cores_contends_too_and_is_told_from_processes_here():
+    (said,) = disturbances(machine({"cpu_other_cores": 0.01, "cpu_stolen_cores": 0.6}))
+    assert said.startswith("contention: the hypervisor took 0.60 of 2 cores while the ranks compute with 2")
+    (said,) = disturbances(machine({"cpu_other_cores": 0.2, "cpu_stolen_cores": 0.1}))
+    assert said.startswith("contention: other processes took 0.20 and the hypervisor took 0.10 of 2 cores")
+    assert disturbances(machine({"cpu_other_cores": 0.01, "cpu_stolen_cores": 0.6}, cores=8)) == []
+
+
 def test_a_longer_stay_in_the_window_weighs_more():
     assert Machine([({"cpu_other_cores": 1.0}, 1.0), ({"cpu_other_cores": 0.0}, 4.0), ({}, 9.0)], 2, 2).other_cores == pytest.approx(0.2)
     assert machine().other_cores is None

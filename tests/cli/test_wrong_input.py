@@ -202,6 +202,12 @@ def test_a_place_that_is_typed_another_way_is_told_how(words, expected, llmexp, 
     check_refused(llmexp(*words.split()), [expected])
 
 
+def test_outputs_that_cannot_be_written_to_are_said_before_anything_starts(llmexp, here: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write wherever the filesystem lets anybody
+    expected = [f"sweep.outputs=mine: {here} cannot be written to; name another folder"]
+    check_refused(llmexp("model=tiny", "hardware=cpu", "sweep.outputs=mine"), expected)
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

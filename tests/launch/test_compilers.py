@@ -12,7 +12,7 @@ from llmexp.method import Techniques
 @pytest.fixture
 def tools(tmp_path, monkeypatch):
     """Make a PATH with these programs alone."""
-    for variable in ("CXX", "CC"):
+    for variable in ("CXX", "CC", "TORCHINDUCTOR_CACHE_DIR", "ATEN_CPU_CAPABILITY"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -30,6 +30,14 @@ def test_the_ranks_take_the_compiler_that_was_found(tools, tiny_plan, monkeypatc
     assert compiler_variables(tiny_plan("F")) == {}
     monkeypatch.setenv("CXX", "/opt/g++-13")
     assert compiler_variables(tiny_plan("C")) == {"CXX": "/opt/g++-13"}
+
+
+def test_what_was_compiled_for_other_instructions_is_left_alone(tools, tiny_plan, monkeypatch):
+    tools("g++")
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
+    assert compiler_variables(tiny_plan("C"))["TORCHINDUCTOR_CACHE_DIR"].endswith("_avx2")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/mine")
+    assert compiler_variables(tiny_plan("C"))["TORCHINDUCTOR_CACHE_DIR"] == "/mine"
 
 
 def test_gpus_need_a_c_compiler_and_triton(tools, tiny_plan):

@@ -28,6 +28,11 @@ def test_a_name_is_model_method_and_words():
     assert name_of("tiny", "F+R", []) == "tiny F+R"
 
 
+def test_programs_are_told_by_their_files_and_the_options_that_differ():
+    runs = [["engine=script", f"engine.options.command='/home/me/train.py --steps 50 --lr {rate}'"] for rate in (1, 2)]
+    assert apart(runs) == ["train.py --lr 1", "train.py --lr 2"]
+
+
 def test_runs_beside_each_other_are_told_by_what_not_all_have():
     assert apart([["a=1", "b=1"], ["b=1", "a=2"], ["b=1"]]) == ["a=1", "a=2", ""]
     assert apart([["a=1"]]) == [""]

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from llmexp.record.folder import RunFolder
 from llmexp.record.system import CoresInUse, SystemSampler
@@ -29,6 +30,17 @@ def test_a_short_block_still_leaves_a_line_under_mlflows_names(tmp_path):
     assert line["interval_s"] > 0
     assert line["load_average_1m"] >= 0
     assert line["cpu_own_cores"] + line["cpu_other_cores"] >= 0
+
+
+def test_what_a_hypervisor_took_is_no_work_of_other_processes(monkeypatch):
+    """A host of one core, whose counters stand still but for the hypervisor's."""
+    times = psutil.cpu_times()
+    monkeypatch.setattr(psutil, "cpu_times", lambda: times)
+    cores = CoresInUse()
+    monkeypatch.setattr(psutil, "cpu_times", lambda: times._replace(steal=times.steal + 2))
+    found = cores.since_last()
+    assert found["cpu_other_cores"] == 0
+    assert found["cpu_stolen_cores"] * found["interval_s"] == pytest.approx(2, rel=0.1)
 
 
 def test_the_thread_ends_with_the_block_and_costs_next_to_nothing(tmp_path):

@@ -27,6 +27,8 @@ class Place:
 def place_of(config: RunConfig) -> Place:
     """This machine's place in a run; raises ConfigError where a run takes several machines and nothing says which this is."""
     nodes, said = config.hardware.nodes, config.node
+    if nodes == 1 and said.rank:
+        raise ConfigError(f"node.rank={said.rank}: hardware.nodes=1, so that there is no other machine than 0; set hardware.nodes")
     if nodes == 1:
         return Place()
     rank = said.rank if said.rank is not None else _slurm_rank(nodes)

@@ -37,6 +37,11 @@ def test_one_machine_needs_no_place(config) -> None:
     assert place_of(config(nodes=1)) == Place(0, 1)
 
 
+def test_another_machine_than_the_first_of_one_is_refused(config) -> None:
+    with pytest.raises(ConfigError, match=r"node.rank=1: hardware.nodes=1, so that there is no other machine than 0; set hardware.nodes"):
+        place_of(config(nodes=1, rank=1))
+
+
 def test_a_place_is_what_the_configuration_says(config) -> None:
     assert place_of(config(rank=1, address="host0", port=4000)) == Place(1, 2, "host0", 4000)
     assert place_of(config(rank=0, address="host0")).port == PORT
