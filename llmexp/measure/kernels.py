@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -32,21 +35,25 @@ def _activities() -> list[ProfilerActivity]:
 
 
 class KernelProbe:
-    """Profiles what runs inside `watch()`; then `attention` names the kernel that computed attention and `names` all operators."""
+    """Profiles what runs inside `watch()`; then `attention` names the kernel that computed attention and `names` all operators and kernels."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
-        self._times_us: dict[str, float] = {}
+        self._times_ns: Counter[str] = Counter()
 
     @contextmanager
     def watch(self) -> Iterator[None]:
         """Profile the block."""
-        with profile(activities=_activities(), acc_events=True) as profiler:
+        with profile(activities=_activities()) as profiler:
             yield
-        events = profiler.key_averages()
-        self.names = {event.key: event.count for event in events}
-        on_device = {event.key: event.self_device_time_total for event in events if event.device_type.name == "CUDA" and not event.is_user_annotation}
-        self._times_us = on_device or {event.key: event.self_cpu_time_total for event in events}
+        # torch's own table of these, key_averages(), takes twenty times as long: seconds for a large model.
+        recorder: Any = profiler.profiler
+        events = recorder.kineto_results.events()
+        operators = list(_operators(event for event in events if event.device_type().name == "CPU"))
+        kernels = [(event.name(), event.duration_ns()) for event in events if event.device_type().name == "CUDA" and not event.is_user_annotation()]
+        self.names = dict(Counter(name for name, _ in [*operators, *kernels]))
+        for name, time_ns in kernels or operators:
+            self._times_ns[name] += time_ns
 
     @property
     def attention(self) -> str | None:
@@ -59,14 +66,44 @@ class KernelProbe:
 
     def costliest(self, number: int = 12) -> list[dict[str, str | int]]:
         """The kernels that took the device longest, on CPU the operators, longest first: name, as much of it as tells it apart, and calls."""
-        longest = sorted(self._times_us, key=lambda name: -self._times_us[name])
-        return [{"name": name[:LONGEST_NAME], "calls": self.names[name]} for name in longest[:number]]
+        longest = self._times_ns.most_common(number)
+        return [{"name": name[:LONGEST_NAME], "calls": self.names[name]} for name, _ in longest]
+
+
+@dataclass
+class _Running:
+    """An operator on one thread, until the next one begins after its end."""
+
+    name: str
+    thread: int
+    end_ns: int
+    own_ns: int
+
+
+def _operators(events: Iterable[Any]) -> Iterator[tuple[str, int]]:
+    """Each operator with the nanoseconds in it alone, not in those that it called; one that calls another of its name, an overload, is one."""
+    callers: list[_Running] = []
+    for event in sorted(events, key=lambda event: (event.start_thread_id(), event.start_ns(), -event.duration_ns())):
+        name, thread, duration_ns = event.name(), event.start_thread_id(), event.duration_ns()
+        if thread != event.end_thread_id():
+            yield name, 0  # nobody waited for it
+            continue
+        running = _Running(name, thread, event.start_ns() + duration_ns, duration_ns)
+        while callers and (callers[-1].thread != thread or callers[-1].end_ns < running.end_ns):
+            ended = callers.pop()
+            yield ended.name, ended.own_ns
+        if callers and callers[-1].name == name:
+            continue
+        if callers:
+            callers[-1].own_ns -= duration_ns
+        callers.append(running)
+    yield from ((ended.name, ended.own_ns) for ended in callers)
 
 
 @contextmanager
 def trace_to(path: Path) -> Iterator[None]:
     """Write a compressed Chrome trace of the block, readable by Perfetto, to `path` (ending in .json.gz)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with profile(activities=_activities(), acc_events=True) as profiler:
+    with profile(activities=_activities()) as profiler:
         yield
     profiler.export_chrome_trace(str(path))

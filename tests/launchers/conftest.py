@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,21 +15,45 @@ from llmexp.plan.run_plan import RunPlan
 from llmexp.record.result import to_json
 
 IN_TURN = Path(__file__).parent / "in_turn.py"
+Server = subprocess.Popen[str]
 
 
 @pytest.fixture(scope="session")
-def observe(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Observed]:
+def server_of() -> Iterator[Callable[[RunPlan], Server]]:
+    """Give the process that has imported a plan's engine, from which the ranks of all its tests are forked."""
+    started: dict[str, Server] = {}
+
+    def serve(plan: RunPlan) -> Server:
+        launcher = plan.command.argv[-2]
+        if launcher not in started:
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", **plan.command.env}
+            started[launcher] = subprocess.Popen(
+                [sys.executable, str(IN_TURN)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            )
+        return started[launcher]
+
+    yield serve
+    for server in started.values():
+        server.communicate()
+
+
+@pytest.fixture(scope="session")
+def observe(tmp_path_factory: pytest.TempPathFactory, server_of: Callable[[RunPlan], Server]) -> Callable[..., Observed]:
     """Train methods on real ranks and return what each rank observed, by the name of the plan."""
 
     def run(plans: dict[str, RunPlan], ranks: int = 2, worker: str = "methods_worker") -> Observed:
         folder = tmp_path_factory.mktemp("methods")
         for name, plan in plans.items():
             (folder / f"{name}.json").write_text(to_json(plan))
-        first = next(iter(plans.values()))
+        first, log = next(iter(plans.values())), folder / "log.txt"
+        words = [worker, str(ranks), str(folder / "observed"), *(str(folder / f"{name}.json") for name in plans)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", **prepare_ops(first), **first.command.env}
-        command = [sys.executable, str(IN_TURN), worker, str(ranks), str(folder / "observed"), *(str(folder / f"{name}.json") for name in plans)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stderr[-4000:]
+        server = server_of(first)
+        assert server.stdin is not None
+        assert server.stdout is not None
+        print(json.dumps({"words": words, "environment": environment, "log": str(log)}), file=server.stdin, flush=True)
+        code = server.stdout.readline().strip()
+        assert code == "0", f"exit code {code}: {log.read_text()[-4000:] if log.exists() else 'nothing was printed'}"
         observed = [json.loads((folder / f"observed.{rank}.json").read_text()) for rank in range(ranks)]
         return {name: [rank[name] for rank in observed] for name in plans}
 

@@ -1,8 +1,9 @@
 """Ranks for the tests of this folder: each observes all plans in turn, because starting a rank costs more than training.
 
-On CPUs they are forked from this process, which has imported what they need once for all of them.
+On CPUs they are forked from this process, which has imported what they need once for all orders.
 
-Arguments: the worker's module, the number of ranks, the output file, then plan files of one engine and world size.
+An order is a line of JSON on the standard input: `words`, the worker's module, the number of ranks, the output file, then plan files of one engine
+and world size; `environment`; `log`, a file for what is printed. The answer is a line with the exit code.
 """
 
 from __future__ import annotations
@@ -11,37 +12,76 @@ import gc
 import importlib
 import json
 import os
+import signal
 import socket
 import sys
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 from llmexp.launchers.starting import begin_imports, end_imports
 from llmexp.plan.run_plan import RunPlan
 
 
+# Seconds after which an order is given up.
+PATIENCE_S = 900
+
+
 def main() -> None:
-    worker, ranks, target, *paths = sys.argv[1:]
-    plans = {Path(path).stem: RunPlan.read(Path(path)) for path in paths}
-    first = next(iter(plans.values()))
+    for line in sys.stdin:
+        order = json.loads(line)
+        plans = {Path(path).stem: RunPlan.read(Path(path)) for path in order["words"][3:]}
+        # The engine's worker stands before the folder in its command.
+        names = order["words"][0], next(iter(plans.values())).command.argv[-2]
+        _import([*names, *["bitsandbytes"] * any("Q" in plan.method for plan in plans.values())])
+        child = os.fork()
+        if not child:
+            _carry_out(order, names, plans)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def _import(names: Iterable[str]) -> None:
     begin_imports()
-    # The engine's worker stands before the folder in its command.
-    names = worker, first.command.argv[-2]
     for name in names:
         importlib.import_module(name)
     end_imports()
+
+
+def _carry_out(order: Mapping[str, Any], names: tuple[str, str], plans: Mapping[str, RunPlan]) -> NoReturn:
+    signal.alarm(PATIENCE_S)
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    sys.argv[1:] = order["words"]
+    try:
+        _start(names, plans)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+def _start(names: tuple[str, str], plans: Mapping[str, RunPlan]) -> None:
     from torch import multiprocessing
 
+    ranks, target = sys.argv[2:4]
+    first = next(iter(plans.values()))
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks}
     # After a library has looked for GPUs here, a forked rank could not use them.
     method = "fork" if first.config.hardware.device == "cpu" else "spawn"
     multiprocessing.start_processes(_run, (names, plans, Path(target)), nprocs=int(ranks), start_method=method)
 
 
-def _run(rank: int, names: tuple[str, str], plans: dict[str, RunPlan], target: Path) -> None:
+def _run(rank: int, names: Sequence[str], plans: Mapping[str, RunPlan], target: Path) -> None:
     import torch
 
     from llmexp.launchers.rank import device_of
 
+    signal.alarm(PATIENCE_S)
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
     worker, launcher = (importlib.import_module(name) for name in names)
     device = device_of(next(iter(plans.values())).config.hardware, rank)

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from llmexp.measure import kernels
-from llmexp.measure.kernels import KernelProbe, trace_to
+from llmexp.measure.kernels import KernelProbe, _operators, trace_to
 
 
 def attend(backend: SDPBackend | None) -> None:
@@ -46,6 +48,17 @@ def test_the_costliest_operators_are_few_and_short_and_counted(monkeypatch: pyte
         torch.ones(2).sum()
     assert probe.costliest(1) == [{"name": "aten::mm", "calls": 3}]
     assert all(len(str(kernel["name"])) <= 8 for kernel in probe.costliest())
+
+
+def test_calls_and_times_are_those_of_the_profilers_own_table() -> None:
+    layers = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU()) for _ in range(8)))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        layers(torch.rand(4, 64)).sum().backward()
+    table = {event.key: event for event in profiler.key_averages()}
+    found = list(_operators(profiler.profiler.kineto_results.events()))
+    assert Counter(name for name, _ in found) == {name: event.count for name, event in table.items()}
+    for name, event in table.items():
+        assert sum(own_ns for each, own_ns in found if each == name) / 1000 == pytest.approx(event.self_cpu_time_total, rel=1e-3, abs=1), name
 
 
 @pytest.mark.parametrize(
