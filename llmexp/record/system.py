@@ -73,7 +73,7 @@ class CoresInUse:
         }
 
     def _computed(self) -> tuple[float, float, float]:
-        """CPU seconds since the host started: of all processes, of this tree, stolen. A process that ended counts with the parent that waited for it."""
+        """CPU seconds since the host started: of all processes, of this tree, stolen. A process that ended counts with the one that waited for it."""
         host, own_s = psutil.cpu_times(), 0.0
         self.own_pids = set()
         for process in self._own():

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from planning import Observed
@@ -19,17 +20,18 @@ Server = subprocess.Popen[str]
 
 
 @pytest.fixture(scope="session")
-def server_of() -> Iterator[Callable[[RunPlan], Server]]:
+def server_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[RunPlan], Server]]:
     """Give the process that has imported a plan's engine, from which the ranks of all its tests are forked."""
     started: dict[str, Server] = {}
+    log = tmp_path_factory.mktemp("servers") / "log.txt"
 
     def serve(plan: RunPlan) -> Server:
         launcher = plan.command.argv[-2]
         if launcher not in started:
             environment = {**os.environ, "OMP_NUM_THREADS": "1", **plan.command.env}
-            started[launcher] = subprocess.Popen(
-                [sys.executable, str(IN_TURN)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-            )
+            with log.open("a") as errors:
+                pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+                started[launcher] = subprocess.Popen([sys.executable, str(IN_TURN)], text=True, env=environment, **pipes)
         return started[launcher]
 
     yield serve

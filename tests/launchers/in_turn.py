@@ -23,7 +23,6 @@ from typing import Any, NoReturn
 from llmexp.launchers.starting import begin_imports, end_imports
 from llmexp.plan.run_plan import RunPlan
 
-
 # Seconds after which an order is given up.
 PATIENCE_S = 900
 
