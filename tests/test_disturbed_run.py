@@ -16,7 +16,7 @@ pytestmark = pytest.mark.ranks
 
 def test_a_hog_beside_the_run_makes_it_unstable(tmp_path: Path) -> None:
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
-    words = ("method=Naive", "hardware=cpu", "measure.steps=60", "tracking=none")
+    words = ("method=Naive", "engine=torch", "engine.launcher=fork", "hardware=cpu", "measure.steps=60", "tracking=none")
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as hog:
         try:
             command = [sys.executable, "-m", "llmexp", *words]

@@ -33,6 +33,7 @@ def test_two_environments_stand_in_one_table(tmp_path: Path, other: Path) -> Non
         "conf",
         "runtime=here,newer",
         "model=tiny",
+        "engine=torch",
         "parallelism.dp=1",
         "measure=smoke",
         "measure.profile=false",

@@ -59,11 +59,12 @@ def measured(tmp_path: Path) -> Callable[..., Measured]:
     """Run a protocol on two real ranks; return its result and the measured steps of each rank."""
 
     def run(*words: str) -> Measured:
-        plan = make_plan("hardware=cpu", "parallelism.dp=2", "data.seq_len=64", f"sweep.outputs={tmp_path}", "measure.profile=false", *words)
+        ranks = ("hardware=cpu", "engine=torch", "engine.launcher=fork", "parallelism.dp=2")
+        plan = make_plan(*ranks, "data.seq_len=64", f"sweep.outputs={tmp_path}", "measure.profile=false", *words)
         result = run_one(plan, folder := folder_of(plan))
         assert result.status == "success", result.reason
-        ranks = [read_samples(folder.repeat(0) / f"samples.{rank}.jsonl") for rank in (0, 1)]
-        return result, [[sample for sample in rank if not sample.warmup] for rank in ranks]
+        samples = [read_samples(folder.repeat(0) / f"samples.{rank}.jsonl") for rank in (0, 1)]
+        return result, [[sample for sample in rank if not sample.warmup] for rank in samples]
 
     return run
 
