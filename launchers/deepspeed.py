@@ -11,6 +11,7 @@ if __name__ == "__main__":
 
 import deepspeed
 import torch
+from accelerate import init_empty_weights
 from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
 from deepspeed.utils import set_z3_leaf_modules
 from torch import nn
@@ -104,6 +105,8 @@ class DeepSpeedTraining:
             # Its dtype argument is ignored on CPU (0.19.8); the configuration's bf16 section, or its absence, is not.
             with deepspeed.zero.Init(config_dict_or_path=dict(self._plan.engine_config)):
                 model = assembly.unseeded_model(self._plan, self._device)
+            with init_empty_weights(include_buffers=False):
+                models.take_buffers(model, assembly.unseeded_model(self._plan, self._device))
             self._fill_partitioned(model)
             if self._techniques.compilation:
                 # Gathered as one, so that its hooks surround the layer; those of the matrices inside would cut its graph.

@@ -30,7 +30,10 @@ class FullySharded:
         self._options = plan.engine_config
         self.offloads = "cpu_offload" in self._options
         with init_empty_weights(include_buffers=False):
-            model = assembly.unseeded_model(plan, device).to(DTYPES[plan.config.precision.master])
+            model = assembly.unseeded_model(plan, device)
+            made = models.ExactBuffers(model)
+            model.to(DTYPES[plan.config.precision.master])
+            made.restore(device)
         model.tie_weights()
         self.model_class = assembly.class_name(model)
         source = weights_of(plan.config)(model)

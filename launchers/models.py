@@ -130,3 +130,10 @@ class ExactBuffers:
         """Put the kept buffers back, on `device`."""
         for module, name, buffer in self._kept:
             setattr(module, name, buffer.to(device))
+
+
+def take_buffers(model: nn.Module, exact: nn.Module) -> None:
+    """Give a model the buffers of another of its kind, which was made where nothing changes dtypes: ZeRO-3 makes all tensors in the parameters'."""
+    for path, module in exact.named_modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            setattr(model.get_submodule(path), name, buffer)

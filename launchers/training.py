@@ -47,6 +47,7 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
             loop.run(batches, range(1), warmup=True)
         time_to_first_step_s = rank.seconds_since_start()
         loop.trainable, loop.at_phase_end = engine, peaks.end_phase
+        peaks.begin_phases()
         loop.run(batches, range(1, protocol.warmup_steps), warmup=True)
         loop.at_phase_end = None
         before = Compilation.so_far()

@@ -57,9 +57,9 @@ def tokens_per_s_per_gpu(repeat: Repeat, facts: Facts) -> Observed:
 
 
 @metric
-def real_tokens_per_s(repeat: Repeat, facts: Facts) -> Observed:
-    """Tokens that are not padding, of all replicas, a second."""
-    return _rate(repeat, facts, "real_tokens")
+def real_tokens_per_s(repeat: Repeat, facts: Facts) -> Observed | None:
+    """Tokens that are not padding, of all replicas, a second; None of a program of one's own, which tells of tokens alone."""
+    return None if "program" in repeat.ranks[0].what_ran else _rate(repeat, facts, "real_tokens")
 
 
 @metric

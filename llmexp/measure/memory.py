@@ -26,17 +26,20 @@ class Peaks:
     def __init__(self, device: torch.device) -> None:
         self._device, self._on_gpu = device, device.type == "cuda"
         self.of_phases: dict[str, int] = {}
-        self._reserved = 0
+        self._allocated = self._reserved = self._used = 0
         self._rss = _peak_rss_bytes()
         if self._on_gpu:
             torch.cuda.reset_peak_memory_stats(device)
 
+    def begin_phases(self) -> None:
+        """Leave what came before out of the phases' peaks: at the end of its first update the optimizer holds more than the next forward."""
+        if self._on_gpu:
+            self._take()
+
     def end_phase(self, phase: str) -> None:
         """Take note of the phase that ends here; on cpu only where the process has never been larger."""
         if self._on_gpu:
-            self._note(phase, torch.cuda.max_memory_allocated(self._device))
-            self._reserved = max(self._reserved, torch.cuda.max_memory_reserved(self._device))
-            torch.cuda.reset_peak_memory_stats(self._device)
+            self._note(phase, self._take())
         elif (rss := _peak_rss_bytes()) > self._rss:
             self._rss = rss
             self._note(phase, rss)
@@ -50,11 +53,18 @@ class Peaks:
         """All peaks until now and the process's peak resident set, by the names of RankSummary."""
         found = {"peak_rss_bytes": _peak_rss_bytes()}
         if self._on_gpu:
-            free, total = torch.cuda.mem_get_info(self._device)
-            found["peak_allocated_bytes"] = max(torch.cuda.max_memory_allocated(self._device), *self.of_phases.values(), 0)
-            found["peak_reserved_bytes"] = max(torch.cuda.max_memory_reserved(self._device), self._reserved)
-            found["peak_device_used_bytes"] = total - free
+            self._take()
+            found |= {"peak_allocated_bytes": self._allocated, "peak_reserved_bytes": self._reserved, "peak_device_used_bytes": self._used}
         return found
+
+    def _take(self) -> int:
+        """The allocator's peak since the last time; of the device's own count, which has none, the reading now."""
+        peak = torch.cuda.max_memory_allocated(self._device)
+        free, total = torch.cuda.mem_get_info(self._device)
+        self._allocated, self._used = max(self._allocated, peak), max(self._used, total - free)
+        self._reserved = max(self._reserved, torch.cuda.max_memory_reserved(self._device))
+        torch.cuda.reset_peak_memory_stats(self._device)
+        return peak
 
     def _note(self, phase: str, size: int) -> None:
         self.of_phases[phase] = max(self.of_phases.get(phase, 0), size)

@@ -95,7 +95,7 @@ class RankSummary(Record):
     trainable_parameters: int | None
     peak_allocated_bytes: int | None = Field(None, description="torch's allocator, cuda only")
     peak_reserved_bytes: int | None = Field(None, description="torch's allocator, cuda only")
-    peak_device_used_bytes: int | None = Field(None, description="the device's own count at the end of the window, cuda only")
+    peak_device_used_bytes: int | None = Field(None, description="the device's own count, the largest reading at ends of phases, cuda only")
     peak_rss_bytes: int
     phase_peak_bytes: dict[str, int] = Field(
         default_factory=dict, description="torch's allocator by phase, over the warm-up from its second step, cuda only"

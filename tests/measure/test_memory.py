@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -37,6 +39,49 @@ def test_the_phase_of_the_peak_is_the_one_in_which_the_process_grew_last() -> No
     del block
     peaks.end_phase("optimizer")
     assert (peaks.phase, set(peaks.of_phases)) == ("backward", {"backward"})
+
+
+class Allocator:
+    """What torch.cuda says of an allocator and its device, replayed; the device holds 100 bytes more, for its context."""
+
+    def __init__(self) -> None:
+        self.held = self.peak = self.reserved = 0
+
+    def allocate(self, size: int) -> None:
+        self.held += size
+        self.peak, self.reserved = max(self.peak, self.held), max(self.reserved, self.held)
+
+    def answers(self) -> dict[str, Callable[..., object]]:
+        return {
+            "max_memory_allocated": lambda _: self.peak,
+            "max_memory_reserved": lambda _: self.reserved,
+            "mem_get_info": lambda _: (1000 - self.reserved - 100, 1000),
+            "reset_peak_memory_stats": lambda _: setattr(self, "peak", self.held),
+        }
+
+
+def test_a_phase_does_not_inherit_the_peak_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of 20 bytes; the first step makes gradients of 20 and states of 120, and its update takes 60 more; activations are 30."""
+    allocator = Allocator()
+    for name, answer in allocator.answers().items():
+        monkeypatch.setattr(torch.cuda, name, answer)
+
+    def step(end_phase: Callable[[str], None], states: int) -> None:
+        for phase, taken, left in (("forward", 30, 30), ("backward", 20, -10), ("optimizer", 60 + states, states - 20)):
+            allocator.allocate(taken)
+            allocator.allocate(left - taken)
+            end_phase(phase)
+
+    peaks = Peaks(torch.device("cuda", 0))
+    allocator.allocate(20)
+    step(lambda phase: None, states=120)
+    peaks.begin_phases()
+    step(peaks.end_phase, states=0)
+    # 20 + 120 stay; forward adds 30, backward 20 more, and then the update 60 to the gradients' 20.
+    assert peaks.of_phases == {"forward": 170, "backward": 190, "optimizer": 220}
+    assert peaks.phase == "optimizer"
+    summary = peaks.summary()
+    assert (summary["peak_allocated_bytes"], summary["peak_reserved_bytes"], summary["peak_device_used_bytes"]) == (220, 220, 320)
 
 
 @pytest.mark.gpu

@@ -1,0 +1,14 @@
+"""A worker (in_turn.py): the rotary frequencies that each plan's model has, once the engine has taken it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from llmexp.plan.run_plan import RunPlan
+
+
+def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
+    found = [buffer for name, buffer in training.module.named_buffers() if name.endswith(".inv_freq")]
+    return {"frequencies": [frequencies.tolist() for frequencies in found]}
