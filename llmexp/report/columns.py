@@ -11,7 +11,7 @@ from llmexp.record.result import Metric
 from llmexp.report.converged import DIVERGED
 from llmexp.report.flops_column import flops_cell, flops_header, flops_unit
 from llmexp.report.memory_column import memory_header, memory_unit
-from llmexp.report.notes import ending_note, mark, notes_of, paper_note, scaling_note
+from llmexp.report.notes import ending_note, mark, notes_of, paper_note, scaling_note, unlike_note
 from llmexp.report.row import OOM, Row
 from llmexp.report.scaling_series import KINDS, Kind, paper_of
 from llmexp.report.signs import PARTLY_TRAINED, deviation, doubt_sign
@@ -63,7 +63,7 @@ def columns(report: Report) -> list[Column]:
         column(flops_header(report), partial(flops_cell, flops_unit(report)), 2),
         column("tokens/J", lambda row: _mean(row.metric("tokens_per_joule"), ".2f"), 1),
         column("paper tokens/s", lambda row: _paper_speed(row, notes), 8),
-        column("x paper", lambda row: _number(row.speed_over_paper, ".2f"), 7),
+        column("x paper", lambda row: _number(row.speed_over_paper, ".2f") + mark(unlike_note(row), notes).lstrip(), 7),
         column(f"paper {unit}", lambda row: _paper_memory(row, divisor), 3),
         column(f"{unit} x paper", lambda row: _number(row.memory_over_paper, ".2f"), 1),
     ]

@@ -9,7 +9,7 @@ from llmexp.report.table import Report
 
 def notes_of(report: Report) -> list[str]:
     """Why rows have no figures or doubtful ones, and what is doubtful in the paper's; the table refers to them by number from 1."""
-    found = [note for row in report.rows for note in (ending_note(row), row.doubt, paper_note(row), scaling_note(row)) if note]
+    found = [note for row in report.rows for note in (ending_note(row), row.doubt, paper_note(row), unlike_note(row), scaling_note(row)) if note]
     return list(dict.fromkeys(found))
 
 
@@ -19,8 +19,14 @@ def ending_note(row: Row) -> str:
 
 
 def paper_note(row: Row) -> str:
-    """What is doubtful in the paper's cell."""
-    return f"paper, table {row.paper.table}: {row.paper.note}" if row.paper and row.paper.doubtful else ""
+    """What is doubtful in the paper's cell, or odd."""
+    return f"paper, table {row.paper.table}: {row.paper.remark}" if row.paper and row.paper.remark else ""
+
+
+def unlike_note(row: Row) -> str:
+    """Why there is no ratio to the paper's cell, where a run was measured."""
+    compared = row.paper and not row.paper.oom and row.metric("tokens_per_s")
+    return f"no ratio: the paper's cell is not of {row.unlike_paper}" if compared and row.unlike_paper else ""
 
 
 def scaling_note(row: Row) -> str:

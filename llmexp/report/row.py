@@ -12,7 +12,7 @@ from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.misfit import misfit
 from llmexp.record.result import Batch, Metric, RunResult, RunStatus, Stability
-from llmexp.reference import LORA_RANK, SEQ_LEN, WORLD_SIZE, PaperCell, paper_cell
+from llmexp.reference import DTYPE, LORA_RANK, LORA_TARGETS, OPTIMIZER, SEQ_LEN, WORLD_SIZE, PaperCell, paper_cell
 
 HERE = "here"
 OOM = RunStatus.OOM.value
@@ -149,6 +149,21 @@ class Row:
         here = (self.work["task"], self.seq_len, self.batch.accumulation, self.layout, self.world_size, rank)
         return found if found and not self.work["data"] and here == (found.task, *PAPERS[1:], WORLD_SIZE, LORA_RANK) else None
 
+    @property
+    def unlike_paper(self) -> str:
+        """What the paper's cell was measured without, as far as it says or its memory tells: then there is no ratio. Empty where nothing is known."""
+        config = self.plan["config"]
+        states = {name: config["precision"].get(name) for name in ("parameters", "gradients", "master", "moments")}
+        targets = config.get("adapter", {}).get("targets")
+        differences = {
+            f"precision={config['precision']['name']}": set(states.values()) != {DTYPE},
+            f"optimizer={config['optimizer']['name']}": config["optimizer"]["name"] != OPTIMIZER,
+            f"adapter.targets={','.join(targets or ())}": self.work["task"] == "finetune" and tuple(targets or LORA_TARGETS) != LORA_TARGETS,
+            "kernels.liger": config.get("kernels", {}).get("liger", False),
+            "memory.activation_offload": config.get("memory", {}).get("activation_offload", False),
+        }
+        return ", ".join(word for word, differs in differences.items() if differs)
+
     def finetuned(self, name: str) -> Metric | None:
         """A metric that the table shows of fine-tuning only."""
         return self.metric(name) if self.work["task"] == "finetune" else None
@@ -160,15 +175,15 @@ class Row:
 
     @property
     def speed_over_paper(self) -> float | None:
-        """Tokens/s over the paper's."""
+        """Tokens/s over the paper's; None where it measured something else."""
         rate = self.metric("tokens_per_s")
-        return rate.mean / self.paper.tokens_per_s if rate and self.paper and self.paper.tokens_per_s else None
+        return rate.mean / self.paper.tokens_per_s if rate and self.paper and self.paper.tokens_per_s and not self.unlike_paper else None
 
     @property
     def memory_over_paper(self) -> float | None:
-        """Peak allocated bytes over the paper's peak; None where only the training state is known."""
+        """Peak allocated bytes over the paper's peak; None where only the training state is known, or the paper measured something else."""
         peak = self.metric("peak_allocated_bytes")
-        return peak.mean / self.paper.memory_bytes if peak and self.paper and self.paper.memory_bytes else None
+        return peak.mean / self.paper.memory_bytes if peak and self.paper and self.paper.memory_bytes and not self.unlike_paper else None
 
 
 def read_row(folder: RunFolder) -> Row:

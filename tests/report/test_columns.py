@@ -8,7 +8,8 @@ from llmexp.report.table import build_report
 
 BETWEEN = Metric(mean=1000.0, std_between_repeats=12.5, std_within_run=99.0, n=3)
 WITHIN = Metric(mean=2000.0, std_within_run=40.0)
-A800 = {"hardware__name": "a800"}
+PURE = {"name": "bf16_pure", **dict.fromkeys(("parameters", "gradients", "master", "moments"), "bf16")}
+A800 = {"hardware__name": "a800", "precision": PURE}
 
 
 def shown(*folders):
@@ -132,8 +133,8 @@ def test_what_varies_has_a_column_and_what_does_not_is_in_the_title(make_run):
 def test_the_papers_cell_stands_beside_with_the_ratio(make_run):
     measured = {"tokens_per_s": 3744.15, "peak_allocated_bytes": 33.35e9, "mfu": 0.4, "tflops_per_s_per_gpu": 124.8}
     ours = make_run("Naive", metrics=measured, model__name="7b", **A800)
-    table = shown(ours, make_run("Naive", "oom", model__name="7b", hardware__name="rtx4090"))
-    assert table["paper tokens/s"] == ["7,488.3", "-"]
+    table = shown(ours, make_run("Naive", "oom", model__name="7b", hardware__name="rtx4090", precision=PURE))
+    assert table["paper tokens/s"] == ["7,488.3 (1)", "-"]
     assert table["x paper"] == ["0.50", ""]
     assert table["paper GB"] == ["66.7", "-"]
     assert table["GB x paper"] == ["0.50", ""]
@@ -149,6 +150,7 @@ def test_without_a_match_there_are_no_columns_of_the_paper(make_run):
 def test_a_doubtful_figure_of_the_paper_has_a_note(make_run):
     folder = make_run("R+Z2+O", model__name="13b", batch={"micro": 64, "accumulation": 1}, **A800)
     assert shown(folder)["paper tokens/s"] == ["6,404.4 (1)"]
+    assert shown(make_run("R+Z2", model__name="7b", **A800))["paper tokens/s"] == ["5,704.0 (1)"]
     assert notes_of(build_report([folder]))[0].startswith("paper, table IV: doubt: ")
 
 

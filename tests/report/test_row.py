@@ -4,9 +4,13 @@ import pytest
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import process_identity
+from llmexp.report.columns import columns
+from llmexp.report.notes import notes_of
 from llmexp.report.row import read_row
+from llmexp.report.table import build_report
 
-PAPER = {"model__name": "7b", "hardware__name": "a800"}
+PURE = {"name": "bf16_pure", **dict.fromkeys(("parameters", "gradients", "master", "moments"), "bf16")}
+PAPER = {"model__name": "7b", "hardware__name": "a800", "precision": PURE}
 
 
 def test_a_run_is_read_with_its_metrics_and_command(make_run):
@@ -82,6 +86,30 @@ def test_where_the_paper_ran_out_of_memory_there_is_no_ratio(make_run):
 def test_other_work_has_no_paper_cell(make_run, other):
     assert read_row(make_run("Naive", **PAPER)).paper is not None
     assert read_row(make_run("Naive", **PAPER | other)).paper is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"precision": PURE | {"name": "bf16_mixed", "master": "fp32", "moments": "fp32"}}, "precision=bf16_mixed"),
+        ({"optimizer__name": "sgd"}, "optimizer=sgd"),
+        ({"memory": {"activation_offload": True}}, "memory.activation_offload"),
+    ],
+)
+def test_a_run_of_other_states_than_the_papers_stands_beside_its_cell_without_a_ratio(make_run, changes, said):
+    folder = make_run("F", metrics={"tokens_per_s": 1.0, "peak_allocated_bytes": 1.0}, **PAPER | changes)
+    row = read_row(folder)
+    assert row.paper is not None
+    assert (row.speed_over_paper, row.memory_over_paper) == (None, None)
+    report = build_report([folder])
+    assert notes_of(report)[-1] == f"no ratio: the paper's cell is not of {said}"
+    assert next(column.cells for column in columns(report) if column.header == "x paper") == ("(1)",)
+
+
+def test_loras_targets_are_part_of_what_is_compared(make_run):
+    tuned = {"task__name": "finetune", "metrics": {"tokens_per_s": 1.0}} | PAPER
+    assert read_row(make_run("L", **tuned)).speed_over_paper is not None
+    assert read_row(make_run("L", **tuned, adapter={"rank": 64, "targets": ["q_proj"]})).unlike_paper == "adapter.targets=q_proj"
 
 
 @pytest.mark.parametrize("text", ["", "[1]", json.dumps({"method": "Naive"})])

@@ -21,7 +21,8 @@ def test_every_metric_that_is_measured_has_columns():
 
 def test_csv_holds_raw_values_and_ends_with_the_command(make_run):
     metrics = {"tokens_per_s": Metric(mean=3744.15, std_between_repeats=1.5, n=3), "peak_allocated_bytes": 33.35e9}
-    ours = make_run("Naive", metrics=metrics, model__name="7b", hardware__name="a800")
+    pure = {"name": "bf16_pure", **dict.fromkeys(("parameters", "gradients", "master", "moments"), "bf16")}
+    ours = make_run("Naive", metrics=metrics, model__name="7b", hardware__name="a800", precision=pure)
     row, failed = read(build_report([ours, make_run("Q", "failed", reason="a, b")]))
     assert float(row["tokens_per_s"]) == 3744.15
     assert float(row["tokens_per_s_std_between_repeats"]) == 1.5
@@ -30,7 +31,7 @@ def test_csv_holds_raw_values_and_ends_with_the_command(make_run):
     assert float(row["tokens_per_s_over_paper"]) == 0.5
     assert (row["paper_table"], row["paper_oom"], row["world_size"], row["full_pretraining"]) == ("III", "False", "8", "True")
     assert list(row)[-1] == "command"
-    assert row["command"] == "python -m llmexp method=Naive model.name=7b hardware.name=a800"
+    assert row["command"].startswith("python -m llmexp method=Naive model.name=7b hardware.name=a800 ")
     assert (failed["state"], failed["reason"], failed["tokens_per_s"], failed["full_pretraining"]) == ("failed", "a, b", "", "False")
 
 
