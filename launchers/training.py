@@ -68,7 +68,8 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         parameters=engine.parameters,
         trainable_parameters=engine.trainable_parameters,
         compiled_in_window=compiled.graphs - before.graphs,
-        state_bytes=watch.state,
+        state_bytes=watch.count.state,
+        largest_update=watch.count.largest_update,
         what_ran={"device": str(device), "energy_counters": meter.covers, "peak_phase": peaks.phase}
         | _kernels(probe)
         | _read(plan, sequences)

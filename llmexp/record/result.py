@@ -104,6 +104,7 @@ class RankSummary(Record):
     state_bytes: dict[str, StateBytes] = Field(description="parameters, gradients, optimizer; of the last the moments apart")
     what_ran: dict[str, Any] = Field(description="attention_kernel, attention_backend, optimizer_class, engine_optimizer_class, backend, …")
     gradient_norm: float | None = None
+    largest_update: float | None = Field(None, description="by how much the first step changed the parameter that it changed most, of a sample")
     energy: Energy | None = Field(None, description="None where it cannot be read")
     environment: dict[str, Any] = Field(default_factory=dict, description="rank 0 only")
 

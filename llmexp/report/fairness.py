@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from llmexp.errors import RecordError
-from llmexp.record.result import read_samples
+from llmexp.record.result import RankSummary, read_samples
 from llmexp.report.programs import engine_names
 from llmexp.report.row import Row
 
@@ -17,48 +17,93 @@ from llmexp.report.row import Row
 COMPARED_STEPS = 10
 # Of the loss, between two orders of the same sums, by the parameters' dtype.
 SAME_WITHIN = {"fp32": 1e-4, "bf16": 2e-2}
+# Of the first step's largest changes: bf16 parameters move by steps of their own size, and ranks sample other elements.
+UPDATES_WITHIN = 4.0
+# Settings that change no training: who computes an update, what is kept of it, and why a precision was chosen.
+_NO_TRAINING = {("optimizer", "implementation"), ("adapter", "save"), ("model", "save"), ("precision", "chosen_because")}
 # What may differ without changing the training, and explains speeds.
 EXPLAINS = ("attention_kernel", "reduced_in")
 
 
 def fairness(rows: Iterable[Row]) -> list[str]:
-    """A line for each pair of layouts that agree, over all methods, and one for each method where a pair does not."""
+    """A line for each pair of layouts that agree, over all methods, and one for each method where a pair does not, or nobody can tell."""
     agreed: dict[tuple[str, str], list[tuple[str, float]]] = {}
     lines, known = [], tuple(rows)
     engines = engine_names(known)
     for first, other in _pairs(known):
         names, share = (_layout(first, engines), _layout(other, engines)), _difference(first, other)
-        if share is None:
+        differing, doubt = _asked_otherwise(first, other), _doubt(first, other)
+        if differing:
+            lines.append(f"not asked for the same training: {names[0]} and {names[1]} with {first.method}, by {differing}")
+        elif share is None:
             continue
-        if share > SAME_WITHIN[first.plan["config"]["precision"]["parameters"]]:
+        elif share > SAME_WITHIN[first.plan["config"]["precision"]["parameters"]]:
             lines.append(
                 f"not the same training: the losses of {names[1]} are up to {share:.2%} from those of {names[0]} with {first.method}, "
                 f"in the first steps, {COMPARED_STEPS} at most: their speeds do not compare"
             )
+        elif doubt:
+            lines.append(f"{doubt} on {names[0]} and {names[1]} with {first.method}")
         else:
             agreed.setdefault(names, []).append((first.method + _explanation(first, other), share))
     for (one, another), methods in agreed.items():
         largest = max(share for _, share in methods)
-        listed, within = ", ".join(method for method, _ in methods), f"within {largest:.1e} of each other"
+        listed, within = ", ".join(method for method, _ in methods), f"within {largest:.1e} of each other, first updates of one size"
         lines.append(f"the same training on {one} and {another}: losses of the first steps, {COMPARED_STEPS} at most, {within} ({listed})")
     return lines
 
 
 def _pairs(rows: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
-    """Each measured run with the first one that was asked for the same training on another layout."""
+    """Each measured run with the first one of the same work on another layout."""
     firsts: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         if row.metric("tokens_per_s") is None:
             continue
-        first = firsts.setdefault(_asked(row), row)
+        first = firsts.setdefault(_step(row), row)
         if _work(first) != _work(row):
             yield first, row
 
 
-def _asked(row: Row) -> tuple[Any, ...]:
+def _step(row: Row) -> tuple[Any, ...]:
+    """What is done in a step, whatever it is asked to learn by."""
     config = row.plan["config"]
-    named = (config[section]["name"] for section in ("task", "model", "precision", "optimizer", "data"))
+    named = (config[section]["name"] for section in ("task", "model", "precision", "data"))
     return (row.method, *named, config["seed"], row.batch.global_, row.seq_len)
+
+
+def _asked_otherwise(first: Row, other: Row) -> str:
+    """Settings of optimizer, data, model, precision and adapter that differ, with both values; empty where none does."""
+    ours, theirs = (_settings(row.plan["config"]) for row in (first, other))
+    differing = [key for key in dict.fromkeys([*ours, *theirs]) if ours.get(key) != theirs.get(key)]
+    return ", ".join(f"{key} {ours.get(key)} and {theirs.get(key)}" for key in differing)
+
+
+def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    sections = {section: config.get(section, {}) for section in ("optimizer", "data", "model", "precision", "adapter")}
+    return {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items() if (section, key) not in _NO_TRAINING}
+
+
+def _doubt(first: Row, other: Row) -> str:
+    """Why equal losses do not say that both learned the same; empty where updates of one size are seen in both."""
+    ours, theirs = _largest_update(first), _largest_update(other)
+    if ours is None or theirs is None:
+        return "cannot tell whether the same training: losses agree, as they may without any update, and no update was recorded"
+    if not ours and not theirs:
+        return "cannot tell whether the same training: the first step changed no parameter"
+    if max(ours, theirs) > UPDATES_WITHIN * min(ours, theirs):
+        return f"not the same training: the first step changes a parameter by {ours:.2g} and {theirs:.2g} at most"
+    return ""
+
+
+def _largest_update(row: Row) -> float | None:
+    """Over all ranks of the first repeat; None where they did not record it."""
+    paths = [row.folder.repeat(0) / f"rank.{rank}.json" for rank in range(row.world_size)]
+    try:
+        found = [RankSummary.model_validate_json(path.read_text()).largest_update for path in paths]
+    except (OSError, ValueError):
+        return None
+    known = [update for update in found if update is not None]
+    return max(known) if len(known) == len(found) else None
 
 
 def _work(row: Row) -> tuple[Any, ...]:

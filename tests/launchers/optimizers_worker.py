@@ -35,7 +35,7 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
     losses = [stepping.mean_loss(train_step(watch if step == 0 else training, next(batches), lambda _: None)) for step in range(STEPS)]
     return {
         "losses": losses,
-        "state": {kind: size.device + size.host for kind, size in watch.state.items()},
+        "state": {kind: size.device + size.host for kind, size in watch.count.state.items()},
         "most_gradient_bytes": held(),
         "largest_gradient_bytes": max(parameter.nbytes for parameter in assembly.trained(training.module)),
         "trainable_parameters": training.trainable_parameters,

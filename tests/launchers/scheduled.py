@@ -35,6 +35,7 @@ def train(training: Any, layers: Iterable[nn.Module], plan: RunPlan, device: tor
         "layer_calls": calls_per_step,
         "attention_kernel": probe.attention,
         "operators": probe.names,
-        "state": {kind: size.device for kind, size in watch.state.items()},
+        "largest_update": watch.count.largest_update,
+        "state": {kind: size.device for kind, size in watch.count.state.items()},
         "what_ran": training.what_ran(),
     }

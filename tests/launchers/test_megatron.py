@@ -122,6 +122,7 @@ def test_a_layout_computes_what_one_process_computes(observed: Observed, name: s
     assert mean_losses(observed[name]) == pytest.approx(losses, abs=FP32_TOLERANCE)
     for rank in observed[name]:
         assert rank["gradient_norms"] == pytest.approx(norms, abs=FP32_TOLERANCE)
+    assert max(rank["largest_update"] for rank in observed[name]) == pytest.approx(plan(LAYOUTS[name][1]).config.optimizer.lr, rel=0.02)
 
 
 @pytest.mark.parametrize("name", BF16)

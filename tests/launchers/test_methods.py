@@ -213,6 +213,15 @@ def test_q_trains_only_what_is_not_quantised(fp32: Runs, engine: str, method: st
 def test_without_a_learning_rate_nothing_changes(fp32: Runs, engine: str, method: str) -> None:
     losses = fp32(engine)[f"{method}, lr 0"][0]["losses"]
     assert set(losses) == {fp32(engine)[method][0]["losses"][0]}
+    assert {rank["largest_update"] for rank in fp32(engine)[f"{method}, lr 0"]} == {0}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_first_update_is_seen_wherever_parameters_lie(fp32: Runs, engine: str, method: str) -> None:
+    """AdamW's first one moves every element by lr, whatever its gradient."""
+    lr = plan(engine, method, "fp32").config.optimizer.lr
+    assert max(rank["largest_update"] for rank in fp32(engine)[method]) == pytest.approx(lr, rel=0.02)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

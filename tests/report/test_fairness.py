@@ -3,6 +3,7 @@ from math import nan
 import pytest
 
 from llmexp.record.folder import RunFolder
+from llmexp.record.result import RankSummary, to_json
 from llmexp.report.fairness import COMPARED_STEPS, fairness
 from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
@@ -12,12 +13,15 @@ from llmexp.report.terminal import print_report
 def trained(make_run, write_samples):
     """A run with these losses a step on all of its ranks, in fp32 unless said."""
 
-    def make(losses, ranks=1, method="Naive", **changes) -> RunFolder:
+    def make(losses, ranks=1, method="Naive", update: float | None = 1e-4, **changes) -> RunFolder:
         fp32 = {f"precision__{name}": "fp32" for name in ("parameters", "gradients", "master", "moments")}
         changes = {"parallelism__dp": ranks, "precision__name": "fp32", **fp32} | changes
         run = make_run(method, metrics={"tokens_per_s": 1.0}, **changes)
         for rank in range(ranks):
             write_samples(run.repeat(0), rank, [(1.0, loss) for loss in losses])
+            sizes = {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1, "state_bytes": {}, "what_ran": {}}
+            summary = RankSummary(rank=rank, window_wall_s=1.0, time_to_first_step_s=1.0, largest_update=update, **sizes)
+            (run.repeat(0) / f"rank.{rank}.json").write_text(to_json(summary))
         return run
 
     return make
@@ -43,6 +47,34 @@ def test_other_losses_are_another_training(trained, losses, share, capsys):
     assert f"up to {share} from those of deepspeed with Naive" in line
     print_report(build_report([one, two]))
     assert "their speeds do not compare" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("updates", "said"),
+    [
+        ((1e-4, 0.0), "not the same training: the first step changes a parameter by 0.0001 and 0 at most on deepspeed and deepspeed dp 2 with Naive"),
+        ((1e-4, 1e-5), "not the same training: the first step changes a parameter by 0.0001 and 1e-05 at most"),
+        ((0.0, 0.0), "cannot tell whether the same training: the first step changed no parameter on deepspeed"),
+        ((1e-4, None), "cannot tell whether the same training: losses agree, as they may without any update, and no update was recorded"),
+    ],
+)
+def test_equal_losses_without_equal_updates_are_not_called_the_same_training(trained, updates, said):
+    (line,) = told(trained([6.0, 6.0], batch__micro=2, update=updates[0]), trained([6.0, 6.0], ranks=2, update=updates[1]))
+    assert line.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"optimizer__lr": 0.0}, "optimizer.lr 0.0001 and 0.0"),
+        ({"optimizer__weight_decay": 0.1}, "optimizer.weight_decay 0.0 and 0.1"),
+        ({"data__pack": False}, "data.pack True and False"),
+    ],
+)
+def test_runs_that_were_asked_to_learn_otherwise_are_told_by_what(trained, changes, said):
+    """On random tokens the losses of ten steps are the same without any learning rate."""
+    (line,) = told(trained([6.0, 6.0], batch__micro=2), trained([6.0, 6.0], ranks=2, **changes))
+    assert line == f"not asked for the same training: deepspeed and deepspeed dp 2 with Naive, by {said}"
 
 
 def test_late_steps_and_the_noise_of_bf16_are_forgiven(trained):
