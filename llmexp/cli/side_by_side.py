@@ -17,13 +17,17 @@ from llmexp.plan.run_plan import RunPlan
 # A rank feeds its GPU with one core; its process has more threads than that.
 CORES_PER_DEVICE = 2
 ALONE = (sys.executable, "-m", "llmexp.cli.alone")
+# Its figures are to be published: a neighbour shares the power of the machine, its fans and the host's memory bandwidth.
+ALONE_BY_PROTOCOL = ("paper", "adaptive")
 Run = Callable[[RunPlan, Sequence[str]], bool]
 
 
 def may_stand_beside(plan: RunPlan) -> bool:
-    """Whether a run leaves alone what it shares with others: host memory and, where ranks talk over PCIe, that; and has cores enough."""
+    """Whether a run leaves alone what it shares with others: host memory and, where ranks talk over PCIe, that; and is a first look, with cores enough."""
     hardware, techniques = plan.config.hardware, Method.parse(plan.method, plan.config.task.name).techniques
     if hardware.device != "cuda" or hardware.nodes > 1 or techniques.offload_optimizer or techniques.offload_parameters:
+        return False
+    if plan.config.measure.name in ALONE_BY_PROTOCOL:
         return False
     own_links = plan.dims.world_size == 1 or str(hardware.interconnect).startswith("NVLink")
     return own_links and len(os.sched_getaffinity(0)) >= CORES_PER_DEVICE * hardware.devices_per_node

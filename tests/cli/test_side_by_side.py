@@ -86,6 +86,11 @@ def test_too_few_cores_keep_runs_apart(plan, monkeypatch: pytest.MonkeyPatch) ->
     assert not may_stand_beside(plan())
 
 
+@pytest.mark.parametrize(("protocol", "shares"), [("quick", True), ("paper", False), ("adaptive", False)])
+def test_what_is_to_be_published_has_the_machine_to_itself(plan, protocol: str, shares: bool) -> None:
+    assert may_stand_beside(plan(measure__name=protocol)) is shares
+
+
 def test_it_takes_two_runs_and_devices_for_both(plan) -> None:
     assert worth_it([plan("F"), plan("R", 2)], DEVICES)
     assert not worth_it([plan("F")], DEVICES)
