@@ -1,4 +1,4 @@
-"""`python -m benchmarks [scale]`: measure the program's own cost, print the table, exit 1 where a limit is broken."""
+"""`python -m benchmarks [scale|trust]`: measure the program's own cost or its verdicts' errors, print the table, exit 1 where a limit is broken."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from benchmarks.figure import Figure
 from benchmarks.scale import scale
 from benchmarks.step import engine_against_engine, worker_step
 from benchmarks.trainer import beside_trainer
+from benchmarks.trust import trust
 
 
 def figures(folder: Path) -> Iterator[Figure]:
@@ -46,9 +47,10 @@ def table(found: list[Figure]) -> Table:
 
 def main() -> int:
     """Measure in a scratch folder; 1 where a limit is broken, else 0."""
-    suites = {"cost": figures, "scale": scale}
+    suites = {"cost": figures, "scale": scale, "trust": trust}
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument("suite", nargs="?", choices=suites, default="cost", help="cost: of one run and one command; scale: of thousands")
+    told = "cost: of one run and one command; scale: of thousands; trust: errors of verdicts"
+    parser.add_argument("suite", nargs="?", choices=suites, default="cost", help=told)
     measure, found = suites[parser.parse_args().suite], []
     with tempfile.TemporaryDirectory(prefix="llmexp-bench-") as folder:
         for figure in measure(Path(folder)):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from llmexp.analysis.inference import half_width_95
+from llmexp.analysis.inference import half_width
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Interval:
 
 def interval(values: Sequence[float]) -> Interval:
     """Student's interval of the mean of independent values, two at least."""
-    mean, half = fmean(values), half_width_95(values)
+    mean, half = fmean(values), half_width(values)
     return Interval(mean, mean - half, mean + half)
 
 

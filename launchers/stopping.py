@@ -24,11 +24,11 @@ BETWEEN_LOOKS = 1.25
 
 def run_window(loop: StepLoop, batches: Iterator[Sequence[MicroBatch]], protocol: MeasureConfig, rank: Rank, device: torch.device) -> float:
     """Run the measured steps and return their wall seconds: those of the blocks between two looks, without the looks themselves."""
-    wall_s = 0.0
-    for block in blocks(protocol):
+    wall_s, pieces = 0.0, list(blocks(protocol))
+    for block in pieces:
         distributed.barrier()
         wall_s += loop.run(batches, block, warmup=False)
-        if protocol.stop_at_interval_share and _agreed(rank, protocol.stop_at_interval_share, device):
+        if protocol.stop_at_interval_share and _agreed(rank, protocol.stop_at_interval_share, max(1, len(pieces) - 1), device):
             break
     return wall_s
 
@@ -44,14 +44,14 @@ def blocks(protocol: MeasureConfig) -> Iterator[range]:
         taken = end
 
 
-def _agreed(rank: Rank, share: float, device: torch.device) -> bool:
+def _agreed(rank: Rank, share: float, looks: int, device: torch.device) -> bool:
     """Rank 0 judges by its own steps, for all wait for each other in every one; the others do as it says."""
-    verdict = torch.tensor(int(rank.index == 0 and _known(rank.samples_path, share)), device=device)
+    verdict = torch.tensor(int(rank.index == 0 and _known(rank.samples_path, share, looks)), device=device)
     distributed.broadcast(verdict, src=0)
     return bool(verdict)
 
 
-def _known(samples_path: Path, share: float) -> bool:
+def _known(samples_path: Path, share: float, looks: int) -> bool:
     measured = [sample for sample in read_samples(samples_path) if not sample.warmup]
     rates = tuple(sample.positions / duration_s(sample) for sample in measured)
-    return is_known_to([Observed(harmonic_mean(rates), rates)], share)
+    return is_known_to([Observed(harmonic_mean(rates), rates)], share, looks)

@@ -7,25 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean
 from typing import Literal
 
 from llmexp.analysis.contention import Machine, disturbances
-from llmexp.analysis.inference import batch_rates, half_width_95, same_level
+from llmexp.analysis.inference import Estimate, apart, batch_levels, batch_rates, half_width, half_width_of_one, repeats_for, trend
 from llmexp.analysis.quantity import Observed
 from llmexp.analysis.window import Repeat, Step, duration_s, slowest, timed_shares
 from llmexp.record.result import Stability
 
 # Methods of a table often differ by a tenth; a trend or an uncertainty of half of that may turn their order round.
 RELEVANT = 0.05
-# One false alarm in a hundred repeats, and only where the difference is relevant besides.
-LEVEL = 0.01
-# Thirds of 6 steps are the smallest whose complete separation reaches LEVEL in the rank test.
+# A trend that a stable run may not have, whatever its scatter hides.
+RULED_OUT = 2 * RELEVANT
+# Of each change that is looked for: so simulated, a quiet run is called unstable less than once in fifty, and paper's protocol finds a drift of 10 %.
+CONFIDENCE = 0.993
+# Four batches of steps for a trend, and room for the end of a warm-up between them.
 MIN_STEPS = 18
 # The smallest end of a warm-up that a window can be told from; the first step of all is profiled and stays out.
 WARMUP_END = 3
 # Enough batches for a t factor near the normal one, each with steps enough to be nearly independent of the next.
 MAX_BATCHES, STEPS_PER_BATCH = 10, 4
+# From the middle of a window's first third to that of its last.
+THIRD_TO_THIRD = 2 / 3
 
 
 @dataclass(frozen=True)
@@ -43,71 +47,62 @@ class Interval:
         return self.half_width / self.mean
 
 
-@dataclass(frozen=True)
-class Change:
-    """Median step time of a later part over an earlier one, and the probability that chance alone gave such a change."""
-
-    ratio: float
-    probability: float
-
-    @property
-    def counts(self) -> bool:
-        """Whether it is relevant and not explained by scatter."""
-        return abs(self.ratio - 1) > RELEVANT and self.probability < LEVEL
-
-
 def judge(repeats: Sequence[Repeat], speeds: Sequence[Observed], machines: Sequence[Machine]) -> Stability:
     """Judge a run by all its repeats and the tokens_per_s of each, and what its machines say."""
-    drifts = [change for repeat in repeats if (change := drift(repeat))]
-    warmups = [change for repeat in repeats if (change := warmup_change(repeat))]
+    together, settled = drift(repeats), warmup_change(repeats)
+    drifted = _drift_of_one(repeats) or together
     found = interval(speeds) if len(repeats) > 1 or _of_one_size(repeats[0]) else None
     disturbed = [reason for machine in machines for reason in disturbances(machine)]
     other_cores = [machine.other_cores for machine in machines if machine.other_cores is not None]
-    against = [*_compiled(repeats), *disturbed, *(_drifted(drifts) or _not_warm(warmups)), *_held_up(repeats), *_wide(found)]
-    missing = _missing(repeats, found)
+    against = [*_compiled(repeats), *disturbed, *(_drifted(drifted) or _not_warm(settled)), *_held_up(repeats)]
+    missing = _missing(repeats, found, together, settled)
     return Stability(
         verdict="unstable" if against else "unknown" if missing else "stable",
         reasons=against or missing,
         tokens_per_s_low=max(found.mean - found.half_width, 0.0) if found else None,
         tokens_per_s_high=found.mean + found.half_width if found else None,
         source=found.source if found else None,
-        drift_ratio=_worst(drifts).ratio if drifts else None,
-        warmup_ratio=_worst(warmups).ratio if warmups else None,
+        drift_ratio=drifted.ratio if drifted else None,
+        warmup_ratio=settled.ratio if settled else None,
         other_cores=max(other_cores, default=None),
     )
 
 
-def drift(repeat: Repeat) -> Change | None:
-    """Last third of the window against its first; None where there are too few steps to tell, or sequences grew."""
-    times = _times_s(repeat.measured)
-    third = len(times) // 3
-    return _change(times[:third], times[-third:]) if len(times) >= MIN_STEPS and _of_one_size(repeat) else None
-
-
-def warmup_change(repeat: Repeat) -> Change | None:
-    """The end of the warm-up against the window; None where either is too short. Steps profiled after the window are no warm-up."""
-    if not _of_one_size(repeat):
+def drift(repeats: Sequence[Repeat]) -> Estimate | None:
+    """Step times of the window's last third over those of its first (the logarithm), by one trend of all repeats; None for few or growing ones."""
+    if not all(map(_of_one_size, repeats)) or min(len(repeat.measured) for repeat in repeats) < MIN_STEPS:
         return None
-    before = [step for step in repeat.warmup if step[0].step < repeat.measured[0][0].step][1:]
-    end = _times_s(before[-max(WARMUP_END, len(before) // 3) :])
-    return _change(_times_s(repeat.measured), end) if len(end) >= WARMUP_END and len(repeat.measured) >= MIN_STEPS else None
+    return trend([_levels(repeat.measured, STEPS_PER_BATCH) for repeat in repeats], THIRD_TO_THIRD)
 
 
-def interval(speeds: Sequence[Observed]) -> Interval | None:
+def warmup_change(repeats: Sequence[Repeat]) -> Estimate | None:
+    """Step times at the end of the warm-up, before the window, over those of the window (the logarithm); None where either is too short."""
+    before = [[step for step in repeat.warmup if step[0].step < repeat.measured[0][0].step][1:] for repeat in repeats]
+    end = max(WARMUP_END, min(map(len, before)) // 3)
+    if not all(map(_of_one_size, repeats)) or min(map(len, before)) < end or min(len(repeat.measured) for repeat in repeats) < MIN_STEPS:
+        return None
+    ends = [batch_levels(_times_s(steps[-end:]), 1)[0] for steps in before]
+    return apart(ends, [_levels(repeat.measured, end) for repeat in repeats])
+
+
+def interval(speeds: Sequence[Observed], confidence: float = 0.95) -> Interval | None:
     """Over repeats by Student's t; of a single one over batches of its steps, which cannot know what another process would give."""
     if len(speeds) > 1:
         values = [speed.value for speed in speeds]
-        return Interval(fmean(values), half_width_95(values), "repeats", len(values))
+        return Interval(fmean(values), half_width(values, confidence), "repeats", len(values))
     steps = speeds[0].steps
     if len(steps) < MIN_STEPS:
         return None
     batches = batch_rates(steps, min(MAX_BATCHES, len(steps) // STEPS_PER_BATCH))
-    return Interval(speeds[0].value, half_width_95(batches), "steps", len(batches))
+    return Interval(speeds[0].value, half_width(batches, confidence), "steps", len(batches))
 
 
-def is_known_to(speeds: Sequence[Observed], share: float) -> bool:
-    """Whether half the interval is less than this share of tokens_per_s; False where there is no interval yet."""
-    found = interval(speeds)
+def is_known_to(speeds: Sequence[Observed], share: float, looks: int) -> bool:
+    """Whether half the interval is less than this share of tokens_per_s; False where there is no interval yet.
+
+    Who looks several times stops where the interval happens to be narrow: its error is shared out among all `looks`.
+    """
+    found = interval(speeds, 1 - 0.05 / looks)
     return found is not None and found.share < share
 
 
@@ -116,28 +111,32 @@ def _of_one_size(repeat: Repeat) -> bool:
     return len({step[0].positions for step in (*repeat.warmup, *repeat.measured)}) == 1
 
 
-def _change(earlier: Sequence[float], later: Sequence[float]) -> Change:
-    return Change(median(later) / median(earlier), same_level(earlier, later))
+def _drift_of_one(repeats: Sequence[Repeat]) -> Estimate | None:
+    """The largest drift that one of several repeats shows by itself, where others hide it; with room for error shared out among them."""
+    each = [found for repeat in repeats if (found := drift([repeat]))] if len(repeats) > 1 else []
+    sure = [found for found in each if _counts(found, 1 - (1 - CONFIDENCE) / len(repeats))]
+    return max(sure, key=lambda found: abs(found.value), default=None)
+
+
+def _levels(steps: Sequence[Step], size: int) -> list[float]:
+    return batch_levels(_times_s(steps), min(MAX_BATCHES, len(steps) // size))
 
 
 def _times_s(steps: Sequence[Step]) -> list[float]:
     return [duration_s(slowest(step)) for step in steps]
 
 
-def _worst(changes: Sequence[Change]) -> Change:
-    return max(changes, key=lambda change: (change.counts, abs(change.ratio - 1)))
+def _counts(change: Estimate | None, confidence: float = CONFIDENCE) -> bool:
+    """Whether a change is relevant and not explained by scatter."""
+    return change is not None and abs(change.ratio - 1) > RELEVANT and change.differs(confidence)
 
 
-def _drifted(drifts: Sequence[Change]) -> list[str]:
-    if not any(change.counts for change in drifts):
-        return []
-    return [f"drift: steps of the window's last third took {_worst(drifts).ratio:.2f} times those of its first"]
+def _drifted(found: Estimate | None) -> list[str]:
+    return [f"drift: steps of the window's last third took {found.ratio:.2f} times those of its first"] if found and _counts(found) else []
 
 
-def _not_warm(warmups: Sequence[Change]) -> list[str]:
-    if not any(change.counts for change in warmups):
-        return []
-    return [f"warm-up not settled: its last steps took {_worst(warmups).ratio:.2f} times those of the window"]
+def _not_warm(found: Estimate | None) -> list[str]:
+    return [f"warm-up not settled: its last steps took {found.ratio:.2f} times those of the window"] if found and _counts(found) else []
 
 
 def _held_up(repeats: Sequence[Repeat]) -> list[str]:
@@ -152,19 +151,26 @@ def _compiled(repeats: Sequence[Repeat]) -> list[str]:
     return [f"compilation: torch.compile made {graphs} graph{'s' * (graphs > 1)} inside the measured window"] if graphs else []
 
 
-def _wide(found: Interval | None) -> list[str]:
-    if found is None or found.share <= RELEVANT:
+def _wide(found: Interval) -> list[str]:
+    if found.share <= RELEVANT:
         return []
-    source = f"{found.count} repeats" if found.source == "repeats" else f"{found.count} batches of steps"
-    return [f"noise: the 95 % interval of tokens/s is ± {100 * found.share:.1f} %, from {source}"]
+    said = f"noise: the 95 % interval of tokens/s is ± {100 * found.share:.1f} %, from {found.count} "
+    if found.source == "steps":
+        return [f"{said}batches of steps: take more"]
+    needed = repeats_for(found.share / half_width_of_one(found.count), RELEVANT)
+    return [f"{said}repeats: {f'about {needed} would make it less than {RELEVANT:.0%}' if needed else 'find what makes them differ so much'}"]
 
 
-def _missing(repeats: Sequence[Repeat], found: Interval | None) -> list[str]:
+def _missing(repeats: Sequence[Repeat], found: Interval | None, drifted: Estimate | None, settled: Estimate | None) -> list[str]:
     """What a verdict lacks; a drift that cannot be judged leaves it open, however narrow the interval."""
     if not all(map(_of_one_size, repeats)):
         return ["sequences grew from step to step, whose times say nothing of each other then"]
     shortest = min(len(repeat.measured) for repeat in repeats)
-    if shortest < MIN_STEPS or found is None:
+    if drifted is None or found is None:
         return [f"too few steps to judge: {shortest} in the window, {MIN_STEPS} are needed"]
-    unjudged = [repeat for repeat in repeats if warmup_change(repeat) is None]
-    return [f"warm-up too short to judge: {WARMUP_END + 1} steps are needed"] if unjudged else []
+    if settled is None:
+        return [f"warm-up too short to judge: {WARMUP_END + 1} steps are needed"]
+    shows = drifted.is_within(RULED_OUT, CONFIDENCE)
+    hidden = [] if shows else [f"steps scatter so much that a drift of {RULED_OUT:.0%} would not show: take more steps"]
+    alone = ["one repeat is one process, and how far another would be from it is not known: measure.repeats=3 tells"] if len(repeats) == 1 else []
+    return [*_wide(found), *hidden, *alone]

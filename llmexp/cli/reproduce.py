@@ -17,6 +17,8 @@ from llmexp.report.reproduction import Verdict, judge
 from llmexp.report.terminal import print_comparison
 
 SWEEP = "reproduced"
+# What is measured again: one process, as a first look takes, could not tell how far the next is from it.
+LEAST_REPEATS = 3
 
 
 def reproduce(earlier: RunFolder) -> int:
@@ -30,8 +32,8 @@ def reproduce(earlier: RunFolder) -> int:
     if elsewhere:
         print(Verdict(None, elsewhere))
         return 1
-    again = folder_of(plan)
-    print(f"measuring {earlier.path} again, into {again.path}", flush=True)
+    again, repeats = folder_of(plan), plan.config.measure.repeats
+    print(f"measuring {earlier.path} again, by {repeats} processes, into {again.path}", flush=True)
     remeasure(plan, again)
     comparison = compare(earlier, again)
     verdict = judge(comparison)
@@ -41,14 +43,16 @@ def reproduce(earlier: RunFolder) -> int:
 
 
 def planned_again(earlier: RunFolder) -> RunPlan:
-    """Plan the run's own configuration with the present code; raises RecordError for a plan that this version cannot read."""
+    """Plan the run's own configuration with the present code, and repeats enough; raises RecordError for a plan that this version cannot read."""
     try:
         planned = RunPlan.read(earlier.plan_path)
     except RecordError as error:
         raise RecordError(f"{error}; {_command(earlier)}") from None
-    sweep = planned.config.sweep.model_copy(update={"name": SWEEP})
-    words = shlex.split(planned.rerun_command)[3:]
-    return resolve(planned.config.model_copy(update={"sweep": sweep}), words)
+    sweep, words = planned.config.sweep.model_copy(update={"name": SWEEP}), shlex.split(planned.rerun_command)[3:]
+    measure = planned.config.measure
+    if measure.repeats < LEAST_REPEATS:
+        measure, words = measure.model_copy(update={"repeats": LEAST_REPEATS}), [*words, f"measure.repeats={LEAST_REPEATS}"]
+    return resolve(planned.config.model_copy(update={"sweep": sweep, "measure": measure}), words)
 
 
 def _command(folder: RunFolder) -> str:

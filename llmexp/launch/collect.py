@@ -51,7 +51,8 @@ def precise_enough(plan: RunPlan, repeats: Sequence[Path]) -> bool:
     wanted = plan.config.measure.stop_at_interval_share
     if wanted is None or len(repeats) < MIN_REPEATS:
         return False
-    return is_known_to([tokens_per_s(read_repeat(repeat, plan.dims.world_size), facts(plan)) for repeat in repeats], wanted)
+    speeds = [tokens_per_s(read_repeat(repeat, plan.dims.world_size), facts(plan)) for repeat in repeats]
+    return is_known_to(speeds, wanted, looks=max(1, plan.config.measure.repeats - MIN_REPEATS))
 
 
 def facts(plan: RunPlan) -> Facts:

@@ -12,6 +12,7 @@ from llmexp.report.converged import DIVERGED
 from llmexp.report.flops_column import flops_cell, flops_header, flops_unit
 from llmexp.report.memory_column import memory_header, memory_unit
 from llmexp.report.notes import ending_note, mark, notes_of, paper_note, scaling_note, unlike_note
+from llmexp.report.ratio import over_paper
 from llmexp.report.row import OOM, Row
 from llmexp.report.scaling_series import KINDS, Kind, paper_of
 from llmexp.report.signs import PARTLY_TRAINED, deviation, doubt_sign
@@ -55,7 +56,7 @@ def columns(report: Report) -> list[Column]:
         column("trained M", lambda row: _mean(row.finetuned("trainable_parameters"), ",.2f", 1e-6), 5),
         column("peak in", lambda row: row.peak_phase, 2),
         column("step time s", lambda row: _mean(row.metric("step_time_s"), ".3f"), 4),
-        column("x Naive", lambda row: _number(report.over_naive(row), ".2f"), 5),
+        column("x Naive", lambda row: ratio.cell() if (ratio := report.over_naive(row)) else "", 5),
         *(column(f"{kind} scaling %", partial(_efficiency, report, kind), 8) for kind in KINDS),
         column("paper scaling %", lambda row: _paper_efficiency(report, notes, row), 8),
         *(column(header, partial(_loss, report, notes, place), rank) for place, (header, rank) in enumerate(LOSS_COLUMNS)),
@@ -63,7 +64,7 @@ def columns(report: Report) -> list[Column]:
         column(flops_header(report), partial(flops_cell, flops_unit(report)), 2),
         column("tokens/J", lambda row: _mean(row.metric("tokens_per_joule"), ".2f"), 1),
         column("paper tokens/s", lambda row: _paper_speed(row, notes), 8),
-        column("x paper", lambda row: _number(row.speed_over_paper, ".2f") + mark(unlike_note(row), notes).lstrip(), 7),
+        column("x paper", lambda row: (ratio.cell() if (ratio := over_paper(row)) else "") + mark(unlike_note(row), notes).lstrip(), 7),
         column(f"paper {unit}", lambda row: _paper_memory(row, divisor), 3),
         column(f"{unit} x paper", lambda row: _number(row.memory_over_paper, ".2f"), 1),
     ]
@@ -90,7 +91,7 @@ def _memory(row: Row, divisor: float) -> str:
 
 def _efficiency(report: Report, kind: Kind, row: Row) -> str:
     share = report.efficiency(row, kind)
-    return _number(None if share is None else 100 * share, ".1f")
+    return share.cell(1, 100) if share else ""
 
 
 def _paper_efficiency(report: Report, notes: list[str], row: Row) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import hypot
 from typing import Any
 
+from llmexp.analysis.inference import Estimate, log_ratio
 from llmexp.record.folder import RunFolder
 from llmexp.record.naming import NOT_MEASURED
 from llmexp.record.result import Metric, RunStatus
+from llmexp.report.equivalence import Equivalence, equivalence
 from llmexp.report.row import OOM, Row, read_row
 
 WHY_PRECISION = "precision.chosen_because"
@@ -32,7 +33,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A metric of both runs, and b over a with the deviation that follows from those between repeats (first order), where both are known."""
+    """A metric of both runs, and b over a with its interval by the repeats of both, where one of them has several."""
 
     name: str
     a: Metric
@@ -44,12 +45,10 @@ class Ratio:
         return self.b.mean / self.a.mean if self.a.mean else None
 
     @property
-    def deviation(self) -> float | None:
-        """Standard deviation of the ratio between repeats."""
-        deviations = self.a.std_between_repeats, self.b.std_between_repeats
-        if None in deviations or not self.a.mean or not self.b.mean:
-            return None
-        return abs(self.b.mean / self.a.mean) * hypot((deviations[0] or 0) / self.a.mean, (deviations[1] or 0) / self.b.mean)
+    def interval(self) -> tuple[float, float] | None:
+        """95 % confidence interval of the ratio."""
+        found: Estimate | None = log_ratio(self.a, self.b)
+        return found.ratio_interval() if found else None
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,14 @@ class Comparison:
 
     @property
     def same_work(self) -> bool:
-        """Whether both runs trained the same number of parameters on as many positions a step in the same precision."""
+        """Whether a step of both did the same: task, model, parameters, positions, data, precision, optimizer and adapter."""
         return not self.work
+
+    @property
+    def speeds(self) -> Equivalence | None:
+        """Whether both are equally fast; None where one was not measured."""
+        a, b = self.a.metric("tokens_per_s"), self.b.metric("tokens_per_s")
+        return equivalence(a, b, (self.a.stability, self.b.stability)) if a and b else None
 
 
 def compare(a: RunFolder, b: RunFolder) -> Comparison:
@@ -112,8 +117,16 @@ def _work(row: Row) -> dict[str, str]:
     """What one step works through; counted where the run has counted, else as planned."""
     counted = {name: row.metric(name) for name in ("parameters", "trainable_parameters")}
     counts = {name: int(metric.mean) if metric else row.plan.get(name) for name, metric in counted.items()}
-    precision = row.plan["config"]["precision"]["name"]
-    return _flat({"model": row.model, "global batch": row.batch.global_, "seq_len": row.seq_len, **counts, "precision": precision})
+    own = {name: row.work[name] for name in ("task", "model", "seq_len", "data", "precision", "optimizer")}
+    config = row.plan["config"]
+    states = {name: config["optimizer"].get(name) for name in ("moments", "moment_dtype", "options")}
+    return _flat(own | {"global batch": row.batch.global_, **counts, "optimizer": {"name": own["optimizer"]} | states} | _adapter(row))
+
+
+def _adapter(row: Row) -> dict[str, Any]:
+    """What an adapter computes, where the method has one."""
+    has_one = {"L", "QL", "P"} & set(row.method.split("+"))
+    return {"adapter": {key: value for key, value in row.plan["config"].get("adapter", {}).items() if key != "save"}} if has_one else {}
 
 
 def _differences(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[Difference, ...]:

@@ -45,7 +45,9 @@ def _of_costs(report: Report) -> dict[str, bool]:
     kinds = "; ".join(MEMORY_WORDS[kind] for kind in memory_kinds(report))
     return {
         f"{memory_header(report)}: {kinds}; {unit} = 10^{len(str(int(divisor))) - 1} bytes": bool(kinds),
-        "x Naive: tokens/s over those of Naive with the same work in this table": any(report.over_naive(row) for row in report.rows),
+        "x Naive: tokens/s over those of Naive with the same work in this table, ± half its 95 % interval by the repeats": any(
+            report.over_naive(row) for row in report.rows
+        ),
         flops_legend(report): True,
         f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(_powered(report)),
         f"of the time that these runs held their devices, {report.useful_fraction or 0:.1%} went into measured steps": bool(report.useful_fraction),

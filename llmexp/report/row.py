@@ -174,12 +174,6 @@ class Row:
         return str(self.result.what_ran.get("peak_phase") or "") if self.result and self.metric("peak_allocated_bytes") else ""
 
     @property
-    def speed_over_paper(self) -> float | None:
-        """Tokens/s over the paper's; None where it measured something else."""
-        rate = self.metric("tokens_per_s")
-        return rate.mean / self.paper.tokens_per_s if rate and self.paper and self.paper.tokens_per_s and not self.unlike_paper else None
-
-    @property
     def memory_over_paper(self) -> float | None:
         """Peak allocated bytes over the paper's peak; None where only the training state is known, or the paper measured something else."""
         peak = self.metric("peak_allocated_bytes")

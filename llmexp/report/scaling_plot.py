@@ -51,7 +51,7 @@ def _draw(speed: Axes, share: Axes, series: Series, colour: str, label: str) -> 
     style: dict[str, Any] = {"color": colour, "linestyle": STYLES[series.kind], "marker": MARKERS[series.kind], "linewidth": 1.4, "markersize": 4}
     speed.plot(ranks, [rate_of(row) for row in rows], label=label, **style)
     speed.plot(ranks, [rate_of(least) * n / least.world_size for n in ranks], ":", color=colour, linewidth=0.8)
-    share.plot(ranks, [100 * series.efficiency_of(row) for row in rows], **style)
+    share.plot(ranks, [100 * series.efficiency_of(row).value for row in rows], **style)
     for number, percent in _papers(series):
         share.plot(number, percent, "D", color=colour, markerfacecolor="white", markersize=6)
 

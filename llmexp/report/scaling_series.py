@@ -8,6 +8,7 @@ from typing import Literal
 
 from llmexp.analysis.scaling import efficiency
 from llmexp.reference import PAPER_FIGURE, SOURCE, PaperScaling, paper_scaling
+from llmexp.report.ratio import SpeedRatio
 from llmexp.report.row import PAPERS, Row
 
 Kind = Literal["weak", "strong"]
@@ -26,9 +27,9 @@ class Series:
         """The run that is 100 %."""
         return min(self.rows, key=lambda row: row.world_size)
 
-    def efficiency_of(self, row: Row) -> float:
+    def efficiency_of(self, row: Row) -> SpeedRatio:
         """See analysis.scaling."""
-        return efficiency(rate_of(row), row.world_size, rate_of(self.least), self.least.world_size)
+        return SpeedRatio(row, self.least, efficiency(1, row.world_size, 1, self.least.world_size))
 
     @property
     def passes_differ(self) -> bool:
@@ -62,7 +63,7 @@ def scaling_legend(found: Sequence[Series]) -> list[str]:
     rows = [row for series in found for row in series.rows]
     shared = any(row.plan["config"]["hardware"]["device"] == "cpu" and not row.plan["config"]["measure"].get("threads_per_rank") for row in rows)
     lines = {
-        "scaling %: tokens/s over those of the fewest ranks, times fewest over own number of ranks": True,
+        "scaling %: tokens/s over those of the fewest ranks, times fewest over own number of ranks; ± half its 95 % interval by the repeats": True,
         "weak: one batch a rank, so that more ranks have a larger global batch: their losses are not of the same training": "weak" in kinds,
         "strong: one global batch, shared out among the ranks": "strong" in kinds,
         "strong scaling over passes of other sizes: kernels do other work on other numbers of ranks": any(

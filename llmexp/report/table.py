@@ -9,8 +9,9 @@ from functools import cached_property
 from llmexp.analysis.held import useful_fraction
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
-from llmexp.report.converged import Converged, converged, own_words
+from llmexp.report.converged import NAIVE, Converged, converged, own_words
 from llmexp.report.programs import engine_names
+from llmexp.report.ratio import SpeedRatio
 from llmexp.report.row import HERE, Row, read_row
 from llmexp.report.scaling_series import Kind, Series, series_of
 
@@ -49,10 +50,10 @@ class Report:
     def _engines(self) -> dict[str, str]:
         return engine_names(self.rows)
 
-    def over_naive(self, row: Row) -> float | None:
+    def over_naive(self, row: Row) -> SpeedRatio | None:
         """Speed relative to Naive doing the same work in this table."""
-        rate, naive = row.metric("tokens_per_s"), self._naive.get(tuple(row.work.values()))
-        return rate.mean / naive if rate and naive else None
+        naive = self._naive.get(tuple(row.work.values()))
+        return SpeedRatio(row, naive) if naive and row.metric("tokens_per_s") else None
 
     @cached_property
     def has_padding(self) -> bool:
@@ -70,7 +71,7 @@ class Report:
         """Rows that differ in their number of ranks."""
         return series_of(self.rows)
 
-    def efficiency(self, row: Row, kind: Kind) -> float | None:
+    def efficiency(self, row: Row, kind: Kind) -> SpeedRatio | None:
         """Scaling efficiency of a row in its series of that kind; None where it is in none."""
         return next((series.efficiency_of(row) for series in self.series if series.kind == kind and row in series.rows), None)
 
@@ -107,13 +108,12 @@ class Report:
             return None
 
     @cached_property
-    def _naive(self) -> dict[tuple[str, ...], float]:
-        rates: dict[tuple[str, ...], float] = {}
+    def _naive(self) -> dict[tuple[str, ...], Row]:
+        found: dict[tuple[str, ...], Row] = {}
         for row in self.rows:
-            rate = row.metric("tokens_per_s")
-            if row.method == "Naive" and rate:
-                rates.setdefault(tuple(row.work.values()), rate.mean)
-        return rates
+            if row.method == NAIVE and row.metric("tokens_per_s"):
+                found.setdefault(tuple(row.work.values()), row)
+        return found
 
 
 def build_report(folders: Sequence[RunFolder]) -> Report:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDTH_WITHOUT_TERMINAL = 120
+_SPEEDS = {"same": "equally fast", "different": "not equally fast", "unknown": "cannot tell whether equally fast"}
 
 
 def print_report(report: Report, file: TextIO | None = None) -> None:
@@ -88,7 +89,9 @@ def print_comparison(comparison: Comparison, file: TextIO | None = None) -> None
             screen.print(_difference_table(title, differences))
     if comparison.ratios:
         screen.print(_ratio_table(comparison.ratios))
-        write(screen, "b / a ± standard deviation that follows from those between repeats, where both are known; units as in the names", "dim")
+        write(screen, "b/a with its 95 % interval by the repeats, where a or b has several; units as in the names", "dim")
+    if comparison.same_work and comparison.speeds:
+        write(screen, f"{_SPEEDS[comparison.speeds.answer]}: {comparison.speeds.reason}")
 
 
 def _difference_table(title: str, differences: Sequence[Difference]) -> Table:
@@ -109,4 +112,4 @@ def _figure(value: float) -> str:
 def _ratio(ratio: Ratio) -> str:
     if ratio.value is None:
         return ""
-    return f"{ratio.value:.3f}" + (f" ± {ratio.deviation:.3f}" if ratio.deviation is not None else "")
+    return f"{ratio.value:.3f}" + (f" ({ratio.interval[0]:.3f} to {ratio.interval[1]:.3f})" if ratio.interval else "")

@@ -11,6 +11,7 @@ from llmexp.report.columns import columns
 from llmexp.report.legend import legend
 from llmexp.report.notes import notes_of
 from llmexp.report.provenance import provenance
+from llmexp.report.ratio import over_paper
 from llmexp.report.row import Row
 from llmexp.report.scaling_series import KINDS
 from llmexp.report.table import Report
@@ -100,7 +101,8 @@ IDENTITY = (
 STABILITY = ("stability", "stability_reasons", "tokens_per_s_low", "tokens_per_s_high", "interval_source")
 COMPARISON = (
     *("weak_scaling_efficiency", "strong_scaling_efficiency", "baseline_id", "loss_over_baseline", "seconds_to_loss"),
-    *("speed_over_naive", "paper_table", "paper_oom", "paper_tokens_per_s", "tokens_per_s_over_paper", "paper_memory_bytes"),
+    *("speed_over_naive", "speed_over_naive_low", "speed_over_naive_high"),
+    *("paper_table", "paper_oom", "paper_tokens_per_s", "tokens_per_s_over_paper", "paper_memory_bytes"),
     *("peak_allocated_over_paper", "paper_note"),
 )
 
@@ -137,13 +139,16 @@ def _comparison(row: Row, report: Report) -> list[Any]:
     among, paper = _among_rows(row, report), row.paper
     if not paper:
         return [*among, *[None] * (len(COMPARISON) - len(among))]
-    return [*among, paper.table, paper.oom, paper.tokens_per_s, row.speed_over_paper, paper.memory_bytes, row.memory_over_paper, paper.note]
+    ratio = over_paper(row)
+    return [*among, paper.table, paper.oom, paper.tokens_per_s, ratio and ratio.value, paper.memory_bytes, row.memory_over_paper, paper.note]
 
 
 def _among_rows(row: Row, report: Report) -> list[Any]:
     one = report.converged.get(row.plan["id"])
     losses = [one.baseline_id, one.loss_over_baseline, one.seconds_to_loss] if one else [None] * 3
-    return [*(report.efficiency(row, kind) for kind in KINDS), *losses, report.over_naive(row)]
+    over_naive = report.over_naive(row)
+    ratio = [over_naive.value, *(over_naive.interval or (None, None))] if over_naive else [None] * 3
+    return [*(share.value if (share := report.efficiency(row, kind)) else None for kind in KINDS), *losses, *ratio]
 
 
 def _metric_values(metric: Metric | None) -> tuple[float | None, float | None, float | None]:

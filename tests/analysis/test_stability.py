@@ -1,4 +1,5 @@
 import random
+from statistics import fmean
 
 import pytest
 
@@ -34,14 +35,24 @@ def scattered(level_s=1.0, scatter=0.02, count=60, seed=0):
     return [level_s * draw.gauss(1, scatter) for _ in range(count)]
 
 
+ALONE = "one repeat is one process, and how far another would be from it is not known: measure.repeats=3 tells"
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_steady_steps_are_stable_with_an_interval_around_their_rate(repeat_of, seed):
-    times_s = scattered(seed=seed)
-    found = judged(repeat_of(times_s))
-    assert (found.verdict, found.reasons, found.source) == ("stable", [], "steps")
-    assert found.tokens_per_s_low < 600 / sum(times_s) < found.tokens_per_s_high
-    assert found.tokens_per_s_high - found.tokens_per_s_low < 0.3
+def test_steady_repeats_are_stable_with_an_interval_around_their_rate(repeat_of, seed):
+    times_s = [scattered(seed=3 * seed + repeat) for repeat in range(3)]
+    found = judged(*map(repeat_of, times_s))
+    assert (found.verdict, found.reasons, found.source) == ("stable", [], "repeats")
+    assert found.tokens_per_s_low < 600 / fmean(map(sum, times_s)) < found.tokens_per_s_high
+    assert found.tokens_per_s_high - found.tokens_per_s_low < 0.5
     assert found.other_cores == 0.02
+
+
+def test_one_process_does_not_say_how_far_the_next_would_be_however_steady_its_steps(repeat_of):
+    times_s = scattered()
+    found = judged(repeat_of(times_s))
+    assert (found.verdict, found.reasons, found.source) == ("unknown", [ALONE], "steps")
+    assert found.tokens_per_s_low < 600 / sum(times_s) < found.tokens_per_s_high
 
 
 def test_a_drift_is_told_with_its_ratio(repeat_of):
@@ -56,40 +67,44 @@ def test_a_drift_of_one_repeat_among_steady_ones_counts(repeat_of):
     drifting = [1.0] * 20 + [1.05] * 20 + [1.1] * 20
     found = judged(repeat_of([1.05] * 60), repeat_of(drifting), repeat_of([1.05] * 60))
     assert [reason.partition(":")[0] for reason in found.reasons] == ["drift"]
-    assert found.drift_ratio == pytest.approx(1.1)
+    assert found.drift_ratio == pytest.approx(1.1, abs=0.03)
 
 
 def test_compiling_inside_the_window_is_told_however_steady_the_steps(write_repeat):
     steps = [(1.0, 10, 10, 1.0)] * 60
     found = [read_repeat(write_repeat(n, {0: {"window_wall_s": 55.0, "compiled_in_window": n}}, {0: steps}, warmup=5), 1) for n in (0, 1)]
-    assert judged(found[0]).verdict == "stable"
+    assert judged(found[0], found[0]).verdict == "stable"
     assert judged(*found).reasons == ["compilation: torch.compile made 1 graph inside the measured window"]
 
 
-def test_a_difference_that_scatter_explains_is_no_drift(repeat_of):
-    change = drift(repeat_of([1.0, 1.5] * 10 + [1.5, 1.0, 1.5] * 4))
-    assert change.ratio > 1.05
-    assert not change.counts
+def test_a_difference_that_scatter_explains_is_no_drift_and_hides_one(repeat_of):
+    times_s = [1.0, 1.5] * 10 + [1.5, 1.0, 1.5] * 4
+    assert drift([repeat_of(times_s)]).ratio > 1.05
+    found = judged(repeat_of(times_s))
+    assert found.verdict == "unknown"
+    assert "steps scatter so much that a drift of 10% would not show: take more steps" in found.reasons
 
 
 def test_a_small_drift_is_not_relevant_however_sure(repeat_of):
-    change = drift(repeat_of([1.0] * 20 + [1.02] * 40))
-    assert change.probability < 1e-6
-    assert not change.counts
+    repeats = [repeat_of([1.0 + 0.0004 * step for step in range(60)]) for _ in range(2)]
+    assert drift(repeats).differs(0.999)
+    assert judged(*repeats).verdict == "stable"
 
 
 def test_noise_is_told_with_its_interval(repeat_of):
     found = judged(repeat_of(scattered(scatter=0.4, count=24, seed=3)))
-    assert found.verdict == "unstable"
+    assert found.verdict == "unknown"
     share = (found.tokens_per_s_high - found.tokens_per_s_low) / 2 / 10
     assert share > 0.05
     assert any(reason.startswith("noise: the 95 % interval of tokens/s is ± ") and "6 batches of steps" in reason for reason in found.reasons)
 
 
-def test_repeats_that_differ_are_unstable_though_each_is_steady(repeat_of):
-    found = judged(*(repeat_of(scattered(level_s, seed=n), warmup_s=[level_s] * 5) for n, level_s in enumerate((1.0, 1.1, 1.2))))
-    assert (found.verdict, found.source) == ("unstable", "repeats")
-    assert "from 3 repeats" in found.reasons[0]
+def test_repeats_that_differ_are_not_known_though_each_is_steady_and_more_would_tell(repeat_of):
+    found = judged(*(repeat_of(scattered(level_s, seed=n), warmup_s=[level_s] * 5) for n, level_s in enumerate((1.0, 1.03, 1.06))))
+    assert (found.verdict, found.source) == ("unknown", "repeats")
+    assert "from 3 repeats: about 4 would make it less than 5%" in found.reasons[0]
+    apart = judged(*(repeat_of(scattered(level_s, seed=n), warmup_s=[level_s] * 5) for n, level_s in enumerate((1.0, 1.5, 2.0))))
+    assert "from 3 repeats: find what makes them differ so much" in apart.reasons[0]
 
 
 def test_repeats_that_agree_give_an_interval_by_students_t(repeat_of):
@@ -109,14 +124,14 @@ def test_a_warm_up_that_has_not_settled_is_told(repeat_of):
 def test_steps_profiled_after_the_window_are_no_warm_up(write_repeat, write_samples):
     folder = write_repeat(0, {0: {}}, {})
     write_samples(folder, 0, [(seconds, 1.0) for seconds in [9.0, *[1.0] * 24, *[7.0] * 5]], warmup={*range(5), *range(25, 30)})
-    assert warmup_change(read_repeat(folder, world_size=1)).ratio == pytest.approx(1)
+    assert warmup_change([read_repeat(folder, world_size=1)]).ratio == pytest.approx(1)
 
 
 def test_a_host_that_holds_the_device_up_between_steps_is_told(write_repeat):
     steps = [(9.0, 10, 10, 1.0), *[(1.0, 10, 10, 1.0)] * 24]
     # 20 s of steps in windows of 20.8 and 25 s.
     repeats = [read_repeat(write_repeat(k, {0: {"window_wall_s": wall_s}}, {0: steps}, warmup=5), 1) for k, wall_s in enumerate((20.8, 25.0))]
-    assert judged(repeats[0]).verdict == "stable"
+    assert judged(repeats[0], repeats[0]).verdict == "stable"
     found = judged(repeats[1])
     assert found.verdict == "unstable"
     assert found.reasons == ["host between steps: only 80.0 % of the window was inside steps, between them the device waited for the host"]

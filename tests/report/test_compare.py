@@ -1,3 +1,5 @@
+from math import exp
+
 import pytest
 
 from llmexp.record.result import Metric, Stability
@@ -8,14 +10,14 @@ SLOW = {"tokens_per_s": Metric(mean=100.0, std_between_repeats=3.0, n=3), "step_
 FAST = {"tokens_per_s": Metric(mean=200.0, std_between_repeats=8.0, n=3), "step_time_s": 1.0}
 
 
-def test_ratios_carry_the_deviation_that_follows(make_run):
+def test_ratios_carry_the_interval_that_follows_from_the_repeats(make_run):
     ratios = {ratio.name: ratio for ratio in compare(make_run("Naive", metrics=SLOW), make_run("F", metrics=FAST)).ratios}
     assert list(ratios) == ["tokens_per_s", "step_time_s"]
-    # Relative deviations 3 % and 4 % make 5 % of 2.
+    # Relative deviations 3 % and 4 % make 5 %, over sqrt(3); Welch's 3.7 degrees of freedom have the factor 2.87.
     assert ratios["tokens_per_s"].value == pytest.approx(2)
-    assert ratios["tokens_per_s"].deviation == pytest.approx(0.1)
+    assert ratios["tokens_per_s"].interval == pytest.approx((2 * exp(-0.083), 2 * exp(0.083)), abs=2e-3)
     assert ratios["step_time_s"].value == pytest.approx(0.5)
-    assert ratios["step_time_s"].deviation is None
+    assert ratios["step_time_s"].interval is None
 
 
 def test_what_is_nothing_in_both_has_no_ratio(make_run):
@@ -47,6 +49,7 @@ def test_recording_elsewhere_is_no_difference(make_run):
         ({"batch": {"micro": 2, "accumulation": 1}}, "global batch"),
         ({"data__seq_len": 128}, "seq_len"),
         ({"precision__name": "other"}, "precision"),
+        ({"optimizer__name": "sgd"}, "optimizer.name"),
         ({"method": "Q"}, "trainable_parameters"),
     ],
 )
@@ -75,7 +78,7 @@ def test_the_terminal_shows_all_of_it(make_run, capsys):
     out = capsys.readouterr().out
     assert "NOT the same work:" in out
     assert "trainable_parameters" in out
-    assert "2.000 ± 0.100" in out
+    assert "2.000 (1.841 to 2.172)" in out
     print_comparison(compare(make_run("Naive", metrics={"peak_rss_bytes": 6.7439e8}), make_run("Q", metrics={"peak_rss_bytes": 6.7439e8})))
     assert "674,390,000" in capsys.readouterr().out
     print_comparison(compare(make_run("Naive"), make_run("F", "failed", reason="broke")))

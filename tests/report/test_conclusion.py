@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from llmexp.analysis.inference import half_width_95
+from llmexp.analysis.inference import half_width
 from llmexp.record.result import Metric, Stability
 from llmexp.report.conclusion import ALIKE, FASTER, SLOWER, conclusion
 
@@ -16,7 +16,7 @@ REPEATS = 3
 def row(method: str, speeds: list[float] | None, reasons: tuple[str, ...] = (), work: str = "tiny"):
     """What the conclusion asks of a row, measured in several processes; None: in one."""
     mean = sum(speeds) / len(speeds) if speeds else 1.0
-    half = half_width_95(speeds) if speeds else 0.1
+    half = half_width(speeds) if speeds else 0.1
     verdict, source = "unstable" if reasons else "stable", "repeats" if speeds else "steps"
     ends = {"tokens_per_s_low": mean - half, "tokens_per_s_high": mean + half}
     judged = Stability(verdict=verdict, reasons=list(reasons), **ends, source=source, drift_ratio=0.8, warmup_ratio=1.0)

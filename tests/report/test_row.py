@@ -6,6 +6,7 @@ from llmexp.errors import RecordError
 from llmexp.record.folder import process_identity
 from llmexp.report.columns import columns
 from llmexp.report.notes import notes_of
+from llmexp.report.ratio import over_paper
 from llmexp.report.row import read_row
 from llmexp.report.table import build_report
 
@@ -61,14 +62,14 @@ def test_memory_is_the_allocators_peak_and_without_one_the_training_state(make_r
 def test_the_papers_cell_is_found_after_canonicalising(make_run):
     row = read_row(make_run("F+R", metrics={"tokens_per_s": 2 * 7528.7, "peak_allocated_bytes": 66.1e9 / 2}, **PAPER))
     assert row.paper.method == "R+F"
-    assert row.speed_over_paper == pytest.approx(2)
+    assert over_paper(row).value == pytest.approx(2)
     assert row.memory_over_paper == pytest.approx(0.5)
 
 
 def test_where_the_paper_ran_out_of_memory_there_is_no_ratio(make_run):
     row = read_row(make_run("Naive", metrics={"tokens_per_s": 1.0}, model__name="7b", hardware__name="rtx4090"))
     assert row.paper.oom
-    assert row.speed_over_paper is None
+    assert over_paper(row) is None
     assert row.memory_over_paper is None
 
 
@@ -100,7 +101,7 @@ def test_a_run_of_other_states_than_the_papers_stands_beside_its_cell_without_a_
     folder = make_run("F", metrics={"tokens_per_s": 1.0, "peak_allocated_bytes": 1.0}, **PAPER | changes)
     row = read_row(folder)
     assert row.paper is not None
-    assert (row.speed_over_paper, row.memory_over_paper) == (None, None)
+    assert (over_paper(row), row.memory_over_paper) == (None, None)
     report = build_report([folder])
     assert notes_of(report)[-1] == f"no ratio: the paper's cell is not of {said}"
     assert next(column.cells for column in columns(report) if column.header == "x paper") == ("(1)",)
@@ -108,7 +109,7 @@ def test_a_run_of_other_states_than_the_papers_stands_beside_its_cell_without_a_
 
 def test_loras_targets_are_part_of_what_is_compared(make_run):
     tuned = {"task__name": "finetune", "metrics": {"tokens_per_s": 1.0}} | PAPER
-    assert read_row(make_run("L", **tuned)).speed_over_paper is not None
+    assert over_paper(read_row(make_run("L", **tuned))) is not None
     assert read_row(make_run("L", **tuned, adapter={"rank": 64, "targets": ["q_proj"]})).unlike_paper == "adapter.targets=q_proj"
 
 

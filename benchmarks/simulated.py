@@ -1,0 +1,92 @@
+"""Runs whose truth is known: only their step times are made up, the metric, the interval and the verdict are llmexp's own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+from llmexp.analysis.contention import Machine
+from llmexp.analysis.metrics import Facts, tokens_per_s
+from llmexp.analysis.quantity import over_repeats
+from llmexp.analysis.stability import judge
+from llmexp.analysis.window import Repeat, duration_s
+from llmexp.record.result import Metric, RankSummary, Stability, StepSample
+
+QUIET = Machine([], cores=1, wanted_cores=1)
+ONE_RANK = Facts(world_size=1, dp=1)
+POSITIONS = 1000
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How much is measured, as in conf/measure."""
+
+    name: str
+    repeats: int
+    warmup_steps: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """How times vary on a machine: standard deviations as shares of a step's time."""
+
+    of_steps: float
+    memory: float = 0.0
+    """Correlation of a step's time with that of the step before."""
+    of_processes: float = 0.0
+    """Of the mean step time between fresh processes."""
+
+    def __str__(self) -> str:
+        dependent = f", correlation {self.memory:g}" if self.memory else ""
+        return f"steps {self.of_steps:.0%}{dependent}, processes {self.of_processes:.1%}"
+
+    def deviations(self, draw: random.Random) -> Iterator[float]:
+        """Of one step after the other."""
+        deviation = draw.gauss(0, self.of_steps)
+        while True:
+            yield deviation
+            deviation = self.memory * deviation + sqrt(1 - self.memory**2) * draw.gauss(0, self.of_steps)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A program that takes `speed` steps a second, and gets slower over the window: its last third takes 1 + drift times as long as its first."""
+
+    protocol: Protocol
+    scatter: Scatter
+    speed: float = 1.0
+    drift: float = 0.0
+
+    def run(self, draw: random.Random) -> tuple[Metric, Stability]:
+        """Measure it: its tokens_per_s, POSITIONS for a step, and the verdict on them."""
+        repeats = [self._repeat(draw.gauss(1, self.scatter.of_processes) / self.speed, draw) for _ in range(self.protocol.repeats)]
+        speeds = [tokens_per_s(repeat, ONE_RANK) for repeat in repeats]
+        metric = over_repeats(speeds)
+        assert metric is not None
+        return metric, judge(repeats, speeds, [QUIET])
+
+    def _repeat(self, level_s: float, draw: random.Random) -> Repeat:
+        samples, end_s, first = [], 0.0, self.protocol.warmup_steps
+        for step, deviation in zip(range(first + self.protocol.steps), self.scatter.deviations(draw), strict=False):
+            # Thirds lie two thirds of the window apart.
+            drifted = (1 + self.drift) ** (1.5 * max(step - first, 0) / self.protocol.steps)
+            begin_s, end_s = end_s, end_s + level_s * drifted * max(1 + deviation, 0.1)
+            sample = _sample(step=step, warmup=step < first, t_start_s=begin_s, t_end_s=end_s)
+            samples.append((sample,))
+        measured = tuple(samples[first:])
+        return Repeat((_summary(sum(duration_s(step[0]) for step in measured)),), tuple(samples[:first]), measured)
+
+
+def _sample(**times: float) -> StepSample:
+    # Not validated: that takes most of a simulation's time.
+    known: dict[str, Any] = {"positions": POSITIONS, "real_tokens": POSITIONS, "loss": 1.0, **times}
+    return StepSample.model_construct(**known)
+
+
+def _summary(wall_s: float) -> RankSummary:
+    sizes = {"parameters": None, "trainable_parameters": None, "peak_rss_bytes": 0}
+    return RankSummary(rank=0, window_wall_s=wall_s, time_to_first_step_s=0.0, state_bytes={}, what_ran={}, **sizes)

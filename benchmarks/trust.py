@@ -1,0 +1,114 @@
+"""`python -m benchmarks trust`: how often each verdict errs, over simulated runs whose truth is known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from math import sqrt
+from pathlib import Path
+from statistics import NormalDist, harmonic_mean
+
+from benchmarks.figure import Figure
+from benchmarks.interval import Interval
+from benchmarks.simulated import Protocol, Scatter, Simulated
+from llmexp.analysis.inference import log_ratio
+from llmexp.analysis.quantity import Observed
+from llmexp.analysis.stability import is_known_to
+from llmexp.record.result import Metric, Stability
+from llmexp.report.equivalence import equivalence
+
+PAPER, FIRST_RUN, QUICK = Protocol("paper", 3, 30, 100), Protocol("first_run", 3, 5, 20), Protocol("quick", 1, 5, 20)
+# Quiet machines: steps as CPUs and GPUs show them, each depending on the one before it by as much as was measured.
+QUIET = (Scatter(0.03, 0.25, 0.005), Scatter(0.05, 0.5, 0.01), Scatter(0.05, 0.78, 0.01))
+# Of what a protocol is meant to tell: at most so many false alarms, and at least so many finds.
+FALSE_ALARMS, FOUND = 2.0, 95.0
+DRIFT = 0.1
+Pair = tuple[tuple[Metric, Stability], tuple[Metric, Stability]]
+
+
+def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
+    """All rates in percent, each with its limit; `folder` is not needed."""
+    for protocol in (PAPER, FIRST_RUN, QUICK):
+        for scatter in QUIET:
+            yield from _of_one_run(protocol, scatter, tries)
+    for protocol in (PAPER, FIRST_RUN):
+        for scatter in QUIET:
+            yield from _of_pairs(protocol, protocol, scatter, tries)
+    yield from _of_pairs(QUICK, FIRST_RUN, QUIET[1], tries)
+    yield from _of_stopping(tries)
+
+
+def rate(name: str, events: int, tries: int, *, limit: float | None = None, floor: float | None = None) -> Figure:
+    """A share in percent with Wilson's 95 % interval; broken only where that lies beyond the limit."""
+    z, share = NormalDist().inv_cdf(0.975), events / tries
+    middle, half = share + z * z / (2 * tries), z * sqrt(share * (1 - share) / tries + z * z / (4 * tries * tries))
+    low, high = ((middle + sign * half) / (1 + z * z / tries) for sign in (-1, 1))
+    return Figure(name, "%", Interval(100 * share, 100 * low, 100 * high), tries, limit=limit, floor=floor)
+
+
+def _of_one_run(protocol: Protocol, scatter: Scatter, tries: int) -> Iterator[Figure]:
+    quiet = _verdicts(Simulated(protocol, scatter), tries)
+    drifting = _verdicts(Simulated(protocol, scatter, drift=DRIFT), tries)
+    case, found_floor = f"{protocol.name}, {scatter}", FOUND if protocol is PAPER else None
+    yield rate(f"quiet run unstable: {case}", quiet.count("unstable"), tries, limit=FALSE_ALARMS)
+    yield rate(f"{DRIFT:.0%} drift unstable: {case}", drifting.count("unstable"), tries, floor=found_floor)
+    yield rate(f"{DRIFT:.0%} drift stable: {case}", drifting.count("stable"), tries, limit=100 - FOUND)
+
+
+def _verdicts(simulated: Simulated, tries: int) -> list[str]:
+    draw = random.Random(0)
+    return [simulated.run(draw)[1].verdict for _ in range(tries)]
+
+
+def _of_pairs(first: Protocol, second: Protocol, scatter: Scatter, tries: int) -> Iterator[Figure]:
+    """The answers of `reproduce` and `compare` on two speeds; limits for equal ones, and for what lies at the margin or beyond it."""
+    case = f"{first.name}{'' if first is second else f' and {second.name}'}, {scatter}"
+    for speed, answer, limit in ((1.0, "different", FALSE_ALARMS), (0.95, "same", FALSE_ALARMS), (0.9, "same", FALSE_ALARMS)):
+        pairs = _pairs(Simulated(first, scatter), Simulated(second, scatter, speed), tries)
+        answers: list[str] = [equivalence(a, b, (of_a, of_b)).answer for (a, of_a), (b, of_b) in pairs]
+        yield rate(f"speed x {speed:g} called {answer}: {case}", answers.count(answer), tries, limit=limit)
+        told = "same" if speed == 1 else "different"
+        yield rate(f"speed x {speed:g} called {told}: {case}", answers.count(told), tries)
+    held = sum(_holds(a, b, 0.9) for (a, _), (b, _) in pairs)
+    yield rate(f"95 % interval of a ratio holds it: {case}", held, tries, floor=93)
+
+
+def _pairs(first: Simulated, second: Simulated, tries: int) -> list[Pair]:
+    draw = random.Random(1)
+    return [(first.run(draw), second.run(draw)) for _ in range(tries)]
+
+
+def _holds(a: Metric, b: Metric, truth: float) -> bool:
+    found = log_ratio(a, b)
+    assert found is not None
+    low, high = found.ratio_interval()
+    return low < truth < high
+
+
+def _of_stopping(tries: int) -> Iterator[Figure]:
+    """Adaptive stopping within a repeat: how often the speed that it stops at is as near the truth as was asked for."""
+    from llmexp.launchers.stopping import blocks
+    from llmexp.schema import MeasureConfig
+
+    protocol = MeasureConfig.model_validate(
+        {"name": "adaptive", "warmup_steps": 30, "steps": 400, "repeats": 1, "profile": False, "timeout_s": 1, "no_progress_timeout_s": 1}
+        | {"stop_at_interval_share": 0.01}
+    )
+    for scatter in (Scatter(0.03), Scatter(0.03, 0.25)):
+        draw, ends = random.Random(2), [block.stop - protocol.warmup_steps for block in blocks(protocol)]
+        stopped = [_stop(scatter, ends, draw, protocol.stop_at_interval_share or 0.0) for _ in range(tries)]
+        near = sum(abs(speed - 1) < (protocol.stop_at_interval_share or 0.0) for speed, early in stopped if early)
+        early = sum(early for _, early in stopped)
+        yield rate(f"stopped within 1 % of the truth: {scatter}", near, max(early, 1), floor=93)
+
+
+def _stop(scatter: Scatter, ends: list[int], draw: random.Random, share: float) -> tuple[float, bool]:
+    deviations = scatter.deviations(draw)
+    times_s: list[float] = []
+    for look, end in enumerate(ends):
+        times_s += [1 + next(deviations) for _ in range(end - len(times_s))]
+        rates = tuple(1 / time_s for time_s in times_s)
+        speed = Observed(harmonic_mean(rates), rates)
+        if look < len(ends) - 1 and is_known_to([speed], share, len(ends) - 1):
+            return speed.value, True
+    return speed.value, False

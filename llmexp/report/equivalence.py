@@ -1,0 +1,53 @@
+"""Whether two measured speeds are the same: by an interval of their ratio, with three answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log, sqrt
+from typing import Literal
+
+from llmexp.analysis.inference import Estimate, log_ratio, repeats_for
+from llmexp.analysis.stability import RELEVANT
+from llmexp.record.result import Metric, Stability
+
+# Of the ratio: equal speeds are called different once in fifty, and a ratio beyond RELEVANT is called the same once in a hundred.
+CONFIDENCE = 0.98
+Answer = Literal["same", "different", "unknown"]
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """`same`: the interval of the ratio lies within 5 % of 1; `different`: it leaves 1 out, and the ratio itself is beyond 5 %; else `unknown`."""
+
+    answer: Answer
+    reason: str
+
+
+def equivalence(first: Metric, second: Metric, judged: tuple[Stability | None, Stability | None]) -> Equivalence:
+    """Hold the second run's tokens_per_s against the first's. Runs that something disturbed may be called the same, never different."""
+    said, found, doubts = f"tokens_per_s is {second.mean / first.mean:.3f} of the first run's", log_ratio(first, second), _doubts(judged)
+    if found is None:
+        return Equivalence("unknown", f"{said}, but each is one process, and how far another would be from it is not known: measure.repeats=3 tells")
+    low, high = found.ratio_interval(CONFIDENCE)
+    said += f" ({CONFIDENCE:.0%} interval {low:.3f} to {high:.3f})"
+    if found.is_within(RELEVANT, CONFIDENCE):
+        return Equivalence("same", f"{said}, within {RELEVANT:.0%}" + f", though {doubts}" * bool(doubts))
+    if doubts:
+        return Equivalence("unknown", f"{said}, but {doubts}")
+    if abs(found.ratio - 1) > RELEVANT and found.differs(CONFIDENCE):
+        return Equivalence("different", f"{said}, beyond {RELEVANT:.0%}")
+    return Equivalence("unknown", f"{said}, which neither lies within {RELEVANT:.0%} nor leaves 1 out: {_more(found, first.n, second.n)}")
+
+
+def _doubts(judged: tuple[Stability | None, Stability | None]) -> str:
+    """What may have shifted a measurement as a whole; empty where nothing did. How far repeats differ is in the interval."""
+    named = zip(("first", "second"), judged, strict=True)
+    found = [f"the {name} measurement is unstable ({'; '.join(one.reasons)})" for name, one in named if one and one.verdict == "unstable"]
+    return " and ".join(found)
+
+
+def _more(found: Estimate, *repeats: int) -> str:
+    """How many repeats of each would hold equal speeds within RELEVANT, if they vary as these did."""
+    of_one = found.error / sqrt(sum(1 / count for count in repeats))
+    needed = repeats_for(sqrt(2) * of_one, log(1 + RELEVANT), CONFIDENCE)
+    return f"measure.repeats={max(needed, 3)} of both might tell" if needed else "find what makes repeats differ so much"

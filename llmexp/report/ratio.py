@@ -1,0 +1,55 @@
+"""A speed over another one as a table shows it: with its interval, and with the sign of whichever run is not to be relied on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp
+
+from llmexp.analysis.inference import Estimate, log_ratio, of_repeats
+from llmexp.record.result import Metric
+from llmexp.report.row import Row
+from llmexp.report.signs import doubt_sign
+
+
+@dataclass(frozen=True)
+class SpeedRatio:
+    """A measured row's tokens/s over another's, or over a printed figure; times `factor`, such as the ranks that scaling divides by."""
+
+    row: Row
+    over: Row | float
+    factor: float = 1.0
+
+    @property
+    def value(self) -> float:
+        """The ratio."""
+        return self.factor * _speed(self.row).mean / (self.over if isinstance(self.over, float) else _speed(self.over).mean)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 %, by the repeats of both; None where each has one, and of a row over itself."""
+        found = self._estimate
+        return (self.value * exp(-found.half_width()), self.value * exp(found.half_width())) if found else None
+
+    def cell(self, decimals: int = 2, scale: float = 1) -> str:
+        """The value ± half its interval, and ! or ? where one of both runs has that."""
+        found, signs = self._estimate, {doubt_sign(row) for row in (self.row, self.over) if isinstance(row, Row)} - {""}
+        half = f" ± {scale * self.value * found.half_width():.{decimals}f}" if found else ""
+        return f"{scale * self.value:.{decimals}f}{half}" + (f" {min(signs)}" if signs and self.row is not self.over else "")
+
+    @property
+    def _estimate(self) -> Estimate | None:
+        if isinstance(self.over, float):
+            return of_repeats(_speed(self.row))
+        return log_ratio(_speed(self.over), _speed(self.row)) if self.row is not self.over else None
+
+
+def over_paper(row: Row) -> SpeedRatio | None:
+    """Tokens/s over the paper's, as far as it is known; None where it measured something else."""
+    paper = row.paper
+    return SpeedRatio(row, paper.tokens_per_s) if row.metric("tokens_per_s") and paper and paper.tokens_per_s and not row.unlike_paper else None
+
+
+def _speed(row: Row) -> Metric:
+    rate = row.metric("tokens_per_s")
+    assert rate is not None
+    return rate
