@@ -23,7 +23,7 @@ Run = Callable[[RunPlan, Sequence[str]], bool]
 
 
 def may_stand_beside(plan: RunPlan) -> bool:
-    """Whether a run leaves alone what it shares with others: host memory and, where ranks talk over PCIe, that; and is a first look, with cores enough."""
+    """Whether a run leaves alone what it shares with others, host memory and slow links among them, is a first look, and has cores enough."""
     hardware, techniques = plan.config.hardware, Method.parse(plan.method, plan.config.task.name).techniques
     if hardware.device != "cuda" or hardware.nodes > 1 or techniques.offload_optimizer or techniques.offload_parameters:
         return False
