@@ -15,6 +15,8 @@ from llmexp.record.result import Metric
 # few to measure it. WIDENING is what the variance of a mean or a slope of a first-order autoregression is larger by.
 DEPENDENCE = 0.35
 WIDENING = (1 + DEPENDENCE) / (1 - DEPENDENCE)
+# Of a ratio that nothing is known of; a float holds no larger one.
+LARGEST_LOGARITHM = 700.0
 # More nobody takes.
 MOST_REPEATS = 50
 # Degrees of freedom from which on Student's factor is the normal one to 0.1 %, and the pieces that its density is summed up in below.
@@ -46,7 +48,7 @@ class Estimate:
     def ratio_interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """The interval of the ratio."""
         low, high = self.interval(confidence)
-        return exp(low), exp(high)
+        return exp(max(low, -LARGEST_LOGARITHM)), exp(min(high, LARGEST_LOGARITHM))
 
     def differs(self, confidence: float) -> bool:
         """Whether chance alone is ruled out: the interval lies on one side of 0."""

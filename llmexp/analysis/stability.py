@@ -78,9 +78,11 @@ def drift(repeats: Sequence[Repeat]) -> Estimate | None:
 def warmup_change(repeats: Sequence[Repeat]) -> Estimate | None:
     """Step times at the end of the warm-up, before the window, over those of the window (the logarithm); None where either is too short."""
     before = [[step for step in repeat.warmup if step[0].step < repeat.measured[0][0].step][1:] for repeat in repeats]
-    end = max(WARMUP_END, min(map(len, before)) // 3)
-    if not all(map(_of_one_size, repeats)) or min(map(len, before)) < end or min(len(repeat.measured) for repeat in repeats) < MIN_STEPS:
+    window, warmup = min(len(repeat.measured) for repeat in repeats), min(map(len, before))
+    if not all(map(_of_one_size, repeats)) or warmup < WARMUP_END or window < MIN_STEPS:
         return None
+    # The window has to hold three pieces of that length.
+    end = max(WARMUP_END, min(warmup, window) // 3)
     ends = [batch_levels(_times_s(steps[-end:]), 1)[0] for steps in before]
     return apart(ends, [_levels(repeat.measured, end) for repeat in repeats])
 

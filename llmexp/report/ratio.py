@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp
 
 from llmexp.analysis.inference import Estimate, log_ratio, of_repeats
 from llmexp.record.result import Metric
@@ -28,7 +27,7 @@ class SpeedRatio:
     def interval(self) -> tuple[float, float] | None:
         """95 %, by the repeats of both; None where each has one, and of a row over itself."""
         found = self._estimate
-        return (self.value * exp(-found.half_width()), self.value * exp(found.half_width())) if found else None
+        return (self.value / found.ratio * found.ratio_interval()[0], self.value / found.ratio * found.ratio_interval()[1]) if found else None
 
     def cell(self, decimals: int = 2, scale: float = 1) -> str:
         """The value ± half its interval, and ! or ? where one of both runs has that."""

@@ -64,6 +64,12 @@ def test_an_estimate_tells_what_it_rules_out():
     assert not vague.is_within(0.2, 0.95)
 
 
+def test_what_is_not_known_at_all_has_an_interval_without_bounds():
+    low, high = Estimate(0.0, 1e4, 1).ratio_interval()
+    assert low < 1e-300
+    assert high > 1e300
+
+
 def test_a_trend_is_the_slope_that_all_series_share():
     series = [[level + 0.01 * place for place in range(10)] for level in (1.0, 5.0, 3.0)]
     found = trend(series, 2 / 3)

@@ -121,6 +121,12 @@ def test_a_warm_up_that_has_not_settled_is_told(repeat_of):
     assert found.reasons == ["warm-up not settled: its last steps took 1.20 times those of the window"]
 
 
+def test_a_warm_up_longer_than_the_window_is_held_against_it_by_pieces_of_the_windows_length(repeat_of):
+    found = warmup_change([repeat_of([1.0] * 20, warmup_s=(9.0, *[1.3] * 100))])
+    assert found.ratio == pytest.approx(1.3)
+    assert found.freedom == 2
+
+
 def test_steps_profiled_after_the_window_are_no_warm_up(write_repeat, write_samples):
     folder = write_repeat(0, {0: {}}, {})
     write_samples(folder, 0, [(seconds, 1.0) for seconds in [9.0, *[1.0] * 24, *[7.0] * 5]], warmup={*range(5), *range(25, 30)})
