@@ -49,9 +49,13 @@ def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
 
 
 def choices_of(loader: ConfigLoader, master: DictConfig) -> list[list[str]]:
-    """The overrides of each run of a composed sweep."""
+    """The overrides of each run of a composed sweep, its control last."""
     cells: list[dict[str, Any]] = OmegaConf.to_container(OmegaConf.select(master, "hydra.sweeper.cells") or OmegaConf.create([]))  # type: ignore[assignment]
-    return expand(loader, _words(master), cells)
+    choices = expand(loader, _words(master), cells)
+    if not OmegaConf.select(master, "sweep.control"):
+        return choices
+    twice = next((choice for choice in choices if f"method={NAIVE}" in as_typed(choice)), choices[0])
+    return [*choices, [*twice, "control=true"]]
 
 
 def answers(loader: ConfigLoader, master: DictConfig, choices: Sequence[Sequence[str]]) -> Iterator[tuple[Sequence[str], RunPlan | ConfigError]]:
@@ -77,9 +81,9 @@ def plan_of(container: Mapping[str, Any], words: Sequence[str]) -> RunPlan:
 
 
 def words_of(loader: ConfigLoader, hydra: HydraConf, overrides: Sequence[str]) -> list[str]:
-    """What a person types for a job alone: its overrides, and where its files were searched for; launchers and the sweep's budget are left out."""
+    """What a person types for a job alone: its overrides, and where its files were searched for; launchers and what is of the sweep are left out."""
     searched = [override for override in hydra.overrides.hydra if override.startswith("hydra.searchpath=")]
-    words = typed(loader, [word for word in as_typed(overrides) if not word.startswith("budget.")])
+    words = typed(loader, [word for word in as_typed(overrides) if not word.startswith(("budget.", "sweep.control"))])
     return searched + (words or [f"method={NAIVE}"])  # alone, `llmexp` starts nothing
 
 

@@ -214,6 +214,6 @@ def announcement(plans: Sequence[RunPlan]) -> str:
     work: dict[str, list[str]] = {}
     for plan in plans:
         where = f"{plan.config.model.name} on {plan.dims.world_size} x {plan.config.hardware.name}"
-        work.setdefault(where, []).append(plan.method)
+        work.setdefault(where, []).append(plan.method + " (control)" * plan.config.control)
     parts = [f"{where}: {', '.join(methods)}" for where, methods in work.items()]
     return f"{len(plans)} run{'s' * (len(plans) > 1)} of {plans[0].folder.parent} | {' | '.join(parts)}"

@@ -15,11 +15,12 @@ SLOWER, FASTER, ALIKE, DISTURBED = "slower than Naive", "faster", "not told apar
 
 def conclusion(rows: Sequence[Row]) -> list[str]:
     """A line for each kind of work that Naive and other methods were measured at with several repeats: their 95 % intervals overlap or they don't."""
-    return [_line(naive, _beside(naive, rows)) for naive in rows if naive.method == NAIVE and _interval(naive) and _beside(naive, rows)]
+    measured = [row for row in rows if _interval(row) and not row.is_control]
+    return [_line(naive, _beside(naive, measured)) for naive in measured if naive.method == NAIVE and _beside(naive, measured)]
 
 
 def _beside(naive: Row, rows: Iterable[Row]) -> list[Row]:
-    return [row for row in rows if row.method != NAIVE and row.work == naive.work and _interval(row)]
+    return [row for row in rows if row.method != NAIVE and row.work == naive.work]
 
 
 def _line(naive: Row, others: Iterable[Row]) -> str:

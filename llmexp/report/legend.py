@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llmexp.reference import SOURCE
 from llmexp.report.conclusion import conclusion
+from llmexp.report.control import control_lines
 from llmexp.report.converged import NAIVE, convergence_legend
 from llmexp.report.fairness import fairness
 from llmexp.report.flops_column import flops_legend
@@ -20,6 +21,7 @@ def legend(report: Report) -> list[str]:
     return [
         *(line for line, applies in lines.items() if line and applies),
         *conclusion(report.rows),
+        *control_lines(report.rows),
         *convergence_legend(list(report.converged.values())),
         *scaling_legend(report.series),
         *fairness(report.rows),

@@ -106,6 +106,11 @@ class Row:
         return str(self.plan["rerun_command"])
 
     @property
+    def is_control(self) -> bool:
+        """Whether it is another run of the sweep once more."""
+        return bool(self.plan["config"].get("control"))
+
+    @property
     def partly_trained(self) -> bool:
         """Whether 4-bit weights stay frozen, so that the run is not full pre-training."""
         return "Q" in self.method.split("+")

@@ -76,5 +76,6 @@ class RunConfig(Section):
     sweep: SweepConfig
     budget: BudgetConfig = BudgetConfig()
     seed: NonNegativeInt
+    control: bool = Field(False, description="the same run once more, at the end of a sweep with sweep.control=true")
     force: bool = Field(description="start even where memory is certain to run out")
     rerun: Literal["none", "failed", "stale", "all"] = Field(description="which earlier results of the same run to measure again")

@@ -58,6 +58,7 @@ class SweepConfig(Section):
         str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", json_schema_extra={"kind": "a folder's name of letters, digits, '.', '_' and '-'"})
     ]
     outputs: str = "outputs"
+    control: bool = Field(False, description="measure one run twice, Naive if it is there: how far apart are two measurements of the same thing?")
     side_by_side: bool = Field(True, description="runs that need fewer GPUs than this machine has share it where that disturbs none")
 
 

@@ -131,3 +131,16 @@ def test_a_report_that_cannot_be_written_is_one_line(llmexp, runner, monkeypatch
     code, out, err = llmexp("method=Naive", *QUIET)
     assert (code, err) == (1, "llmexp: [Errno 30] Read-only file system: 'outputs/main/report.md'\n")
     assert "Naive" in out
+
+
+def test_a_control_measures_one_run_twice_naive_if_it_is_there(llmexp, runner, here: Path):
+    code, out, _ = llmexp("method=F,Naive", "model=tiny", "hardware=cpu", "tracking=none", "sweep.control=true")
+    assert code == 0
+    assert runner.ran == ["tiny F", "tiny Naive", "tiny Naive control=true"]
+    assert len(list(here.glob("outputs/main/tiny_Naive_*"))) == 2
+    assert llmexp("method=F", "hardware=cpu", "tracking=none", "sweep.control=true", "sweep.name=other")[0] == 0
+    assert runner.ran[3:] == ["tiny F", "tiny F control=true"]
+    assert "tiny on 2 x cpu: F, Naive, Naive (control)" in out
+    # Each run's own command measures it alone.
+    commands = [RunFolder(path).result().command for path in here.glob("outputs/main/*/")]
+    assert sorted(command.rpartition(" ")[2] for command in commands) == ["control=true", "tracking=none", "tracking=none"]

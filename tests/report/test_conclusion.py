@@ -21,7 +21,11 @@ def row(method: str, speeds: list[float] | None, reasons: tuple[str, ...] = (), 
     ends = {"tokens_per_s_low": mean - half, "tokens_per_s_high": mean + half}
     judged = Stability(verdict=verdict, reasons=list(reasons), **ends, source=source, drift_ratio=0.8, warmup_ratio=1.0)
     return SimpleNamespace(
-        method=method, work={"model": work}, result=SimpleNamespace(stability=judged), metric=lambda name: Metric(mean=mean, n=REPEATS)
+        method=method,
+        is_control=False,
+        work={"model": work},
+        result=SimpleNamespace(stability=judged),
+        metric=lambda name: Metric(mean=mean, n=REPEATS),
     )
 
 

@@ -1,0 +1,33 @@
+import pytest
+
+from llmexp.record.result import Metric
+from llmexp.report.conclusion import conclusion
+from llmexp.report.control import control_lines
+from llmexp.report.legend import legend
+from llmexp.report.table import build_report
+
+
+def run(make_run, method: str, mean: float, **changes):
+    return make_run(method, metrics={"tokens_per_s": Metric(mean=mean, std_between_repeats=0.5, n=3)}, **changes)
+
+
+@pytest.mark.parametrize(
+    ("again", "said"),
+    [
+        (101.0, "control: Naive is equally fast again, so that other differences are not the machine's: tokens_per_s is 1.010 of the first run's"),
+        (80.0, "control: Naive is NOT equally fast again: the machine changed meanwhile"),
+        (104.0, "control: Naive may or may not be equally fast again: tokens_per_s is 1.040"),
+    ],
+)
+def test_a_control_says_whether_the_same_run_was_as_fast_again(make_run, again, said):
+    rows = build_report([run(make_run, "Naive", 100.0), run(make_run, "F", 100.0), run(make_run, "Naive", again, control=True)]).rows
+    (line,) = control_lines(rows)
+    assert line.startswith(said)
+    assert len(conclusion(rows)) <= 1
+
+
+def test_a_control_of_another_run_or_without_a_result_says_nothing(make_run):
+    first = run(make_run, "Naive", 100.0)
+    assert control_lines(build_report([first, run(make_run, "Naive", 90.0, control=True, seed=1)]).rows) == []
+    assert control_lines(build_report([first, make_run("Naive", "oom", control=True)]).rows) == []
+    assert not [line for line in legend(build_report([first])) if line.startswith("control")]
