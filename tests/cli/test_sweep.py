@@ -142,5 +142,5 @@ def test_a_control_measures_one_run_twice_naive_if_it_is_there(llmexp, runner, h
     assert runner.ran[3:] == ["tiny F", "tiny F control=true"]
     assert "tiny on 2 x cpu: F, Naive, Naive (control)" in out
     # Each run's own command measures it alone.
-    commands = [RunFolder(path).result().command for path in here.glob("outputs/main/*/")]
+    commands = [run.result().command for run in find_runs(here / "outputs" / "main")]
     assert sorted(command.rpartition(" ")[2] for command in commands) == ["control=true", "tracking=none", "tracking=none"]
