@@ -38,20 +38,20 @@ def test_a_fixed_protocol_and_a_short_window_are_one_piece() -> None:
 
 
 @pytest.mark.parametrize("scatter", [0.02, 0.04])
-def test_looking_often_still_gives_an_interval_that_holds_the_truth_9_times_in_10(scatter: float) -> None:
-    """Whoever stops when the interval happens to be narrow errs more often than the 1 in 20 of a fixed number of steps."""
+def test_looking_often_errs_no_more_than_1_time_in_20(scatter: float) -> None:
+    """Whoever stops when the interval happens to be narrow would err more often; so each look asks for a wider one."""
     pieces, draw, held, tries = list(blocks(protocol(steps=200))), random.Random(3), 0, 200
     for _ in range(tries):
         times_s: list[float] = []
         for block in pieces:
             times_s += [draw.gauss(1, scatter) for _ in block]
             speed = Observed(len(times_s) / sum(times_s), tuple(1 / time_s for time_s in times_s))
-            if is_known_to([speed], 0.01):
+            if is_known_to([speed], 0.01, len(pieces) - 1):
                 break
-        found = interval([speed])
+        found = interval([speed], 1 - 0.05 / (len(pieces) - 1))
         assert found is not None
         held += abs(found.mean - 1) < found.half_width
-    assert held / tries > 0.87
+    assert held / tries > 0.92
 
 
 @pytest.fixture
@@ -78,7 +78,8 @@ def test_ranks_end_together_at_the_first_look_at_which_the_interval_is_narrow_en
     speeds = [1 / duration_s(sample) for sample in mine]
     # How soon is up to the machine: a step that it holds back widens the interval.
     looks = [block.stop - 5 for block in blocks(protocol(warmup_steps=5, steps=60, min_steps=20, stop_at_interval_share=share))]
-    known = (look for look in looks if is_known_to([Observed(harmonic_mean(speeds[:look]), tuple(speeds[:look]))], share))
+    seen = [(look, Observed(harmonic_mean(speeds[:look]), tuple(speeds[:look]))) for look in looks]
+    known = (look for look, speed in seen if is_known_to([speed], share, len(looks) - 1))
     assert steps == list(range(5, 5 + next(known, 60)))
     rate, step_time_s = result.metrics["tokens_per_s"], result.metrics["step_time_s"]
     assert rate is not None
