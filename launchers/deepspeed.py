@@ -23,6 +23,7 @@ from llmexp.launchers.compiled import decoder_layers
 from llmexp.launchers.deepspeed_sequence import CutSequences, WholeSequences
 from llmexp.launchers.deepspeed_state import offloaded_kinds, state_tensors
 from llmexp.launchers.ops import use_built_ops
+from llmexp.launchers.optimizer_state import first_gradient_norm
 from llmexp.launchers.quantize import quantized_tensors
 from llmexp.launchers.training import run_rank
 from llmexp.launchers.weights import weights_of
@@ -77,6 +78,10 @@ class DeepSpeedTraining:
         found = state_tensors(self.engine, self.module)
         found["parameters"] += quantized_tensors(self.module)
         return found
+
+    def gradient_norm(self) -> float | None:
+        """See TrainingEngine."""
+        return first_gradient_norm(self.engine.basic_optimizer, self.trainable_parameters)
 
     def offloaded(self) -> frozenset[str]:
         """See TrainingEngine."""

@@ -21,6 +21,9 @@ class Built(Protocol):
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
         """Tensors that hold parameters, gradients and optimizer states now, by kind; of the last also the moments alone."""
 
+    def gradient_norm(self) -> float | None:
+        """Norm of the whole model's gradient, asked for after the first step; None where the optimizer does not tell. All ranks have to ask."""
+
     def offloaded(self) -> frozenset[str]:
         """Kinds of state that the engine keeps on the host for the device's sake."""
 

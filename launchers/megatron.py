@@ -53,7 +53,7 @@ class MegatronTraining:
         else:
             losses = self._in_turn(passes, mark)
             mark("backward")
-        self.optimizer.step()
+        _, self._gradient_norm, _ = self.optimizer.step()
         for stage in self.stages:
             stage.zero_grad_buffer()
         self.optimizer.zero_grad()
@@ -64,6 +64,10 @@ class MegatronTraining:
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
         """See Built."""
         return state_tensors(self.module, self.optimizer)
+
+    def gradient_norm(self) -> float | None:
+        """See Built; that of the last step."""
+        return float(self._gradient_norm)
 
     def offloaded(self) -> frozenset[str]:
         """Nothing is: Megatron's own offload is not taken."""

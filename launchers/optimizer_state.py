@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import fsum, sqrt
+from typing import Any
 
 import torch
-from torch import nn
+from torch import distributed, nn
 
 
 def not_of(module: nn.Module, tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -20,6 +22,25 @@ def moments(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     beside = [getattr(optimizer, name, {}) for name in ("exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col")]
     states = [*optimizer.state.values(), *beside]
     return [local(value) for state in states for value in state.values() if torch.is_tensor(value) and value.dim() > 0]
+
+
+def first_gradient_norm(optimizer: torch.optim.Optimizer, trainable_parameters: int) -> float | None:
+    """Norm of the whole model's gradient that Adam's kind took in its only step so far; None of other optimizers.
+
+    By its first moments (arXiv 1412.6980). All ranks have to call it, each with its part: what several hold, or one alone, weighs as much.
+    """
+    squares, elements = 0.0, 0
+    for state in optimizer.state.values():
+        first, second = state.get("exp_avg"), state.get("exp_avg_sq")
+        if not (torch.is_tensor(first) and torch.is_tensor(second) and first.is_floating_point()):
+            return None
+        norm = torch.linalg.vector_norm(local(first), dtype=torch.float32).item()
+        squares += (norm / (1 - optimizer.param_groups[0]["betas"][0])) ** 2
+        elements += local(first).numel()
+    parts: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(parts, (squares, elements))
+    squares, held = (fsum(part) for part in zip(*parts, strict=True))
+    return sqrt(squares / held * trainable_parameters) if held else None
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from torch import distributed, nn
 from transformers import PreTrainedConfig
 
 from llmexp.launchers import assembly
-from llmexp.launchers.optimizer_state import local, moments, not_of
+from llmexp.launchers.optimizer_state import first_gradient_norm, local, moments, not_of
 from llmexp.launchers.quantize import quantized_tensors
 from llmexp.plan.run_plan import RunPlan
 
@@ -56,6 +56,10 @@ class TorchState:
             "optimizer": not_of(self.module, updated) + held,
             "moments": held,
         }
+
+    def gradient_norm(self) -> float | None:
+        """See Built."""
+        return first_gradient_norm(self._base_optimizer, self.trainable_parameters)
 
     def offloaded(self) -> frozenset[str]:
         """See Built."""

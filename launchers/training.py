@@ -45,7 +45,7 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         loop.phases = protocol.phases
         with probe.watch():
             loop.run(batches, range(1), warmup=True)
-        time_to_first_step_s = rank.seconds_since_start()
+        time_to_first_step_s, gradient_norm = rank.seconds_since_start(), engine.gradient_norm()
         loop.trainable, loop.at_phase_end = engine, peaks.end_phase
         peaks.begin_phases()
         loop.run(batches, range(1, protocol.warmup_steps), warmup=True)
@@ -70,6 +70,7 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         compiled_in_window=compiled.graphs - before.graphs,
         state_bytes=watch.count.state,
         largest_update=watch.count.largest_update,
+        gradient_norm=gradient_norm,
         what_ran={"device": str(device), "energy_counters": meter.covers, "peak_phase": peaks.phase}
         | _kernels(probe)
         | _read(plan, sequences)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf, isnan
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from llmexp.errors import RecordError
 from llmexp.record.result import RankSummary, read_samples
@@ -19,6 +19,9 @@ COMPARED_STEPS = 10
 SAME_WITHIN = {"fp32": 1e-4, "bf16": 2e-2}
 # Of the first step's largest changes: bf16 parameters move by steps of their own size, and ranks sample other elements.
 UPDATES_WITHIN = 4.0
+# Of its gradient norm, which bf16 rounds, and tied embeddings of two stages count in twice; gradients that are summed instead of averaged
+# are off by the number of ranks or passes.
+GRADIENTS_WITHIN = 1.25
 # Settings that change no training: who computes an update, what is kept of it, and why a precision was chosen.
 _NO_TRAINING = {("optimizer", "implementation"), ("adapter", "save"), ("model", "save"), ("precision", "chosen_because")}
 # What may differ without changing the training, and explains speeds.
@@ -85,24 +88,27 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _doubt(first: Row, other: Row) -> str:
     """Why equal losses do not say that both learned the same; empty where updates of one size are seen in both."""
-    ours, theirs = _largest_update(first), _largest_update(other)
+    ours, theirs = (_first_step(row, "largest_update") for row in (first, other))
     if ours is None or theirs is None:
         return "cannot tell whether the same training: losses agree, as they may without any update, and no update was recorded"
     if not ours and not theirs:
         return "cannot tell whether the same training: the first step changed no parameter"
     if max(ours, theirs) > UPDATES_WITHIN * min(ours, theirs):
         return f"not the same training: the first step changes a parameter by {ours:.2g} and {theirs:.2g} at most"
+    ours, theirs = (_first_step(row, "gradient_norm") for row in (first, other))
+    if ours is not None and theirs is not None and max(ours, theirs) > GRADIENTS_WITHIN * min(ours, theirs):
+        return f"not the same training: the first step's gradients have norms of {ours:.3g} and {theirs:.3g}"
     return ""
 
 
-def _largest_update(row: Row) -> float | None:
-    """Over all ranks of the first repeat; None where they did not record it."""
+def _first_step(row: Row, quantity: Literal["largest_update", "gradient_norm"]) -> float | None:
+    """The largest of all ranks of the first repeat; None where they did not record it."""
     paths = [row.folder.repeat(0) / f"rank.{rank}.json" for rank in range(row.world_size)]
     try:
-        found = [RankSummary.model_validate_json(path.read_text()).largest_update for path in paths]
+        found = [getattr(RankSummary.model_validate_json(path.read_text()), quantity) for path in paths]
     except (OSError, ValueError):
         return None
-    known = [update for update in found if update is not None]
+    known = [each for each in found if each is not None]
     return max(known) if len(known) == len(found) else None
 
 

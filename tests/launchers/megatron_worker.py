@@ -15,10 +15,10 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
     norms, positions = [], set()
     update = training.optimizer.step
 
-    def step() -> None:
+    def step() -> Any:
         training.optimizer.prepare_grads()
         norms.append(float(training.optimizer.get_grad_norm()))
-        update()
+        return update()
 
     training.optimizer.step = step
     blocks = [layer for stage in training.stages for layer in stage.module.decoder.layers]

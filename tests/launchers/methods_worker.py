@@ -29,7 +29,7 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
         layer.mlp.register_forward_pre_hook(lambda *_: calls.update(layers=calls["layers"] + 1))
         layer.mlp.register_forward_pre_hook(lambda _, inputs: positions.add(inputs[0].shape[1]))
     batches = stepping.batches_of(plan, training, 1, device)
-    watch, probe, losses, graphs = StateWatch(training, device), KernelProbe(), [], []
+    watch, probe, losses, graphs, norm = StateWatch(training, device), KernelProbe(), [], [], None
     before, computing, allocated, frozen = Compilation.so_far(), 0, 0, frozen_digest(training)
     # Compiling would be profiled with the first step.
     steps, profiled = (STEPS, 1 if "C" in plan.method.split("+") else 0) if plan.config.optimizer.lr else (STILL_STEPS, None)
@@ -48,6 +48,7 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
                     squares = sum(gradient.double().square().sum().item() for gradient in gradients.values())
                 trainable.step()
                 of_passes.append(loss.detach())
+        norm = training.gradient_norm() if step == 0 else norm
         losses.append(stepping.mean_loss(of_passes))
         graphs.append(Compilation.so_far().graphs - before.graphs)
         if step == 0:
@@ -64,6 +65,7 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
         "compiled_graphs": graphs,
         "graph_breaks": Compilation.so_far().graph_breaks - before.graph_breaks,
         "largest_update": watch.count.largest_update,
+        "gradient_norm": norm,
         "state": {kind: size.model_dump() for kind, size in watch.count.state.items()},
         "parameters": training.parameters,
         "trainable_parameters": training.trainable_parameters,

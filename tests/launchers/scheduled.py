@@ -26,7 +26,7 @@ def train(training: Any, layers: Iterable[nn.Module], plan: RunPlan, device: tor
     watch, probe = ScheduleWatch(training, device), KernelProbe()
     with probe.watch() if profiled else nullcontext():
         losses.append(train_step(watch, next(batches), lambda _: None))
-    calls_per_step = calls["layers"]
+    calls_per_step, norm = calls["layers"], training.gradient_norm()
     losses.append(train_step(training, next(batches), phases.append))
     losses += [train_step(training, next(batches), lambda _: None) for _ in range(STEPS - 2)]
     return {
@@ -36,6 +36,7 @@ def train(training: Any, layers: Iterable[nn.Module], plan: RunPlan, device: tor
         "attention_kernel": probe.attention,
         "operators": probe.names,
         "largest_update": watch.count.largest_update,
+        "gradient_norm": norm,
         "state": {kind: size.device for kind, size in watch.count.state.items()},
         "what_ran": training.what_ran(),
     }

@@ -122,6 +122,7 @@ def test_a_layout_computes_what_one_process_computes(observed: Observed, name: s
     assert mean_losses(observed[name]) == pytest.approx(losses, abs=FP32_TOLERANCE)
     for rank in observed[name]:
         assert rank["gradient_norms"] == pytest.approx(norms, abs=FP32_TOLERANCE)
+        assert rank["gradient_norm"] == rank["gradient_norms"][0]
     assert max(rank["largest_update"] for rank in observed[name]) == pytest.approx(plan(LAYOUTS[name][1]).config.optimizer.lr, rel=0.02)
 
 
@@ -216,3 +217,4 @@ def test_a_layout_that_computes_something_else_does_not_pass(observed: Observed)
     for rank in observed["summed"]:
         assert rank["gradient_norms"] == pytest.approx([2 * norm for norm in norms], rel=1e-2)
         assert rank["gradient_norms"] != pytest.approx(norms, abs=FP32_TOLERANCE)
+        assert rank["gradient_norm"] == rank["gradient_norms"][0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from math import sqrt
 from typing import Any
 
 import pytest
@@ -222,6 +223,14 @@ def test_the_first_update_is_seen_wherever_parameters_lie(fp32: Runs, engine: st
     """AdamW's first one moves every element by lr, whatever its gradient."""
     lr = plan(engine, method, "fp32").config.optimizer.lr
     assert max(rank["largest_update"] for rank in fp32(engine)[method]) == pytest.approx(lr, rel=0.02)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_gradient_of_the_first_step_is_that_of_one_process_whatever_a_rank_holds_of_it(fp32: Runs, alone: Runs, engine: str, method: str) -> None:
+    (one,) = (alone("torch")["fp32, 2"] if "Q" not in method.split("+") else fp32("torch")["Q"])[:1]
+    for rank in fp32(engine)[method]:
+        assert rank["gradient_norm"] == pytest.approx(sqrt(one["gradient_squares"]), rel=1e-3)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -105,6 +105,8 @@ def test_a_pipeline_computes_what_one_process_computes(observed: Observed, name:
     updated: dict[str, float] = {}
     for rank in observed[name]:
         assert rank["gradient_norms"] == pytest.approx(alone.gradient_norms, abs=FP32_TOLERANCE)
+        if "tied" not in name:
+            assert rank["gradient_norm"] == pytest.approx(alone.gradient_norms[0], rel=1e-3)
         updated |= rank["parameter_norms"]
     assert updated == pytest.approx(alone.parameter_norms, abs=FP32_TOLERANCE)
 

@@ -13,14 +13,14 @@ from llmexp.report.terminal import print_report
 def trained(make_run, write_samples):
     """A run with these losses a step on all of its ranks, in fp32 unless said."""
 
-    def make(losses, ranks=1, method="Naive", update: float | None = 1e-4, **changes) -> RunFolder:
+    def make(losses, ranks=1, method="Naive", update: float | None = 1e-4, gradient: float | None = None, **changes) -> RunFolder:
         fp32 = {f"precision__{name}": "fp32" for name in ("parameters", "gradients", "master", "moments")}
         changes = {"parallelism__dp": ranks, "precision__name": "fp32", **fp32} | changes
         run = make_run(method, metrics={"tokens_per_s": 1.0}, **changes)
         for rank in range(ranks):
             write_samples(run.repeat(0), rank, [(1.0, loss) for loss in losses])
             sizes = {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1, "state_bytes": {}, "what_ran": {}}
-            summary = RankSummary(rank=rank, window_wall_s=1.0, time_to_first_step_s=1.0, largest_update=update, **sizes)
+            summary = RankSummary(rank=rank, window_wall_s=1.0, time_to_first_step_s=1.0, largest_update=update, gradient_norm=gradient, **sizes)
             (run.repeat(0) / f"rank.{rank}.json").write_text(to_json(summary))
         return run
 
@@ -60,6 +60,20 @@ def test_other_losses_are_another_training(trained, losses, share, capsys):
 )
 def test_equal_losses_without_equal_updates_are_not_called_the_same_training(trained, updates, said):
     (line,) = told(trained([6.0, 6.0], batch__micro=2, update=updates[0]), trained([6.0, 6.0], ranks=2, update=updates[1]))
+    assert line.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("gradients", "said"),
+    [
+        ((3.0, 6.0), "not the same training: the first step's gradients have norms of 3 and 6 on deepspeed and deepspeed dp 2"),
+        ((3.0, 3.1), "the same training on deepspeed and deepspeed dp 2"),
+        ((3.0, None), "the same training on deepspeed and deepspeed dp 2"),
+    ],
+)
+def test_gradients_that_are_summed_instead_of_averaged_are_another_training(trained, gradients, said):
+    """AdamW's first update is as large with both, and losses of random tokens are."""
+    (line,) = told(trained([6.0, 6.0], batch__micro=2, gradient=gradients[0]), trained([6.0, 6.0], ranks=2, gradient=gradients[1]))
     assert line.startswith(said)
 
 
