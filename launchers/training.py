@@ -34,17 +34,17 @@ SAVING_REPEAT = "repeat.0"
 
 
 def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> RankSummary:
-    """Run the protocol of plan.config.measure on `engine` and return what this rank saw."""
-    protocol = plan.config.measure
-    sequences = _sequences(plan, engine.vocab_size)
+    """Run the protocol of plan.config.measure on `engine` and return what this rank saw.
+
+    Weights are kept as the window leaves them; only then a profiler comes, which may leave something in the process that slows launches down.
+    """
+    protocol, sequences = plan.config.measure, _sequences(plan, engine.vocab_size)
     batches = data.batches(sequences, plan.dims.replica_of(rank.index), plan.dims.dp, plan.batch, device)
-    watch, probe = watch_over(engine, device), KernelProbe()
-    peaks = memory.Peaks(device)
+    watch, peaks = watch_over(engine, device), memory.Peaks(device)
     with rank.samples_path.open("a") as file:
         loop = StepLoop(watch, clock_for(device), file, memory.current_bytes(device))
         loop.phases = protocol.phases
-        with probe.watch():
-            loop.run(batches, range(1), warmup=True)
+        loop.run(batches, range(1), warmup=True)
         time_to_first_step_s, gradient_norm = rank.seconds_since_start(), engine.gradient_norm()
         loop.trainable, loop.at_phase_end = engine, peaks.end_phase
         peaks.begin_phases()
@@ -54,11 +54,8 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         with EnergyMeter(counters_of(rank, device)) as meter:
             window_wall_s = run_window(loop, batches, protocol, rank, device)
     compiled, peak_bytes = Compilation.so_far(), peaks.summary()
-    if compiled.graphs:
-        # The first step's profile is of tracing and compiling as well; this one is only of what the window ran.
-        with probe.watch():
-            _unrecorded(engine, device).run(batches, range(1), warmup=True)
-    _trace(protocol, rank, _unrecorded(engine, device), batches)
+    kept = _kept(plan, rank, engine, device)
+    probe = _profile(protocol, rank, _unrecorded(engine, device), batches)
     # Nobody leaves while a peer may still wait for it in a collective.
     distributed.barrier()
     return RankSummary(
@@ -72,11 +69,12 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         largest_update=watch.count.largest_update,
         gradient_norm=gradient_norm,
         what_ran={"device": str(device), "energy_counters": meter.covers, "peak_phase": peaks.phase}
-        | _kernels(probe)
+        | {"attention_kernel": probe.attention, "kernels": probe.costliest()}
         | _read(plan, sequences)
         | compiled.what_ran
         | weights_that_ran(plan.config)
-        | engine.what_ran(),
+        | engine.what_ran()
+        | kept,
         environment=rank_environment(device, rank.folder) if rank.index == 0 else {},
         energy=meter.energy,
         phase_peak_bytes=peaks.of_phases if device.type == "cuda" else {},
@@ -90,14 +88,12 @@ def run_rank(join: Callable[[torch.device], None], build: Callable[[RunPlan, tor
     def work(plan: RunPlan, rank: Rank) -> RankSummary:
         device = device_of(plan.config.hardware, rank.local_index)
         join(device)
-        engine = build(plan, device)
-        summary = measure_training(plan, rank, engine, device)
-        return summary.model_copy(update={"what_ran": summary.what_ran | _saved(plan, rank, engine, device)})
+        return measure_training(plan, rank, build(plan, device), device)
 
     main(work)
 
 
-def _saved(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> dict[str, Any]:
+def _kept(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> dict[str, Any]:
     kept = kept_weights(plan.config, Method.parse(plan.method, plan.config.task.name).techniques)
     if not kept or rank.folder.name != SAVING_REPEAT:
         return {}
@@ -113,16 +109,16 @@ def counters_of(rank: Rank, device: torch.device) -> list[Counter] | None:
     return package_counters() if rank.local_index == 0 else []
 
 
-def _trace(protocol: MeasureConfig, rank: Rank, loop: StepLoop, batches: Iterator[Sequence[MicroBatch]]) -> None:
-    """Trace some steps of the last repeat; of the first where precision decides how many there are, because then the last is not known beforehand."""
+def _profile(protocol: MeasureConfig, rank: Rank, loop: StepLoop, batches: Iterator[Sequence[MicroBatch]]) -> KernelProbe:
+    """Say what one step runs, and trace some of the last repeat; of the first where precision decides how many there are."""
+    probe = KernelProbe()
+    with probe.watch():
+        loop.run(batches, range(1), warmup=True)
     traced = 0 if protocol.stop_at_interval_share else protocol.repeats - 1
     if protocol.profile and rank.folder.name == f"repeat.{traced}":
         with trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz"):
             loop.run(batches, range(protocol.profile_steps), warmup=True)
-
-
-def _kernels(probe: KernelProbe) -> dict[str, Any]:
-    return {"attention_kernel": probe.attention, "kernels": probe.costliest()}
+    return probe
 
 
 def _unrecorded(engine: TrainingEngine, device: torch.device) -> StepLoop:

@@ -41,7 +41,7 @@ class LossCurve:
 
     @property
     def seconds(self) -> list[float]:
-        """Time of all steps up to each, at the measured step time: start-up and the profiled first step are left out."""
+        """Time of all steps up to each, at the measured step time: start-up and the first step are left out."""
         return [step * self.step_time_s for step in range(1, len(self.losses) + 1)]
 
     @property

@@ -24,7 +24,7 @@ RULED_OUT = 2 * RELEVANT
 CONFIDENCE = 0.993
 # Four batches of steps for a trend, and room for the end of a warm-up between them.
 MIN_STEPS = 18
-# The smallest end of a warm-up that a window can be told from; the first step of all is profiled and stays out.
+# The smallest end of a warm-up that a window can be told from; the first step of all allocates and stays out.
 WARMUP_END = 3
 # Enough batches for a t factor near the normal one, each with steps enough to be nearly independent of the next.
 MAX_BATCHES, STEPS_PER_BATCH = 10, 4
