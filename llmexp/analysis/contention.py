@@ -87,13 +87,14 @@ def _host(machine: Machine) -> Iterator[str]:
 
 
 def _own_gpus(machine: Machine) -> list[int]:
-    """GPUs with a process of the run; all of them where NVML could not tell whose processes are where."""
+    """GPUs with a process of the run; where NVML could not tell whose processes are where those that its ranks name, or all of them."""
     if not machine.on_gpus:
         return []
     keys = {key for sample, _ in machine.samples for key in sample}
     indices = sorted({int(key.split("_")[1]) for key in keys if key.startswith("gpu_")})
     own = [index for index in indices if any(sample.get(f"gpu_{index}_own_processes") for sample, _ in machine.samples)]
-    return own or indices
+    named = {window.index for window in machine.counted if window}
+    return own or [index for index in indices if index in named] or indices
 
 
 def _gpu(machine: Machine, index: int) -> Iterator[str]:

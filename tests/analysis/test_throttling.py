@@ -124,6 +124,12 @@ def test_clocks_are_those_of_the_run_s_gpus_at_moments_inside_the_windows():
     assert sm_clocks(machine(samples=[after])) == []
 
 
+def test_where_nobody_knows_whose_processes_are_where_ranks_name_their_gpus():
+    inside = [gpu(0, own_processes=0, sm_clock_megahertz=1980) | gpu(1, own_processes=0, sm_clock_megahertz=300)]
+    assert [clock.gpu for clock in sm_clocks(machine(window(1), samples=inside, within=inside))] == ["GPU 1"]
+    assert [clock.gpu for clock in sm_clocks(machine(samples=inside, within=inside))] == ["GPU 0", "GPU 1"]
+
+
 def test_gpus_of_a_machine_are_no_concern_of_a_run_on_its_processors():
     busy = replace(under_load(H100, [1005] * 3, throttle_reasons=0x40), on_gpus=False)
     assert (disturbances(busy), sm_clocks(busy)) == ([], [])
