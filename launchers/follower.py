@@ -52,7 +52,7 @@ class Follower:
         self._take(range(1), memory_bytes)
         witness.look()
         self._take(range(1, measure.warmup_steps), memory_bytes)
-        with witness.meter:
+        with witness.window():
             self._take(range(measure.warmup_steps, measure.warmup_steps + measure.steps), memory_bytes)
         witness.rank.write("rank", witness.summary(float(self._store.get("window_wall_s")), told_by(timed_by)))
         self._store.set(f"done.{witness.rank.index}", "")

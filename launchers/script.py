@@ -81,7 +81,7 @@ def _by_lines(witness: Witness, file: TextIO) -> NoReturn:
 
 def _by_hook(witness: Witness, file: TextIO) -> RankSummary:
     plan, protocol = witness.plan, witness.plan.config.measure
-    reader = Reader(clock_for(witness.device), memory.current_bytes(witness.device), _meet, witness.meter)
+    reader = Reader(clock_for(witness.device), memory.current_bytes(witness.device), _meet, witness.window())
     steps = ReportedSteps(protocol.warmup_steps, protocol.steps, reader, file)
     hook.connect(Listener(witness, steps))
     if plan.engine_config["callback"]:

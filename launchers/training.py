@@ -28,6 +28,7 @@ from llmexp.plan.kept import kept_weights
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.energy import Counter, EnergyMeter, gpu_counters, package_counters
 from llmexp.record.result import RankSummary
+from llmexp.record.throttle_counters import ThrottleMeter
 from llmexp.schema import MeasureConfig
 
 SAVING_REPEAT = "repeat.0"
@@ -51,7 +52,7 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         loop.run(batches, range(1, protocol.warmup_steps), warmup=True)
         loop.at_phase_end = None
         before = Compilation.so_far()
-        with EnergyMeter(counters_of(rank, device)) as meter:
+        with ThrottleMeter(gpu_uuid(device)) as throttling, EnergyMeter(counters_of(rank, device)) as meter:
             window_wall_s = run_window(loop, batches, protocol, rank, device)
     compiled, peak_bytes = Compilation.so_far(), peaks.summary()
     kept = _kept(plan, rank, engine, device)
@@ -77,6 +78,7 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
         | kept,
         environment=rank_environment(device, rank.folder) if rank.index == 0 else {},
         energy=meter.energy,
+        gpu=throttling.found,
         phase_peak_bytes=peaks.of_phases if device.type == "cuda" else {},
         **peak_bytes,
     )
@@ -105,8 +107,13 @@ def _kept(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.devic
 def counters_of(rank: Rank, device: torch.device) -> list[Counter] | None:
     """What this rank counts energy by: its own GPU's board; on cpu the node's packages, which one rank counts for all."""
     if device.type == "cuda":
-        return gpu_counters(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
+        return gpu_counters(gpu_uuid(device) or "")
     return package_counters() if rank.local_index == 0 else []
+
+
+def gpu_uuid(device: torch.device) -> str | None:
+    """What NVML knows the device by; None of a processor."""
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
 
 
 def _profile(protocol: MeasureConfig, rank: Rank, loop: StepLoop, batches: Iterator[Sequence[MicroBatch]]) -> KernelProbe:

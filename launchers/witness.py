@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -10,7 +12,7 @@ from torch import distributed
 
 from llmexp.launchers.own_model import OwnModel, why_no_flops
 from llmexp.launchers.rank import Rank
-from llmexp.launchers.training import counters_of
+from llmexp.launchers.training import counters_of, gpu_uuid
 from llmexp.launchers.versions import rank_environment
 from llmexp.measure import memory
 from llmexp.plan.run_plan import RunPlan
@@ -18,6 +20,7 @@ from llmexp.plan.unheard import unheard
 from llmexp.record.energy import EnergyMeter
 from llmexp.record.printed import Output
 from llmexp.record.result import RankSummary
+from llmexp.record.throttle_counters import ThrottleMeter
 
 
 class ReportError(BaseException):
@@ -29,12 +32,18 @@ class Witness:
 
     def __init__(self, plan: RunPlan, rank: Rank, device: torch.device) -> None:
         self.plan, self.rank, self.device = plan, rank, device
-        self.meter = EnergyMeter(counters_of(rank, device))
+        self._meter, self._throttling = EnergyMeter(counters_of(rank, device)), ThrottleMeter(gpu_uuid(device))
         self.own_model: OwnModel | None = None
         self._time_to_first_step_s = 0.0
         self._environment: dict[str, Any] = {}
         self._backend: str | None = None
         self._peaks = memory.Peaks(device)
+
+    @contextmanager
+    def window(self) -> Iterator[None]:
+        """To stand around the measured steps: reads the hardware's counters at both ends."""
+        with self._throttling, self._meter:
+            yield
 
     def look(self) -> None:
         """To be called at the first step's end."""
@@ -64,10 +73,11 @@ class Witness:
             trainable_parameters=own.trainable_parameters if own else None,
             state_bytes={},
             what_ran=what_ran
-            | {"energy_counters": self.meter.covers, "backend": self._backend}
+            | {"energy_counters": self._meter.covers, "backend": self._backend}
             | ({"no_flops": doubt} if doubt else {"compute_dtype": own.dtype if own else None}),
             environment=self._environment if self.rank.index == 0 else {},
-            energy=self.meter.energy,
+            energy=self._meter.energy,
+            gpu=self._throttling.found,
             **self._peaks.summary(),
         )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from llmexp.analysis.contention import Machine, disturbances
+from llmexp.analysis.contention import Machine, disturbances, sm_clocks
 from llmexp.analysis.inference import Estimate, apart, batch_levels, batch_rates, half_width, half_width_of_one, repeats_for, trend
 from llmexp.analysis.quantity import Observed
 from llmexp.analysis.window import Repeat, Step, duration_s, slowest, timed_shares
@@ -65,6 +65,7 @@ def judge(repeats: Sequence[Repeat], speeds: Sequence[Observed], machines: Seque
         drift_ratio=drifted.ratio if drifted else None,
         warmup_ratio=settled.ratio if settled else None,
         other_cores=max(other_cores, default=None),
+        sm_clocks=[clock for machine in machines for clock in sm_clocks(machine)],
     )
 
 

@@ -10,18 +10,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from llmexp import __version__
-from llmexp.analysis.contention import Machine, read_machine
+from llmexp.analysis.contention import Machine, read_machine, windows_unix_s
 from llmexp.analysis.convergence import divergence
 from llmexp.analysis.metrics import measure, tokens_per_s
 from llmexp.analysis.quantity import Facts
 from llmexp.analysis.stability import is_known_to, judge
-from llmexp.analysis.window import read_repeat
+from llmexp.analysis.window import Repeat, read_repeat
 from llmexp.errors import RecordError
 from llmexp.launch.ending import Ending
 from llmexp.launch.stack import stack_digest
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.beside import beside
 from llmexp.record.folder import RunFolder, now
-from llmexp.record.result import Metric, RankSummary, RunResult, RunStatus, Stability
+from llmexp.record.result import GpuWindow, Metric, RankSummary, RunResult, RunStatus, Stability
 
 # Two repeats that happen to agree would end a run by chance.
 MIN_REPEATS = 3
@@ -71,8 +72,10 @@ def facts(plan: RunPlan) -> Facts:
 
 def _stability(plan: RunPlan, folder: RunFolder, finished: list[Path], environment: Mapping[str, Any]) -> Stability:
     repeats = [read_repeat(repeat, plan.dims.world_size) for repeat in finished]
-    machines = [_machine(plan, folder, finished, node, cpu) for node, cpu in enumerate([environment["cpu"], *environment.get("other_nodes_cpu", ())])]
-    return judge(repeats, [tokens_per_s(repeat, facts(plan)) for repeat in repeats], machines)
+    cpus = [environment["cpu"], *environment.get("other_nodes_cpu", ())]
+    machines = [replace(_machine(plan, folder, finished, node, cpu), counted=_counted(plan, repeats, node)) for node, cpu in enumerate(cpus)]
+    found = judge(repeats, [tokens_per_s(repeat, facts(plan)) for repeat in repeats], machines)
+    return found.model_copy(update={"beside": beside(folder, windows_unix_s(repeat / "samples.0.jsonl" for repeat in finished))})
 
 
 def _machine(plan: RunPlan, folder: RunFolder, finished: list[Path], node: int, cpu: Mapping[str, Any]) -> Machine:
@@ -80,7 +83,14 @@ def _machine(plan: RunPlan, folder: RunFolder, finished: list[Path], node: int, 
     usable = cpu["usable_cores"] or cpu["logical_cores"]
     wanted = usable if plan.config.hardware.device == "cpu" else min(usable, plan.ranks_per_node)
     own = [repeat / f"samples.{node * plan.ranks_per_node}.jsonl" for repeat in finished]
-    return replace(read_machine(folder.system_of(node), own, cpu["logical_cores"], wanted), name=f"node {node}" if node else "")
+    machine = read_machine(folder.system_of(node), own, cpu["logical_cores"], wanted)
+    return replace(machine, name=f"node {node}" if node else "", on_gpus=plan.config.hardware.device == "cuda")
+
+
+def _counted(plan: RunPlan, repeats: Sequence[Repeat], node: int) -> list[GpuWindow | None]:
+    """What NVML counted for the ranks of one machine."""
+    first = node * plan.ranks_per_node
+    return [rank.gpu for repeat in repeats for rank in repeat.ranks[first : first + plan.ranks_per_node]]
 
 
 def _result(plan: RunPlan, ending: Ending, metrics: dict[str, Metric | None], finished: list[Path], environment: Mapping[str, Any]) -> RunResult:

@@ -37,11 +37,13 @@ class Gpus:
 
     def sample(self, own: AbstractSet[int]) -> dict[str, float]:
         """gpu_<index>_<quantity> of each GPU; `own` are the run's process ids."""
-        readings = (self._utilization, self._memory, self._power, self._power_default, self._clocks, self._temperature, self._throttling)
+        powers, clocks = (self._power, self._power_default), (self._clocks, self._clock_max, self._clock_boost, self._clock_set)
+        readings = (self._utilization, self._memory, *powers, *clocks, self._temperature, self._throttling)
         values: dict[str, float] = {}
         for index, handle in enumerate(self._handles):
             for read in (*readings, lambda handle: self._processes(handle, own)):
-                with contextlib.suppress(self._nvml.NVMLError):
+                # A newer pynvml may have dropped a call that NVML no longer wants.
+                with contextlib.suppress(self._nvml.NVMLError, AttributeError):
                     values.update((f"gpu_{index}_{name}", value) for name, value in read(handle))
         return values
 
@@ -66,6 +68,17 @@ class Gpus:
     def _clocks(self, handle: Any) -> Iterator[tuple[str, float]]:
         yield "sm_clock_megahertz", self._nvml.nvmlDeviceGetClockInfo(handle, self._nvml.NVML_CLOCK_SM)
         yield "memory_clock_megahertz", self._nvml.nvmlDeviceGetClockInfo(handle, self._nvml.NVML_CLOCK_MEM)
+
+    def _clock_max(self, handle: Any) -> Iterator[tuple[str, float]]:
+        yield "sm_clock_max_megahertz", self._nvml.nvmlDeviceGetMaxClockInfo(handle, self._nvml.NVML_CLOCK_SM)
+
+    def _clock_boost(self, handle: Any) -> Iterator[tuple[str, float]]:
+        """What a data centre's card runs at where nothing holds it back; others do not tell."""
+        yield "clock_boost_megahertz", self._nvml.nvmlDeviceGetMaxCustomerBoostClock(handle, self._nvml.NVML_CLOCK_GRAPHICS)
+
+    def _clock_set(self, handle: Any) -> Iterator[tuple[str, float]]:
+        yield "application_clock_megahertz", self._nvml.nvmlDeviceGetApplicationsClock(handle, self._nvml.NVML_CLOCK_GRAPHICS)
+        yield "application_clock_default_megahertz", self._nvml.nvmlDeviceGetDefaultApplicationsClock(handle, self._nvml.NVML_CLOCK_GRAPHICS)
 
     def _temperature(self, handle: Any) -> Iterator[tuple[str, float]]:
         yield "temperature_celsius", self._nvml.nvmlDeviceGetTemperature(handle, self._nvml.NVML_TEMPERATURE_GPU)

@@ -85,6 +85,16 @@ class Energy(Record):
     joules: dict[str, float] = Field(description="by what the counter covers: GPU board, CPU package-0, …")
 
 
+class GpuWindow(Record):
+    """What NVML counted of a rank's GPU over the measured window: for how long its clocks were held down, by reason (record/throttle_counters.py)."""
+
+    index: int = Field(description="NVML's number of the GPU on its machine")
+    seconds: float = Field(description="between the readings")
+    throttled_s: dict[str, float] = Field(description="by reason: heat, power brake, power cap, …; one that is missing is not counted")
+    power_cap_w: float | None = Field(None, description="as enforced at the window's end")
+    power_cap_default_w: float | None = Field(None, description="the card's own")
+
+
 class RankSummary(Record):
     """rank.<r>.json: what a rank knows at the end; its presence says that the rank finished."""
 
@@ -106,6 +116,7 @@ class RankSummary(Record):
     gradient_norm: float | None = Field(None, description="of the whole model, as the first step took it; None where its optimizer does not tell")
     largest_update: float | None = Field(None, description="by how much the first step changed the parameter that it changed most, of a sample")
     energy: Energy | None = Field(None, description="None where it cannot be read")
+    gpu: GpuWindow | None = Field(None, description="None where NVML counts nothing, and in summaries older than the field")
     environment: dict[str, Any] = Field(default_factory=dict, description="rank 0 only")
 
 
@@ -119,6 +130,16 @@ class RankFailure(Record):
     allocator: dict[str, int] = Field(default_factory=dict)
 
 
+class SmClock(Record):
+    """SM clock of one GPU of the run in samples taken inside the measured windows, every 5 s."""
+
+    gpu: str = Field(description="GPU and NVML's number; on another machine than the first its node before it")
+    mean_megahertz: float
+    lowest_megahertz: float
+    card_megahertz: float | None = Field(None, description="the highest that NVML says the card has; GeForce cards never reach it")
+    samples: int
+
+
 class Stability(Record):
     """How far tokens_per_s of a successful run can be believed: a verdict, what speaks against it in words, and a 95 % confidence interval."""
 
@@ -130,6 +151,8 @@ class Stability(Record):
     drift_ratio: float | None = Field(None, description="median step time, last over first third of the window, of the repeat furthest from 1")
     warmup_ratio: float | None = Field(None, description="median step time, last warm-up steps over the window, of the repeat furthest from 1")
     other_cores: float | None = Field(None, description="mean cores of a host, the most of all hosts, taken during the windows by others' processes")
+    sm_clocks: list[SmClock] = Field(default_factory=list, description="of each GPU of the run; none where no sample fell inside a window")
+    beside: list[str] = Field(default_factory=list, description="folders of the sweep's runs that were on this host during a window or a part of it")
 
 
 class RunResult(Record):

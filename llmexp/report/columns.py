@@ -11,7 +11,7 @@ from llmexp.record.result import Metric
 from llmexp.report.converged import DIVERGED
 from llmexp.report.flops_column import flops_cell, flops_header, flops_unit
 from llmexp.report.memory_column import memory_header, memory_unit
-from llmexp.report.notes import ending_note, mark, notes_of, paper_note, scaling_note, unlike_note
+from llmexp.report.notes import beside_note, ending_note, mark, notes_of, paper_note, scaling_note, unlike_note
 from llmexp.report.ratio import over_paper
 from llmexp.report.row import OOM, Row
 from llmexp.report.scaling_series import KINDS, Kind, paper_of
@@ -79,7 +79,7 @@ def _speed(row: Row, notes: list[str]) -> str:
     rate = row.metric("tokens_per_s")
     if rate:
         sign = f" {doubt_sign(row)}{mark(row.doubt, notes)}" if row.doubt else ""
-        return f"{rate.mean:,.1f}{deviation(rate)}{sign}{mark(ending_note(row), notes)}"
+        return f"{rate.mean:,.1f}{deviation(rate)}{sign}{mark(beside_note(row), notes)}{mark(ending_note(row), notes)}"
     return "-" if row.state == OOM else row.state + mark(ending_note(row), notes)
 
 

@@ -79,7 +79,7 @@ def markdown(report: Report) -> str:
 def comma_separated(report: Report) -> str:
     """A header and one line a run, in SI units and bytes; a metric has three columns: mean, deviation between repeats and within the run.
 
-    tokens_per_s_low and tokens_per_s_high are the ends of its 95 % confidence interval.
+    tokens_per_s_low and tokens_per_s_high are the ends of its 95 % confidence interval; clocks are those of the GPU with the lowest mean.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -98,7 +98,10 @@ IDENTITY = (
     *("sweep", "id", "stack", "state", "reason", "evidence", "task", "engine", "model", "method", "hardware", "runtime", "precision", "world_size"),
     *("batch_micro", "batch_accumulation", "batch_global", "seq_len", "repeats", "full_pretraining"),
 )
-STABILITY = ("stability", "stability_reasons", "tokens_per_s_low", "tokens_per_s_high", "interval_source")
+STABILITY = (
+    *("stability", "stability_reasons", "tokens_per_s_low", "tokens_per_s_high", "interval_source"),
+    *("beside", "sm_clock_mean_megahertz", "sm_clock_lowest_megahertz", "sm_clock_card_megahertz"),
+)
 COMPARISON = (
     *("weak_scaling_efficiency", "strong_scaling_efficiency", "baseline_id", "loss_over_baseline", "seconds_to_loss"),
     *("speed_over_naive", "speed_over_naive_low", "speed_over_naive_high"),
@@ -132,7 +135,10 @@ def _stability(row: Row) -> list[Any]:
     judged = row.result.stability if row.result else None
     if not judged:
         return [None] * len(STABILITY)
-    return [judged.verdict, "; ".join(judged.reasons), judged.tokens_per_s_low, judged.tokens_per_s_high, judged.source]
+    slowest = min(judged.sm_clocks, key=lambda clock: clock.mean_megahertz, default=None)
+    clocks = [slowest.mean_megahertz, slowest.lowest_megahertz, slowest.card_megahertz] if slowest else [None] * 3
+    interval = judged.tokens_per_s_low, judged.tokens_per_s_high, judged.source
+    return [judged.verdict, "; ".join(judged.reasons), *interval, "; ".join(judged.beside), *clocks]
 
 
 def _comparison(row: Row, report: Report) -> list[Any]:

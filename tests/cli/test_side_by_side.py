@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,7 +14,13 @@ from hydra.core.utils import JobStatus
 
 from llmexp.cli import side_by_side
 from llmexp.cli.side_by_side import may_stand_beside, run_all, run_alone, worth_it
+from llmexp.launch.collect import conclude
+from llmexp.launch.ending import SUCCESS
 from llmexp.plan.run_plan import RunPlan
+from llmexp.record.folder import RunFolder, process_identity
+from llmexp.record.result import RankSummary
+from llmexp.report.table import build_report
+from llmexp.report.text import comma_separated, markdown
 
 DEVICES = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")
 H100 = {"name": "h100", "interconnect": "NVLink 4", "devices_per_node": 4, "device": "cuda"}
@@ -56,6 +66,52 @@ def test_runs_stand_side_by_side_on_disjoint_devices(plan) -> None:
     returned = run_all([plan("F", 2), plan("R", 2)], DEVICES, ran)
     assert ran.beside[-1] == ("F", "R")
     assert [one.status for one in returned] == [JobStatus.COMPLETED, JobStatus.FAILED]
+
+
+class Measuring:
+    """Stands in for the processes with runs that leave folders; F ends once R has begun, and R once F has ended."""
+
+    def __init__(self, write_samples: Callable[..., None]) -> None:
+        self.write_samples = write_samples
+        self.second_began, self.first_ended = threading.Event(), threading.Event()
+
+    def __call__(self, plan: RunPlan, devices: Sequence[str]) -> bool:
+        folder, began_s = RunFolder(plan.folder), time.time()
+        folder.write(folder.plan_path, plan)
+        folder.event("running", **process_identity())
+        if plan.method == "F":
+            assert self.second_began.wait(timeout=20)
+        if plan.method == "R":
+            self.second_began.set()
+            assert self.first_ended.wait(timeout=20)
+        self._conclude(plan, folder, began_s)
+        if plan.method == "F":
+            self.first_ended.set()
+        return True
+
+    def _conclude(self, plan: RunPlan, folder: RunFolder, began_s: float) -> None:
+        """Let the measured window be all of the run's time."""
+        repeat, known = folder.repeat(0), {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1, "state_bytes": {}, "what_ran": {}}
+        window_s = time.time() - began_s
+        self.write_samples(repeat, 0, [(window_s / 10, 5.0)] * 10, warmup=())
+        folder.write(repeat / "rank.0.json", RankSummary(rank=0, window_wall_s=window_s, time_to_first_step_s=1.0, **known))
+        conclude(plan, folder, SUCCESS, {"cpu": {"usable_cores": 16, "logical_cores": 16}})
+
+
+def test_each_result_names_the_runs_that_stood_beside_it_and_the_table_says_so(plan, tmp_path: Path, write_samples) -> None:
+    """F and R share a part of their time; Z2+O and Naive have the machine to themselves, one after the other."""
+    sweep = {"name": "main", "outputs": str(tmp_path)}
+    plans = [plan(method, sweep=sweep) for method in ("F", "R", "Z2+O", "Naive")]
+    run_all(plans, DEVICES, Measuring(write_samples))
+    names = {one.method: one.folder_name for one in plans}
+    found = {one.method: json.loads((one.folder / "result.json").read_text())["stability"]["beside"] for one in plans}
+    assert found == {"F": [names["R"]], "R": [names["F"]], "Z2+O": [], "Naive": []}
+    report = build_report([RunFolder(one.folder) for one in plans])
+    text = markdown(report)
+    for method in ("F", "R"):
+        assert f"measured beside 1 other run ({names[method]}) on the same machine: they share power, fans and the host" in text
+    assert text.count("measured beside") == 2
+    assert [row["beside"] for row in csv.DictReader(io.StringIO(comma_separated(report)))] == [names["R"], names["F"], "", ""]
 
 
 def test_a_run_that_would_disturb_has_the_machine_to_itself(plan) -> None:

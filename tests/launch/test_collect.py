@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from llmexp.analysis.contention import windows_unix_s
 from llmexp.launch.collect import conclude
 from llmexp.launch.ending import SUCCESS
 from llmexp.launch.run import run_one
@@ -44,10 +45,33 @@ def test_another_machine_of_the_run_is_judged_by_its_own_samples(measured, folde
 
 def test_ranks_beside_gpus_need_a_core_each(measured, folder):
     busy(folder, 5.9)
-    config = measured.config.model_copy(update={"hardware": measured.config.hardware.model_copy(update={"device": "cuda"})})
-    plan = measured.model_copy(update={"config": config})
+    plan = on_gpus(measured)
     verdicts = {count: conclude(plan, folder, SUCCESS, cores(count)).stability.verdict for count in (4, 8)}
     assert verdicts == {4: "unstable", 8: "stable"}
+
+
+def test_what_nvml_counted_for_the_ranks_of_a_machine_speaks_against_the_run_and_samples_that_it_makes_needless_do_not(measured, folder):
+    plan = on_gpus(measured)
+    folder.system_path.unlink()
+    tell(folder, gpu_0_throttle_reasons=0x20, gpu_0_own_processes=1)
+    count(folder, rank=0, heat=0.0)
+    assert "GPU 0 throttled (heat) in 1 of 1 samples, up to 0 °C" in conclude(plan, folder, SUCCESS, cores(8)).stability.reasons
+    count(folder, rank=1, heat=0.3)
+    assert conclude(plan, folder, SUCCESS, cores(8)).stability.reasons == ["GPU 1 throttled (heat) for 0.3 of 2.0 s, 15.0 % of the window"]
+    plan = on_gpus(measured, nodes=2)
+    said = "node 1: GPU 1 throttled (heat) for 0.3 of 2.0 s, 15.0 % of the window"
+    assert said in conclude(plan, folder, SUCCESS, cores(8) | {"other_nodes_cpu": [cores(8)["cpu"]]}).stability.reasons
+
+
+def test_the_result_has_the_clocks_that_the_run_s_gpus_ran_at_inside_the_window(measured, folder):
+    folder.system_path.unlink()
+    (began_s, ended_s), _ = windows_unix_s(repeat / "samples.0.jsonl" for repeat in folder.repeats())
+    for at_s, clock in (((began_s + ended_s) / 2, 1410.0), (ended_s + 1, 210.0)):
+        tell(folder, at_s, gpu_0_sm_clock_megahertz=clock, gpu_0_sm_clock_max_megahertz=1980.0, gpu_0_own_processes=1)
+    conclude(on_gpus(measured), folder, SUCCESS, cores(8))
+    (clock,) = json.loads(folder.result_path.read_text())["stability"]["sm_clocks"]
+    assert clock == {"gpu": "GPU 0", "mean_megahertz": 1410, "lowest_megahertz": 1410, "card_megahertz": 1980, "samples": 1}
+    assert conclude(measured, folder, SUCCESS, cores(8)).stability.sm_clocks == []
 
 
 def test_a_diverged_run_is_an_answer_that_says_so(measured, folder):
@@ -71,3 +95,21 @@ def cores(count):
 def busy(folder, other_cores, node=0):
     """Let one sample of a machine tell of the whole run."""
     folder.system_of(node).write_text(json.dumps({"at_s": time.time() + 1, "interval_s": 1000.0, "cpu_other_cores": other_cores}))
+
+
+def on_gpus(plan, nodes=1):
+    hardware = plan.config.hardware.model_copy(update={"device": "cuda", "nodes": nodes})
+    return plan.model_copy(update={"config": plan.config.model_copy(update={"hardware": hardware})})
+
+
+def tell(folder, at_s=None, **sample):
+    """Add a sample of the machine."""
+    with folder.system_path.open("a") as file:
+        file.write(json.dumps({"at_s": at_s or time.time() + 1, "interval_s": 1000.0} | sample) + "\n")
+
+
+def count(folder, rank, heat):
+    """Let a rank's GPU have been held down by heat for so many seconds of each repeat."""
+    for path in (repeat / f"rank.{rank}.json" for repeat in folder.repeats()):
+        counted = {"index": rank, "seconds": 2.0, "throttled_s": {"heat": heat}}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"gpu": counted}))

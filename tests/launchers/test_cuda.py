@@ -18,11 +18,12 @@ from llmexp.launchers.packing import model_inputs
 from llmexp.launchers.rank import Rank
 from llmexp.launchers.record_attention import sdpa_records
 from llmexp.launchers.sequences import Example, Sequences
-from llmexp.launchers.training import counters_of
+from llmexp.launchers.training import counters_of, gpu_uuid
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.energy import EnergyMeter
 from llmexp.record.result import read_samples
+from llmexp.record.throttle_counters import ThrottleMeter
 
 pytestmark = pytest.mark.gpu
 
@@ -93,6 +94,14 @@ def test_the_boards_energy_counter_is_read() -> None:
     with EnergyMeter(counters_of(rank, device)) as meter:
         torch.ones(4096, 4096, device=device).matmul(torch.ones(4096, 4096, device=device)).sum().item()
     assert meter.covers == ["GPU board"]
+
+
+def test_the_gpu_s_throttling_is_counted() -> None:
+    pytest.importorskip("pynvml")
+    with ThrottleMeter(gpu_uuid(torch.device("cuda", 0))) as meter:
+        torch.ones(4096, 4096, device="cuda").matmul(torch.ones(4096, 4096, device="cuda")).sum().item()
+    assert meter.found is not None
+    assert {"heat", "power cap"} <= meter.found.throttled_s.keys()
 
 
 def test_records_of_a_row_attend_within_themselves_by_one_call_of_a_varying_length_kernel() -> None:

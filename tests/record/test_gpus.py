@@ -13,7 +13,7 @@ NO_PROCESS = 2**22 + 1
 class FakeNvml(ModuleType):
     """Two GPUs: the second one tells nothing but its memory."""
 
-    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+    NVML_CLOCK_GRAPHICS, NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 0, 1, 2, 0
 
     class NVMLError(Exception):
         pass
@@ -57,6 +57,18 @@ class FakeNvml(ModuleType):
     def nvmlDeviceGetClockInfo(self, handle: int, kind: int) -> int:  # noqa: N802
         return self.told_by_first(handle, {1: 1980, 2: 3201}[kind])
 
+    def nvmlDeviceGetMaxClockInfo(self, handle: int, kind: int) -> int:  # noqa: N802
+        return self.told_by_first(handle, {1: 2010}[kind])
+
+    def nvmlDeviceGetMaxCustomerBoostClock(self, handle: int, kind: int) -> int:  # noqa: N802
+        return self.told_by_first(handle, {0: 1995}[kind])
+
+    def nvmlDeviceGetApplicationsClock(self, handle: int, kind: int) -> int:  # noqa: N802
+        return self.told_by_first(handle, {0: 1500}[kind])
+
+    def nvmlDeviceGetDefaultApplicationsClock(self, handle: int, kind: int) -> int:  # noqa: N802
+        return self.told_by_first(handle, {0: 1830}[kind])
+
     def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:  # noqa: N802
         return self.told_by_first(handle, 71)
 
@@ -87,6 +99,10 @@ def test_gpus_are_sampled_and_what_one_cannot_tell_is_left_out(monkeypatch):
         "gpu_0_power_cap_default_watts": 750,
         "gpu_0_sm_clock_megahertz": 1980,
         "gpu_0_memory_clock_megahertz": 3201,
+        "gpu_0_sm_clock_max_megahertz": 2010,
+        "gpu_0_clock_boost_megahertz": 1995,
+        "gpu_0_application_clock_megahertz": 1500,
+        "gpu_0_application_clock_default_megahertz": 1830,
         "gpu_0_temperature_celsius": 71,
         "gpu_0_throttle_reasons": 0x44,
         "gpu_0_own_processes": 1,
@@ -95,6 +111,15 @@ def test_gpus_are_sampled_and_what_one_cannot_tell_is_left_out(monkeypatch):
         "gpu_1_memory_usage_percentage": 25,
     }
     assert nvml.shut_down
+
+
+def test_a_call_that_pynvml_has_dropped_costs_only_what_it_told(monkeypatch):
+    monkeypatch.delattr(FakeNvml, "nvmlDeviceGetApplicationsClock")
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    with Gpus() as gpus:
+        values = gpus.sample(own=set())
+    assert "gpu_0_application_clock_megahertz" not in values
+    assert values["gpu_0_throttle_reasons"] == 0x44
 
 
 @pytest.mark.parametrize("pynvml", [None, FakeNvml(works=False)], ids=["not installed", "no driver"])

@@ -19,6 +19,16 @@ def test_result_json_has_the_contract_s_names(make_run):
     assert {"mean", "std_between_repeats", "n"} <= result["metrics"]["tokens_per_s"].keys()
 
 
+def test_a_result_older_than_clocks_and_neighbours_is_read(make_run):
+    folder = make_run()
+    written = json.loads(folder.result_path.read_text())
+    for name in ("sm_clocks", "beside"):
+        del written["stability"][name]
+    folder.result_path.write_text(json.dumps(written))
+    judged = folder.result().stability
+    assert (judged.verdict, judged.sm_clocks, judged.beside) == ("unstable", [], [])
+
+
 @pytest.mark.parametrize(("status", "answers"), [("success", True), ("oom", True), ("skipped", True), ("timeout", False), ("killed", False)])
 def test_which_endings_answer_the_run_s_question(status, answers):
     assert RunStatus(status).is_answer is answers

@@ -4,7 +4,7 @@ import io
 import pytest
 
 from llmexp.analysis.metrics import METRICS as MEASURED
-from llmexp.record.result import Metric, Stability
+from llmexp.record.result import Metric, SmClock, Stability
 from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
 from llmexp.report.text import METRICS, comma_separated, csv_columns, markdown
@@ -41,6 +41,27 @@ def test_csv_has_the_verdict_and_the_interval(make_run):
     assert (unstable["stability"], unstable["stability_reasons"], unstable["interval_source"]) == ("unstable", "drift: x; noise: y", "steps")
     assert (float(unstable["tokens_per_s_low"]), float(unstable["tokens_per_s_high"])) == (90.0, 110.0)
     assert (unjudged["stability"], unjudged["tokens_per_s_low"]) == ("", "")
+
+
+def test_neighbours_are_a_note_of_the_row_and_they_and_clocks_are_in_the_csv(make_run, capsys):
+    clocks = [
+        SmClock(gpu=f"GPU {n}", mean_megahertz=mean, lowest_megahertz=mean - 9, card_megahertz=1980, samples=3) for n, mean in enumerate((1900, 1500))
+    ]
+    one = Stability(verdict="stable", beside=["tiny_R_0123456789ab"], sm_clocks=clocks)
+    many = Stability(verdict="unstable", reasons=["drift: x"], beside=[f"run_{number}" for number in range(6)])
+    report = build_report([make_run(metrics={"tokens_per_s": 5.0}, stability=one), make_run("F", metrics={"tokens_per_s": 6.0}, stability=many)])
+    print_report(report)
+    shared = "on the same machine: they share power, fans and the host"
+    for text in (markdown(report), capsys.readouterr().out):
+        assert " 5.0 (1)" in text
+        assert " 6.0 ! (2) (3)" in text
+        assert f"(1) measured beside 1 other run (tiny_R_0123456789ab) {shared}" in " ".join(text.split())
+        assert f"(3) measured beside 6 other runs (run_0, run_1, run_2, run_3 and 2 more) {shared}" in " ".join(text.split())
+    first, second = read(report)
+    assert (first["beside"], second["beside"]) == ("tiny_R_0123456789ab", "; ".join(f"run_{number}" for number in range(6)))
+    names = ("sm_clock_mean_megahertz", "sm_clock_lowest_megahertz", "sm_clock_card_megahertz")
+    assert [float(first[name]) for name in names] == [1500, 1491, 1980]
+    assert [second[name] for name in names] == ["", "", ""]
 
 
 def test_csv_of_a_planned_run(make_run):

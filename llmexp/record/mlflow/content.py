@@ -86,6 +86,7 @@ class RunContent:
         measured = {"stack": result.stack, "evidence": result.evidence} if result else {}
         if result and result.stability:
             measured |= {"stability": result.stability.verdict, "stability_reasons": "; ".join(result.stability.reasons)}
+            measured |= {"beside": _cut("; ".join(result.stability.beside))}
         bookkeeping = {RUN_TAG: self.id, SWEEP_TAG: self.sweep, STATUS_TAG: self.state.value, KIND_TAG: "run"}
         commit = {COMMIT_TAG: ((self.environment.get("git") or {}).get("llmexp") or {}).get("commit")}
         return {name: value for name, value in (plain | measured | bookkeeping | SOURCE | commit).items() if value}

@@ -21,6 +21,15 @@ def test_the_verdict_is_a_tag_and_stands_in_the_note_and_its_interval_are_metric
     assert {("tokens_per_s_low", 6900.0), ("tokens_per_s_high", 7100.0)} <= {(point.name, point.value) for point in content.points()}
 
 
+def test_the_runs_that_it_was_measured_beside_are_a_tag(make_run):
+    folder = make_run()
+    assert "beside" not in read(folder).tags
+    result = folder.result()
+    judged = result.stability.model_copy(update={"beside": ["tiny_F_1", "tiny_R_2"]})
+    folder.write(folder.result_path, result.model_copy(update={"stability": judged}))
+    assert read(folder).tags["beside"] == "tiny_F_1; tiny_R_2"
+
+
 def test_a_run_without_a_verdict_has_no_tag_of_it(make_run):
     assert not [name for name in read(make_run(status="oom")).tags if name.startswith("stability")]
 

@@ -1,0 +1,73 @@
+import json
+import os
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from llmexp.record.beside import beside
+from llmexp.record.folder import RunFolder, process_identity
+
+NOW_S = time.time()
+WINDOWS = [(NOW_S - 100, NOW_S - 80), (NOW_S - 60, NOW_S - 40)]
+
+
+@pytest.fixture
+def neighbour(tmp_path):
+    """A run of the sweep with events, each its status and its seconds before now; `identity` of its driver."""
+
+    def make(name, *events, **identity):
+        folder = RunFolder(tmp_path / name)
+        folder.path.mkdir()
+        for status, before_s in events:
+            at = datetime.fromtimestamp(NOW_S - before_s, UTC).isoformat(timespec="milliseconds")
+            who = process_identity() | identity if status == "running" else {}
+            with folder.events_path.open("a") as file:
+                file.write(json.dumps({"at": at, "status": status, **who}) + "\n")
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def own(neighbour):
+    return neighbour("own", ("running", 120))
+
+
+@pytest.mark.parametrize(
+    ("events", "stood_beside"),
+    [
+        ([("running", 150), ("success", 10)], True),
+        ([("running", 150), ("failed", 95)], True),
+        ([("running", 45), ("success", 20)], True),
+        ([("running", 50)], True),
+        ([("running", 150), ("success", 110)], False),
+        ([("running", 79), ("success", 61)], False),
+        ([("running", 30)], False),
+        ([("skipped", 90)], False),
+        ([], False),
+    ],
+    ids=["all of it", "its end", "its beginning", "goes on", "before", "between two windows", "after", "never started", "no run"],
+)
+def test_a_run_that_lasted_into_a_window_stood_beside(own, neighbour, events, stood_beside):
+    neighbour("tiny_R_1", *events)
+    assert beside(own, WINDOWS) == ["tiny_R_1"] * stood_beside
+
+
+def test_a_run_on_another_host_did_not(own, neighbour):
+    neighbour("elsewhere", ("running", 150), ("success", 10), host="another-host")
+    assert beside(own, WINDOWS) == []
+
+
+@pytest.mark.parametrize(("before_s", "found"), [(90, ["killed"]), (110, [])])
+def test_a_run_whose_driver_died_lasted_until_its_last_sample_of_the_machine(own, neighbour, before_s, found):
+    killed = neighbour("killed", ("running", 150), pid=2**22 + 1)
+    killed.system_path.write_text("{}\n")
+    os.utime(killed.system_path, (NOW_S - before_s,) * 2)
+    assert beside(own, WINDOWS) == found
+
+
+def test_events_that_cannot_be_read_spoil_nothing(own, neighbour):
+    neighbour("good", ("running", 150), ("success", 10))
+    neighbour("bad").events_path.write_text('{"at": 1}\n')
+    assert beside(own, WINDOWS) == ["good"]
