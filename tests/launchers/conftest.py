@@ -19,6 +19,16 @@ IN_TURN = Path(__file__).parent / "in_turn.py"
 Server = subprocess.Popen[str]
 
 
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """This process is a group of one rank."""
+    from torch import distributed
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
 @pytest.fixture(scope="session")
 def server_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[RunPlan], Server]]:
     """Give the process that has imported a plan's engine, from which the ranks of all its tests are forked."""
@@ -37,6 +47,13 @@ def server_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Ru
     yield serve
     for server in started.values():
         server.communicate()
+
+
+@pytest.fixture(scope="module")
+def asked(request: pytest.FixtureRequest) -> set[str]:
+    """Which parameters called `name` or `method` this session tests in the file: no other run has to be made for it."""
+    chosen = [item.callspec.params for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
+    return {params[name] for params in chosen for name in ("name", "method") if name in params}
 
 
 @pytest.fixture(scope="session")

@@ -38,9 +38,7 @@ def runnable(engine: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def fp32(observe: Callable[..., Observed], request: pytest.FixtureRequest) -> Runs:
-    asked = {item.callspec.params.get("method") for item in request.session.items if item.path == request.path and hasattr(item, "callspec")}
-
+def fp32(observe: Callable[..., Observed], asked: set[str]) -> Runs:
     def run(engine: str) -> Observed:
         wanted = [name for name in runnable(engine) if name in asked]
         methods = {name: plan(engine, name) for name in dict.fromkeys([*ADAPTERS, *wanted, *(name for name in COMPILED if name in asked)])}

@@ -17,7 +17,7 @@ from llmexp.plan.run_plan import RunPlan
 pytestmark = pytest.mark.ranks
 
 WORKER = "megatron_worker"
-SHORT = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).parent.glob("[lmp]*/__init__.py"))) + "]"
+FEW_FILES = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).parent.glob("[lmp]*/__init__.py"))) + "]"
 ULYSSES = "parallelism.cp_kind=ulysses"
 LAYERS, SAMPLES = 2, 4
 SMALL = ("model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")
@@ -32,7 +32,7 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "F": (1, "parallelism.dp=1 method=F"),
     "R": (1, "parallelism.dp=1 method=R"),
     "RS": (1, "parallelism.dp=1 method=RS"),
-    "padded": (1, f"parallelism.dp=1 data.pack=false data.seq_len=128 data.files={SHORT}"),
+    "padded": (1, f"parallelism.dp=1 data.pack=false data.seq_len=128 data.files={FEW_FILES}"),
     "qwen3": (1, "parallelism.dp=1 model.architecture=qwen3"),
     "tied": (1, "parallelism.dp=1 model.tie_embeddings=true"),
     "bf16_mixed": (1, "parallelism.dp=1 precision=bf16_mixed"),
@@ -62,7 +62,7 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "ep 2, dp 4": (4, "parallelism.dp=4 parallelism.ep=2 model=tiny-moe"),
     "dp 2, tp 2, sequence, F+R+Z1": (4, "parallelism.dp=2 parallelism.tp=2 parallelism.sequence=true method=F+R+Z1"),
     "ring cp 2": (2, "parallelism.dp=1 parallelism.cp=2"),
-    "ring cp 2, F, padded": (2, f"parallelism.dp=1 parallelism.cp=2 method=F data.pack=false data.seq_len=128 data.files={SHORT}"),
+    "ring cp 2, F, padded": (2, f"parallelism.dp=1 parallelism.cp=2 method=F data.pack=false data.seq_len=128 data.files={FEW_FILES}"),
     "ring cp 2, RS": (2, "parallelism.dp=1 parallelism.cp=2 method=RS"),
     "ring cp 2, R, qwen3": (2, "parallelism.dp=1 parallelism.cp=2 method=R model.architecture=qwen3"),
     "ring cp 2, F, bf16_mixed": (2, "parallelism.dp=1 parallelism.cp=2 method=F precision=bf16_mixed"),
@@ -78,8 +78,23 @@ LAYOUTS: dict[str, tuple[int, str]] = {
 }
 FEW_TOKENS = (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe model.num_experts=32 data.seq_len=8")
 WRONG = (2, "parallelism.dp=2 +engine.options.transformer.calculate_per_token_loss=true")
-FP32 = [name for name in LAYOUTS if "bf16" not in name]
-BF16 = [name for name in LAYOUTS if "bf16" in name]
+# Each kind of parallelism alone, with what it meets in others; the rest is run by make test-sweeps.
+SHORT = {
+    *("one rank", "R", "RS", "padded", "qwen3", "bf16_mixed", "bf16_mixed, fp32 gradients", "dp 2", "dp 2, Z1", "tp 2, sequence, qwen3"),
+    *("pp 2", "pp 2, tied", "pp 2, 2 virtual stages", "dp 2, tp 2, sequence, F+R+Z1", "ring cp 2", "ring cp 2, F, padded", "ring cp 2, pp 2, R"),
+    *(
+        "experts, dp 2",
+        "ep 2",
+        "ep 2, allgather",
+        "ep 2, bf16_mixed",
+        "ep 2, tp 2, sequence, F+R",
+        "ring cp 2, ep 2",
+        "ulysses cp 2, tp 2, sequence, F",
+    ),
+}
+EVERY = [name if name in SHORT else pytest.param(name, marks=pytest.mark.sweep) for name in LAYOUTS]
+FP32 = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if "bf16" not in name]
+BF16 = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if "bf16" in name]
 
 
 @cache
@@ -102,10 +117,11 @@ def _one_process(words: str) -> tuple[list[float], list[float]]:
 
 
 @pytest.fixture(scope="module")
-def observed(observe: Callable[..., Observed]) -> Observed:
+def observed(observe: Callable[..., Observed], asked: set[str]) -> Observed:
+    wanted = {name: layout for name, layout in LAYOUTS.items() if name in asked | SHORT} | {"few tokens": FEW_TOKENS, "summed": WRONG}
     found: Observed = {}
     for ranks in (1, 2, 4):
-        plans = {name: plan(words) for name, (needs, words) in (LAYOUTS | {"few tokens": FEW_TOKENS, "summed": WRONG}).items() if needs == ranks}
+        plans = {name: plan(words) for name, (needs, words) in wanted.items() if needs == ranks}
         found |= observe(plans, ranks, WORKER)
     return found
 
@@ -131,7 +147,7 @@ def test_bf16_follows_the_curve_of_fp32(observed: Observed, name: str) -> None:
     assert mean_losses(observed[name]) == pytest.approx(mean_losses(observed["one rank"]), abs=BF16_TOLERANCE)
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_rank_of_a_replica_has_its_sequences_and_reports_its_loss(observed: Observed, name: str) -> None:
     dims = plan(LAYOUTS[name][1]).dims
     ranks = observed[name]
@@ -139,7 +155,7 @@ def test_every_rank_of_a_replica_has_its_sequences_and_reports_its_loss(observed
     assert len({(rank["replica"], *rank["losses"]) for rank in ranks}) == dims.dp
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", EVERY)
 def test_f_runs_the_flash_kernel_and_nothing_else_does(observed: Observed, name: str) -> None:
     flash = "F" in plan(LAYOUTS[name][1]).method.split("+")
     for rank in observed[name]:
@@ -148,7 +164,7 @@ def test_f_runs_the_flash_kernel_and_nothing_else_does(observed: Observed, name:
         assert "moe" in LAYOUTS[name][1] or (UNFUSED in rank["operators"]) != flash
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", EVERY)
 def test_r_runs_every_layer_again_in_backward(observed: Observed, name: str) -> None:
     chosen = plan(LAYOUTS[name][1])
     passes = chosen.batch.accumulation * (2 if "R" in chosen.method.split("+") else 1)
@@ -160,7 +176,7 @@ def test_rs_runs_the_attention_of_every_layer_again_in_backward_and_nothing_else
     assert calls == {"one rank": SAMPLES * LAYERS, "RS": 2 * SAMPLES * LAYERS, "R": 2 * SAMPLES * LAYERS}
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_fullest_rank_holds_what_is_predicted(observed: Observed, name: str) -> None:
     predicted = plan(LAYOUTS[name][1]).memory
     assert predicted is not None
@@ -184,7 +200,7 @@ def test_ranks_that_share_out_experts_hold_half_of_them_each(observed: Observed)
         assert [whole - rank["state"][kind] for rank in observed["ep 2"]] == [half * bytes_per_parameter] * 2, kind
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_rank_computes_with_its_share_of_a_sequence(observed: Observed, name: str) -> None:
     chosen = plan(LAYOUTS[name][1])
     assert {tuple(rank["positions"]) for rank in observed[name]} == {(chosen.config.data.seq_len // chosen.dims.cp,)}

@@ -19,7 +19,7 @@ from llmexp.plan.run_plan import RunPlan
 from llmexp.plan.schedules import SCHEDULES, Pipeline
 
 WORKER = "pipeline_worker"
-SHORT = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).parent.glob("[lmp]*/__init__.py"))) + "]"
+FEW_FILES = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).parent.glob("[lmp]*/__init__.py"))) + "]"
 LAYERS, SAMPLES = 4, 4
 SMALL = ("model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")
 FLASH, UNFUSED = "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_softmax"
@@ -43,7 +43,7 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "1f1b, F+R": pp2("1f1b", "method=F+R"),
     "looped_bfs, R": pp2("looped_bfs", "method=R"),
     "gpipe, RS": pp2("gpipe", "method=RS"),
-    "zbv, F, padded": pp2("zbv", f"method=F data.pack=false data.seq_len=128 data.files={SHORT}"),
+    "zbv, F, padded": pp2("zbv", f"method=F data.pack=false data.seq_len=128 data.files={FEW_FILES}"),
     "zero_bubble, qwen3": pp2("zero_bubble", "model.architecture=qwen3"),
     "dualpipev, experts": pp2("dualpipev", "model=tiny-moe"),
     "interleaved, Q": pp2("interleaved", "method=Q"),
@@ -56,10 +56,16 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "interleaved, pp 4": (4, "parallelism.pp=4 parallelism.virtual_stages=2 model.num_layers=8"),
     "zbv, pp 4": (4, "parallelism.pp=4 parallelism.schedule=zbv parallelism.virtual_stages=2 model.num_layers=8"),
 }
-FP32 = [name for name in LAYOUTS if "bf16" not in name]
-BF16 = [name for name in LAYOUTS if "bf16" in name]
+# Each schedule, with what it meets in methods and in replicas; the rest is run by make test-sweeps.
+SHORT = {
+    *("gpipe", "looped_bfs", "zero_bubble", "zbv", "1f1b, F+R", "zbv, F, padded", "zero_bubble, qwen3", "dualpipev, experts"),
+    *("interleaved, Q", "dualpipev, bf16_mixed", "zbv, dp 2, Z1", "1f1b, dp 2, Z1, bf16_mixed", "interleaved, pp 4"),
+}
+EVERY = [name if name in SHORT else pytest.param(name, marks=pytest.mark.sweep) for name in LAYOUTS]
+FP32 = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if "bf16" not in name]
+BF16 = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if "bf16" in name]
 # A hook on a layer would be compiled with it, and compiling be profiled with the first step.
-WATCHED = [name for name in LAYOUTS if ", C" not in name]
+WATCHED = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if ", C" not in name]
 
 
 @cache
@@ -83,10 +89,10 @@ def _one_process(words: str) -> Alone:
 
 
 @pytest.fixture(scope="module")
-def observed(observe: Callable[..., Observed]) -> Observed:
+def observed(observe: Callable[..., Observed], asked: set[str]) -> Observed:
     found: Observed = {}
     for ranks in (2, 4):
-        found |= observe({name: plan(words) for name, (needs, words) in LAYOUTS.items() if needs == ranks}, ranks, WORKER)
+        found |= observe({name: plan(words) for name, (needs, words) in LAYOUTS.items() if needs == ranks and name in asked | SHORT}, ranks, WORKER)
     return found
 
 
@@ -118,7 +124,7 @@ def test_bf16_follows_the_curve_of_fp32(observed: Observed, name: str) -> None:
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_rank_of_a_replica_reports_its_loss_and_counts_the_whole_model(observed: Observed, name: str) -> None:
     made = plan(LAYOUTS[name][1])
     reported = {(made.dims.replica_of(index), *rank["losses"]) for index, rank in enumerate(observed[name])}
@@ -144,7 +150,7 @@ def test_f_runs_the_flash_kernel_and_nothing_else_does(observed: Observed, name:
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_fullest_rank_holds_what_is_predicted(observed: Observed, name: str) -> None:
     predicted = plan(LAYOUTS[name][1]).memory
     assert predicted is not None
@@ -155,24 +161,26 @@ def test_the_fullest_rank_holds_what_is_predicted(observed: Observed, name: str)
 
 
 @pytest.mark.ranks
-def test_rs_runs_attention_again_in_backward(observed: Observed) -> None:
-    for once, again in zip(observed["gpipe"], observed["gpipe, RS"], strict=True):
+@pytest.mark.parametrize("name", [pytest.param("gpipe, RS", marks=pytest.mark.sweep)])
+def test_rs_runs_attention_again_in_backward(observed: Observed, name: str) -> None:
+    for once, again in zip(observed["gpipe"], observed[name], strict=True):
         assert again["operators"][UNFUSED] == 2 * once["operators"][UNFUSED] > 0
 
 
 @pytest.mark.ranks
-def test_c_compiles_a_stages_layers_and_the_last_ones_loss(observed: Observed) -> None:
-    assert [rank["compiled_graphs"] for rank in observed["1f1b, C"]] == [1, 2]
-    assert [rank["graph_breaks"] for rank in observed["1f1b, C"]] == [0, 0]
+@pytest.mark.parametrize("name", [pytest.param("1f1b, C", marks=pytest.mark.sweep)])
+def test_c_compiles_a_stages_layers_and_the_last_ones_loss(observed: Observed, name: str) -> None:
+    assert [rank["compiled_graphs"] for rank in observed[name]] == [1, 2]
+    assert [rank["graph_breaks"] for rank in observed[name]] == [0, 0]
 
 
 @pytest.mark.ranks
 def test_what_ran_is_said(observed: Observed) -> None:
-    for schedule, name in CLASSES.items():
-        assert (
-            observed[schedule][0]["what_ran"]["schedule"] == f"torch.distributed.pipelining.schedules.{schedules.get_schedule_class(name).__name__}"
-        )
-    assert observed["1f1b"][0]["what_ran"]["wrapper_class"] == "torch.distributed.pipelining.stage.PipelineStage"
+    ran = {plan(LAYOUTS[name][1]).config.parallelism.schedule or "interleaved": ranks[0]["what_ran"]["schedule"] for name, ranks in observed.items()}
+    assert ran == {
+        schedule: f"torch.distributed.pipelining.schedules.{schedules.get_schedule_class(name).__name__}" for schedule, name in CLASSES.items()
+    }
+    assert observed["1f1b, F+R"][0]["what_ran"]["wrapper_class"] == "torch.distributed.pipelining.stage.PipelineStage"
     assert observed["zbv, dp 2, Z1"][0]["what_ran"]["engine_optimizer_class"].endswith("ZeroRedundancyOptimizer")
     assert {tuple(ranks[0]["phases"]) for ranks in observed.values()} == {("forward_backward", "optimizer")}
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch import distributed
+import torch._inductor  # the profiler would import it, and meet the pretended GPU
+from stub_engine import StubEngine
 
 from llmexp.launchers import training, witness
 from llmexp.launchers.rank import Rank
 from llmexp.launchers.witness import Witness
-from llmexp.measure.loop import MicroBatch
 from llmexp.plan.run_plan import RunPlan
 
 CPU = torch.device("cpu")
@@ -31,6 +31,9 @@ class Counting(ModuleType):
         super().__init__("pynvml")
         self.steps, self.read_at = 0, list[int]()
 
+    def take_step(self) -> None:
+        self.steps += 1
+
     def __getattr__(self, name: str) -> Callable[..., int]:
         return lambda *_: 5
 
@@ -40,33 +43,6 @@ class Counting(ModuleType):
 
     def nvmlDeviceGetViolationStatus(self, *_: object) -> None:  # noqa: N802
         raise self.NVMLError("not supported")
-
-
-class Stub:
-    """An engine of one parameter."""
-
-    def __init__(self, nvml: Counting) -> None:
-        self.module, self.vocab_size, self.parameters, self.trainable_parameters = torch.nn.Linear(1, 1), 64, 2, 2
-        self._nvml = nvml
-
-    def forward(self, batch: MicroBatch) -> torch.Tensor:
-        self._nvml.steps += 1
-        return self.module.weight.sum()
-
-    def backward(self, loss: torch.Tensor) -> None:
-        loss.backward()  # type: ignore[no-untyped-call]
-
-    def step(self) -> None:
-        self.module.zero_grad()
-
-    def state_tensors(self) -> dict[str, list[torch.Tensor]]:
-        return {"parameters": list(self.module.parameters()), "gradients": [], "optimizer": [], "moments": []}
-
-    def offloaded(self) -> frozenset[str]:
-        return frozenset()
-
-    def what_ran(self) -> dict[str, Any]:
-        return {}
 
 
 @pytest.fixture
@@ -83,17 +59,10 @@ def rank(tmp_path: Path) -> Rank:
     return Rank(index=0, local_index=0, world_size=1, folder=tmp_path)
 
 
-@pytest.fixture
-def _alone() -> Iterator[None]:
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
-    yield
-    distributed.destroy_process_group()
-
-
-@pytest.mark.usefixtures("_alone")
+@pytest.mark.usefixtures("alone")
 def test_an_engine_s_rank_counts_the_steps_of_the_window_alone(nvml: Counting, rank: Rank, tiny_plan: Callable[..., RunPlan]) -> None:
     plan = tiny_plan(measure__warmup_steps=3, measure__steps=4, measure__repeats=1, parallelism__dp=1, data__seq_len=8)
-    summary = training.measure_training(plan, rank, Stub(nvml), CPU)
+    summary = training.measure_training(plan, rank, StubEngine(nvml.take_step), CPU)
     assert nvml.read_at == [3, 7]
     assert summary.gpu is not None
     assert (summary.gpu.index, summary.gpu.throttled_s) == (5, {"heat": pytest.approx(4e-7)})
