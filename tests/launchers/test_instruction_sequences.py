@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from planning import Observed, make_plan
 
 from llmexp.errors import ConfigError
 from llmexp.launchers import data
@@ -133,3 +134,12 @@ def test_a_hugging_face_dataset_is_read_and_its_wrong_row_is_named(tmp_path: Pat
     assert data.load(section(path=str(tmp_path / "good")), 512, 9, 0).records == 2
     with pytest.raises(ConfigError, match=r"data\.path=.*wrong, row 1 of split train: output is empty"):
         data.load(section(path=str(tmp_path / "wrong")), 512, 9, 0)
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("engine", ["deepspeed", "megatron"])
+def test_every_engine_learns_the_same_from_padded_instructions(observe: Callable[..., Observed], engine: str) -> None:
+    words = ("hardware=cpu", "parallelism.dp=1", "precision=fp32", "task=finetune", "data.seq_len=256", "optimizer.lr=1e-3", "method=Naive")
+    alone, other = (observe({one: make_plan(*words, f"engine={one}")}, 1, "training_worker")[one][0] for one in ("torch", engine))
+    assert alone[-1] < alone[0] - 0.2
+    assert other == pytest.approx(alone, abs=1e-5)

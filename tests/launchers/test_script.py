@@ -174,7 +174,8 @@ def test_a_program_that_prints_no_such_line_is_told_with_its_last_one(run: Run):
     ],
 )
 def test_a_program_that_cannot_be_measured_says_why(run: Run, change, reason: str):
-    result, _ = run("parallelism.dp=1", **change)
+    alone = change.get("text", PROGRAM).replace('("gloo")', '("gloo", store=distributed.HashStore(), rank=0, world_size=1)')
+    result, _ = run("parallelism.dp=1", "engine.launcher=python", **change | {"text": alone})
     assert result.status is RunStatus.FAILED
     assert reason in result.reason
 
