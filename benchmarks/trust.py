@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from math import sqrt
 from pathlib import Path
 from statistics import NormalDist, harmonic_mean
+from types import SimpleNamespace
+from typing import Any
 
 from benchmarks.figure import Figure
 from benchmarks.interval import Interval
@@ -15,6 +17,7 @@ from llmexp.analysis.inference import log_ratio
 from llmexp.analysis.quantity import Observed
 from llmexp.analysis.stability import is_known_to
 from llmexp.record.result import Metric, Stability
+from llmexp.report.conclusion import ALIKE, FASTER, SLOWER, conclusion
 from llmexp.report.equivalence import equivalence
 
 PAPER, FIRST_RUN, QUICK = Protocol("paper", 3, 30, 100), Protocol("first_run", 3, 5, 20), Protocol("quick", 1, 5, 20)
@@ -23,6 +26,8 @@ QUIET = (Scatter(0.03, 0.25, 0.005), Scatter(0.05, 0.5, 0.01), Scatter(0.05, 0.7
 # Of what a protocol is meant to tell: at most so many false alarms, and at least so many finds.
 FALSE_ALARMS, FOUND = 2.0, 95.0
 DRIFT = 0.1
+# Beside Naive, in the first run's table.
+METHODS = 5
 Pair = tuple[tuple[Metric, Stability], tuple[Metric, Stability]]
 
 
@@ -35,6 +40,8 @@ def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
         for scatter in QUIET:
             yield from _of_pairs(protocol, protocol, scatter, tries)
     yield from _of_pairs(QUICK, FIRST_RUN, QUIET[1], tries)
+    for scatter in QUIET:
+        yield from _of_tables(FIRST_RUN, scatter, tries)
     yield from _of_stopping(tries)
 
 
@@ -83,6 +90,28 @@ def _holds(a: Metric, b: Metric, truth: float) -> bool:
     assert found is not None
     low, high = found.ratio_interval()
     return low < truth < high
+
+
+def _of_tables(protocol: Protocol, scatter: Scatter, tries: int) -> Iterator[Figure]:
+    """The line beside Naive, of Naive and METHODS others that are all as fast, or all slower by three tenths."""
+    case = f"{METHODS} methods, {protocol.name}, {scatter}"
+    equal, slower = (_lines(Simulated(protocol, scatter), Simulated(protocol, scatter, speed), tries) for speed in (1.0, 0.7))
+    yield rate(f"table that tells equal methods from Naive: {case}", sum(SLOWER in line or FASTER in line for line in equal), tries, limit=FALSE_ALARMS)
+    yield rate(f"table that calls any faster at speed x 0.7: {case}", sum(FASTER in line for line in slower), tries, limit=FALSE_ALARMS)
+    yield rate(f"table that calls all slower at speed x 0.7: {case}", sum(ALIKE not in line for line in slower), tries)
+
+
+def _lines(naive: Simulated, other: Simulated, tries: int) -> list[str]:
+    draw, lines = random.Random(3), list[str]()
+    for _ in range(tries):
+        rows: list[Any] = [_row("Naive", *naive.run(draw)), *(_row("F", *other.run(draw)) for _ in range(METHODS))]
+        lines += conclusion(rows)
+    return lines
+
+
+def _row(method: str, speed: Metric, judged: Stability) -> SimpleNamespace:
+    """What the conclusion asks of a row of the table."""
+    return SimpleNamespace(method=method, is_control=False, work={}, result=SimpleNamespace(stability=judged), metric=lambda _: speed)
 
 
 def _of_stopping(tries: int) -> Iterator[Figure]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from llmexp.analysis.inference import of_repeats
 from llmexp.record.result import Stability
 from llmexp.report.converged import NAIVE
 from llmexp.report.row import Row
 
+# With 95 % more than one table in fifty of equal methods, each measured three times, tells one of them apart (`benchmarks trust`).
+CONFIDENCE = 0.96
 # What speaks against a run and is in its interval, or widens it; anything else may have shifted the run as a whole.
 IN_INTERVAL = ("noise", "drift", "warm-up")
 SLOWER, FASTER, ALIKE, DISTURBED = "slower than Naive", "faster", "not told apart from it", "not judged, because something stood in their way"
 
 
 def conclusion(rows: Sequence[Row]) -> list[str]:
-    """A line for each kind of work that Naive and other methods were measured at with several repeats: their 95 % intervals overlap or they don't."""
+    """A line for each kind of work that Naive and other methods were measured at with several repeats: their intervals overlap or they don't."""
     measured = [row for row in rows if _interval(row) and not row.is_control]
     return [_line(naive, _beside(naive, measured)) for naive in measured if naive.method == NAIVE and _beside(naive, measured)]
 
@@ -30,7 +33,7 @@ def _line(naive: Row, others: Iterable[Row]) -> str:
     for row in others:
         found[_verdict(naive, row)].append(row.method)
     told = [f"{verdict}: {', '.join(methods)}" for verdict, methods in found.items() if methods]
-    return f"by the 95 % intervals of the repeats, {'; '.join(told)}"
+    return f"by the {100 * CONFIDENCE:.0f} % intervals of the repeats, {'; '.join(told)}"
 
 
 def _verdict(naive: Row, row: Row) -> str:
@@ -42,12 +45,14 @@ def _verdict(naive: Row, row: Row) -> str:
 
 def _interval(row: Row) -> tuple[float, float] | None:
     """That of tokens_per_s between repeats, wider by as much as the steps drifted; None where a single process was measured."""
-    judged = _judged(row)
-    if judged is None or judged.source != "repeats" or judged.tokens_per_s_low is None or judged.tokens_per_s_high is None:
+    judged, speed = _judged(row), row.metric("tokens_per_s")
+    known = of_repeats(speed) if judged and speed else None
+    if judged is None or known is None:
         return None
     drifted = [ratio for word, ratio in (("drift", judged.drift_ratio), ("warm-up", judged.warmup_ratio)) if ratio and _says(judged, word)]
     wider = max((max(ratio, 1 / ratio) for ratio in drifted), default=1.0)
-    return judged.tokens_per_s_low / wider, judged.tokens_per_s_high * wider
+    low, high = known.ratio_interval(CONFIDENCE)
+    return low / wider, high * wider
 
 
 def _is_disturbed(row: Row) -> bool:

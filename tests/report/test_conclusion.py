@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from statistics import stdev
 from types import SimpleNamespace
 
 import pytest
 
-from llmexp.analysis.inference import half_width
 from llmexp.record.result import Metric, Stability
 from llmexp.report.conclusion import ALIKE, FASTER, SLOWER, conclusion
 
@@ -16,23 +16,21 @@ REPEATS = 3
 def row(method: str, speeds: list[float] | None, reasons: tuple[str, ...] = (), work: str = "tiny"):
     """What the conclusion asks of a row, measured in several processes; None: in one."""
     mean = sum(speeds) / len(speeds) if speeds else 1.0
-    half = half_width(speeds) if speeds else 0.1
-    verdict, source = "unstable" if reasons else "stable", "repeats" if speeds else "steps"
-    ends = {"tokens_per_s_low": mean - half, "tokens_per_s_high": mean + half}
-    judged = Stability(verdict=verdict, reasons=list(reasons), **ends, source=source, drift_ratio=0.8, warmup_ratio=1.0)
+    metric = Metric(mean=mean, std_between_repeats=stdev(speeds), n=len(speeds)) if speeds else Metric(mean=mean, n=1)
+    judged = Stability(verdict="unstable" if reasons else "stable", reasons=list(reasons), drift_ratio=0.8, warmup_ratio=1.0)
     return SimpleNamespace(
         method=method,
         is_control=False,
         work={"model": work},
         result=SimpleNamespace(stability=judged),
-        metric=lambda name: Metric(mean=mean, n=REPEATS),
+        metric=lambda name: metric,
     )
 
 
 def test_methods_are_sorted_by_what_their_intervals_tell():
     rows = [row("Naive", [99, 100, 101]), row("F", [99.5, 100.5, 101]), row("R", [69, 70, 71]), row("C", [149, 150, 151]), row("Z2", [50, 70, 90])]
     assert conclusion(rows) == [
-        "by the 95 % intervals of the repeats, slower than Naive: R; faster: C; not told apart from it: F, Z2",
+        "by the 96 % intervals of the repeats, slower than Naive: R; faster: C; not told apart from it: F, Z2",
     ]
 
 
@@ -42,7 +40,7 @@ def test_a_wide_interval_is_judged_and_a_disturbed_run_is_not():
         row("R", [69, 70, 71], ("contention: …", "noise: …")),
         row("Z2", [50, 51, 52], ("noise: …",)),
     ]
-    assert conclusion(rows) == ["by the 95 % intervals of the repeats, slower than Naive: Z2; not judged, because something stood in their way: R"]
+    assert conclusion(rows) == ["by the 96 % intervals of the repeats, slower than Naive: Z2; not judged, because something stood in their way: R"]
     assert conclusion([row("Naive", [99, 100, 101], ("contention: …",)), row("F", [1, 2, 3])]) == [
         "no method is judged beside Naive, because something stood in Naive's way"
     ]
@@ -51,10 +49,10 @@ def test_a_wide_interval_is_judged_and_a_disturbed_run_is_not():
 def test_a_drift_widens_the_interval_by_its_own_size():
     drifting = [row("F", [84, 85, 86], ("drift: …",)), row("R", [69, 70, 71], ("drift: …",))]
     assert conclusion([row("Naive", [99, 100, 101]), row("F", [84, 85, 86]), *drifting[1:]]) == [
-        "by the 95 % intervals of the repeats, slower than Naive: F, R",
+        "by the 96 % intervals of the repeats, slower than Naive: F, R",
     ]
     assert conclusion([row("Naive", [99, 100, 101]), *drifting]) == [
-        "by the 95 % intervals of the repeats, slower than Naive: R; not told apart from it: F",
+        "by the 96 % intervals of the repeats, slower than Naive: R; not told apart from it: F",
     ]
 
 
