@@ -29,6 +29,7 @@ def _uncounted() -> dict[Any, Any]:
     known: dict[Any, Any] = {
         torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda query, key, value, *_, **__: sdpa_flop_count(query, key, value),
         torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda *shapes, **_: sdpa_backward_flop_count(*shapes[:4]),
+        torch.ops.aten._grouped_mm: lambda rows, columns, *_, **__: 2 * prod(rows) * columns[-1],
     }
     if hasattr(torch.ops.bitsandbytes, "gemm_4bit"):
         known[torch.ops.bitsandbytes.gemm_4bit] = lambda inputs, _, weight, *__, **___: 2 * prod(inputs) * weight[0]

@@ -27,13 +27,17 @@ RUNS: dict[str, tuple[str, int, str]] = {
     "narrow adapters, R": ("torch", 1, "method=L+R task=finetune data=synthetic adapter.targets=[q_proj,up_proj] adapter.rank=8"),
     "output adapters": ("torch", 1, "method=QL task=finetune data=synthetic adapter.targets=[o_proj,down_proj] adapter.rank=8"),
     "output adapters, F": ("torch", 1, "method=L+F task=finetune data=synthetic adapter.targets=[o_proj,down_proj] adapter.rank=8"),
+    "experts, R": ("torch", 1, "method=R model=tiny-moe"),
+    "experts, L": ("torch", 1, "method=L task=finetune data=synthetic model=tiny-moe adapter.targets=[q_proj,k_proj,v_proj,o_proj]"),
     "qwen3, R": ("torch", 1, "method=R model.architecture=qwen3"),
     "packed": ("torch", 1, "task=finetune data=instructions data.pack=true method=R data.seq_len=1024"),
     "packed, F": ("torch", 1, "task=finetune data=instructions data.pack=true method=F data.seq_len=1024"),
     "padded, F+R": ("torch", 1, "task=finetune data=instructions method=F+R data.seq_len=1024 data.pack=false"),
+    "experts of Megatron, R": ("megatron", 1, "method=R model=tiny-moe"),
     "ring": ("megatron", 2, "method=Naive parallelism.cp=2"),
     "ring, R": ("megatron", 2, "method=R parallelism.cp=2"),
     "ring, RS": ("megatron", 2, "method=RS parallelism.cp=2"),
+    "ulysses, RS": ("deepspeed", 2, "method=RS parallelism.cp=2"),
     "tp 2": ("megatron", 2, "method=R parallelism.tp=2"),
 }
 
