@@ -17,8 +17,8 @@ RUNS: dict[str, tuple[str, int, str]] = {
     **{
         f"{engine} {method}": (engine, 1, f"method={method}" + " task=finetune data=synthetic" * any(code in method for code in "LP"))
         for engine, methods in {
-            "torch": ("Naive", "F", "R", "F+R", "RS", "L", "L+R", "QL", "QL+R", "QL+F+R", "P+R", "P+F", "Q+R"),
-            "deepspeed": ("R", "R+Z3", "RS+Z3", "L+R", "QL+R", "L+R+Z3"),
+            "torch": ("Naive", "F", "R", "F+R", "R+Z3", "RS", "L", "L+RS", "L+Z3", "L+R", "QL", "QL+R", "QL+F+R", "P+R", "P+F", "Q+R"),
+            "deepspeed": ("R", "R+Z3", "RS+Z3", "L+R", "QL+R", "L+Z3", "QL+R+Z3"),
             "megatron": ("Naive", "R", "F+R", "RS"),
         }.items()
         for method in methods
