@@ -76,7 +76,8 @@ class Sequences:
         lengths = [(seq_len,)] * micro if self.lengths is None else [self.lengths[row] for row in rows.tolist()]
         real, samples = sum(map(sum, lengths)), sum(map(len, lengths))
         packing = _packing(lengths, seq_len, device) if self.isolated else None
-        return MicroBatch(_sent(ids, device), _sent(labels, device), real, samples, packing)
+        squares = sum(length**2 for row in lengths for length in row)
+        return MicroBatch(_sent(ids, device), _sent(labels, device), real, samples, packing, squares)
 
 
 def packed(examples: Iterable[Example], seq_len: int) -> Iterator[list[Example]]:

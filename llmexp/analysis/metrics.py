@@ -1,22 +1,25 @@
 """The metrics of a result: each is one function of one repeat, registered under its own name.
 
 Positions count padding, real tokens do not; both are summed over data-parallel replicas and divided by the wall time of the slowest rank.
-FLOPs are the model's for every position (padding is computed too), recomputation left out.
+FLOPs are the model's for every position (padding is computed too), with attention within records; what each metric counts is in flops.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, TypeVar
 
+from llmexp.analysis import flops
 from llmexp.analysis.convergence import curve_of
 from llmexp.analysis.memory import MEMORY
 from llmexp.analysis.quantity import Facts, Function, Observed, over_repeats
 from llmexp.analysis.window import Repeat, Step, duration_s, read_repeat, slowest, timed_shares
 from llmexp.errors import RecordError
-from llmexp.record.result import Energy, Metric
+from llmexp.record.flops import Flops
+from llmexp.record.result import Energy, Metric, StepSample
 
 __all__ = ["METRICS", "Facts", "measure"]
 
@@ -128,33 +131,33 @@ def optimizer_time_s(repeat: Repeat, facts: Facts) -> Observed | None:
 @metric
 def tflops_per_s_per_gpu(repeat: Repeat, facts: Facts) -> Observed | None:
     """Model TFLOP/s of one device."""
-    if facts.flops_per_token is None or "no_flops" in repeat.ranks[0].what_ran:
-        return None
-    return tokens_per_s_per_gpu(repeat, facts).times(facts.flops_per_token / 1e12)
+    return _tflops(repeat, facts, flops.model)
 
 
 @metric
 def mfu(repeat: Repeat, facts: Facts) -> Observed | None:
     """Model FLOP/s over the dense peak, 0 to 1; raises RecordError above 1, for then a count or the peak is wrong."""
-    achieved = tflops_per_s_per_gpu(repeat, facts)
-    if achieved is None or facts.peak_flops_per_s is None:
-        return None
-    share = achieved.times(1e12 / facts.peak_flops_per_s)
-    if share.value > 1:
-        raise RecordError(
-            f"MFU of {share.value:.3g} cannot be: {tokens_per_s_per_gpu(repeat, facts).value:.6g} tokens/s per device x {facts.flops_per_token:.6g} "
-            f"FLOPs a token = {achieved.value:.6g} TFLOP/s, above the peak of {facts.peak_flops_per_s / 1e12:.6g} TFLOP/s"
-        )
-    return share
+    return _checked("MFU", _share_of_peak(tflops_per_s_per_gpu(repeat, facts), facts), repeat, facts)
+
+
+@metric
+def mfu_full_attention(repeat: Repeat, facts: Facts) -> Observed | None:
+    """mfu with every pair of each sequence counted, as PaLM does; above 1 it may be, for causal kernels leave half of them out."""
+    return _share_of_peak(_tflops(repeat, facts, flops.full_attention), facts)
+
+
+@metric
+def useful_mfu(repeat: Repeat, facts: Facts) -> Observed | None:
+    """mfu of tokens that are no padding; None of a program of one's own, which tells of tokens alone."""
+    return None if "program" in repeat.ranks[0].what_ran else _share_of_peak(_tflops(repeat, facts, flops.useful), facts)
 
 
 @metric
 def hfu(repeat: Repeat, facts: Facts) -> Observed | None:
-    """What the hardware did over the dense peak: mfu with recomputed layers counted."""
-    model = mfu(repeat, facts)
-    if model is None or facts.flops_per_token is None or facts.recomputed_flops_per_token is None:
-        return None
-    return model.times(1 + facts.recomputed_flops_per_token / facts.flops_per_token)
+    """What the devices computed, useful or not, over the dense peak; raises RecordError above 1."""
+    kernel = repeat.ranks[0].what_ran.get("attention_kernel")
+    done = _tflops(repeat, facts, partial(flops.computed, kernel=kernel))
+    return _checked("HFU", _share_of_peak(done, facts), repeat, facts)
 
 
 @metric
@@ -232,10 +235,38 @@ def _count(parameters: int | None) -> Observed | None:
 
 
 def _rate(repeat: Repeat, facts: Facts, counter: Literal["positions", "real_tokens", "samples"]) -> Observed:
-    counts = [facts.counted_share * sum(getattr(sample, counter) for sample in step) for step in repeat.measured]
+    return _over_time(repeat, [facts.counted_share * sum(getattr(sample, counter) for sample in step) for step in repeat.measured])
+
+
+def _over_time(repeat: Repeat, counts: Sequence[float]) -> Observed:
+    """What each step did, over the window's wall time, and over its own."""
     window_s = max(rank.window_wall_s for rank in repeat.ranks)
     rates = (count / duration_s(slowest(step)) for count, step in zip(counts, repeat.measured, strict=True))
     return Observed(sum(counts) / window_s, tuple(rates))
+
+
+def _tflops(repeat: Repeat, facts: Facts, count: Callable[[StepSample, Flops], float | None]) -> Observed | None:
+    """TFLOP/s of one device; None where the plan does not know the model, the ranks saw another one, or a step cannot be counted."""
+    if facts.flops is None or "no_flops" in repeat.ranks[0].what_ran:
+        return None
+    steps = [[count(sample, facts.flops) for sample in step] for step in repeat.measured]
+    known = [sum(one for one in step if one is not None) for step in steps if None not in step]
+    per_device = facts.counted_share / facts.world_size / 1e12
+    return _over_time(repeat, [per_device * work for work in known]) if len(known) == len(steps) else None
+
+
+def _share_of_peak(tflops: Observed | None, facts: Facts) -> Observed | None:
+    return tflops.times(1e12 / facts.peak_flops_per_s) if tflops and facts.peak_flops_per_s else None
+
+
+def _checked(name: str, share: Observed | None, repeat: Repeat, facts: Facts) -> Observed | None:
+    if share is None or share.value <= 1 or facts.peak_flops_per_s is None:
+        return share
+    tokens, achieved = tokens_per_s_per_gpu(repeat, facts).value, share.value * facts.peak_flops_per_s
+    raise RecordError(
+        f"{name} of {share.value:.3g} cannot be: {tokens:.6g} tokens/s per device x {achieved / tokens:.6g} "
+        f"FLOPs a token = {achieved / 1e12:.6g} TFLOP/s, above the peak of {facts.peak_flops_per_s / 1e12:.6g} TFLOP/s"
+    )
 
 
 def _phase(repeat: Repeat, name: str) -> Observed | None:

@@ -8,17 +8,17 @@ from math import isfinite, nan, sqrt
 from statistics import fmean, stdev, variance
 
 from llmexp.analysis.window import Repeat
+from llmexp.record.flops import Flops
 from llmexp.record.result import Metric
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the plan knows and samples don't: degrees, FLOPs a token of model and recomputation, a device's dense peak, price, budget of tokens."""
+    """What the plan knows and samples don't: degrees, FLOPs of model and devices, a device's dense peak, price, budget of tokens."""
 
     world_size: int
     dp: int
-    flops_per_token: float | None = None
-    recomputed_flops_per_token: float | None = None
+    flops: Flops | None = None
     peak_flops_per_s: float | None = None
     price_per_device_hour_usd: float | None = None
     token_budget: int | None = None

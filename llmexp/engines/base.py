@@ -73,6 +73,10 @@ class Engine(ABC):
         }
         return self.modules + tuple(name for name, needed in wanted.items() if needed)
 
+    def recomputes_whole(self, techniques: Techniques) -> bool:
+        """Whether what R and RS run again runs to its end: torch's checkpoints stop where they have all that backward needs."""
+        return False
+
     def advice(self, config: RunConfig, reason: str) -> str:
         """Say what a person can do about a run that failed for this reason; empty where the engine knows nothing."""
         return ""

@@ -47,6 +47,10 @@ class DeepSpeedEngine(Engine):
         updates = unpartitioned(config, techniques) or misdeclared_moments(config)
         return wider or next(filter(None, limits), None) or updates
 
+    def recomputes_whole(self, techniques: Techniques) -> bool:
+        """Of Z3 layers do: its own linear function tells what it keeps once it has computed (0.19.8, zero/linear.py). Compiled code leaves it out."""
+        return techniques.recomputation and techniques.zero_stage == 3 and not techniques.compilation
+
     def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:
         """ZeRO's partitions are copies, also where their dtype is the parameters' own."""
         return techniques.zero_stage > 0 or super().keeps_master_copy(config, techniques)

@@ -45,6 +45,10 @@ class MegatronEngine(Engine):
             lacks = lacks or f"{PACKED} needs attention within records, which its attention here has not: set data.pack=false"
         return f"engine=megatron: {lacks}" if lacks else flash_without_bf16(config, techniques)
 
+    def recomputes_whole(self, techniques: Techniques) -> bool:
+        """Its own checkpoints do (0.16.1)."""
+        return True
+
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Keyword arguments of Megatron's TransformerConfig, DistributedDataParallelConfig and OptimizerConfig."""
         partitioned = techniques.zero_stage > 0

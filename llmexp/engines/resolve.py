@@ -17,6 +17,7 @@ from llmexp.method import Method, Techniques
 from llmexp.plan import files, instructions
 from llmexp.plan.checkpoint import local_checkpoint
 from llmexp.plan.dims import ParallelDims
+from llmexp.plan.flops import computed_flops, flops_of, recomputed_flops_per_token
 from llmexp.plan.growth import LengthSchedule, ungrowable
 from llmexp.plan.kept import check_keeping
 from llmexp.plan.memory import estimate
@@ -47,6 +48,8 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     _check_tracker(config.tracking.uri)
     _check_targets(config, techniques, shape)
     check_keeping(config, techniques, dims, engine_keeps=engine.keeps_weights)
+    whole = engine.recomputes_whole(techniques)
+    computed = computed_flops(built, config, techniques, dims, whole=whole) if built else None
     storage, moments = engine.storage(config, techniques), moment_bytes(config, techniques)
     native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
     return RunPlan(
@@ -59,7 +62,8 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
         trainable_parameters=trained.trainable if trained else None,
         active_parameters=shape.active_parameters if shape else None,
         flops_per_token=flops_per_token(shape, seq_len, techniques, config.adapter) if shape else None,
-        recomputed_flops_per_token=built.recomputed_flops_per_token(seq_len, techniques) if built else None,
+        recomputed_flops_per_token=recomputed_flops_per_token(built, config, techniques, dims, whole=whole) if built else None,
+        flops=flops_of(shape, config, techniques, computed) if shape else None,
         optimizer_state_bytes_per_parameter=moments,
         memory=estimate(built, storage, trained, dims) if built and trained and moments is not None else None,
         engine_config=native,

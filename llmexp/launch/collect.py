@@ -62,8 +62,7 @@ def facts(plan: RunPlan) -> Facts:
     return Facts(
         world_size=plan.dims.world_size,
         dp=plan.dims.dp,
-        flops_per_token=plan.flops_per_token,
-        recomputed_flops_per_token=plan.recomputed_flops_per_token,
+        flops=plan.flops,
         peak_flops_per_s=hardware.peak_flops_per_s.get(plan.config.precision.parameters),
         price_per_device_hour_usd=hardware.price_per_device_hour_usd,
         token_budget=plan.config.measure.tokens,

@@ -33,11 +33,18 @@ class MicroBatch:
     real_tokens: int
     samples: int
     packing: Packing | None = None
+    record_squares: int | None = None
 
     @property
     def positions(self) -> int:
         """Positions computed, padding included."""
         return self.input_ids.numel()
+
+    @property
+    def bounded_squares(self) -> int:
+        """Squares of the lengths that attention is bounded to, added up: of the packing's parts, or of whole sequences."""
+        micro, seq_len = self.input_ids.shape
+        return sum(length**2 for length in self.packing.lengths) if self.packing else micro * seq_len**2
 
 
 class Trainable(Protocol):
@@ -145,7 +152,14 @@ class StepLoop:
             positions=sum(batch.positions for batch in done.batches),
             real_tokens=sum(batch.real_tokens for batch in done.batches),
             samples=sum(batch.samples for batch in done.batches),
+            record_squares=_sum_of_known([batch.record_squares for batch in done.batches]),
+            bounded_squares=sum(batch.bounded_squares for batch in done.batches),
             loss=float(done.loss),
             phases_s=dict(phases) or None,
             memory_bytes=done.memory_bytes,
         )
+
+
+def _sum_of_known(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

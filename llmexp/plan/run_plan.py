@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import MemoryEstimate
+from llmexp.record.flops import Flops
 from llmexp.record.misfit import misfit
 from llmexp.record.naming import NOT_MEASURED, name_of
 from llmexp.record.result import Batch, Record
@@ -61,7 +62,8 @@ class RunPlan(Record):
     trainable_parameters: int | None
     active_parameters: int | None = Field(None, description="that a token meets: all but those of experts that it is not sent to")
     flops_per_token: float | None = Field(description="model FLOPs of one token's forward and backward pass, without recomputation")
-    recomputed_flops_per_token: float | None = Field(None, description="what recomputation adds to that; 0 without it")
+    recomputed_flops_per_token: float | None = Field(None, description="what recomputation computes besides; 0 without it")
+    flops: Flops | None = Field(None, description="what MFU and HFU count; None in plans older than the field")
     optimizer_state_bytes_per_parameter: float | None = Field(
         None, description="moments of a trained parameter; None where optimizer.target tells none"
     )

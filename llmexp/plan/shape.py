@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import ConfigError
-from llmexp.method import Techniques
 from llmexp.schema import ModelConfig
 
 # Architectures of transformers whose parameters `ModelShape` counts exactly.
@@ -128,11 +127,10 @@ class ModelShape:
         attention = 6 * self.num_layers * self.num_heads * self.head_dim * seq_len
         return float(matrices + attention)
 
-    def recomputed_flops_per_token(self, seq_len: float, techniques: Techniques) -> float:
-        """FLOPs that running every layer's forward pass again in backward, or only its attention, adds to a token."""
-        attention = 2 * self.num_layers * self.num_heads * self.head_dim * seq_len
-        matrices = 2 * self.active_linear_parameters
-        return float(techniques.recomputation * (matrices + attention) + techniques.attention_recomputation * attention)
+    @property
+    def flops_per_product(self) -> int:
+        """Of one of attention's products, such as the scores, over the causal half of a square of n x n tokens: FLOPs over n x n, of all layers."""
+        return self.num_layers * self.num_heads * self.head_dim
 
 
 def shape_of(model: ModelConfig) -> ModelShape | None:

@@ -66,6 +66,8 @@ class StepSample(Record):
     positions: int
     real_tokens: int
     samples: int = Field(0, description="records that this rank read; 0 where a program of one's own does not tell")
+    record_squares: int | None = Field(None, description="squares of the lengths of the records in it, added up; None where nobody counts them")
+    bounded_squares: int | None = Field(None, description="the same of what attention is bounded to: records with padding apart, or whole sequences")
     loss: Number
     phases_s: dict[str, float] | None = None
     memory_bytes: int | None = Field(None, description="allocated on the device (cuda) or resident in the host (cpu) after the step")

@@ -32,6 +32,8 @@ METRICS = (
     "optimizer_time_s",
     "tflops_per_s_per_gpu",
     "mfu",
+    "mfu_full_attention",
+    "useful_mfu",
     "hfu",
     "usd_per_million_tokens",
     "mean_power_w",

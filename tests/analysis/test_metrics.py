@@ -5,17 +5,33 @@ import pytest
 
 from llmexp.analysis.metrics import METRICS, Facts, measure
 from llmexp.errors import RecordError
+from llmexp.record.flops import Computed, Flops
 from llmexp.record.result import Energy, StateBytes
 
 # Two replicas of unequal speed; micro 2, accumulation 3, seq_len 10: 60 positions a rank and step, of which padding takes some.
 FAST = [(9.0, 60, 50, 8.0), (1.0, 60, 45, 4.0), (2.0, 60, 55, 3.0)]
 SLOW = [(9.0, 60, 60, 9.0), (2.0, 60, 60, 6.0), (3.0, 60, 40, 5.0)]
+# Sequences of 10: 3e12 FLOPs a token, of which causal attention is a third; the devices compute as much of matrices, and both halves.
+FLOPS = Flops(
+    per_position=2e12,
+    attention_per_square=1e11,
+    seq_len=10,
+    computed=Computed(per_position=2e12, fused_per_square=1e11, unfused_per_square=2e11, fused=False),
+)
 
 
 @pytest.fixture
 def two_replicas(write_repeat):
     ranks = {0: {"window_wall_s": 3.5}, 1: {"window_wall_s": 6.0, "time_to_first_step_s": 7.0}}
     return write_repeat(0, ranks, {0: FAST, 1: SLOW})
+
+
+@pytest.fixture
+def two_full_replicas(write_repeat):
+    """The same without padding."""
+    ranks = {0: {"window_wall_s": 3.5}, 1: {"window_wall_s": 6.0}}
+    full = {rank: [(time_s, 60, 60, loss) for time_s, _, _, loss in steps] for rank, steps in enumerate((FAST, SLOW))}
+    return write_repeat(0, ranks, full)
 
 
 def test_positions_of_all_replicas_are_divided_by_the_slowest_ranks_wall_time(two_replicas):
@@ -96,14 +112,31 @@ def test_one_repeat_of_one_step_has_no_deviation(write_repeat):
     assert rate.std_within_run is None
 
 
-def test_flops_mfu_and_cost(two_replicas):
-    facts = Facts(2, 2, flops_per_token=3e12, recomputed_flops_per_token=1e12, peak_flops_per_s=240e12, price_per_device_hour_usd=1.8)
-    metrics = measure([two_replicas], facts)
-    # 20 tokens/s per device x 3e12 FLOPs = 60 TFLOP/s of 240; 2 devices x 1.8 USD / 3600 s / 40 tokens/s = 25 USD per million tokens.
+def test_flops_mfu_and_cost(two_full_replicas):
+    facts = Facts(2, 2, flops=FLOPS, peak_flops_per_s=240e12, price_per_device_hour_usd=1.8)
+    metrics = measure([two_full_replicas], facts)
+    # 20 tokens/s per device x 3e12 FLOPs = 60 TFLOP/s of 240, 80 with what is masked.
+    # 2 devices x 1.8 USD / 3600 s / 40 tokens/s = 25 USD per million tokens.
     assert metrics["tflops_per_s_per_gpu"].mean == pytest.approx(60)
     assert metrics["mfu"].mean == pytest.approx(0.25)
     assert metrics["hfu"].mean == pytest.approx(0.25 * 4 / 3)
+    assert metrics["mfu_full_attention"].mean == pytest.approx(0.25 * 4 / 3)
+    assert metrics["useful_mfu"] == metrics["mfu"]
     assert metrics["usd_per_million_tokens"].mean == pytest.approx(25)
+
+
+def test_flops_of_ranks_of_one_replica_count_once(two_full_replicas):
+    metrics = measure([two_full_replicas], Facts(2, 1, flops=FLOPS, peak_flops_per_s=240e12))
+    assert metrics["mfu"].mean == pytest.approx(0.125)
+    assert metrics["mfu"].std_within_run / metrics["mfu"].mean == pytest.approx(200**0.5 / 40)
+
+
+def test_a_program_has_neither_useful_mfu_nor_hfu(write_repeat):
+    folder = write_repeat(0, {0: {"what_ran": {"program": "train.py"}}}, {0: [(1.0, 60, 60, 1.0)] * 2})
+    metrics = measure([folder], Facts(1, 1, flops=FLOPS.model_copy(update={"computed": None}), peak_flops_per_s=240e12))
+    assert (metrics["useful_mfu"], metrics["hfu"]) == (None, None)
+    assert metrics["mfu"].mean == pytest.approx(60 * 3 / 240)
+    assert metrics["mfu_full_attention"].mean == pytest.approx(60 * 4 / 240)
 
 
 def test_an_epoch_takes_as_long_as_its_records_at_the_rate_of_both_replicas(write_repeat):
@@ -120,12 +153,12 @@ def test_without_records_there_is_no_epoch(two_replicas):
     assert (metrics["samples_per_s"], metrics["epoch_time_s"], metrics["epoch_usd"]) == (None, None, None)
 
 
-def test_unknown_peak_shape_or_price_means_no_figure(two_replicas):
-    metrics = measure([two_replicas], Facts(world_size=2, dp=2, flops_per_token=1e9))
-    assert metrics["tflops_per_s_per_gpu"].mean == pytest.approx(0.02)
+def test_unknown_peak_shape_or_price_means_no_figure(two_full_replicas):
+    metrics = measure([two_full_replicas], Facts(world_size=2, dp=2, flops=FLOPS))
+    assert metrics["tflops_per_s_per_gpu"].mean == pytest.approx(60)
     assert metrics["mfu"] is None
     assert metrics["usd_per_million_tokens"] is None
-    assert measure([two_replicas], Facts(world_size=2, dp=2, peak_flops_per_s=1e12))["mfu"] is None
+    assert measure([two_full_replicas], Facts(world_size=2, dp=2, peak_flops_per_s=1e12))["mfu"] is None
 
 
 def energy(seconds, **joules):
@@ -150,9 +183,19 @@ def test_energy_that_is_not_known_well_is_none(write_repeat, second):
     assert (metrics["mean_power_w"], metrics["tokens_per_joule"]) == (None, None)
 
 
-def test_mfu_above_one_is_an_error_with_its_figures(two_replicas):
+def test_mfu_above_one_is_an_error_with_its_figures(two_full_replicas):
     with pytest.raises(RecordError, match=re.escape("MFU of 1.25 cannot be: 20 tokens/s per device x 3e+12 FLOPs a token = 60 TFLOP/s")):
-        measure([two_replicas], Facts(world_size=2, dp=2, flops_per_token=3e12, peak_flops_per_s=48e12))
+        measure([two_full_replicas], Facts(world_size=2, dp=2, flops=FLOPS, peak_flops_per_s=48e12))
+
+
+def test_hfu_above_one_is_an_error_and_full_attention_is_not(two_full_replicas):
+    """Causal kernels leave half of what PaLM's convention counts out; what the devices computed they cannot have done beyond their peak."""
+    facts = Facts(world_size=2, dp=2, flops=FLOPS, peak_flops_per_s=64e12)
+    with pytest.raises(RecordError, match=re.escape("HFU of 1.25 cannot be: 20 tokens/s per device x 4e+12 FLOPs a token = 80 TFLOP/s")):
+        measure([two_full_replicas], facts)
+    modest = Computed(per_position=2e12, fused_per_square=1e11, unfused_per_square=1e11, fused=True)
+    metrics = measure([two_full_replicas], Facts(2, 2, flops=FLOPS.model_copy(update={"computed": modest}), peak_flops_per_s=64e12))
+    assert metrics["mfu_full_attention"].mean == pytest.approx(1.25)
 
 
 def test_memory_is_the_largest_ranks(write_repeat):

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from io import StringIO
 
 import torch
 
 from llmexp.measure.clock import HostClock, Mark
-from llmexp.measure.loop import MicroBatch, StepLoop
+from llmexp.measure.loop import MicroBatch, Packing, StepLoop
 from llmexp.record.result import StepSample
 
 
@@ -70,6 +71,14 @@ def test_a_step_is_all_its_passes_and_counts_positions_and_real_tokens_apart() -
     assert (sample.step, sample.warmup, sample.positions, sample.real_tokens, sample.memory_bytes) == (5, False, 8, 6, 7)
     assert sample.samples == 6
     assert sample.loss == 3.0
+
+
+def test_a_step_counts_squared_lengths_where_all_its_passes_know_their_records() -> None:
+    file, (first, second) = StringIO(), passes([2, 4, 6, 8], [0, 0, 0, 4])
+    packing = Packing(first.input_ids, first.input_ids, (1, 2, 1))
+    known = [replace(first, packing=packing, record_squares=1 + 4), replace(second, record_squares=9)]
+    StepLoop(Recorder(), HostClock(), file, lambda: 0).run(iter([known, [known[0], second]]), range(2), warmup=True)
+    assert [(sample.record_squares, sample.bounded_squares) for sample in samples(file)] == [(14, 1 + 4 + 1 + 16), (None, 22)]
 
 
 def test_phases_add_up_to_the_step() -> None:

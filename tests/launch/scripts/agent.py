@@ -25,6 +25,7 @@ def step(rank: int, index: int) -> None:
         "t_end_s": (index + 1) * STEP_S,
         "positions": 100,
         "real_tokens": 90,
+        "record_squares": 8100,
         "loss": 2.0,
         "memory_bytes": 2**30,
     }

@@ -1,0 +1,34 @@
+"""FLOPs of a run in the two sizes that they grow with: positions, and squared lengths of what attends within itself."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from llmexp.record.result import Record
+
+
+class Computed(Record):
+    """What the devices compute, useful or not: what is run again, masked pairs, padding."""
+
+    per_position: float = Field(description="all products but attention's")
+    fused_per_square: float = Field(description="attention of a fused kernel, the causal half of each record or sequence that it is bounded to")
+    unfused_per_square: float = Field(description="attention in products of its own, of whole sequences with all pairs that are computed")
+    fused: bool = Field(description="which of them the plan asks for")
+
+    def per_square(self, fused: bool | None = None) -> float:
+        """Attention's; of the planned kernel where none is told."""
+        return self.fused_per_square if (self.fused if fused is None else fused) else self.unfused_per_square
+
+
+class Flops(Record):
+    """The model's FLOPs, forward and backward, nothing run again; beside them what the devices compute."""
+
+    per_position: float = Field(description="all products but attention's")
+    attention_per_square: float = Field(description="causal half of a squared length")
+    seq_len: float = Field(description="of the mean position, so that positions x seq_len are the squared lengths of whole sequences")
+    computed: Computed | None = Field(None, description="None where llmexp does not build the model")
+
+    @property
+    def full_attention_per_position(self) -> float:
+        """Of PaLM's convention: both halves of every sequence, whatever is masked."""
+        return self.per_position + 2 * self.attention_per_square * self.seq_len

@@ -1,0 +1,80 @@
+"""The FLOPs that HFU counts are those that torch counts in a step of every engine, on real ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from planning import Observed, make_plan
+
+from llmexp.plan.run_plan import RunPlan
+
+pytestmark = pytest.mark.ranks
+
+# Engine, ranks and words; attention in products of its own unless F is in the method.
+RUNS: dict[str, tuple[str, int, str]] = {
+    **{
+        f"{engine} {method}": (engine, 1, f"method={method}" + " task=finetune data=synthetic" * any(code in method for code in "LP"))
+        for engine, methods in {
+            "torch": ("Naive", "F", "R", "F+R", "R+Z3", "RS", "L", "L+RS", "L+Z3", "L+R", "QL", "QL+R", "QL+F+R", "P+R", "P+F", "Q+R"),
+            "deepspeed": ("R", "R+Z3", "RS+Z3", "L+R", "QL+R", "L+Z3", "QL+R+Z3"),
+            "megatron": ("Naive", "R", "F+R", "RS"),
+        }.items()
+        for method in methods
+    },
+    "narrow adapters": ("torch", 1, "method=L task=finetune data=synthetic adapter.targets=[q_proj,up_proj] adapter.rank=8"),
+    "narrow adapters, R": ("torch", 1, "method=L+R task=finetune data=synthetic adapter.targets=[q_proj,up_proj] adapter.rank=8"),
+    "output adapters": ("torch", 1, "method=QL task=finetune data=synthetic adapter.targets=[o_proj,down_proj] adapter.rank=8"),
+    "output adapters, F": ("torch", 1, "method=L+F task=finetune data=synthetic adapter.targets=[o_proj,down_proj] adapter.rank=8"),
+    "experts, R": ("torch", 1, "method=R model=tiny-moe"),
+    "experts, L": ("torch", 1, "method=L task=finetune data=synthetic model=tiny-moe adapter.targets=[q_proj,k_proj,v_proj,o_proj]"),
+    "qwen3, R": ("torch", 1, "method=R model.architecture=qwen3"),
+    "packed": ("torch", 1, "task=finetune data=instructions data.pack=true method=R data.seq_len=1024"),
+    "packed, F": ("torch", 1, "task=finetune data=instructions data.pack=true method=F data.seq_len=1024"),
+    "padded, F+R": ("torch", 1, "task=finetune data=instructions method=F+R data.seq_len=1024 data.pack=false"),
+    "experts of Megatron, R": ("megatron", 1, "method=R model=tiny-moe"),
+    "ring": ("megatron", 2, "method=Naive parallelism.cp=2"),
+    "ring, R": ("megatron", 2, "method=R parallelism.cp=2"),
+    "ring, RS": ("megatron", 2, "method=RS parallelism.cp=2"),
+    "ulysses, RS": ("deepspeed", 2, "method=RS parallelism.cp=2"),
+    "tp 2": ("megatron", 2, "method=R parallelism.tp=2"),
+}
+
+
+@cache
+def plan(name: str) -> RunPlan:
+    engine, _, words = RUNS[name]
+    given = [] if "seq_len" in words else ["data.seq_len=64"]
+    return make_plan(
+        "hardware=cpu", "precision=fp32", "model.num_layers=2", "batch.micro=2", "parallelism.dp=1", f"engine={engine}", *given, *words.split()
+    )
+
+
+@pytest.fixture(scope="module")
+def observed(observe: Callable[..., Observed]) -> Observed:
+    kinds = dict.fromkeys((engine, ranks) for engine, ranks, _ in RUNS.values())
+    # Of DeepSpeed's plans those of Z3 come last: it replaces torch's linear function for all that follow.
+    names = sorted(RUNS, key=lambda name: "Z3" in name)
+    found: Observed = {}
+    for kind in kinds:
+        found |= observe({name: plan(name) for name in names if RUNS[name][:2] == kind}, kind[1], "flops_worker")
+    return found
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_devices_flops_of_a_plan_are_those_that_torch_counts(observed: Observed, name: str) -> None:
+    flops, first = plan(name).flops, observed[name][0]
+    assert flops is not None
+    assert flops.computed is not None
+    # torch's counter takes no notice of what causal kernels leave out, which is half.
+    squares = 2 * first["bounded_squares"] if flops.computed.fused else first["positions"] * flops.seq_len
+    expected = first["positions"] * flops.computed.per_position + squares * flops.computed.per_square()
+    # transformers computes the rotary frequencies by a product, too.
+    assert sum(rank["flops"] for rank in observed[name]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_packed_records_bound_the_fused_kernel_alone(observed: Observed) -> None:
+    packed, padded = observed["packed, F"][0], observed["padded, F+R"][0]
+    assert packed["bounded_squares"] < 0.7 * packed["positions"] * 1024
+    assert padded["bounded_squares"] == padded["positions"] * 1024
