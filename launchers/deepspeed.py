@@ -23,7 +23,7 @@ from llmexp.launchers.compiled import decoder_layers
 from llmexp.launchers.deepspeed_sequence import CutSequences, WholeSequences
 from llmexp.launchers.deepspeed_state import offloaded_kinds, state_tensors
 from llmexp.launchers.ops import use_built_ops
-from llmexp.launchers.quantize import quantized_tensors
+from llmexp.launchers.quantize import quantization_scales
 from llmexp.launchers.training import run_rank
 from llmexp.launchers.weights import weights_of
 from llmexp.measure.loop import MicroBatch
@@ -74,9 +74,7 @@ class DeepSpeedTraining:
 
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
         """See TrainingEngine."""
-        found = state_tensors(self.engine, self.module)
-        found["parameters"] += quantized_tensors(self.module)
-        return found
+        return state_tensors(self.engine, self.module) | {"scales": quantization_scales(self.module)}
 
     def offloaded(self) -> frozenset[str]:
         """See TrainingEngine."""
