@@ -24,7 +24,7 @@ from llmexp.launchers.deepspeed_sequence import CutSequences, WholeSequences
 from llmexp.launchers.deepspeed_state import offloaded_kinds, state_tensors
 from llmexp.launchers.ops import use_built_ops
 from llmexp.launchers.optimizer_state import first_gradient_norm
-from llmexp.launchers.quantize import quantized_tensors
+from llmexp.launchers.quantize import quantization_scales
 from llmexp.launchers.training import run_rank
 from llmexp.launchers.weights import weights_of
 from llmexp.measure.loop import MicroBatch
@@ -75,9 +75,7 @@ class DeepSpeedTraining:
 
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
         """See TrainingEngine."""
-        found = state_tensors(self.engine, self.module)
-        found["parameters"] += quantized_tensors(self.module)
-        return found
+        return state_tensors(self.engine, self.module) | {"scales": quantization_scales(self.module)}
 
     def gradient_norm(self) -> float | None:
         """See TrainingEngine."""

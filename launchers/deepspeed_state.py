@@ -23,14 +23,15 @@ def state_tensors(engine: Any, module: nn.Module) -> dict[str, list[torch.Tensor
 
 
 def offloaded_kinds(engine: Any, module: nn.Module) -> frozenset[str]:
-    """Kinds of state that lie in ZeRO's host buffers, seen by their place: on a CPU rank their device does not tell."""
+    """Kinds of state that lie on the host, seen by ZeRO's buffers and settings: on a CPU rank their device does not tell."""
     optimizer = engine.optimizer
     kinds = set()
     if getattr(optimizer, "cpu_offload", False) or getattr(optimizer, "offload_optimizer", False):
         kinds |= {"optimizer", "gradients"}
     buffers = {buffer.untyped_storage().data_ptr() for buffer in getattr(optimizer, "param_groups_fp16_flat_cpu_memory", [])}
-    shards = [getattr(parameter, "ds_tensor", parameter) for parameter in module.parameters()]
-    if buffers and all(shard.untyped_storage().data_ptr() in buffers for shard in shards):
+    # What does not train is in no buffer: its partitions were made where those of all parameters are.
+    shards = [getattr(parameter, "ds_tensor", parameter) for parameter in module.parameters() if parameter.requires_grad]
+    if getattr(optimizer, "offload_param", False) and all(shard.untyped_storage().data_ptr() in buffers for shard in shards):
         kinds.add("parameters")
     return frozenset(kinds)
 
@@ -46,4 +47,7 @@ def _gradients(engine: Any, parameters: Iterable[torch.Tensor]) -> list[torch.Te
     # ZeRO keeps a rank's reduced share here, by parameter group, from backward to step.
     shares = getattr(engine.optimizer, "averaged_gradients", None) or {}
     reduced = [tensor for group in shares.values() if group is not None for tensor in group if tensor is not None]
+    # ZeRO-3 has room for its share from the start.
+    room = getattr(engine.optimizer, "grad_partitions_flat_buffer", None)
+    reduced += [] if room is None else [room]
     return reduced + [parameter.grad for parameter in parameters if parameter.grad is not None]

@@ -19,7 +19,10 @@ class Built(Protocol):
     trainable_parameters: int
 
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
-        """Tensors that hold parameters, gradients and optimizer states now, by kind; of the last also the moments alone."""
+        """Tensors that hold parameters, gradients and optimizer states now, by kind; of the last also the moments alone.
+
+        Where there are any: `scales` of quantised parameters, which stay on the device; `gathered`, whole parameters beside the rank's part of them.
+        """
 
     def gradient_norm(self) -> float | None:
         """Norm of the whole model's gradient, asked for after the first step; None where the optimizer does not tell. All ranks have to ask."""

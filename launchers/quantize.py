@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -29,11 +31,16 @@ def quantized_linear(linear: nn.Linear, quantization: str) -> nn.Module:
 
 
 def quantized_tensors(model: nn.Module) -> list[torch.Tensor]:
-    """The 4-bit weights and their scales, of both levels."""
-    tensors: list[torch.Tensor] = []
-    for module in model.modules():
-        weight = getattr(module, "weight", None)
-        state = getattr(weight, "quant_state", None)
-        if isinstance(weight, torch.Tensor) and state is not None:
-            tensors += [weight.data, state.absmax, state.state2.absmax]
-    return tensors
+    """The 4-bit weights and their scales."""
+    return [weight.data for weight in _quantized_weights(model)] + quantization_scales(model)
+
+
+def quantization_scales(model: nn.Module) -> list[torch.Tensor]:
+    """Of both levels."""
+    states = [weight.quant_state for weight in _quantized_weights(model)]
+    return [scales for state in states for scales in (state.absmax, state.state2.absmax)]
+
+
+def _quantized_weights(model: nn.Module) -> list[Any]:
+    weights = (getattr(module, "weight", None) for module in model.modules())
+    return [weight for weight in weights if isinstance(weight, torch.Tensor) and getattr(weight, "quant_state", None) is not None]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import ref
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from llmexp.launchers.engine_kinds import Built, SchedulingEngine, SteppingEngine, TrainingEngine
+from llmexp.launchers.optimizer_state import local
 from llmexp.measure import memory
 from llmexp.measure.loop import MicroBatch, Scheduled
 from llmexp.record.result import StateBytes
@@ -16,23 +21,29 @@ SAMPLED = 1024
 
 
 class StateWatch:
-    """Stands before an engine for one step and counts its state when there is most of it: gradients after backward, the rest after the update."""
+    """Stands before an engine for one step and counts its state when there is most of it: what comes and goes after each pass and in the update.
+
+    The rest is counted after the update.
+    """
 
     def __init__(self, engine: SteppingEngine, device: torch.device) -> None:
         self._engine, self.count = engine, StateCount(engine, device)
 
     def forward(self, batch: MicroBatch) -> torch.Tensor:
-        """As the engine does."""
-        return self._engine.forward(batch)
+        """As the engine does; then count what it has gathered."""
+        loss = self._engine.forward(batch)
+        self.count.passing()
+        return loss
 
     def backward(self, loss: torch.Tensor) -> None:
         """As the engine does; then count the gradients."""
         self._engine.backward(loss)
-        self.count("gradients")
+        self.count.passing()
 
     def step(self) -> None:
-        """As the engine does; then count what it updated."""
-        self._engine.step()
+        """As the engine does, with a count as it updates; then count what it updated."""
+        with self.count.in_updates():
+            self._engine.step()
         self.count("parameters", "optimizer", "moments")
 
 
@@ -47,12 +58,13 @@ class ScheduleWatch:
 
         def counting(phase: str) -> None:
             if phase.endswith("backward"):
-                self.count("gradients")
+                self.count.passing()
             elif phase == "optimizer":
                 self.count("parameters", "optimizer", "moments")
             mark(phase)
 
-        return self._engine.train(passes, counting)
+        with self.count.in_updates():
+            return self._engine.train(passes, counting)
 
 
 class StateCount:
@@ -63,6 +75,7 @@ class StateCount:
         self.state: dict[str, StateBytes] = {}
         self.largest_update: float | None = None
         self._before = _samples(engine.state_tensors()["parameters"])
+        self._gradients: list[ref[torch.UntypedStorage]] = []
 
     def __call__(self, *kinds: str) -> None:
         """Count these kinds now."""
@@ -70,7 +83,48 @@ class StateCount:
         for kind in kinds:
             self.state[kind] = memory.bytes_of(tensors[kind], self._device, offloaded=kind in offloaded)
         if "parameters" in kinds:
+            self.state["parameters"] = _sum(self.state["parameters"], memory.bytes_of(tensors.get("scales", []), self._device))
+        if "parameters" in kinds:
             self.largest_update = _largest_change(self._before, _samples(tensors["parameters"]))
+
+    def passing(self, copies: Iterable[torch.Tensor] = ()) -> None:
+        """Count gradients, with these copies of them, and what is gathered, each alone and both together; the most of each stays."""
+        tensors = self._engine.state_tensors()
+        gradients = self._bytes_of_gradients([*tensors["gradients"], *copies])
+        found = {"gradients": gradients}
+        if "gathered" in tensors:
+            found["gathered"] = memory.bytes_of(tensors["gathered"], self._device)
+            found["gradients_and_gathered"] = _sum(gradients, found["gathered"])
+        self.state |= {kind: _most(size, self.state.get(kind, size)) for kind, size in found.items()}
+
+    @contextmanager
+    def in_updates(self) -> Iterator[None]:
+        """Count as each optimizer begins an update: wrappers have given it copies of the gradients by then, and may have kept these."""
+
+        def begins(optimizer: torch.optim.Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+            updated = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            self.passing(local(parameter.grad) for parameter in updated if parameter.grad is not None)
+
+        handle = register_optimizer_step_pre_hook(begins)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def _bytes_of_gradients(self, tensors: Iterable[torch.Tensor]) -> StateBytes:
+        """Of these and of all seen before whose memory is still held, as that of DDP's buckets is after the gradients in them are gone."""
+        seen = [storage for known in self._gradients if (storage := known()) is not None]
+        storages = [*seen, *(tensor.untyped_storage() for tensor in tensors if tensor.numel())]
+        self._gradients = [ref(storage) for storage in storages]
+        return memory.bytes_of_storages(storages, self._device, offloaded="gradients" in self._engine.offloaded())
+
+
+def _sum(one: StateBytes, other: StateBytes) -> StateBytes:
+    return StateBytes(device=one.device + other.device, host=one.host + other.host)
+
+
+def _most(one: StateBytes, other: StateBytes) -> StateBytes:
+    return StateBytes(device=max(one.device, other.device), host=max(one.host, other.host))
 
 
 def _samples(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:

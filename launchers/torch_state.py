@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import distributed, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedConfig
 
 from llmexp.launchers import assembly
@@ -50,9 +52,12 @@ class TorchState:
         """See Built."""
         parameters, holder = list(self.module.parameters()), self._base_optimizer
         updated, held = [parameter for group in holder.param_groups for parameter in group["params"]], moments(holder)
-        return {
+        # FSDP2 has whole parameters in the place of their parts while they are gathered.
+        whole = [parameter.detach() for parameter in parameters if not isinstance(parameter, DTensor)]
+        return ({"gathered": whole} if isinstance(self.module, FSDPModule) else {}) | {
             "parameters": [local(parameter) for parameter in parameters] + quantized_tensors(self.module),
-            "gradients": [local(parameter.grad) for parameter in parameters if parameter.grad is not None],
+            # Parts of parameters, which have the gradients of earlier passes, are the optimizer's alone while whole ones stand in their place.
+            "gradients": [local(parameter.grad) for parameter in (*parameters, *updated) if parameter.grad is not None],
             "optimizer": not_of(self.module, updated) + held,
             "moments": held,
         }

@@ -15,8 +15,10 @@ STATES = {
     "parameter": ("parameters",),
     "gradient": ("gradients",),
     "optimizer": ("optimizer",),
-    "training_state": ("parameters", "gradients", "optimizer"),
+    "training_state": ("parameters", "gradients_and_gathered", "optimizer"),
 }
+# What a rank that gathers no parameters has counted in the place of a kind.
+OTHERWISE = {"gradients_and_gathered": "gradients"}
 Place = Literal["device", "host"]
 
 
@@ -37,9 +39,10 @@ def _phase_peak(repeat: Repeat, facts: Facts, phase: str) -> Observed | None:
 
 
 def _state(repeat: Repeat, facts: Facts, kinds: Sequence[str], place: Place) -> Observed | None:
-    if any(kind not in rank.state_bytes for rank in repeat.ranks for kind in kinds):
+    held = [[rank.state_bytes.get(kind) or rank.state_bytes.get(OTHERWISE.get(kind, kind)) for kind in kinds] for rank in repeat.ranks]
+    if any(None in sizes for sizes in held):
         return None
-    return Observed(max(sum(getattr(rank.state_bytes[kind], place) for kind in kinds) for rank in repeat.ranks))
+    return Observed(max(sum(getattr(size, place) for size in sizes) for sizes in held))
 
 
 def optimizer_state_bytes_per_parameter(repeat: Repeat, facts: Facts) -> Observed | None:
@@ -55,5 +58,6 @@ MEMORY: dict[str, Function] = {
     "peak_allocated_rank0_bytes": peak_allocated_rank0_bytes,
     **{f"{phase}_peak_bytes": partial(_phase_peak, phase=phase) for phase in PHASES},
     **{f"{name}_bytes": partial(_state, kinds=kinds, place="device") for name, kinds in STATES.items()},
+    "gathered_parameter_bytes": partial(_state, kinds=("gathered",), place="device"),
     **{f"{name}_host_bytes": partial(_state, kinds=kinds, place="host") for name, kinds in STATES.items()},
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from llmexp.engines.base import Engine
@@ -11,16 +12,19 @@ from llmexp.engines.optimizers import misdeclared_moments, unpartitioned
 from llmexp.engines.torchrun import rank_environment, torchrun
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
+from llmexp.plan.memory import Held, Storage
 from llmexp.plan.run_plan import Command
 from llmexp.plan.runtime import interpreter
 from llmexp.plan.shape import shape_of
 from llmexp.plan.trained import Trained
-from llmexp.schema import CpKind, RunConfig
+from llmexp.schema import BYTES_PER_ELEMENT, CpKind, RunConfig
 
 WORKER = "llmexp.launchers.deepspeed"
 # Names to the ranks the op that was compiled for them.
 OP_LIBRARY_VARIABLE = "LLMEXP_DEEPSPEED_OP"
 DEFAULT_BUCKET_ELEMENTS = 500_000_000
+# Of a rank's partition, which ZeRO-3 updates piece by piece.
+DEFAULT_SUB_GROUP_ELEMENTS = 1_000_000_000
 # DeepSpeed has no switch for its periodic report, only this interval.
 NEVER = 2**31 - 1
 
@@ -54,6 +58,12 @@ class DeepSpeedEngine(Engine):
     def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:
         """ZeRO's partitions are copies, also where their dtype is the parameters' own."""
         return techniques.zero_stage > 0 or super().keeps_master_copy(config, techniques)
+
+    def storage(self, config: RunConfig, techniques: Techniques) -> Storage:
+        """ZeRO's way; gradients come in the parameters' dtype, and are copied into the master copy's for the update."""
+        made = super().storage(config, techniques)
+        reduced = made.gradients if techniques.offload_optimizer else replace(made.gradients, bytes_per_parameter=made.parameters.bytes_per_parameter)
+        return replace(made, gradients=reduced, update=_update(config, techniques))
 
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """The dictionary that deepspeed.initialize takes."""
@@ -107,6 +117,22 @@ def _zero(config: RunConfig, techniques: Techniques) -> dict[str, Any]:
     if techniques.offload_parameters:
         zero["offload_param"] = {"device": "cpu", "pin_memory": pinned}
     return zero
+
+
+def _update(config: RunConfig, techniques: Techniques) -> tuple[Held, ...]:
+    """What there is of gradients while the optimizer updates; ZeRO-3 keeps its buffer for reduced ones throughout, with O on the host."""
+    size, precision, stage, on_host = BYTES_PER_ELEMENT, config.precision, techniques.zero_stage, techniques.offload_optimizer
+    if stage == 0 and precision.master == precision.parameters:
+        return ()
+    copies = Held(size[precision.master], stage > 0, on_host)
+    if stage == 0:
+        # Its optimizer wrapper for FusedAdam drops them, that for all others does not.
+        return (copies,) if _uses_own_optimizer(config, techniques) else (Held(size[precision.parameters]), copies)
+    if stage < 3:
+        return (copies,)
+    if not on_host:
+        copies = replace(copies, elements=config.engine.options.get("zero_optimization", {}).get("sub_group_size", DEFAULT_SUB_GROUP_ELEMENTS))
+    return Held(size[precision.parameters], True, on_host), copies
 
 
 def _uses_bf16_section(config: RunConfig, techniques: Techniques) -> bool:

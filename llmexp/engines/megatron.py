@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from llmexp.engines.base import Engine
@@ -10,9 +11,10 @@ from llmexp.engines.limits import PACKED, flash_without_bf16, other_schedule
 from llmexp.engines.torchrun import torchrun
 from llmexp.method import Method, Techniques
 from llmexp.plan.dims import ParallelDims
+from llmexp.plan.memory import Held, Storage
 from llmexp.plan.run_plan import Command
 from llmexp.plan.schedules import ANY, GROUPS_OF_PP, Passes
-from llmexp.schema import CpKind, RunConfig
+from llmexp.schema import BYTES_PER_ELEMENT, CpKind, RunConfig
 
 WORKER = "llmexp.launchers.megatron"
 # Its own names of what context parallelism sends.
@@ -48,6 +50,13 @@ class MegatronEngine(Engine):
     def recomputes_whole(self, techniques: Techniques) -> bool:
         """Its own checkpoints do (0.16.1)."""
         return True
+
+    def storage(self, config: RunConfig, techniques: Techniques) -> Storage:
+        """ZeRO-1's way; gradients narrower than the master copy are copied into its dtype, while their buffers stay."""
+        made, precision = super().storage(config, techniques), config.precision
+        if precision.gradients == precision.master:
+            return made
+        return replace(made, update=(made.gradients, Held(BYTES_PER_ELEMENT[precision.master], made.optimizer.partitioned)))
 
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Keyword arguments of Megatron's TransformerConfig, DistributedDataParallelConfig and OptimizerConfig."""

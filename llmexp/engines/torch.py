@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from llmexp.engines.base import Engine
@@ -11,7 +12,7 @@ from llmexp.engines.pipelining import CLASSES, PASSES, unpipelined, unsplit
 from llmexp.engines.torchrun import torchrun
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.plan.memory import Held, Storage
+from llmexp.plan.memory import Gathered, Held, Storage
 from llmexp.plan.moments import moment_bytes
 from llmexp.plan.run_plan import Command
 from llmexp.schema import BYTES_PER_ELEMENT, RunConfig
@@ -51,12 +52,28 @@ class TorchEngine(Engine):
         )
 
     def storage(self, config: RunConfig, techniques: Techniques) -> Storage:
-        """FSDP2 keeps one partitioned copy, which the optimizer updates; its gradients are of that copy's dtype."""
+        """FSDP2 keeps one partitioned copy, which the optimizer updates; its gradients are of that copy's dtype, and what it gathers is not."""
         if not _shards(techniques):
-            return super().storage(config, techniques)
+            return replace(super().storage(config, techniques), update=self._update(config, techniques))
         size, on_host = BYTES_PER_ELEMENT[config.precision.master], techniques.offload_optimizer
         moments = moment_bytes(config, techniques) or 0
-        return Storage(parameters=Held(size, True, on_host), gradients=Held(size, True, on_host), optimizer=Held(moments, True, on_host))
+        reshards = config.engine.options.get("fully_shard", {}).get("reshard_after_forward", techniques.zero_stage == 3)
+        return Storage(
+            parameters=Held(size, True, on_host),
+            gradients=Held(size, True, on_host),
+            optimizer=Held(moments, True, on_host),
+            gathered=Gathered(BYTES_PER_ELEMENT[config.precision.parameters], reshards is False, config.batch.accumulation > 1),
+        )
+
+    def _update(self, config: RunConfig, techniques: Techniques) -> tuple[Held, ...]:
+        """MasterCopy takes gradients up into the copy's dtype; DDP's buckets stay, and without them what other ranks update."""
+        precision = config.precision
+        if precision.master == precision.parameters or config.optimizer.fused_backward:
+            return ()
+        dims, shared = ParallelDims.of(config, self.schedules, self.cp_chunks), techniques.zero_stage == 1
+        own = 0.0 if dims.dp > 1 and dims.pp == 1 else 1 / dims.dp if shared else 1.0
+        left = Held(BYTES_PER_ELEMENT[precision.parameters] * (1 - own))
+        return (left,) * (own < 1) + (Held(BYTES_PER_ELEMENT[precision.master], shared),)
 
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Arguments of torch's wrappers by their names; a rank alone without Z1 to Z3 has none."""

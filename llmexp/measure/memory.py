@@ -80,18 +80,17 @@ def bytes_of(tensors: Iterable[torch.Tensor], device: torch.device, *, offloaded
 
     On a CPU rank both are the same memory; there `offloaded` says which of the two it stands for.
     """
+    return bytes_of_storages((tensor.untyped_storage() for tensor in tensors if tensor.numel()), device, offloaded=offloaded)
+
+
+def bytes_of_storages(storages: Iterable[torch.UntypedStorage], device: torch.device, *, offloaded: bool = False) -> StateBytes:
+    """See `bytes_of`."""
     on_device = on_host = 0
-    seen: set[tuple[torch.device, int]] = set()
-    for tensor in tensors:
-        key = (tensor.device, tensor.untyped_storage().data_ptr())
-        if tensor.numel() == 0 or key in seen:
-            continue
-        seen.add(key)
-        size = tensor.untyped_storage().nbytes()
-        if tensor.device.type == device.type and not (offloaded and device.type == "cpu"):
-            on_device += size
+    for storage in {(storage.device, storage.data_ptr()): storage for storage in storages}.values():
+        if storage.device.type == device.type and not (offloaded and device.type == "cpu"):
+            on_device += storage.nbytes()
         else:
-            on_host += size
+            on_host += storage.nbytes()
     return StateBytes(device=on_device, host=on_host)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 from pydantic import Field
 
@@ -16,26 +16,35 @@ from llmexp.schema import BYTES_PER_ELEMENT, PrecisionConfig
 
 GIB = 1024**3
 # NF4 with double quantisation: 4 bits, an 8-bit scale a block of 64, a 32-bit scale and offset a block of 256 scales (arXiv 2305.14314, section 3).
-NF4_BYTES_PER_PARAMETER = (4 + 8 / 64 + 32 / (64 * 256)) / 8
+NF4_BYTES_PER_PARAMETER = 4 / 8
+NF4_SCALE_BYTES_PER_PARAMETER = (8 / 64 + 32 / (64 * 256)) / 8
 
 
 class MemoryEstimate(Record):
-    """Bytes of training state that one rank holds for certain; activations, buffers and the allocator's waste come on top."""
+    """Bytes of training state that one rank holds for certain at one time; activations, buffers and the allocator's waste come on top."""
 
     parameters: StateBytes
-    gradients: StateBytes
+    gradients: StateBytes = Field(description="the most between backward and update, copies for the update among them")
     optimizer: StateBytes
+    gathered: int = Field(0, description="whole parameters on the device at the end of forward, beside the rank's part of them")
+    gathered_beside_gradients: int = Field(0, description="of these what is still there when all gradients are")
     arithmetic: str = Field(description="the same in words, for people")
 
     @property
     def device(self) -> int:
-        """Bytes on the device, of one rank."""
-        return self.parameters.device + self.gradients.device + self.optimizer.device
+        """Bytes on the device, of one rank: at the end of forward, or when gradients are there."""
+        return self.parameters.device + self.optimizer.device + max(self.gathered, self.gathered_beside_gradients + self.gradients.device)
 
     @property
     def host(self) -> int:
         """Bytes in host memory, of one rank."""
         return self.parameters.host + self.gradients.host + self.optimizer.host
+
+    @property
+    def in_all(self) -> int:
+        """Bytes of one rank wherever they lie, which on a CPU rank is one memory: less than both where they have their most at different times."""
+        lasting = sum(kind.device + kind.host for kind in (self.parameters, self.optimizer))
+        return lasting + max(self.gathered, self.gathered_beside_gradients + self.gradients.device + self.gradients.host)
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,19 @@ class Held:
     bytes_per_parameter: float
     partitioned: bool = False
     on_host: bool = False
+    elements: float = inf
+    """Of a rank's share no more than so many at a time."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Whole parameters, trained or not, that a rank keeps on the device from forward to backward, beside its part of them."""
+
+    bytes_per_parameter: float
+    layers: bool
+    """Those of decoder layers too, not only what belongs to none."""
+    beside_gradients: bool
+    """Also when all gradients are there: those of the pass before, where a step has several."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,9 @@ class Storage:
     parameters: Held
     gradients: Held
     optimizer: Held
+    update: tuple[Held, ...] = ()
+    """What there is of gradients at the same time when the optimizer updates, copies among them; empty: `gradients`."""
+    gathered: Gathered | None = None
 
 
 def zero_storage(precision: PrecisionConfig, techniques: Techniques, moments: float, *, master_copy: bool) -> Storage:
@@ -72,36 +97,96 @@ def zero_storage(precision: PrecisionConfig, techniques: Techniques, moments: fl
     )
 
 
+@dataclass(frozen=True)
+class _Counts:
+    """Trained parameters as the fullest rank holds them: its own, those of all that share out one copy, and how many ranks these are."""
+
+    held: int
+    together: int
+    ranks: int
+
+    @classmethod
+    def of(cls, shape: ModelShape, trained: Trained, four_bit: int, dims: ParallelDims) -> _Counts:
+        # An adapter is no part of the shape; no degree cuts it.
+        whole = shape.parameters_of_rank(dims.tp, dims.pp, dims.ep, v_shaped=dims.v_shaped)
+        held = trained.trainable if trained.frozen else whole - four_bit
+        # Ranks that share out experts hold different ones: what all replicas hold together, and partition, is more than one of them holds.
+        together = held + (dims.ep - 1) * shape.expert_parameters_of_rank(dims.tp, dims.pp, dims.ep)
+        return cls(held, together, dims.dp * dims.cp)
+
+    def shares(self, kind: Held) -> int:
+        return self.ranks if kind.partitioned else 1
+
+    def share(self, kind: Held) -> float:
+        """Parameters."""
+        return (self.together if kind.partitioned else self.held) / self.shares(kind)
+
+    def size(self, kind: Held) -> int:
+        """Bytes."""
+        return ceil(min(self.share(kind), kind.elements) * kind.bytes_per_parameter)
+
+    def words(self, name: str, kind: Held) -> str:
+        of = f" of {self.together / 1e9:.4g}e9" * (kind.partitioned and self.together != self.held)
+        most = f", {kind.elements / 1e9:.4g}e9 at a time" * (kind.elements < self.share(kind))
+        return f"{kind.bytes_per_parameter:.4g} B {name}{of} / {self.shares(kind)}{most}"
+
+
 def estimate(shape: ModelShape, storage: Storage, trained: Trained, dims: ParallelDims) -> MemoryEstimate:
     """Count what the fullest rank holds; what is frozen is held as the parameters are, or in 4 bits where they are."""
     four_bit = trained.four_bit // (dims.tp * dims.pp)
-    # An adapter is no part of the shape; no degree cuts it.
-    held = trained.trainable if trained.frozen else shape.parameters_of_rank(dims.tp, dims.pp, dims.ep, v_shaped=dims.v_shaped) - four_bit
-    # Ranks that share out experts hold different ones: what all replicas hold together, and partition, is more than one of them holds.
-    together = held + (dims.ep - 1) * shape.expert_parameters_of_rank(dims.tp, dims.pp, dims.ep)
-    kinds = {"weights": storage.parameters, "gradients": storage.gradients, "optimizer states": storage.optimizer}
-    shares = {name: dims.dp * dims.cp if kind.partitioned else 1 for name, kind in kinds.items()}
-    counts = {name: together if kind.partitioned else held for name, kind in kinds.items()}
-    sizes = {name: ceil(counts[name] * kind.bytes_per_parameter / shares[name]) for name, kind in kinds.items()}
-    cut = f" of {trained.trainable / 1e9:.4g}e9 ({dims.cut})" if held < trained.trainable else ""
-    words = f"{held / 1e9:.4g}e9 trained parameters{cut}: " + " + ".join(
-        f"{kind.bytes_per_parameter:.4g} B {name}" + f" of {together / 1e9:.4g}e9" * (counts[name] != held) + f" / {shares[name]}"
-        for name, kind in kinds.items()
+    counts = _Counts.of(shape, trained, four_bit, dims)
+    gradients, gradient_words = _gradients(storage, counts)
+    frozen, scales, frozen_words = _frozen(storage.parameters, counts.shares(storage.parameters), trained.frozen, four_bit)
+    weights = _place(counts.size(storage.parameters) + frozen, storage.parameters.on_host)
+    whole, kept = _gathered(storage.gathered, shape, trained)
+    made = MemoryEstimate(
+        parameters=StateBytes(device=weights.device + scales, host=weights.host),
+        gradients=_place(gradients, storage.gradients.on_host),
+        optimizer=_place(counts.size(storage.optimizer), storage.optimizer.on_host),
+        gathered=whole,
+        gathered_beside_gradients=kept,
+        arithmetic="",
     )
-    for count, size in ((trained.frozen, storage.parameters.bytes_per_parameter), (four_bit, NF4_BYTES_PER_PARAMETER)):
-        if count:
-            sizes["weights"] += ceil(count * size / shares["weights"])
-            words += f"; {count / 1e9:.4g}e9 frozen: {size:.4g} B weights / {shares['weights']}"
-    parameters, gradients, optimizer = (_place(sizes[name], kind.on_host) for name, kind in kinds.items())
-    total = sum(sizes.values()) / GIB
-    return MemoryEstimate(parameters=parameters, gradients=gradients, optimizer=optimizer, arithmetic=f"{words} = {total:.4g} GiB a rank")
+    passing = [gradient_words] + [f"{kept / GIB:.4g} GiB of gathered parameters"] * (kept > 0)
+    if whole > kept + gradients:
+        passing = [f"{whole / GIB:.4g} GiB of gathered parameters at the end of forward"]
+    cut = f" of {trained.trainable / 1e9:.4g}e9 ({dims.cut})" if counts.held < trained.trainable else ""
+    terms = counts.words("weights", storage.parameters), *passing, counts.words("optimizer states", storage.optimizer)
+    words = f"{counts.held / 1e9:.4g}e9 trained parameters{cut}: {' + '.join(terms)}{frozen_words} = {made.in_all / GIB:.4g} GiB a rank"
+    return made.model_copy(update={"arithmetic": words})
+
+
+def _gradients(storage: Storage, counts: _Counts) -> tuple[int, str]:
+    """Bytes at the end of backward, or in the update where there are more, and how they come about."""
+    moments = ("gradients", (storage.gradients,)), ("gradients in the update", storage.update)
+    sizes = [sum(map(counts.size, kinds)) for _, kinds in moments]
+    name, kinds = moments[sizes[1] > sizes[0]]
+    return max(sizes), " + ".join(counts.words(name, kind) for kind in kinds)
+
+
+def _frozen(weights: Held, shares: int, frozen: int, four_bit: int) -> tuple[int, int, str]:
+    """Bytes of what does not train that lie with the weights, those of its scales, which stay whole and on the device, and both in words."""
+    size = ceil(frozen * weights.bytes_per_parameter / shares) + ceil(four_bit * NF4_BYTES_PER_PARAMETER / shares)
+    held = (frozen, weights.bytes_per_parameter, "weights", shares), (four_bit, NF4_BYTES_PER_PARAMETER, "weights", shares)
+    scales = (four_bit, NF4_SCALE_BYTES_PER_PARAMETER, "scales", 1)
+    words = "".join(f"; {count / 1e9:.4g}e9 frozen: {each:.4g} B {name} / {parts}" for count, each, name, parts in (*held, scales) if count)
+    return size, ceil(four_bit * NF4_SCALE_BYTES_PER_PARAMETER), words
+
+
+def _gathered(kept: Gathered | None, shape: ModelShape, trained: Trained) -> tuple[int, int]:
+    """Bytes of gathered parameters at the end of forward, and of those that are there when all gradients are."""
+    if kept is None:
+        return 0, 0
+    count = trained.trainable + trained.frozen if kept.layers else shape.parameters_outside_layers
+    size = ceil(count * kept.bytes_per_parameter)
+    return size, size if kept.beside_gradients else 0
 
 
 def shortage(memory: MemoryEstimate, ranks_per_node: int, device_bytes: int | None, host_bytes: int | None) -> str | None:
     """Say why the estimate cannot fit, or None. `device_bytes` None: ranks live in host memory altogether."""
     if device_bytes is not None and memory.device > device_bytes:
         return f"needs {memory.device / GIB:.1f} GiB on the device for certain, which has {device_bytes / GIB:.1f} GiB: {memory.arithmetic}"
-    on_host = ranks_per_node * (memory.host if device_bytes is not None else memory.host + memory.device)
+    on_host = ranks_per_node * (memory.host if device_bytes is not None else memory.in_all)
     if host_bytes is not None and on_host > host_bytes:
         return (
             f"needs {on_host / GIB:.1f} GiB of host memory for certain on {ranks_per_node} ranks a node, which has {host_bytes / GIB:.1f} GiB: "

@@ -92,6 +92,11 @@ class ModelShape:
         return self.linear_parameters + self.norm_parameters + self.embedding_parameters + self.head_parameters
 
     @property
+    def parameters_outside_layers(self) -> int:
+        """Embedding, last norm and head."""
+        return self.embedding_parameters + self.hidden_size + self.head_parameters
+
+    @property
     def active_parameters(self) -> int:
         """Parameters that a token meets: all but those of the experts it is not sent to."""
         return self.parameters - self.linear_parameters + self.active_linear_parameters

@@ -113,7 +113,7 @@ class RankSummary(Record):
         default_factory=dict, description="torch's allocator by phase, over the warm-up from its second step, cuda only"
     )
     compiled_in_window: int = Field(0, description="graphs that torch.compile made while steps were being measured")
-    state_bytes: dict[str, StateBytes] = Field(description="parameters, gradients, optimizer; of the last the moments apart")
+    state_bytes: dict[str, StateBytes] = Field(description="by kind, as analysis/memory.py reads them; of the optimizer the moments apart")
     what_ran: dict[str, Any] = Field(description="attention_kernel, attention_backend, optimizer_class, engine_optimizer_class, backend, …")
     gradient_norm: float | None = Field(None, description="of the whole model, as the first step took it; None where its optimizer does not tell")
     largest_update: float | None = Field(None, description="by how much the first step changed the parameter that it changed most, of a sample")

@@ -48,6 +48,7 @@ METRICS = (
     "peak_rss_bytes",
     "parameter_bytes",
     "parameter_host_bytes",
+    "gathered_parameter_bytes",
     "gradient_bytes",
     "gradient_host_bytes",
     "optimizer_bytes",

@@ -229,6 +229,17 @@ def test_memory_is_the_largest_ranks(write_repeat):
     }
 
 
+def test_parameters_that_are_gathered_count_with_the_gradients_that_are_there_then(write_repeat):
+    together = {"gathered": StateBytes(device=90), "gradients_and_gathered": StateBytes(device=95, host=7)}
+    held = {"parameters": StateBytes(device=50), "gradients": StateBytes(device=30, host=7), "optimizer": StateBytes(device=20)}
+    steps = [(1.0, 10, 10, 1.0)] * 2
+    metrics = measure([write_repeat(0, {0: {"state_bytes": held | together}}, {0: steps})], Facts(world_size=1, dp=1))
+    wanted = {"gathered_parameter_bytes": 90, "gradient_bytes": 30, "training_state_bytes": 165, "training_state_host_bytes": 7}
+    assert {name: metrics[name].mean for name in wanted} == wanted
+    without = measure([write_repeat(1, {0: {"state_bytes": held}}, {0: steps})], Facts(world_size=1, dp=1))
+    assert (without["gathered_parameter_bytes"], without["training_state_bytes"].mean) == (None, 100)
+
+
 def test_optimizer_state_is_that_of_the_fullest_rank_over_all_that_trains(write_repeat):
     held = {rank: {"state_bytes": {"moments": StateBytes(device=4000, host=100 * rank)}, "trainable_parameters": 1000} for rank in (0, 1)}
     metrics = measure([write_repeat(0, held, {rank: [(1.0, 10, 10, 1.0)] * 2 for rank in (0, 1)})], Facts(world_size=2, dp=2))

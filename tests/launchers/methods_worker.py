@@ -44,8 +44,7 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
                 allocated = memory.current_bytes(device)() if step == 0 else allocated
                 trainable.backward(loss)
                 if step == 0:
-                    gradients = {gradient.data_ptr(): gradient for gradient in training.state_tensors()["gradients"]}
-                    squares = sum(gradient.double().square().sum().item() for gradient in gradients.values())
+                    squares = sum_of_squares(training.state_tensors()["gradients"])
                 trainable.step()
                 of_passes.append(loss.detach())
         norm = training.gradient_norm() if step == 0 else norm
@@ -73,6 +72,11 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
         "trained_names": [name for name, parameter in training.module.named_parameters() if parameter.requires_grad],
         "what_ran": training.what_ran(),
     }
+
+
+def sum_of_squares(tensors: list[torch.Tensor]) -> float:
+    """Of each once; not kept, because memory that they hold would be counted."""
+    return sum(tensor.double().square().sum().item() for tensor in {tensor.data_ptr(): tensor for tensor in tensors}.values())
 
 
 def frozen_digest(training: Any) -> str:

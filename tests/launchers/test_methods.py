@@ -134,15 +134,15 @@ def test_rs_runs_the_attention_of_every_layer_again_in_backward_and_nothing_else
 
 
 # Bytes a parameter that each of two ranks holds of parameters, gradients and optimizer states. FSDP2 holds its half of the master copy as the
-# parameters, and gradients in its dtype; DeepSpeed's ZeRO-1 reduces at the end of backward, its offload keeps gradients in the master's dtype.
+# parameters, and gradients in its dtype; all others copy gradients into it for the update, or with O before, and not all drop these then.
 HELD = {
-    ("deepspeed", "Naive"): (2, 2, 12),
-    ("deepspeed", "Z1"): (2, None, 12 / 2),
-    ("deepspeed", "Z2"): (2, 2 / 2, 12 / 2),
-    ("deepspeed", "Z3"): (2 / 2, 2 / 2, 12 / 2),
-    ("deepspeed", "Z3+O"): (2 / 2, 4 / 2, 12 / 2),
-    ("torch", "Naive"): (2, 2, 12),
-    ("torch", "Z1"): (2, 2, 12 / 2),
+    ("deepspeed", "Naive"): (2, 2 + 4, 12),
+    ("deepspeed", "Z1"): (2, 4 / 2, 12 / 2),
+    ("deepspeed", "Z2"): (2, 4 / 2, 12 / 2),
+    ("deepspeed", "Z3"): (2 / 2, 6 / 2, 12 / 2),
+    ("deepspeed", "Z3+O"): (2 / 2, 6 / 2, 12 / 2),
+    ("torch", "Naive"): (2, 2 + 4, 12),
+    ("torch", "Z1"): (2, 2 + 4 / 2, 12 / 2),
     ("torch", "Z2"): (4 / 2, 4 / 2, 8 / 2),
     ("torch", "Z3"): (4 / 2, 4 / 2, 8 / 2),
     ("torch", "Z3+O"): (4 / 2, 4 / 2, 8 / 2),
@@ -153,7 +153,7 @@ HELD = {
 def test_state_is_partitioned_over_both_ranks(bf16: Runs, engine: str, method: str) -> None:
     observed = bf16(engine)
     for kind, bytes_per_parameter in zip(("parameters", "gradients", "optimizer"), HELD[engine, method], strict=True):
-        for rank in (0, 1) if bytes_per_parameter else ():
+        for rank in (0, 1):
             expected = bytes_per_parameter * observed[method][0]["parameters"]
             # A matrix on the border of two partitions may be one rank's as a whole.
             assert state_bytes(observed, method, kind, rank) == pytest.approx(expected, rel=0.1), kind
@@ -178,7 +178,7 @@ def test_under_z3_only_what_belongs_to_no_layer_stays_gathered_until_backward(bf
 def test_deepspeeds_o_moves_state_to_the_host_and_gradients_into_the_dtype_of_the_master_copy(bf16: Runs, method: str) -> None:
     observed = bf16("deepspeed")
     without, offloaded = state_bytes(observed, method, "gradients"), state_bytes(observed, f"{method}+O", "gradients")
-    assert offloaded == pytest.approx(2 * without, rel=0.1)
+    assert offloaded == pytest.approx(without, rel=0.1), "without O there is as much in the update"
     assert on_host(observed, f"{method}+O") == {"optimizer", "gradients"} | ({"parameters"} if method == "Z3" else set())
     assert on_host(observed, method) == set()
 
@@ -190,8 +190,8 @@ def test_fsdps_o_moves_all_partitions_to_the_host(bf16: Runs, method: str) -> No
 
 
 def on_host(observed: Observed, method: str) -> set[str]:
-    """Kinds of state that lie there; none lies in both places."""
-    state = observed[method][0]["state"]
+    """Kinds of state that lie there; none lies in both places, but gathered parameters are never there."""
+    state = {kind: size for kind, size in observed[method][0]["state"].items() if not kind.endswith("gathered")}
     assert all(not size["host"] or not size["device"] for size in state.values())
     return {kind for kind, size in state.items() if size["host"]}
 

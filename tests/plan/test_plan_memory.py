@@ -10,15 +10,17 @@ SIZE = 6_738_415_616
 @pytest.mark.parametrize(
     ("words", "device_bytes_per_parameter", "host_bytes_per_parameter"),
     [
-        (["precision=bf16_mixed"], 16, 0),
+        (["precision=bf16_mixed"], 20, 0),
+        (["precision=bf16_mixed", "optimizer=deepspeed_adamw"], 18, 0),
         (["precision=bf16_pure"], 8, 0),
         (["precision=fp32"], 16, 0),
         (["method=Z1"], 4 + 12 / 8, 0),
-        (["method=Z2"], 2 + 14 / 8, 0),
-        (["method=Z3"], 16 / 8, 0),
+        (["method=Z2"], 2 + 16 / 8, 0),
+        (["method=Z3"], 20 / 8, 0),
+        (["method=Z3", "+engine.options.zero_optimization.sub_group_size=1_000"], 16 / 8, 0),
         (["method=Z2", "precision=bf16_pure"], 2 + 8 / 8, 0),  # DeepSpeed's ZeRO keeps a second copy of the parameters
         (["method=Z2+O", "precision=bf16_pure"], 2, 8 / 8),
-        (["method=Z3+O", "precision=bf16_pure"], 0, 10 / 8),
+        (["method=Z3+O", "precision=bf16_pure"], 0, 12 / 8),
     ],
 )
 def test_bytes_a_parameter(words, device_bytes_per_parameter, host_bytes_per_parameter, plan):
@@ -41,6 +43,33 @@ def test_four_bits_freeze_the_matrices(plan):
     assert made.memory.device < 9.8e9  # what the paper measured, activations included
 
 
+def test_fsdps_z2_is_sure_of_the_whole_parameters_that_it_gathers(plan):
+    """Between backward and update a rank of 8 holds 12.55 GiB; at the end of forward its parts, its moments and all parameters in bf16."""
+    memory = plan("engine=torch", "model=7b", "method=Z2", "precision=bf16_mixed").memory
+    assert memory.device / GIB == pytest.approx(21.97, abs=0.01)
+    assert "at the end of forward" in memory.arithmetic
+    assert "which has 16.0 GiB" in str(shortage(memory, 8, 16 * GIB, 512 * GIB))
+    in_backward = plan("engine=torch", "model=7b", "method=Z2", "precision=bf16_mixed", "parallelism.dp=1").memory
+    assert in_backward.device == 16 * SIZE
+    twice = plan("engine=torch", "model=7b", "method=Z2", "precision=bf16_mixed", "batch.accumulation=2").memory
+    assert twice.device == (2 + 16 / 8) * SIZE
+
+
+def test_on_a_cpu_rank_what_is_there_at_different_times_is_not_added_up(plan):
+    memory = plan("engine=torch", "model=7b", "method=Z2+O", "precision=bf16_mixed", "hardware=cpu", "parallelism.dp=8").memory
+    assert (memory.device, memory.host) == (2 * SIZE, 16 / 8 * SIZE)
+    assert memory.in_all == (2 + 12 / 8) * SIZE
+    assert "needs 175.7 GiB of host memory" in str(shortage(memory, 8, None, 16 * GIB))
+
+
+def test_scales_of_four_bit_weights_stay_whole_on_the_device(plan):
+    made = plan("task=finetune", "model=7b", "method=QL+Z3+O", "precision=bf16_pure")
+    four_bit = 32 * (4 * 4096 * 4096 + 3 * 4096 * 11008)
+    others = SIZE - four_bit + made.trainable_parameters
+    assert made.memory.parameters.device == pytest.approx((1 / 64 + 4 / (64 * 256)) * four_bit, rel=1e-6)
+    assert made.memory.parameters.host == pytest.approx((four_bit / 2 + 2 * others) / 8, rel=1e-6)
+
+
 def test_host_memory_is_shared_by_the_ranks_of_a_node(plan):
     memory = plan("model=13b", "method=Z3+O").memory
     assert shortage(memory, 8, 80 * GIB, 512 * GIB) is None
@@ -49,7 +78,7 @@ def test_host_memory_is_shared_by_the_ranks_of_a_node(plan):
 
 def test_on_cpu_everything_is_host_memory(plan):
     memory = plan("model=13b", "method=F+R+Z3", "hardware=cpu").memory
-    assert "242.4 GiB of host memory" in str(shortage(memory, 2, None, 16 * GIB))
+    assert "249.9 GiB of host memory" in str(shortage(memory, 2, None, 16 * GIB))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +93,7 @@ def test_on_cpu_everything_is_host_memory(plan):
 def test_the_fullest_rank_of_a_model_that_is_cut(words, parameters, plan):
     """7B: 32 layers of two gains, a last gain, embeddings and head of 32000 x 4096; the last stage holds the head and the last gain."""
     memory = plan("engine=megatron", "model=7b", "precision=bf16_mixed", *words).memory
-    assert memory.device == 16 * parameters
+    assert memory.device == 20 * parameters
     assert "of 6." in memory.arithmetic
 
 
@@ -77,7 +106,7 @@ def test_the_fullest_rank_of_a_model_that_is_cut(words, parameters, plan):
 )
 def test_in_a_v_the_first_rank_holds_embedding_and_head(words, parameters, plan):
     memory = plan("engine=torch", "model=7b", "precision=bf16_mixed", "parallelism.pp=8", "batch.accumulation=8", *words).memory
-    assert memory.device == 16 * parameters
+    assert memory.device == 18 * parameters
 
 
 MIXTRAL, EXPERTS, ROUTERS = 46_702_792_704, 32 * 8 * 3 * 4096 * 14336, 32 * 8 * 4096
@@ -86,13 +115,13 @@ MIXTRAL, EXPERTS, ROUTERS = 46_702_792_704, 32 * 8 * 3 * 4096 * 14336, 32 * 8 * 
 @pytest.mark.parametrize(
     ("words", "bytes_on_device"),
     [
-        ([], 16 * MIXTRAL),
-        (["parallelism.ep=8"], 16 * (MIXTRAL - EXPERTS + EXPERTS / 8)),
+        ([], 20 * MIXTRAL),
+        (["parallelism.ep=8"], 20 * (MIXTRAL - EXPERTS + EXPERTS / 8)),
         # Each expert is on 2 of the 8 ranks, which share out its optimizer's states.
-        (["parallelism.ep=4", "method=Z1"], 4 * (MIXTRAL - EXPERTS + EXPERTS / 4) + 12 * ((MIXTRAL - EXPERTS) / 8 + EXPERTS / 4 / 2)),
+        (["parallelism.ep=4", "method=Z1"], 4 * (MIXTRAL - EXPERTS + EXPERTS / 4) + 16 * ((MIXTRAL - EXPERTS) / 8 + EXPERTS / 4 / 2)),
         (
             ["parallelism.tp=2", "parallelism.ep=4", "parallelism.sequence=true", "data.seq_len=64"],
-            16 * ((MIXTRAL - EXPERTS - ROUTERS - 65 * 4096) / 2 + ROUTERS + 65 * 4096 + EXPERTS / 8),
+            20 * ((MIXTRAL - EXPERTS - ROUTERS - 65 * 4096) / 2 + ROUTERS + 65 * 4096 + EXPERTS / 8),
         ),
     ],
 )
