@@ -25,7 +25,10 @@ ENGINES = ["deepspeed", "torch"]
 METHODS = [*(str(Method.parse(name)) for name in table03_methods()), "Z1", "RS"]
 # Each way in which C meets another atom; compiling is what takes long here.
 COMPILED = ["C", "F+R+C+Z3", "C+Q"]
-SAME_MATHEMATICS = [name for name in METHODS if "Q" not in name]
+# Each atom alone, and with what it meets in both engines; the others are run by make test-sweeps.
+SHORT = {"Naive", "F", "R", "RS", "Q", "R+Q", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3", "F+R+Z3+O", "C", "F+R+C+Z3"}
+EVERY, EVERY_COMPILED = ([name if name in SHORT else pytest.param(name, marks=pytest.mark.sweep) for name in names] for names in (METHODS, COMPILED))
+SAME_MATHEMATICS = [each for each, name in zip(EVERY, METHODS, strict=True) if "Q" not in name]
 LAYERS = 2
 # Of losses near 6, over 8 steps: against one process, in bf16_mixed against Naive and against fp32 (measured: 1e-6, 4e-4 and 1.6e-2).
 FP32_TOLERANCE = 1e-5
@@ -41,9 +44,9 @@ def plan(engine: str, method: str, precision: str, *overrides: str) -> RunPlan:
 
 
 @pytest.fixture(scope="module")
-def fp32(observe: Callable[..., Observed]) -> Runs:
+def fp32(observe: Callable[..., Observed], asked: set[str]) -> Runs:
     def run(engine: str) -> Observed:
-        plans = {name: plan(engine, name, "fp32") for name in METHODS}
+        plans = {name: plan(engine, name, "fp32") for name in METHODS if name in asked | SHORT}
         frozen = {f"{name}, lr 0": plan(engine, name, "fp32", "optimizer.lr=0.0") for name in ("Q", "Z3")}
         accumulated = {f"{name}, 2 passes": plan(engine, name, "fp32", "batch.accumulation=2") for name in ACCUMULATED}
         return observe(plans | frozen | accumulated)
@@ -52,9 +55,10 @@ def fp32(observe: Callable[..., Observed]) -> Runs:
 
 
 @pytest.fixture(scope="module")
-def compiled(observe: Callable[..., Observed]) -> Runs:
+def compiled(observe: Callable[..., Observed], asked: set[str]) -> Runs:
     def run(engine: str) -> Observed:
-        return observe({name: plan(engine, name, "fp32") for name in COMPILED} | {"C, lr 0": plan(engine, "C", "fp32", "optimizer.lr=0.0")})
+        plans = {name: plan(engine, name, "fp32") for name in COMPILED if name in asked | SHORT}
+        return observe(plans | {"C, lr 0": plan(engine, "C", "fp32", "optimizer.lr=0.0")})
 
     return cache(run)
 
@@ -110,7 +114,7 @@ def test_bf16_losses_follow_one_curve_near_that_of_fp32(fp32: Runs, bf16: Runs, 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EVERY)
 def test_f_runs_the_flash_kernel_and_nothing_else_does(fp32: Runs, engine: str, method: str) -> None:
     for rank in fp32(engine)[method]:
         flash = [name for name in rank["operators"] if "flash_attention" in name]
@@ -120,7 +124,7 @@ def test_f_runs_the_flash_kernel_and_nothing_else_does(fp32: Runs, engine: str, 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EVERY)
 def test_r_runs_every_layer_again_in_backward(fp32: Runs, engine: str, method: str) -> None:
     passes = 2 if "R" in method.split("+") else 1
     assert [rank["layer_calls"] for rank in fp32(engine)[method]] == [passes * LAYERS] * 2
@@ -218,7 +222,7 @@ def test_without_a_learning_rate_nothing_changes(fp32: Runs, engine: str, method
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EVERY)
 def test_the_first_update_is_seen_wherever_parameters_lie(fp32: Runs, engine: str, method: str) -> None:
     """AdamW's first one moves every element by lr, whatever its gradient."""
     lr = plan(engine, method, "fp32").config.optimizer.lr
@@ -226,7 +230,7 @@ def test_the_first_update_is_seen_wherever_parameters_lie(fp32: Runs, engine: st
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EVERY)
 def test_the_gradient_of_the_first_step_is_that_of_one_process_whatever_a_rank_holds_of_it(fp32: Runs, alone: Runs, engine: str, method: str) -> None:
     (one,) = (alone("torch")["fp32, 2"] if "Q" not in method.split("+") else fp32("torch")["Q"])[:1]
     for rank in fp32(engine)[method]:
@@ -234,7 +238,7 @@ def test_the_gradient_of_the_first_step_is_that_of_one_process_whatever_a_rank_h
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EVERY)
 def test_predicted_memory_is_what_is_allocated(fp32: Runs, engine: str, method: str) -> None:
     predicted = plan(engine, method, "fp32").memory
     assert predicted is not None
@@ -244,7 +248,7 @@ def test_predicted_memory_is_what_is_allocated(fp32: Runs, engine: str, method: 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", COMPILED)
+@pytest.mark.parametrize("method", EVERY_COMPILED)
 def test_c_computes_what_its_method_computes_without_it(fp32: Runs, compiled: Runs, engine: str, method: str) -> None:
     without = str(Method.parse("+".join(atom for atom in method.split("+") if atom != "C") or "Naive"))
     assert compiled(engine)[method][0]["losses"] == pytest.approx(fp32(engine)[without][0]["losses"], abs=FP32_TOLERANCE)
@@ -253,7 +257,7 @@ def test_c_computes_what_its_method_computes_without_it(fp32: Runs, compiled: Ru
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", COMPILED)
+@pytest.mark.parametrize("method", EVERY_COMPILED)
 def test_c_compiles_one_layer_and_the_loss_in_the_first_step_and_runs_what_it_compiled(compiled: Runs, engine: str, method: str) -> None:
     for rank in compiled(engine)[method]:
         assert rank["compiled_graphs"] == [2] * len(rank["losses"])
