@@ -17,7 +17,7 @@ def test_the_trainer_trains_the_plans_model_over_the_plans_window(tmp_path: Path
     assert trainers(plan, tmp_path / "Trainer.0") > 0
 
 
-@pytest.mark.ranks
+@pytest.mark.sweep
 def test_the_trainer_is_handed_the_adapter(tmp_path: Path) -> None:
     plan, _ = comparable([*TINY, "data=synthetic", "task=finetune", "method=QL+F"])
     assert trainers(plan, tmp_path / "Trainer.0") > 0

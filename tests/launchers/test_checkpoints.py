@@ -29,8 +29,16 @@ RUNS = {
     "deepspeed": ("Naive", "Z3", "L", "L+Z3", "L+Z3+O", "QL", "QL+Z3", "P", "P+Z3"),
     "torch": ("Naive", "Z3", "L", "L+Z3", "L+Z3+O", "QL", "P+Z3"),
 }
+# The others are run by make test-sweeps.
+SHORT = {"deepspeed": ("Z3", "L", "L+Z3+O", "QL+Z3", "P+Z3"), "torch": ("Naive", "L", "L+Z3", "QL")}
 FP32_TOLERANCE, LOWERED = 1e-5, 0.1
-each_run = pytest.mark.parametrize(("engine", "method"), [(engine, method) for engine, methods in RUNS.items() for method in methods])
+
+
+def runs(wanted: Callable[[str], bool] = lambda _: True) -> pytest.MarkDecorator:
+    """Of those whose method is wanted."""
+    cells = [(engine, method) for engine, methods in RUNS.items() for method in methods if wanted(method)]
+    marked = [pytest.param(engine, method, marks=() if method in SHORT[engine] else pytest.mark.sweep) for engine, method in cells]
+    return pytest.mark.parametrize(("engine", "method"), marked)
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +57,11 @@ def plan(folder: Path, engine: str, method: str, *overrides: str) -> RunPlan:
 
 
 @pytest.fixture(scope="module")
-def trained(checkpoint: Path, observe: Callable[..., Observed]) -> Callable[[str], Observed]:
-    return cache(lambda engine: observe({method: plan(checkpoint, engine, method) for method in RUNS[engine]}, worker=WORKER))
+def trained(checkpoint: Path, observe: Callable[..., Observed], asked: set[str]) -> Callable[[str], Observed]:
+    def run(engine: str) -> Observed:
+        return observe({method: plan(checkpoint, engine, method) for method in RUNS[engine] if method in asked.union(SHORT[engine])}, worker=WORKER)
+
+    return cache(run)
 
 
 def published(checkpoint: Path, method: str) -> Any:
@@ -69,7 +80,7 @@ def assert_computes_what_the_ranks_did(loaded: Any, plan: RunPlan, observed: dic
 
 
 # P's embeddings before the text change the loss from the start.
-@pytest.mark.parametrize(("engine", "method"), [(engine, method) for engine, method in each_run.args[1] if "P" not in method])
+@runs(lambda method: "P" not in method)
 def test_training_starts_at_the_loss_of_transformers_own_model(
     trained: Callable[[str], Observed], checkpoint: Path, engine: str, method: str
 ) -> None:
@@ -78,7 +89,7 @@ def test_training_starts_at_the_loss_of_transformers_own_model(
     assert begun == pytest.approx(expected, abs=FP32_TOLERANCE)
 
 
-@pytest.mark.parametrize(("engine", "method"), [(engine, method) for engine, method in each_run.args[1] if "L" in method or "P" in method])
+@runs(lambda method: "L" in method or "P" in method)
 def test_peft_loads_the_adapter_and_gives_the_same_logits(trained: Callable[[str], Observed], checkpoint: Path, engine: str, method: str) -> None:
     observed = trained(engine)[method][0]
     # In training mode, for otherwise bitsandbytes packs 4-bit weights anew on CPU.
@@ -88,7 +99,7 @@ def test_peft_loads_the_adapter_and_gives_the_same_logits(trained: Callable[[str
     assert_computes_what_the_ranks_did(loaded, plan(checkpoint, engine, method), observed)
 
 
-@pytest.mark.parametrize(("engine", "method"), [(engine, method) for engine, method in each_run.args[1] if "P" not in method])
+@runs(lambda method: "P" not in method)
 def test_transformers_loads_the_merged_model_and_gives_the_same_logits(
     trained: Callable[[str], Observed], checkpoint: Path, engine: str, method: str
 ) -> None:
@@ -98,7 +109,7 @@ def test_transformers_loads_the_merged_model_and_gives_the_same_logits(
     assert sorted(f"repeat.0/{path.name}" for path in Path(observed["folder"]).iterdir()) == observed["saved"]
 
 
-@each_run
+@runs()
 def test_the_result_names_the_weights(trained: Callable[[str], Observed], engine: str, method: str) -> None:
     said = {trained(each)["L"][0]["weights"] for each in RUNS} | {trained(engine)[method][0]["weights"]}
     assert len(said) == 1

@@ -16,7 +16,9 @@ CONF = Path(__file__).parents[2] / "conf" / "optimizer"
 # DeepSpeed's own AdamW is compiled, and tests/launchers/test_compiled_ops.py has it.
 OPTIMIZERS = sorted(path.stem for path in CONF.glob("*.yaml") if not path.stem.startswith(("deepspeed_", "adamw_")))
 ENGINES = ["torch", "deepspeed"]
-METHODS = {"torch": ["Naive", "Z1"], "deepspeed": ["Naive", "Z2"]}
+# Whole and in partitions; the others are run by make test-sweeps.
+METHODS = {"torch": ["Naive"], "deepspeed": ["Z2"]}
+DECAYED = {"torch": ["Naive", "Z1"], "deepspeed": ["Naive", "Z2"]}
 GRID = ["Naive", "F", "R", "Z1", "Z2", "Z3", "Z2+O", "Z3+O"]
 # With which four steps change the loss.
 LEARNING_RATES = {"sgd": 0.05, "lomo": 0.05, "adalomo": 0.01, "lion": 1e-4, "lion8bit": 1e-4}
@@ -51,7 +53,7 @@ def together(observe: Callable[..., Observed]) -> Callable[..., Observed]:
     def run(engine: str, *, rest: bool = False) -> Observed:
         wanted = [cell for cell in (REST if rest else CELLS) if cell[0] == engine]
         plans = {f"{name} {method}": plan(engine, name, method) for _, name, method in wanted}
-        return observe(plans | {f"decay {method}": plan(engine, "adamw", method, *DECAY) for method in METHODS[engine]}, 2, WORKER)
+        return observe(plans | {f"decay {method}": plan(engine, "adamw", method, *DECAY) for method in DECAYED[engine]}, 2, WORKER)
 
     return cache(run)
 
@@ -134,7 +136,7 @@ def test_an_update_in_backward_holds_one_gradient_at_a_time(together, alone, opt
 @pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
 def test_weights_decay_once_a_step_whatever_holds_the_master_copy(together, engine: str) -> None:
-    for method in METHODS[engine]:
+    for method in DECAYED[engine]:
         losses, expected = together(engine)[f"decay {method}"][0]["losses"], together("torch")["decay Naive"][0]["losses"]
         assert losses == pytest.approx(expected, abs=DECAY_TOLERANCE), method
 
