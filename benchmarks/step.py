@@ -13,6 +13,7 @@ from benchmarks.figure import Figure
 from benchmarks.interval import paired_ratio
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.run import jobs_of
+from llmexp.launch.ranks import LOOPBACK, listening
 from llmexp.launch.spawn import environment
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.result import to_json
@@ -48,8 +49,10 @@ def _blocks(folder: Path, plans: Sequence[RunPlan], rounds: int) -> dict[str, li
     folder.mkdir()
     for plan in plans:
         (folder / f"{plan.id}.json").write_text(to_json(plan))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={RANKS}", "-m", "benchmarks.worker_step"]
-    command = [*torchrun, str(folder), str(rounds), str(STEPS), *(str(folder / f"{plan.id}.json") for plan in plans)]
+    with listening(LOOPBACK, 0) as probe:
+        port = str(probe.getsockname()[1])
+    ranks = [sys.executable, "-m", "llmexp.launch.ranks", str(RANKS), "0", "1", LOOPBACK, port, "-m", "benchmarks.worker_step"]
+    command = [*ranks, str(folder), str(rounds), str(STEPS), *(str(folder / f"{plan.id}.json") for plan in plans)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(command, env=environment(plans[0], {"PYTHONPATH": path}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:

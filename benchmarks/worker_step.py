@@ -1,4 +1,4 @@
-"""Started by torchrun: blocks of steps in turn and the CPU time of each, of one engine through llmexp's loop and a bare one, or of several engines.
+"""One of some ranks: blocks of steps in turn and the CPU time of each, of one engine through llmexp's loop and a bare one, or of several engines.
 
 Arguments: the folder for blocks.<rank>.json, the number of rounds, steps a block, one plan or several.
 """
@@ -20,6 +20,7 @@ from torch import distributed
 from benchmarks.bare import STEPS
 from llmexp.launchers import data
 from llmexp.launchers.engine_kinds import TrainingEngine
+from llmexp.launchers.meeting import serve_store
 from llmexp.launchers.rank import device_of
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
@@ -95,6 +96,7 @@ def _alternate(blocks: dict[str, Block], rounds: int) -> dict[str, list[float]]:
 
 def main() -> None:
     """Measure and leave the figures."""
+    serve_store()
     folder, rounds, steps, plans = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), [RunPlan.read(Path(path)) for path in sys.argv[4:]]
     found = measure(plans, folder, rounds, steps)
     (folder / f"blocks.{distributed.get_rank()}.json").write_text(json.dumps(found))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import psutil
 
 from llmexp.launchers.communication import log_connections
+from llmexp.launchers.meeting import serve_store
 from llmexp.record.folder import process_identity, write_atomically
 from llmexp.record.process import die_with_parent
 from llmexp.record.result import RankFailure, RankSummary, to_json
@@ -39,7 +40,7 @@ class Rank:
 
     @classmethod
     def from_environment(cls, folder: Path) -> Rank:
-        """Read what torchrun and the deepspeed launcher set; a process that neither has started is alone."""
+        """Read what every launcher of ranks sets; a process that none has started is alone."""
         told = os.environ.get
         return cls(int(told("RANK", 0)), int(told("LOCAL_RANK", 0)), int(told("WORLD_SIZE", 1)), folder)
 
@@ -74,6 +75,7 @@ def main(work: Callable[[RunPlan, Rank], RankSummary]) -> None:
         plan = RunPlan.read(rank.folder.parent / "plan.json")
         if plan.config.hardware.device == "cuda" and rank.world_size > 1:
             log_connections(rank.folder)
+        serve_store()
         rank.write("rank", work(plan, rank))
     except BaseException as error:
         fail(rank, error)

@@ -25,7 +25,7 @@ def register() -> None:
         "native_precision": lambda hardware: bf16.chosen(hardware)[0],
         "why_precision": lambda hardware: bf16.chosen(hardware)[1],
         "precision": lambda name, field: OmegaConf.load(str(files(CONF) / "precision" / f"{name}.yaml"))[field],
-        "quickest_launcher": lambda device: "fork" if device == "cpu" else "torchrun",
+        "quickest_launcher": lambda device: "fork" if device == "cpu" else "spawn",
         "detected_gpu": _detected_gpu,
         "model_name": lambda path: Path(os.path.abspath(path)).name if path else "hf",
         "atoms": lambda: "\n  ".join(f"{atom.code:<5}{atom.help}" for atom in map(atom_of, atom_codes())),

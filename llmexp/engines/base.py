@@ -29,7 +29,7 @@ class Engine(ABC):
     builds_model: ClassVar[bool] = True
     """Whether its ranks build the configuration's model, so that its size and FLOPs are what is measured."""
 
-    launchers: ClassVar[tuple[str, ...]] = ("torchrun",)
+    launchers: ClassVar[tuple[str, ...]] = ("spawn", "torchrun")
     """Values of engine.launcher that it can be started by."""
 
     schedules: ClassVar[Mapping[str, Passes]] = {}

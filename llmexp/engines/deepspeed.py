@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from llmexp.engines.base import Engine
+from llmexp.engines.commands import module, ranks_of
 from llmexp.engines.limits import beyond_context_parallelism, flash_without_bf16, quantized_experts, unadaptable, unpackable
 from llmexp.engines.optimizers import misdeclared_moments, unpartitioned
-from llmexp.engines.torchrun import rank_environment, torchrun
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import Held, Storage
 from llmexp.plan.run_plan import Command
-from llmexp.plan.runtime import interpreter
 from llmexp.plan.shape import shape_of
 from llmexp.plan.trained import Trained
 from llmexp.schema import BYTES_PER_ELEMENT, CpKind, RunConfig
@@ -33,7 +32,7 @@ class DeepSpeedEngine(Engine):
     """Data parallelism with ZeRO 0 to 3, context parallelism by Ulysses."""
 
     name = "deepspeed"
-    launchers = ("torchrun", "deepspeed", "fork")
+    launchers = ("spawn", "torchrun", "deepspeed", "fork")
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ulysses": 1}
     keeps_weights = True
     modules = ("torch", "deepspeed", "transformers", "accelerate")
@@ -42,7 +41,7 @@ class DeepSpeedEngine(Engine):
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Degrees that it has no place for here, and what its offload and its launcher cannot do."""
         if config.engine.launcher == "deepspeed" and config.hardware.nodes > 1:
-            return "engine.launcher=deepspeed starts ranks on one node only: set engine.launcher=torchrun"
+            return "engine.launcher=deepspeed starts ranks on one node only: set engine.launcher=spawn"
         if techniques.offload_optimizer and config.precision.moments == "bf16" and not _uses_own_optimizer(config, techniques):
             return f"O with precision={config.precision.name} needs DeepSpeed's CPUAdam: set optimizer=adamw_cpuadam"
         wider = beyond_context_parallelism(config, techniques, dims, self.cp_chunks)
@@ -92,13 +91,12 @@ class DeepSpeedEngine(Engine):
         return native
 
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
-        """Start torchrun or the deepspeed launcher with one rank a device."""
-        environment = ({"DS_ACCELERATOR": "cpu"} if config.hardware.device == "cpu" else {}) | rank_environment(config)
-        if config.engine.launcher != "deepspeed":
-            return torchrun(config, dims, WORKER).model_copy(update={"env": environment})
-        ranks = str(dims.world_size // config.hardware.nodes)
-        start = [interpreter(config.runtime), "-m", "deepspeed.launcher.runner", "--num_gpus", ranks, "--master_port", "{port}"]
-        return Command(argv=[*start, "--no_local_rank", "--module", WORKER, "{folder}"], env=environment)
+        """Start one rank a device, by DeepSpeed's own launcher or as the others do."""
+        meet = ["--master_addr", "{address}", "--master_port", "{port}"]
+        own = ["deepspeed.launcher.runner", "--num_gpus", str(dims.world_size), *meet, "--no_local_rank", "--module", WORKER, "{folder}"]
+        command = module(config, own) if config.engine.launcher == "deepspeed" else ranks_of(config, dims, WORKER)
+        accelerator = {"DS_ACCELERATOR": "cpu"} if config.hardware.device == "cpu" else {}
+        return command.model_copy(update={"env": accelerator | command.env})
 
 
 def _zero(config: RunConfig, techniques: Techniques) -> dict[str, Any]:

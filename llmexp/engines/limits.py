@@ -36,7 +36,7 @@ def unforked(config: RunConfig) -> str | None:
         f"ranks of runtime={config.runtime.name} are not llmexp's own": not config.runtime.plain,
     }
     reason = next((reason for reason, holds in why.items() if holds), None) if config.engine.launcher == "fork" else None
-    return f"engine.launcher=fork: {reason}; set engine.launcher=torchrun" if reason else None
+    return f"engine.launcher=fork: {reason}; set engine.launcher=spawn" if reason else None
 
 
 def wider(dims: ParallelDims, names: Iterable[str]) -> list[str]:

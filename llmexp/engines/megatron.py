@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from llmexp.engines.base import Engine
+from llmexp.engines.commands import ranks_of
 from llmexp.engines.limits import PACKED, flash_without_bf16, other_schedule
-from llmexp.engines.torchrun import torchrun
 from llmexp.method import Method, Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import Held, Storage
@@ -34,7 +34,7 @@ class MegatronEngine(Engine):
 
     name = "megatron"
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ring": 2, "ulysses": 2}
-    launchers = ("torchrun", "fork")
+    launchers = ("spawn", "torchrun", "fork")
     modules = ("torch", "megatron.core")
     extras = "train,megatron"
     distributions = ("megatron-core", "torch")
@@ -73,7 +73,7 @@ class MegatronEngine(Engine):
 
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
         """Start torchrun with one rank a device."""
-        return torchrun(config, dims, WORKER)
+        return ranks_of(config, dims, WORKER)
 
 
 def _shape(config: RunConfig) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from llmexp.engines.adapters import ADAPTERS
 from llmexp.engines.base import Engine
-from llmexp.engines.torchrun import plain, torchrun
+from llmexp.engines.commands import ranks_of
 from llmexp.errors import ConfigError, unknown
 from llmexp.method import Techniques
 from llmexp.plan.dims import PYTHON, ParallelDims
@@ -31,7 +31,7 @@ class ScriptEngine(Engine):
     """Starts the program and listens; model, batch, precision and optimizer are the program's own, and the configuration only says what they are."""
 
     name = "script"
-    launchers = ("torchrun", PYTHON)
+    launchers = ("spawn", "torchrun", PYTHON)
     modules = ("torch",)
     distributions = ("torch", "transformers", "accelerate", "deepspeed", "trl", "megatron-core", "torchtitan", "lightning", "flash-attn", "triton")
     builds_model = False
@@ -50,7 +50,7 @@ class ScriptEngine(Engine):
             return ""
         if config.engine.launcher == PYTHON:
             return f"hardware={config.hardware.name} hides the GPUs: give the program its own option for CPUs"
-        return f"many programs take GPUs where they find torchrun's RANK: engine.launcher={PYTHON} starts one process without it"
+        return f"many programs take GPUs where they find RANK: engine.launcher={PYTHON} starts one process without it"
 
     def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """The program's words, how its steps are heard of, and the digest of its file, so that another program is another run."""
@@ -60,15 +60,15 @@ class ScriptEngine(Engine):
             raise unknown("engine.options of engine=script", surplus, OPTIONS)
         words = shlex.split(str(given.get(COMMAND) or ""))
         if not words or words == ["-m"]:
-            raise ConfigError(f"engine=script needs engine.options.{COMMAND}='train.py --lr 1', or '-m package.train': what torchrun would start")
+            raise ConfigError(f"engine=script needs engine.options.{COMMAND}='train.py --lr 1', or '-m package.train': what torchrun or python would start")
         program = {"argv": words, "sha256": None if words[0] == "-m" else _digest(Path(words[0]))}
-        # A program does other things without torchrun's variables, and the launcher alone would not change the run's id.
+        # A program does other things without a rank's variables, and the launcher alone would not change the run's id.
         alone = {"launcher": PYTHON} if config.engine.launcher == PYTHON else {}
         return program | _heard(given.get("adapter"), given.get("pattern")) | alone
 
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
-        """Torchrun, one rank a device; or one process as Python starts it."""
-        return plain(config, WORKER) if config.engine.launcher == PYTHON else torchrun(config, dims, WORKER)
+        """One rank a device, or one process as Python starts it."""
+        return ranks_of(config, dims, WORKER)
 
 
 def _heard(adapter: str | None, pattern: str | None) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from llmexp.engines.base import Engine
+from llmexp.engines.commands import ranks_of
 from llmexp.engines.limits import flash_without_bf16, quantized_experts, unadaptable, unpackable, wider
 from llmexp.engines.optimizers import misdeclared_moments, unsharded
 from llmexp.engines.pipelining import CLASSES, PASSES, unpipelined, unsplit
-from llmexp.engines.torchrun import torchrun
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import Gathered, Held, Storage
@@ -28,7 +28,7 @@ class TorchEngine(Engine):
     keeps_weights = True
     modules = ("torch", "transformers", "accelerate")
     distributions = ("torch", "transformers", "peft", "bitsandbytes", "flash-attn", "liger-kernel", "triton")
-    launchers = ("torchrun", "fork")
+    launchers = ("spawn", "torchrun", "fork")
     schedules = PASSES
 
     def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
@@ -89,7 +89,7 @@ class TorchEngine(Engine):
 
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
         """torchrun with one rank a device."""
-        return torchrun(config, dims, WORKER)
+        return ranks_of(config, dims, WORKER)
 
 
 def _shards(techniques: Techniques) -> bool:

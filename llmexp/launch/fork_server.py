@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from llmexp.launch.keeper import hold
+from llmexp.launch.ranks import LOOPBACK, Ranks, listening, variables
 from llmexp.record.process import die_with_parent
 
 # What makes a forked process a rank; it imports torch.
@@ -52,44 +53,31 @@ def _keep(words: Sequence[str], line: int, log: int) -> None:
     for source, target in ((line, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    code = hold(lambda: Ranks(*words).poll)
+    code = hold(lambda: forked(*words).poll)
     with suppress(OSError), socket.socket(fileno=0) as driver:
         driver.sendall(str(code).encode())
     os._exit(0)
 
 
-class Ranks:
-    """The ranks of one repeat, forked when it is made, and how they end."""
+def forked(worker: str, ranks: str, port: str, folder: str) -> Ranks:
+    """Fork the ranks of one repeat."""
+    start: Callable[[str, str], None] = importlib.import_module(STARTER).run
+    os.environ.update(MASTER_ADDR=LOOPBACK, MASTER_PORT=port)
+    store = listening(LOOPBACK, int(port))
 
-    def __init__(self, worker: str, ranks: str, port: str, folder: str) -> None:
-        start: Callable[[str, str], None] = importlib.import_module(STARTER).run
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, WORLD_SIZE=ranks, LOCAL_WORLD_SIZE=ranks)
-        self._left = {self._fork(rank, lambda: start(worker, folder)): rank for rank in range(int(ranks))}
-
-    def poll(self) -> int | None:
-        """Return 0 once all have ended well, else the exit code of one that has not, -n where signal n ended it; None as long as they run."""
-        for pid, rank in list(self._left.items()):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if not ended:
-                continue
-            del self._left[pid]
-            if code := os.waitstatus_to_exitcode(status):
-                print(f"rank {rank} ended with exit code {code}", flush=True)
-                return code
-        return None if self._left else 0
-
-    @staticmethod
-    def _fork(rank: int, start: Callable[[], None]) -> int:
+    def fork(number: int) -> int:
         pid = os.fork()
         if pid:
             return pid
-        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+        os.environ.update(variables(number, int(ranks), store))
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        for number in (signal.SIGCHLD, signal.SIGUSR2):
-            signal.signal(number, signal.SIG_DFL)
+        for signalled in (signal.SIGCHLD, signal.SIGUSR2):
+            signal.signal(signalled, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
-        start()
+        start(worker, folder)
         os._exit(0)
+
+    return Ranks(fork, int(ranks), store=store)
 
 
 if __name__ == "__main__":
@@ -97,4 +85,4 @@ if __name__ == "__main__":
         serve(sys.argv[1])
     else:
         importlib.import_module(STARTER).prepare(sys.argv[1])
-        sys.exit(hold(lambda: Ranks(*sys.argv[1:]).poll))
+        sys.exit(hold(lambda: forked(*sys.argv[1:]).poll))

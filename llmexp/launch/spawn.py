@@ -71,16 +71,25 @@ def agent_log(repeat: Path, node: int = 0) -> Path:
 
 
 def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:
-    """The ranks' environment: this process's own, threads pinned, then what the runtime, `extra` and the plan's command say."""
+    """The ranks' environment: this process's own, the cores shared out, then what the runtime, `extra` and the plan's command say."""
     own = {name: value for name, value in os.environ.items() if name not in plan.command.unset}
-    return {**own, **_threads(plan), **plan.config.runtime.environment, **extra, **plan.command.env}
+    return {**own, **_threads(plan), **_interfaces(plan), **plan.config.runtime.environment, **extra, **plan.command.env}
+
+
+def _interfaces(plan: RunPlan) -> dict[str, str]:
+    """Ranks of one node need none that other machines reach."""
+    loopback = "lo" if sys.platform == "linux" else "lo0"
+    names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if plan.config.hardware.nodes == 1 else ()
+    return {name: loopback for name in names if name not in os.environ}
 
 
 def _threads(plan: RunPlan) -> dict[str, str]:
     threads = plan.config.measure.threads_per_rank
-    if threads is None and plan.config.hardware.device == "cpu":
+    if threads is None and plan.config.hardware.device == "cuda" and "OMP_NUM_THREADS" in os.environ:
+        return {}
+    if threads is None:
         threads = max(1, _cores() // plan.ranks_per_node)
-    return {} if threads is None else dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
 
 
 def _cores() -> int:

@@ -94,7 +94,7 @@ def _devices(config: RunConfig) -> int:
         product = " x ".join(f"{name} {degree}" for name, degree in asked.items())
         raise ConfigError(
             f"engine.launcher={PYTHON} starts one process, but parallelism is {product} = {ranks} ranks and hardware.nodes={hardware.nodes}: "
-            "set all of them to 1, or engine.launcher=torchrun"
+            "set all of them to 1, or engine.launcher=spawn"
         )
     return 1
 

@@ -11,6 +11,9 @@ import sys
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
+# By this variable the first rank is told the file descriptor of the socket on which it serves the store of all.
+STORE_FD = "LLMEXP_STORE_FD"
+
 
 def die_with_parent() -> None:
     """Let the kernel kill this process when the one that started it ends, however it ends."""

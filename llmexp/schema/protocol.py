@@ -30,7 +30,7 @@ class MeasureConfig(Section):
     phases: bool = Field(True, description="time forward, backward and optimizer apart")
     timeout_s: PositiveFloat
     no_progress_timeout_s: PositiveFloat
-    threads_per_rank: PositiveInt | None = Field(None, description="None: the host's cores shared out on cpu, torch's default on cuda")
+    threads_per_rank: PositiveInt | None = Field(None, description="None: the node's cores shared out; on cuda your own OMP_NUM_THREADS comes first")
 
     @model_validator(mode="after")
     def _one_end(self) -> MeasureConfig:

@@ -112,8 +112,9 @@ class EngineConfig(Section):
     """Who runs the training step, and who starts its ranks."""
 
     name: str
-    launcher: Literal["torchrun", "deepspeed", "python", "fork"] = Field(
-        description="python: a program of one process, plainly; fork: ranks come from one process that has imported for all, on a CPU"
+    launcher: Literal["spawn", "torchrun", "deepspeed", "python", "fork"] = Field(
+        description="spawn: llmexp starts an interpreter for each rank; torchrun, deepspeed: these do, as in your own scripts; "
+        "python: a program of one process, plainly; fork: ranks come from one process that has imported for all, on a CPU"
     )
     options: dict[str, Any] = Field(default_factory=dict, description="merged over the native configuration of the engine")
 

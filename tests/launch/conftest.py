@@ -27,6 +27,12 @@ def _scripted_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _only_own_kills(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kernel kills for tests that run beside these is counted for the whole machine; whoever looks for such a kill has a driver of its own."""
+    monkeypatch.setattr("llmexp.launch.run.oom_kills", lambda: 0)
+
+
+@pytest.fixture(autouse=True)
 def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[psutil.Process]]]:
     """All living processes that this test started, wherever their parents went; none may outlive the test."""
     mark = uuid.uuid4().hex

@@ -25,6 +25,8 @@ REAL = ("hardware=cpu", "engine=torch", "engine.launcher=fork", "model.num_layer
 @pytest.fixture(autouse=True)
 def server(processes) -> Iterator[None]:
     """One of each test's own, which ends before its processes are looked for."""
+    if ForkedAgent.server:
+        ForkedAgent.server.close()
     ForkedAgent.server = None
     yield
     if ForkedAgent.server:
@@ -54,7 +56,7 @@ def test_repeats_of_a_real_engine_are_forked_from_one_process_and_train_like_fre
     result = run_one(plan_words(*REAL, "measure.repeats=2", "measure.profile=false"), forked)
     assert (result.status, result.repeats, result.what_ran["backend"]) == (RunStatus.SUCCESS, 2, "gloo"), result.reason
     fresh = RunFolder(tmp_path / "main" / "fresh")
-    assert run_one(plan_words(*REAL, "engine.launcher=torchrun", "measure.profile=false"), fresh).status is RunStatus.SUCCESS
+    assert run_one(plan_words(*REAL, "engine.launcher=spawn", "measure.profile=false"), fresh).status is RunStatus.SUCCESS
     expected = losses(fresh.repeat(0) / "samples.1.jsonl")
     assert len(expected) == 3
     for repeat in (0, 1):
@@ -130,9 +132,9 @@ def test_a_worker_that_cannot_be_imported_is_the_runs_reason_and_the_next_repeat
     ],
 )
 def test_what_cannot_be_forked_is_skipped_with_the_reason(words, reason):
-    assert plan_words("engine.launcher=fork", *words).skip == f"engine.launcher=fork: {reason}; set engine.launcher=torchrun"
+    assert plan_words("engine.launcher=fork", *words).skip == f"engine.launcher=fork: {reason}; set engine.launcher=spawn"
 
 
 def test_a_forked_run_is_another_run_than_one_of_fresh_interpreters():
-    ids = {launcher: plan_words("hardware=cpu", f"engine.launcher={launcher}").id for launcher in ("torchrun", "deepspeed", "fork")}
-    assert ids["torchrun"] == ids["deepspeed"] != ids["fork"]
+    ids = {launcher: plan_words("hardware=cpu", f"engine.launcher={launcher}").id for launcher in ("spawn", "torchrun", "deepspeed", "fork")}
+    assert ids["spawn"] == ids["torchrun"] == ids["deepspeed"] != ids["fork"]

@@ -109,22 +109,22 @@ def test_one_process_that_no_launcher_started_is_measured(run: Run, adapter: str
 
 
 @pytest.mark.ranks
-def test_a_program_that_took_gpus_because_of_torchruns_rank_is_told_of_the_other_way(run: Run):
-    result, _ = run("engine.launcher=torchrun", "parallelism.dp=1", "engine.options.adapter=nanogpt")
+def test_a_program_that_took_gpus_because_of_a_ranks_variables_is_told_of_the_other_way(run: Run):
+    result, _ = run("engine.launcher=spawn", "parallelism.dp=1", "engine.options.adapter=nanogpt")
     assert result.status is RunStatus.FAILED
     assert "NCCL" in result.reason
-    assert result.reason.endswith("many programs take GPUs where they find torchrun's RANK: engine.launcher=python starts one process without it")
+    assert result.reason.endswith("many programs take GPUs where they find RANK: engine.launcher=python starts one process without it")
 
 
 @pytest.mark.parametrize(
     ("launcher", "hardware", "error", "advice"),
     [
-        ("torchrun", "cpu", "RuntimeError: Distributed package doesn't have NCCL built in", "engine.launcher=python starts one process"),
-        ("torchrun", "cpu", "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "engine.launcher=python starts"),
-        ("torchrun", "cpu", "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'", "engine.launcher=python starts"),
+        ("spawn", "cpu", "RuntimeError: Distributed package doesn't have NCCL built in", "engine.launcher=python starts one process"),
+        ("spawn", "cpu", "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "engine.launcher=python starts"),
+        ("spawn", "cpu", "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'", "engine.launcher=python starts"),
         ("python", "cpu", "AssertionError: Torch not compiled with CUDA enabled", "hardware=cpu hides the GPUs"),
-        ("torchrun", "cpu", "ValueError: a mistake of mine", None),
-        ("torchrun", "a800", "RuntimeError: CUDA error: invalid device ordinal", None),
+        ("spawn", "cpu", "ValueError: a mistake of mine", None),
+        ("spawn", "a800", "RuntimeError: CUDA error: invalid device ordinal", None),
     ],
 )
 def test_advice_is_for_cpus_and_errors_of_gpus(words: list[str], launcher: str, hardware: str, error: str, advice: str | None):
@@ -134,7 +134,7 @@ def test_advice_is_for_cpus_and_errors_of_gpus(words: list[str], launcher: str, 
 
 
 def test_the_plan_is_of_one_rank_and_shows_why(words: list[str]):
-    alone, several = make_plan(*words), make_plan(*words, "engine.launcher=torchrun", "parallelism.dp=1")
+    alone, several = make_plan(*words), make_plan(*words, "engine.launcher=spawn", "parallelism.dp=1")
     assert (alone.dims.world_size, alone.batch.global_) == (1, MICRO)
     assert alone.command.argv[1:] == ["-m", "llmexp.launchers.script", "{folder}"]
     assert "dp 1 x tp 1 x pp 1 x cp 1 = 1 ranks (2 devices a node, of which engine.launcher=python takes one)" in plan_text(alone)

@@ -66,7 +66,7 @@ def test_schedules_and_sources_that_cannot_be_are_one_line(tiny_plan: Plan, data
     ("method", "changes", "said"),
     [
         ("C", {}, "C compiles for one length"),
-        ("Naive", {"engine": {"name": "megatron", "launcher": "torchrun"}}, "engine=megatron takes sequences of one length"),
+        ("Naive", {"engine": {"name": "megatron", "launcher": "spawn"}}, "engine=megatron takes sequences of one length"),
         ("Naive", {"parallelism": {"dp": 1, "cp": 2}}, "cp=2 is set up for sequences of one length"),
     ],
 )

@@ -73,7 +73,7 @@ def test_other_data_seeds_and_budgets_have_baselines_of_their_own(trained):
 
 def test_a_program_of_ones_own_is_held_against_its_kind_alone(trained, tmp_path):
     (tmp_path / "train.py").write_text("")
-    script = {"name": "script", "launcher": "torchrun", "options": {"command": str(tmp_path / "train.py")}}
+    script = {"name": "script", "launcher": "spawn", "options": {"command": str(tmp_path / "train.py")}}
     runs = [trained(FALLING), trained(SLOWER, engine=script), trained(FALLING, engine=script, optimizer__lr=1e-3)]
     assert shown(*runs)[1] == ["", "", "-0.7500"]
 
@@ -126,7 +126,7 @@ def test_a_run_that_explodes_leaves_the_others_to_be_seen(trained, figures, tmp_
 
 def test_programs_are_told_apart_by_their_short_names(trained, tmp_path):
     (tmp_path / "train.py").write_text("")
-    script = {"name": "script", "launcher": "torchrun"}
+    script = {"name": "script", "launcher": "spawn"}
     runs = [trained(FALLING, engine=script | {"options": {"command": f"{tmp_path / 'train.py'} --seed 1 --lr {lr}"}}) for lr in (1, 2)]
     labels = [one.label for one in build_report(runs).converged.values()]
     assert [label.partition(" engine=")[0] for label in labels] == ["Naive script train.py --lr 1", "Naive script train.py --lr 2"]

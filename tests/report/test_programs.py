@@ -26,7 +26,7 @@ def run(make_run, tmp_path: Path, write_samples):
         program = tmp_path / "programs" / folder / "train.py"
         program.parent.mkdir(parents=True, exist_ok=True)
         program.touch()
-        engine = {"name": "script", "launcher": "torchrun", "options": {"command": f"{program} {options}".strip()}}
+        engine = {"name": "script", "launcher": "spawn", "options": {"command": f"{program} {options}".strip()}}
         made = make_run(metrics={"tokens_per_s": speed}, engine=engine, **{"parallelism__dp": 1} | changes)
         write_samples(made.repeat(0), 0, [(1.0, speed)] * 3)
         return made

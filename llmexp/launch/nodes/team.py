@@ -19,6 +19,7 @@ from typing import Any
 from llmexp.errors import LlmexpError
 from llmexp.launch.display import say
 from llmexp.launch.nodes.place import Place
+from llmexp.launch.ranks import LOOPBACK, listening
 from llmexp.record.duration import duration
 from llmexp.record.result import RunStatus
 
@@ -44,6 +45,11 @@ class Line:
     def fileno(self) -> int:
         """For select: readable when something was said, or the other side has gone."""
         return self._connection.fileno()
+
+    @property
+    def own_address(self) -> str:
+        """This machine's, by which the other side has reached it, or it that one."""
+        return str(self._connection.getsockname()[0])
 
     def say(self, **message: Any) -> None:
         """Send one object; to one that has gone, nothing."""
@@ -115,7 +121,8 @@ class Team:
     def start(self, repeat: Path, stack: str) -> dict[str, Any]:
         """Let all whose stack is this one start their part of a repeat; returns what the first machine fills into its command. Raises NodeError."""
         self.gather()
-        meeting = {"address": self.place.address, "port": _free_port()}
+        address = next((member.line.own_address for member in self.members), LOOPBACK)
+        meeting = {"address": address, "port": _free_port(address)}
         for member in self.members:
             member.code, member.reason, member.killed_for_memory = None, "", False
             member.line.say(event="start", repeat=str(repeat.absolute()), stack=stack, **meeting)
@@ -166,7 +173,6 @@ def team_of(place: Place, within_s: float) -> Team:
     return Team(place, within_s)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
+def _free_port(address: str) -> int:
+    with listening(address, 0) as probe:
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""A rank under the real torchrun: gloo_rank.py <repeat's folder> <behaviour>; rank 1 goes while rank 0 waits for it in a barrier."""
+"""A rank under the real launchers: gloo_rank.py <repeat's folder> <behaviour>; rank 1 goes while rank 0 waits for it in a barrier."""
 
 import os
 import signal
@@ -9,9 +9,11 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+from llmexp.launchers.meeting import serve_store
 from llmexp.record.process import die_with_parent
 
 die_with_parent()
+serve_store()
 dist.init_process_group("gloo", timeout=timedelta(seconds=300))
 rank, folder, behaviour = dist.get_rank(), Path(sys.argv[1]), sys.argv[2]
 dist.barrier()
