@@ -51,8 +51,8 @@ def _blocks(folder: Path, plans: Sequence[RunPlan], rounds: int) -> dict[str, li
         (folder / f"{plan.id}.json").write_text(to_json(plan))
     with listening(LOOPBACK, 0) as probe:
         port = str(probe.getsockname()[1])
-    ranks = [sys.executable, "-m", "llmexp.launch.ranks", str(RANKS), "0", "1", LOOPBACK, port, "-m", "benchmarks.worker_step"]
-    command = [*ranks, str(folder), str(rounds), str(STEPS), *(str(folder / f"{plan.id}.json") for plan in plans)]
+    start = [sys.executable, "-m", "llmexp.launch.ranks", str(RANKS), "0", "1", LOOPBACK, port, "-m", "benchmarks.worker_step"]
+    command = [*start, str(folder), str(rounds), str(STEPS), *(str(folder / f"{plan.id}.json") for plan in plans)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(command, env=environment(plans[0], {"PYTHONPATH": path}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:

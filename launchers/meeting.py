@@ -19,8 +19,8 @@ def serve_store() -> None:
     own.update(TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
     if own["RANK"] != "0":
         return
-    from torch.distributed import TCPStore
+    from torch import distributed
 
     address, port = own["MASTER_ADDR"], int(own["MASTER_PORT"])
     descriptor = int(own.pop(STORE_FD)) if STORE_FD in own else socket.create_server((address, port)).detach()
-    _served.append(TCPStore(address, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor))
+    _served.append(distributed.TCPStore(address, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor))

@@ -1,4 +1,4 @@
-"""How ranks are started, one a device: as fresh interpreters, by torchrun, forked, or one process alone; with the variables that keep them to their device."""
+"""The commands that start ranks, one a device, or one process alone; with the variables that keep them to their device."""
 
 from __future__ import annotations
 

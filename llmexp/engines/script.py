@@ -60,7 +60,7 @@ class ScriptEngine(Engine):
             raise unknown("engine.options of engine=script", surplus, OPTIONS)
         words = shlex.split(str(given.get(COMMAND) or ""))
         if not words or words == ["-m"]:
-            raise ConfigError(f"engine=script needs engine.options.{COMMAND}='train.py --lr 1', or '-m package.train': what torchrun or python would start")
+            raise ConfigError(f"engine=script needs engine.options.{COMMAND}='train.py --lr 1', or '-m package.train': what follows python")
         program = {"argv": words, "sha256": None if words[0] == "-m" else _digest(Path(words[0]))}
         # A program does other things without a rank's variables, and the launcher alone would not change the run's id.
         alone = {"launcher": PYTHON} if config.engine.launcher == PYTHON else {}

@@ -1,7 +1,7 @@
 """One node's ranks: by which variables they find each other, where they meet, and the first bad end among them.
 
-Started as `python -m llmexp.launch.ranks <ranks> <node> <nodes> <address> <port> <words…>`: fresh interpreters of `python <words…>`, one a rank. It imports no
-torch, as torchrun's agent does for seconds, and holds no rendezvous, whose state torchrun's default one unpickles from whoever reaches its port.
+Started as `python -m llmexp.launch.ranks <ranks> <node> <nodes> <address> <port> <words…>`: fresh interpreters of `python <words…>`, one a rank. It
+imports no torch, as torchrun's agent does for seconds, and holds no rendezvous, whose state torchrun's default one unpickles from whoever reaches it.
 """
 
 from __future__ import annotations

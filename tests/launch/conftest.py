@@ -28,7 +28,7 @@ def _scripted_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _only_own_kills(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the kernel kills for tests that run beside these is counted for the whole machine; whoever looks for such a kill has a driver of its own."""
+    """What the kernel kills is counted for the whole machine, for other tests too; who looks for such a kill has a driver of its own."""
     monkeypatch.setattr("llmexp.launch.run.oom_kills", lambda: 0)
 
 

@@ -57,9 +57,7 @@ def test_one_ranks_end_ends_the_run_within_seconds(make_started_plan, folder, la
 
 
 @pytest.mark.parametrize("launcher", ["spawn", "deepspeed"])
-def test_ranks_of_one_node_listen_on_loopback_alone_and_go_with_a_killed_driver(
-    make_started_plan, folder, start_driver, until, processes, launcher
-):
+def test_ranks_of_one_node_listen_on_loopback_alone_and_go_with_a_killed_driver(make_started_plan, folder, start_driver, until, processes, launcher):
     driver = start_driver(make_started_plan(launcher, "gloo_rank.py", "hang"))
     until((folder.repeat(0) / "samples.1.jsonl").exists, within_s=60)
     assert len(processes()) >= 5
