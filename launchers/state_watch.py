@@ -84,7 +84,6 @@ class StateCount:
             self.state[kind] = memory.bytes_of(tensors[kind], self._device, offloaded=kind in offloaded)
         if "parameters" in kinds:
             self.state["parameters"] = _sum(self.state["parameters"], memory.bytes_of(tensors.get("scales", []), self._device))
-        if "parameters" in kinds:
             self.largest_update = _largest_change(self._before, _samples(tensors["parameters"]))
 
     def passing(self, copies: Iterable[torch.Tensor] = ()) -> None:

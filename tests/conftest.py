@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from tempfile import gettempdir
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ from typing import Any
 
 import psutil
 import pytest
+from hydra._internal.core_plugins.importlib_resources_config_source import ImportlibResourcesConfigSource
+from hydra.plugins.config_source import ConfigResult
 from omegaconf import OmegaConf
 
 from llmexp.cli.check import validate
@@ -57,6 +60,22 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _conf_read_once() -> Iterator[None]:
+    """Of a composition half is the reading of some twenty files, which some thousand tests would each repeat."""
+    read, known = ImportlibResourcesConfigSource._read_config, {}
+
+    def remembered(source: ImportlibResourcesConfigSource, file: Path) -> ConfigResult:
+        key = (source.provider, file, file.stat().st_mtime_ns)
+        if key not in known:
+            known[key] = read(source, file)
+        return deepcopy(known[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ImportlibResourcesConfigSource, "_read_config", remembered)
+        yield
 
 
 @pytest.fixture

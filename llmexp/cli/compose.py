@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import lru_cache
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -18,13 +19,19 @@ def container_of(config: DictConfig) -> dict[str, Any]:
     return _plain(_own(config))
 
 
+@lru_cache(maxsize=1)
+def groups_of(loader: ConfigLoader) -> frozenset[str]:
+    """The names of all groups, for which Hydra looks through every folder each time."""
+    return frozenset(loader.list_groups(""))
+
+
 class Composer:
     """Composes once for each choice of groups, which takes Hydra some 50 ms; a job's values are then set by the function that Hydra ends with."""
 
     def __init__(self, loader: ConfigLoader, master: DictConfig, words: Sequence[str]) -> None:
         self._loader, self._master, self._words = loader, master, list(words)
         self._parser = OverridesParser.create(config_loader=loader)
-        self._groups = set(loader.list_groups(""))
+        self._groups = groups_of(loader)
         self._composed: dict[tuple[str, ...], DictConfig] = {}
 
     def container(self, overrides: Sequence[str]) -> dict[str, Any]:

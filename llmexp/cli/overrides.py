@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
@@ -12,6 +12,7 @@ from hydra.core.override_parser.types import Override
 
 from llmexp.cli.arguments import COMMAND_NAMES
 from llmexp.cli.check import check_key, keys
+from llmexp.cli.compose import groups_of
 from llmexp.cli.places import spelled_out
 from llmexp.errors import ConfigError, hint
 from llmexp.method import Method
@@ -34,7 +35,7 @@ def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
     if any(word.startswith("detach=") for word in as_typed(words)) and not any(word.startswith("hydra/launcher=") for word in words):
         raise ConfigError("detach is hydra/launcher=slurm's, and the command line names no launcher")
     words = spelled_out(loader, words)
-    groups = set(loader.list_groups(""))
+    groups = groups_of(loader)
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(words))
     return [_accept_one(override, groups) for override in parsed]
 
@@ -46,7 +47,7 @@ def as_typed(overrides: Sequence[str]) -> list[str]:
 
 def _no_override(loader: ConfigLoader, word: str) -> ConfigError:
     """Build the error for a word without '='."""
-    groups = [group for group in loader.list_groups("") if word in loader.get_group_options(group)]
+    groups = [group for group in sorted(groups_of(loader)) if word in loader.get_group_options(group)]
     meant = next((f"did you mean {group}={word}? " for group in groups), None) or _method(word) or _key(word)
     guess = meant or hint("command", word, COMMAND_NAMES)
     return ConfigError(f"'{word}' is neither key=value nor a command: {guess}commands are {', '.join(COMMAND_NAMES)}")
@@ -68,7 +69,7 @@ def _key(word: str) -> str | None:
     return f"write {meant}; " if meant else None
 
 
-def _accept_one(override: Override, groups: set[str]) -> str:
+def _accept_one(override: Override, groups: Collection[str]) -> str:
     key, line = override.key_or_group, _line(override)
     plain = line.lstrip("+")
     if key == "detach":

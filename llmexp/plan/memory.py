@@ -15,7 +15,7 @@ from llmexp.record.result import Record, StateBytes
 from llmexp.schema import BYTES_PER_ELEMENT, PrecisionConfig
 
 GIB = 1024**3
-# NF4 with double quantisation: 4 bits, an 8-bit scale a block of 64, a 32-bit scale and offset a block of 256 scales (arXiv 2305.14314, section 3).
+# NF4 with double quantisation (arXiv 2305.14314, section 3): 4 bits; and an 8-bit scale for 64 of them, with a 32-bit scale for 256 such scales.
 NF4_BYTES_PER_PARAMETER = 4 / 8
 NF4_SCALE_BYTES_PER_PARAMETER = (8 / 64 + 32 / (64 * 256)) / 8
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Self
 
+from llmexp.record import nvml
 from llmexp.record.result import Energy
 
 POWERCAP = Path("/sys/class/powercap")
@@ -55,17 +56,15 @@ class EnergyMeter:
 
 def gpu_counters(uuid: str) -> list[Counter] | None:
     """The counter of the whole board of one GPU; None where NVML, its driver or the counter (there since Volta) is missing."""
-    try:
-        import pynvml
-    except ImportError:
+    found = nvml.board(uuid)
+    if found is None:
         return None
+    library, handle = found
     try:
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
-    except pynvml.NVMLError:
+        library.nvmlDeviceGetTotalEnergyConsumption(handle)
+    except library.NVMLError:
         return None
-    return [Counter("GPU board", partial(_board_joules, pynvml, handle))]
+    return [Counter("GPU board", partial(_board_joules, library, handle))]
 
 
 def package_counters(powercap: Path = POWERCAP) -> list[Counter] | None:
@@ -77,10 +76,10 @@ def package_counters(powercap: Path = POWERCAP) -> list[Counter] | None:
         return None
 
 
-def _board_joules(nvml: Any, handle: Any) -> float:
+def _board_joules(library: Any, handle: Any) -> float:
     try:
-        return float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
-    except nvml.NVMLError:
+        return float(library.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
+    except library.NVMLError:
         return nan
 
 

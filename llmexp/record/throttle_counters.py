@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Self
 
+from llmexp.record import nvml
 from llmexp.record.result import GpuWindow
 
 HEAT, HEAT_BY_HARDWARE, POWER_BRAKE, POWER_CAP = "heat", "heat, by hardware", "power brake", "power cap"
@@ -98,15 +99,13 @@ class _Board:
 
 
 def _board(uuid: str) -> _Board | None:
-    try:
-        import pynvml
-    except ImportError:
+    found = nvml.board(uuid)
+    if found is None:
         return None
+    library, handle = found
     try:
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        return _Board(pynvml, handle, pynvml.nvmlDeviceGetIndex(handle))
-    except pynvml.NVMLError:
+        return _Board(library, handle, library.nvmlDeviceGetIndex(handle))
+    except library.NVMLError:
         return None
 
 

@@ -51,7 +51,7 @@ def fairness(rows: Iterable[Row]) -> list[str]:
             agreed.setdefault(names, []).append((first.method + _explanation(first, other), share))
     for (one, another), methods in agreed.items():
         largest = max(share for _, share in methods)
-        listed, within = ", ".join(method for method, _ in methods), f"within {largest:.1e} of each other, first updates of one size"
+        listed, within = ", ".join(method for method, _ in methods), f"within {largest:.1e} of each other, first gradients and updates of one size"
         lines.append(f"the same training on {one} and {another}: losses of the first steps, {COMPARED_STEPS} at most, {within} ({listed})")
     return lines
 
