@@ -1,16 +1,16 @@
-"""A rank of a program whose steps another rank times by its lines: it learns of them from torchrun's store, and writes them with its own memory."""
+"""A rank of a program whose steps another rank times by its lines: it learns of them from the ranks' store, and writes them with its own memory."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TextIO
 
 import torch
 from torch import distributed
-from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import HashStore, PrefixStore, Store  # type: ignore[attr-defined]
 
+from llmexp.launchers.meeting import connection
 from llmexp.launchers.rank import fail, leave
 from llmexp.launchers.witness import Witness
 from llmexp.measure import memory
@@ -18,12 +18,10 @@ from llmexp.record.result import StepSample
 
 
 def store_for(witness: Witness) -> Store:
-    """A connection of its own to the store of this run's torchrun, one a thread; reading waits until a key is set. A rank alone needs no torchrun."""
+    """A connection to the ranks' store, one a thread; reading waits until a key is set. A rank alone needs none."""
     if witness.rank.world_size == 1:
         return HashStore()
-    patience = timedelta(seconds=witness.plan.config.measure.timeout_s)
-    server = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, False, patience, wait_for_workers=False)
-    return PrefixStore("llmexp", server)
+    return PrefixStore("llmexp", connection(timedelta(seconds=witness.plan.config.measure.timeout_s)))
 
 
 class Follower:
@@ -33,7 +31,7 @@ class Follower:
         self._witness, self._file, self._store = witness, file, store_for(witness)
 
     def run(self) -> None:
-        """Take part until the window is complete, then end the process; where the store goes, torchrun does, and this process with it."""
+        """Take part until the window is complete, then end the process; where the store goes, a rank has failed, and this process goes with it."""
         try:
             self._follow()
         except distributed.DistError:

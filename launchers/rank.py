@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import psutil
 
 from llmexp.launchers.communication import log_connections
-from llmexp.launchers.meeting import serve_store
+from llmexp.launchers.meeting import serve_store, take_leave
 from llmexp.record.folder import process_identity, write_atomically
 from llmexp.record.process import die_with_parent
 from llmexp.record.result import RankFailure, RankSummary, to_json
@@ -91,6 +91,8 @@ def fail(rank: Rank, error: BaseException) -> NoReturn:
 
 def leave(code: int) -> NoReturn:
     """End this process without the interpreter's clean-up: a peer that hangs in a collective must not keep a broken rank from ending."""
+    if code == 0:
+        take_leave()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -41,7 +41,7 @@ def test_plan_says_what_would_run(llmexp, here: Path):
         "0 GiB on the device of 24",
         '"stage": 3',
         "NCCL_P2P_DISABLE=1 ",
-        "--nproc_per_node 8",
+        "-m llmexp.launch.ranks 8 ",
         "python -m llmexp method=F+Z3+O model=13b hardware=rtx4090 precision=bf16_pure batch.accumulation=2",
     ]:
         assert expected in out

@@ -118,7 +118,7 @@ def test_a_killed_builder_holds_up_nobody(
 ) -> None:
     (tmp_path / "plan.json").write_text(to_json(plan_of()))
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path / "plan.json"), *builder("never")])
-    until(tally.exists)
+    until(lambda: tally.exists() and tally.read_text())
     driver.kill()
     driver.wait()
     until(lambda: not processes())

@@ -14,6 +14,7 @@ from planning import make_plan
 
 from llmexp.engines.deepspeed import OP_LIBRARY_VARIABLE
 from llmexp.launch.ops import prepare_ops
+from llmexp.launch.ranks import LOOPBACK, listening
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.result import to_json
 
@@ -32,7 +33,9 @@ def what_ran(tmp_path: Path) -> Callable[..., dict[str, Any]]:
             (tmp_path / "extensions" / op).mkdir(parents=True)
             (tmp_path / "extensions" / op / "lock").touch()
         place = {"PATH": str(tmp_path), "TORCH_EXTENSIONS_DIR": str(tmp_path / "extensions"), "OMP_NUM_THREADS": "1"}
-        command = [word.replace("{folder}", str(repeat)) for word in plan.command.argv]
+        with listening(LOOPBACK, 0) as free:
+            port = free.getsockname()[1]
+        command = plan.command.words(folder=repeat, address=LOOPBACK, port=port, node=0)
         done = subprocess.run(command, env={**os.environ, **place, **environment}, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, (repeat / "log.0.txt").read_text()[-4000:]
         found: dict[str, Any] = json.loads((repeat / "rank.0.json").read_text())["what_ran"]
