@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import warnings
 from collections.abc import Callable, Container, Iterable, Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -76,6 +77,17 @@ def _conf_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ImportlibResourcesConfigSource, "_read_config", remembered)
         yield
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An MLflow database without runs, made once because making one takes a second."""
+    database = tmp_path_factory.mktemp("store") / "mlflow.db"
+    from llmexp.record.mlflow import store
+
+    with warnings.catch_warnings(action="ignore"):
+        store.connect(f"sqlite:///{database}", timeout_s=60)
+    return database
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def results(root: Path) -> dict[str, RunResult]:
 
 
 def test_the_deepspeed_launcher_starts_ranks_too_and_the_same_command_keeps_its_results(llmexp: Llmexp, tmp_path: Path) -> None:
-    words = ("method=F", "engine.launcher=deepspeed", "measure=smoke", "tracking=none", "hardware=cpu")
+    words = ("method=F", "engine.launcher=deepspeed", "measure=smoke", "measure.profile=false", "tracking=none", "hardware=cpu")
     with socket.socket() as taken:
         with suppress(OSError):  # taken already
             taken.bind(("127.0.0.1", DEEPSPEEDS_OWN_PORT))
@@ -69,7 +69,7 @@ def test_padding_accumulation_and_ranks_are_counted_once(llmexp: Llmexp, tmp_pat
         "measure.steps=4",
         "measure.profile=false",
     )
-    assert llmexp("method=Z2", "engine.launcher=fork", "tracking=none", "hardware=cpu", *words).returncode == 0
+    assert llmexp("method=Z2", "engine=torch", "engine.launcher=fork", "tracking=none", "hardware=cpu", *words).returncode == 0
     (folder,) = find_runs(tmp_path / "outputs")
     result = folder.result()
     assert result is not None

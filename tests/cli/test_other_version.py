@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,8 +58,9 @@ def runs(llmexp, runner, here: Path) -> dict[str, RunFolder]:
 
 
 @pytest.mark.parametrize(("file", "damage", "wrong", "writer"), CASES)
-def test_status_report_and_sync_say_it_in_a_line_and_tell_the_others(file, damage, wrong, writer, llmexp, runs, here: Path):
+def test_status_report_and_sync_say_it_in_a_line_and_tell_the_others(file, damage, wrong, writer, llmexp, runs, here: Path, empty_store: Path):
     damage(runs["F"])
+    shutil.copy(empty_store, here / "mlflow.db")
     tracking = f"sqlite:///{here}/mlflow.db"
     for words, code in ((("status",), 0), (("report",), 0), (("sync", "--uri", tracking), 1)):
         ended, out, err = llmexp(*words)

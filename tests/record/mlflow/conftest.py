@@ -1,7 +1,6 @@
 import shutil
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,15 +33,6 @@ for folders in sys.argv[3:]:
 os.close(go)
 sys.exit(max(os.waitpid(driver, 0)[1] for driver in drivers))
 """
-
-
-@pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An MLflow database without runs, made once because making one takes a second."""
-    database = tmp_path_factory.mktemp("store") / "mlflow.db"
-    with warnings.catch_warnings(action="ignore"):
-        store.connect(f"sqlite:///{database}", timeout_s=60)
-    return database
 
 
 @pytest.fixture
