@@ -103,7 +103,7 @@ def joined(plan: RunPlan) -> bool:
 
     place = place_of(plan.config)
     if place.node:
-        join(place)
+        join(place, folder_of(plan).path.parent)
     return place.node > 0
 
 

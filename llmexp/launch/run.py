@@ -78,7 +78,7 @@ def _attempt(plan: RunPlan, folder: RunFolder) -> RunResult:
             raise
         finally:
             ignore_signals()
-            result = conclude(plan, folder, ending, environment_here | _others(plan))
+            result = conclude(plan, folder, ending, environment_here | _others(plan, folder))
     return result
 
 
@@ -99,7 +99,7 @@ def _run_repeats(plan: RunPlan, folder: RunFolder) -> Ending:
 
 
 def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Limits, tick: Callable[[], None]) -> Ending:
-    kills, team = oom_kills(), _team(plan)
+    kills, team = oom_kills(), _team(plan, RunFolder(repeat.parent))
     words = plan.command.words(folder=repeat.absolute(), **team.start(repeat, stack_digest(plan)))
     with Group(Runtime(plan).start(words, agent_log(repeat), env), team.members) as group:
         reached = watch(group, repeat, limits, tick)
@@ -110,16 +110,16 @@ def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Lim
     return advised(plan, repeat, ending)
 
 
-def _team(plan: RunPlan) -> Team:
-    return team_of(place_of(plan.config), plan.config.measure.no_progress_timeout_s)
+def _team(plan: RunPlan, folder: RunFolder) -> Team:
+    return team_of(place_of(plan.config), plan.config.measure.no_progress_timeout_s, folder.path.parent)
 
 
-def _others(plan: RunPlan) -> dict[str, Any]:
+def _others(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
     """The other machines, where a run takes several, by name, and their processors."""
     if plan.config.hardware.nodes == 1:
         return {}
-    members = sorted(_team(plan).members, key=lambda member: member.node)
-    return {"other_nodes": [str(member) for member in members], "other_nodes_cpu": [member.about["cpu"] for member in members]}
+    members = sorted(_team(plan, folder).members, key=lambda member: member.node)
+    return {"other_nodes": [str(member) for member in members], "other_nodes_cpu": [member.cpu for member in members]}
 
 
 def _of_others(group: Group) -> Ending | None:

@@ -9,7 +9,9 @@ from types import TracebackType
 
 import psutil
 
-from llmexp.launch.nodes.team import Line, Member
+from llmexp.launch.nodes.line import Line
+from llmexp.launch.nodes.messages import Stacks, Stop
+from llmexp.launch.nodes.team import Member
 from llmexp.launch.spawn import Agent
 
 # Longer than another machine's own clean-up takes (keeper.py).
@@ -43,7 +45,7 @@ class Group:
         """End all processes that still run; return the exit code of the command that failed first, as those that are ended here fail too."""
         self._failed = self._failed or self._first_to_fail()
         for member in self._at_work():
-            member.line.say(event="stop")
+            member.line.say(Stop())
         self._code = self._own.stop()
         self._await_the_others()
         self._failed = self._failed or self._first_to_fail()
@@ -61,7 +63,7 @@ class Group:
     def ask_for_stacks(self, elsewhere: Iterable[psutil.Process] = ()) -> None:
         """As an agent does, on every machine."""
         for member in self._at_work():
-            member.line.say(event="stacks")
+            member.line.say(Stacks())
         if not self._ended:
             self._own.ask_for_stacks(elsewhere)
 

@@ -16,8 +16,10 @@ from llmexp.launch.display import say
 from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.launch.fetch import fetch_weights
 from llmexp.launch.host_memory import HostMemory
-from llmexp.launch.nodes.place import Place
-from llmexp.launch.nodes.team import Line, NodeError
+from llmexp.launch.nodes.line import PATIENCE_S, Line
+from llmexp.launch.nodes.messages import Ended, Here, Stacks, Start, Stop, Welcome
+from llmexp.launch.nodes.place import NodeError, Place
+from llmexp.launch.nodes.secret import read_secret
 from llmexp.launch.ops import prepare_ops
 from llmexp.launch.preflight import preflight
 from llmexp.launch.runtime import Runtime
@@ -39,49 +41,71 @@ SEEN_WITHIN_S = 90.0
 
 
 @cache
-def join(place: Place) -> None:
-    """Serve the first machine until it has no more runs, once a process; raises NodeError where it is not found or lost in the middle of a run."""
-    line = _found(place)
-    line.say(event="here", node=place.node, host=socket.gethostname(), cpu=cpu())
+def join(place: Place, sweep: Path) -> None:
+    """Serve the first machine until it has no more runs, once a process; raises NodeError where it is not found or lost in the middle of a run.
+
+    `sweep`: the folder that both share, whose secret proves that it is the first machine, and outside of which it has nothing to say.
+    """
+    line = _found(place, sweep)
     say(f"node {place.node} of {place.nodes}: the first node, {place.address}, measures and records")
     while line.alive:
         message = line.wait(FIND_WITHIN_S)
-        if message and message["event"] == "start":
-            _take_part(line, place, message)
+        if isinstance(message, Start):
+            _take_part(line, place, sweep, message)
     line.close()
 
 
-def _found(place: Place) -> Line:
+def _found(place: Place, sweep: Path) -> Line:
     deadline = time.monotonic() + FIND_WITHIN_S
-    while True:
+    while time.monotonic() < deadline:
         try:
-            return Line(socket.create_connection((place.address, place.port), timeout=10))
+            line = Line(_connected(place), read_secret(sweep, place.port))
+            line.say(Here(node=place.node, host=socket.gethostname(), cpu=cpu()))
+            if isinstance(line.wait(PATIENCE_S), Welcome):
+                return line
+            line.close()
+            why = f"what answers there does not know {sweep}'s secret"
         except OSError as error:
-            if time.monotonic() > deadline:
-                raise NodeError(f"node 0 is not to be found at {place.address}:{place.port} ({error})") from None
-            time.sleep(AGAIN_AFTER_S)
+            why = str(error)
+        time.sleep(AGAIN_AFTER_S)
+    raise NodeError(f"node 0 is not to be found at {place.address}:{place.port} ({why})")
 
 
-def _take_part(line: Line, place: Place, message: dict[str, Any]) -> None:
+def _connected(place: Place) -> socket.socket:
+    connection = socket.create_connection((place.address, place.port), timeout=PATIENCE_S)
+    connection.settimeout(None)
+    return connection
+
+
+def _take_part(line: Line, place: Place, sweep: Path, message: Start) -> None:
     """Run this machine's ranks of a repeat and say how they ended."""
-    repeat, kills = Path(message["repeat"]), oom_kills()
+    repeat, kills = Path(message.repeat), oom_kills()
+    places = {"folder": repeat, "node": place.node, "address": message.address, "port": message.port}
     try:
+        if repeat.parent.parent.resolve() != sweep.resolve():
+            raise NodeError(f"node 0 asks for a run in {repeat.parent.parent}, and this is {sweep}")
         plan = _plan(repeat.parent / "plan.json")
-        code, ending = _run(line, plan, repeat, message | {"node": place.node, "folder": repeat})
+        _check(plan, message.stack)
+        code, ending = _run(line, plan, places)
     except LlmexpError as error:
         code, ending = 1, Ending(RunStatus.FAILED, str(error))
-    line.say(event="ended", code=code, reason=ending.reason, status=ending.status, killed_for_memory=oom_kills() > kills)
+    line.say(Ended(code=code, reason=ending.reason, status=ending.status, killed_for_memory=oom_kills() > kills))
     if not line.alive:
         raise NodeError("node 0 was lost; its ranks here were ended")
 
 
-def _run(line: Line, plan: RunPlan, repeat: Path, places: dict[str, Any]) -> tuple[int, Ending]:
-    """The exit code of this machine's part, and the ending of the run that it brings about, SUCCESS where it brings none."""
+def _check(plan: RunPlan, stack: str) -> None:
+    """Raise NodeError where this machine cannot do what the first one does."""
     unable = preflight(plan, detect())
     if unable:
         raise NodeError(unable.reason)
-    if stack_digest(plan) != places["stack"]:
+    if stack_digest(plan) != stack:
         raise NodeError("libraries, device or llmexp's code are other ones than those of node 0")
+
+
+def _run(line: Line, plan: RunPlan, places: dict[str, Any]) -> tuple[int, Ending]:
+    """The exit code of this machine's part, and the ending of the run that it brings about, SUCCESS where it brings none."""
+    repeat = places["folder"]
     fetch_weights(plan, repeat.parent / f"log.fetch.{places['node']}.txt")
     env = environment(plan, prepare_ops(plan) | compiler_variables(plan))
     folder, log = RunFolder(repeat.parent), agent_log(repeat, places["node"])
@@ -97,10 +121,10 @@ def _attend(line: Line, agent: Agent, repeat: Path) -> Ending | None:
     while not agent.ends_within(0):
         ends: list[Agent | Line] = [agent, line]
         ready = select.select(ends, [], [], TICK_S)[0]
-        told = [message["event"] for message in line.heard()] if line in ready else []
-        if "stacks" in told:
+        told = [type(message) for message in line.heard()] if line in ready else []
+        if Stacks in told:
             agent.ask_for_stacks(RunFolder(repeat.parent).rank_processes())
-        if "stop" in told or not line.alive:
+        if Stop in told or not line.alive:
             return None
         if exhausted := memory.exhausted(lambda: processes_of(repeat)):
             return exhausted

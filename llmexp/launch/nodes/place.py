@@ -6,12 +6,16 @@ import os
 import subprocess
 from dataclasses import dataclass
 
-from llmexp.errors import ConfigError
+from llmexp.errors import ConfigError, LlmexpError
 from llmexp.schema import RunConfig
 
 PORT = 29400
 # Two jobs that share a first machine must not meet at one port.
 JOB_PORTS = range(20000, 29000)
+
+
+class NodeError(LlmexpError):
+    """A machine of the run did not come, or cannot do what is asked of it."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,10 @@ import psutil
 import pytest
 
 from llmexp.launch import cgroup, run
+from llmexp.launch.nodes.line import PATIENCE_S, Line
+from llmexp.launch.nodes.messages import Ended, Here, Start, Welcome
 from llmexp.launch.nodes.place import Place
+from llmexp.launch.nodes.secret import make_secret
 from llmexp.launch.nodes.team import Team
 from llmexp.launch.run import run_one
 from llmexp.plan.run_plan import Command, RunPlan
@@ -56,8 +59,8 @@ def dismiss(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Let the others go that this test has gathered; no other test has them."""
     gathered: dict[Place, Team] = {}
 
-    def of(place: Place, within_s: float) -> Team:
-        return gathered.setdefault(place, Team(place, within_s))
+    def of(place: Place, within_s: float, sweep: Path) -> Team:
+        return gathered.setdefault(place, Team(place, within_s, sweep))
 
     monkeypatch.setattr(run, "team_of", of)
 
@@ -70,13 +73,15 @@ def dismiss(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 
 
 @pytest.fixture
-def second(port: int, tmp_path: Path) -> Iterator[Callable[[], psutil.Popen]]:
+def second(port: int, folder: RunFolder, tmp_path: Path) -> Iterator[Callable[[], psutil.Popen]]:
     started: list[psutil.Popen] = []
 
     def start(*words: str) -> psutil.Popen:
         (tmp_path / "second").mkdir(exist_ok=True)
         env = {**os.environ, "TMPDIR": str(tmp_path / "second")}
-        started.append(psutil.Popen([sys.executable, str(HERE / "joiner.py"), "1", str(port), *words], env=env, stderr=subprocess.PIPE))
+        started.append(
+            psutil.Popen([sys.executable, str(HERE / "joiner.py"), "1", str(port), str(folder.path.parent), *words], env=env, stderr=subprocess.PIPE)
+        )
         return started[-1]
 
     yield start
@@ -195,17 +200,62 @@ def test_a_machine_that_does_not_come_is_named(make, folder: RunFolder, port: in
     assert (result.status, result.reason) == (RunStatus.FAILED, f"node 1 did not come to 127.0.0.1:{port} within 0.5 s")
 
 
-def test_strangers_at_the_port_are_left_standing(make, folder: RunFolder, second, port: int, until) -> None:
-    def reached() -> bool:
-        with socket.socket() as stranger:
-            there = stranger.connect_ex(("127.0.0.1", port)) == 0
-            return there and stranger.sendall(b"GET / HTTP/1.1\r\n\r\n") is None
+def knock(port: int, words: bytes) -> socket.socket | None:
+    """Connect and say something; None where nobody is there."""
+    stranger = socket.socket()
+    if stranger.connect_ex((LOOPBACK, port)):
+        stranger.close()
+        return None
+    stranger.sendall(words)
+    return stranger
 
-    def knock() -> None:
-        until(reached)
+
+def test_strangers_at_the_port_keep_nobody_waiting(make, folder: RunFolder, second, port: int, until) -> None:
+    said = [b"", b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b'{"event": "here", "node": 1}\n', b"0" * 32 + b"\n" + b"0" * 64 + b' {"event": "here"}\n']
+    strangers: list[socket.socket | None] = []
+
+    def come() -> None:
+        until(lambda: strangers.append(knock(port, said[0])) or strangers[-1])
+        strangers.extend(knock(port, words) for words in said * 20)
         second()
 
-    knocking = threading.Thread(target=knock)
+    knocking = threading.Thread(target=come)
     knocking.start()
+    started_s = time.monotonic()
     assert run_one(make(), folder).status is RunStatus.SUCCESS
+    assert time.monotonic() - started_s < 2 * PATIENCE_S
     knocking.join()
+    for stranger in filter(None, strangers):
+        stranger.close()
+
+
+def test_nobody_else_can_pose_as_the_first_machine(make, folder: RunFolder, second, port: int, tmp_path: Path) -> None:
+    make_secret(folder.path.parent, port)
+    plan = make()
+    evil = RunFolder(folder.path.parent / "evil")
+    evil.write(evil.plan_path, plan)
+    order = Start(repeat=str(evil.repeat(0)), stack=stack_digest(plan), address=LOOPBACK, port=port)
+    with socket.create_server((LOOPBACK, port)) as server:
+        second()
+        connection, _ = server.accept()
+        posing = Line(connection, b"a guess")
+        for message in (Welcome(), order):
+            posing.say(message)
+        posing.wait(1.0)
+        posing.close()
+    assert run_one(plan, folder).status is RunStatus.SUCCESS
+    assert list(evil.path.glob("repeat.*")) == []
+
+
+def test_a_run_outside_of_the_sweep_is_refused(make, folder: RunFolder, second, port: int, tmp_path: Path) -> None:
+    secret = make_secret(folder.path.parent, port)
+    with socket.create_server((LOOPBACK, port)) as server:
+        second()
+        first = Line(server.accept()[0], secret)
+        assert isinstance(first.wait(10.0), Here)
+        first.say(Welcome())
+        first.say(Start(repeat=str(tmp_path / "other" / "run" / "repeat.0"), stack="", address=LOOPBACK, port=port))
+        ended = first.wait(10.0)
+        first.close()
+    assert isinstance(ended, Ended)
+    assert ended.reason == f"node 0 asks for a run in {tmp_path / 'other'}, and this is {folder.path.parent}"

@@ -1,0 +1,109 @@
+"""A connection between two machines of a run, on which strangers are not heard.
+
+Each side first says a number that it never used before. Every message then carries a code (HMAC-SHA-256, RFC 2104) of itself, its place in the order,
+both numbers and the sweep's secret, so that nobody without that can make one up, say one again, or send one back.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from llmexp.launch.nodes.messages import MESSAGE, Message
+
+# A machine that vanished without a word is known after idle + interval x count = 20 s.
+KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+# Of one who has connected and says nothing.
+PATIENCE_S = 10.0
+LONGEST_BYTES = 2**20
+
+
+class Line:
+    """Carries messages of those who know the secret; `alive` until the other side has gone, or says what is none of them."""
+
+    def __init__(self, connection: socket.socket, secret: bytes) -> None:
+        self._connection, self._secret, self._read, self.alive = connection, secret, b"", True
+        self._number, self._others = secrets.token_hex(16).encode(), b""
+        self._sent = self._taken = 0
+        self._heard: deque[Message] = deque()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        self._send(self._number)
+
+    def fileno(self) -> int:
+        """For select: readable when something was said, or the other side has gone."""
+        return self._connection.fileno()
+
+    @property
+    def own_address(self) -> str:
+        """This machine's, by which the other side has reached it, or it that one."""
+        return str(self._connection.getsockname()[0])
+
+    def say(self, message: Message) -> None:
+        """Send a message; to one that has gone, or does not give its number in time, nothing."""
+        self._await(lambda: bool(self._others), PATIENCE_S)
+        if self.alive:
+            words = message.model_dump_json().encode()
+            self._send(self._code(self._number + self._others, self._sent, words) + b" " + words)
+            self._sent += 1
+
+    def heard(self) -> Iterator[Message]:
+        """What has been said since; waits where nothing was, so call it when readable."""
+        self._receive()
+        while self._heard:
+            yield self._heard.popleft()
+
+    def wait(self, within_s: float) -> Message | None:
+        """The next message; None where none comes in time or the other side goes."""
+        self._await(lambda: bool(self._heard), within_s)
+        return self._heard.popleft() if self._heard else None
+
+    def close(self) -> None:
+        """Leave; the other side learns of it."""
+        self.alive = False
+        self._connection.close()
+
+    def _await(self, come: Callable[[], object], within_s: float) -> None:
+        deadline = time.monotonic() + within_s
+        while not come() and self.alive and (left := deadline - time.monotonic()) > 0:
+            if select.select([self], [], [], left)[0]:
+                self._receive()
+
+    def _receive(self) -> None:
+        try:
+            got = self._connection.recv(65536)
+            *lines, self._read = (self._read + got).split(b"\n")
+            for line in lines:
+                self._take(line)
+            self.alive = bool(got) and len(self._read) < LONGEST_BYTES
+        except (OSError, ValueError):  # ValueError: a stranger
+            self.alive = False
+
+    def _take(self, line: bytes) -> None:
+        """Take in the other side's number, and then its messages; raises ValueError for what is neither."""
+        if not self._others:
+            if len(line) != len(self._number) or line == self._number:
+                raise ValueError
+            self._others = line
+            return
+        code, _, words = line.partition(b" ")
+        if not hmac.compare_digest(code, self._code(self._others + self._number, self._taken, words)):
+            raise ValueError
+        self._taken += 1
+        self._heard.append(MESSAGE.validate_json(words))
+
+    def _code(self, numbers: bytes, place: int, words: bytes) -> bytes:
+        return hmac.new(self._secret, b"%b %d %b" % (numbers, place, words), "sha256").hexdigest().encode()
+
+    def _send(self, line: bytes) -> None:
+        try:
+            self._connection.sendall(line + b"\n")
+        except OSError:
+            self.alive = False
