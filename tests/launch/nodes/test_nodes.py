@@ -21,7 +21,9 @@ from llmexp.launch.nodes.messages import Ended, Here, Start, Welcome
 from llmexp.launch.nodes.place import Place
 from llmexp.launch.nodes.secret import make_secret
 from llmexp.launch.nodes.team import Team
+from llmexp.launch.ranks import LOOPBACK
 from llmexp.launch.run import run_one
+from llmexp.launch.stack import stack_digest
 from llmexp.plan.run_plan import Command, RunPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
