@@ -87,7 +87,15 @@ class Team:
 
     def _let_in(self, server: socket.socket, secret: bytes) -> None:
         """Take in each that knows the secret and is missing; who does not, or says nothing, is sent away and keeps nobody waiting."""
-        deadline, knocking = time.monotonic() + self._within_s, dict[Line, float]()
+        knocking: dict[Line, float] = {}
+        try:
+            self._answer(server, secret, knocking)
+        finally:
+            for line in knocking:
+                line.close()
+
+    def _answer(self, server: socket.socket, secret: bytes, knocking: dict[Line, float]) -> None:
+        deadline = time.monotonic() + self._within_s
         while self._missing():
             if (left := deadline - time.monotonic()) <= 0:
                 where = f"{self.place.address}:{self.place.port}"
@@ -95,7 +103,10 @@ class Team:
             waited_for = [*([server] if len(knocking) < MOST_KNOCKING else []), *knocking]
             ready = select.select(waited_for, [], [], min(left, 1.0))[0]
             for line, until in list(knocking.items()):
-                if (line in ready and self._take_in(line)) or not line.alive or time.monotonic() > until:
+                if line in ready and self._take_in(line):
+                    del knocking[line]
+                elif not line.alive or time.monotonic() > until:
+                    line.close()
                     del knocking[line]
             if server in ready:
                 knocking[Line(server.accept()[0], secret)] = time.monotonic() + PATIENCE_S
