@@ -100,7 +100,7 @@ class Team:
             if (left := deadline - time.monotonic()) <= 0:
                 where = f"{self.place.address}:{self.place.port}"
                 raise NodeError(f"{self._absent()} did not come to {where} within {duration(self._within_s)}")
-            waited_for = [*([server] if len(knocking) < MOST_KNOCKING else []), *knocking]
+            waited_for: list[socket.socket | Line] = [*([server] if len(knocking) < MOST_KNOCKING else []), *knocking]
             ready = select.select(waited_for, [], [], min(left, 1.0))[0]
             for line, until in list(knocking.items()):
                 if line in ready and self._take_in(line):
