@@ -147,9 +147,8 @@ def test_nothing_that_a_terminal_obeys_reaches_it(llmexp, runs, here: Path) -> N
     log.parent.mkdir()
     log.write_text(f"step 1\rstep 2{OBEYED}\n")
     change(runs["Z3"].plan_path, lambda plan: plan.update({f"extra{OBEYED}": 1}))
-    printed = [
-        llmexp(*words) for words in (("status",), ("report",), ("logs", str(log.parents[1])), ("compare", str(log.parents[1]), str(runs["R"].path)))
-    ]
+    run, other = str(runs["F"].path), str(runs["R"].path)
+    printed = [llmexp(*words) for words in (("status",), ("report",), ("logs", run), ("compare", run, other))]
     assert "it broke?]0;owned" in printed[0][1]
     assert "step 1\nstep 2?" in printed[2][1]
     for _, out, err in printed:
