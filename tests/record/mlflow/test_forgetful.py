@@ -19,7 +19,7 @@ def _server(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_runs_that_it_does_not_find_again_are_not_written_for_ever(make_run, tracking, recorded, monkeypatch):
     monkeypatch.setattr(tracker, "MOST_LOOKS", 3)
     monkeypatch.setattr(Experiment, "search", lambda self, tags: [])
-    with pytest.raises(RecordError, match="the server does not keep what it is given: run .* is not one run after 3 looks"):
+    with pytest.raises(RecordError, match=r"the server does not keep what it is given: run .* is not one run after 3 looks"):
         sync([make_run()], tracking)
     monkeypatch.undo()
     assert len(recorded()) == 3
@@ -28,7 +28,7 @@ def test_runs_that_it_does_not_find_again_are_not_written_for_ever(make_run, tra
 def test_a_parent_that_is_always_gone_is_given_up(make_run, tracking, monkeypatch):
     monkeypatch.setattr(parents, "MOST_LOOKS", 3)
     monkeypatch.setattr(Experiment, "unless_removed", lambda self, run, work: False)
-    with pytest.raises(RecordError, match="the parent of sweep main is gone after 3 looks|is not one run after"):
+    with pytest.raises(RecordError, match=r"the parent of sweep main is gone after 3 looks|is not one run after"):
         sync([make_run()], tracking)
 
 
