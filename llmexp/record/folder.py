@@ -15,8 +15,9 @@ from typing import Any
 import psutil
 from pydantic import BaseModel
 
+from llmexp.errors import RecordError
 from llmexp.record.misfit import misfit
-from llmexp.record.reading import LONGEST_LINES_BYTES, OddFileError, parsed, read_text
+from llmexp.record.reading import LONGEST_LINES_BYTES, parsed, read_text
 from llmexp.record.result import RunResult, RunStatus, to_json
 
 PLAN = "plan.json"
@@ -103,8 +104,10 @@ class RunFolder:
         """All status changes; a last line cut off by a kill is left out. Raises RecordError where a line is not one."""
         try:
             return [event for event in read_json_lines(self.events_path) if (event["status"], event["at"])]
-        except (KeyError, TypeError, OddFileError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise misfit(self.events_path, "list of events", error) from None
+        except OSError as error:
+            raise RecordError(f"{self.events_path} cannot be read: {error.strerror}") from None
 
     def result(self) -> RunResult | None:
         """The result, or None where the run has not ended; raises RecordError on a file that is not one, DamagedError on no version's."""
@@ -114,6 +117,8 @@ class RunFolder:
             return None
         except ValueError as error:
             raise misfit(self.result_path, "result", error) from None
+        except OSError as error:
+            raise RecordError(f"{self.result_path} cannot be read: {error.strerror}") from None
 
     def lost_samples(self, result: RunResult) -> str:
         """The first file of samples that is gone from under a success; '' where none is."""

@@ -38,7 +38,7 @@ def _is_no_json(error: Exception) -> bool:
 
 def _mended(path: Path) -> str:
     """What mends a damaged file of a run, with the run's command where the file beside it knows that."""
-    name, key = _BESIDE[path.name]
+    name, key = _BESIDE.get(path.name, ("plan.json", "rerun_command"))
     try:
         command = f": {read_json(path.parent / name)[key]}"
     except (OSError, ValueError, KeyError, TypeError):

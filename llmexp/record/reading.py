@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 LARGEST_BYTES = 2**28
 # Samples and events have a line a step or more; a million steps take a third of this.
@@ -24,13 +25,24 @@ class OddFileError(ValueError):
 
 def read_text(path: Path, largest_bytes: int = LARGEST_BYTES) -> str:
     """Read a regular file of that size at most; raises OddFileError for any other, a pipe, on which reading would wait, among them, and OSError."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise OddFileError("it is no regular file")
-        if found.st_size > largest_bytes:
-            raise OddFileError(f"it has {found.st_size} bytes, more than {largest_bytes}")
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > largest_bytes:
+            raise OddFileError(f"it has {size} bytes, more than {largest_bytes}")
         return file.read().decode()
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OddFileError("it is a link to itself") from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OddFileError("it is no regular file")
+    return open(descriptor, "rb")
 
 
 def read_json(path: Path) -> Any:
