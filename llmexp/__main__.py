@@ -19,8 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         if words[:1] == ["help"]:
             words = [*words[1:], "--help"]
-        command, rest = commands.command_in(words) or (run.main, words)
-        return command(rest)
+        found = commands.command_in(words)
+        return commands.carry_out(*found) if found else run.main(words)
     except LlmexpError as error:
         print(f"llmexp: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1

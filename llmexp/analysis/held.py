@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from pathlib import Path
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
+from llmexp.record.reading import read_text
 from llmexp.record.result import RankSummary, RunResult, RunStatus
 
 
@@ -31,11 +33,11 @@ def _held_s(result: RunResult) -> float:
 
 def _measured_s(run: RunFolder) -> float:
     """The measured windows of all repeats, each on its slowest rank; raises RecordError where a rank's summary is not one."""
-    return sum(max((_window_s(path.read_text()) for path in repeat.glob("rank.*.json")), default=0.0) for repeat in run.repeats())
+    return sum(max((_window_s(path) for path in repeat.glob("rank.*.json")), default=0.0) for repeat in run.repeats())
 
 
-def _window_s(text: str) -> float:
+def _window_s(path: Path) -> float:
     try:
-        return RankSummary.model_validate_json(text).window_wall_s
+        return RankSummary.model_validate_json(read_text(path)).window_wall_s
     except ValueError as error:
         raise RecordError(f"not a rank's summary: {error}") from None

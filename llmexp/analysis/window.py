@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from llmexp.errors import RecordError
+from llmexp.record.reading import read_text
 from llmexp.record.result import RankSummary, StepSample, read_samples
 
 Step = tuple[StepSample, ...]
@@ -55,11 +56,13 @@ def slowest(step: Step) -> StepSample:
 
 def _summary(path: Path) -> RankSummary:
     try:
-        summary = RankSummary.model_validate_json(path.read_text())
+        summary = RankSummary.model_validate_json(read_text(path))
     except FileNotFoundError:
         raise RecordError(f"{path} is missing: this rank did not finish") from None
     except ValidationError as error:
         raise RecordError(f"{path} is not a rank's summary: {error.errors()[0]['msg']}") from None
+    except ValueError as error:
+        raise RecordError(f"{path} is not a rank's summary: {error}") from None
     if summary.window_wall_s <= 0:
         raise RecordError(f"{path}: a measured window of {summary.window_wall_s} s cannot be")
     return summary
@@ -70,6 +73,8 @@ def _samples(path: Path) -> list[StepSample]:
         samples = read_samples(path)
     except FileNotFoundError:
         raise RecordError(f"{path} is missing: this rank took no step") from None
+    except ValueError as error:
+        raise RecordError(f"{path} holds no samples: {error}") from None
     impossible = next((s for s in samples if duration_s(s) <= 0), None)
     if impossible:
         raise RecordError(f"{path}: step {impossible.step} took {duration_s(impossible)} s, which cannot be")

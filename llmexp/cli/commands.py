@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmexp.cli.arguments import COMMAND_NAMES, Parser, add_overrides
-from llmexp.errors import ConfigError
+from llmexp.errors import ConfigError, LlmexpError
+from llmexp.record.reading import plain
 
 if TYPE_CHECKING:
     from llmexp.record.folder import RunFolder
@@ -121,12 +123,15 @@ def sync(words: Sequence[str]) -> int:
     parser.add_argument(
         "--uri", type=_tracker, help="default: the one each run was planned with, else MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db"
     )
+    parser.add_argument("--yes", action="store_true", help="the trackers that the runs were planned with are yours")
     parser.add_argument("--experiment", help="MLflow's; default: the one each run was planned with")
     args = parser.parse_args(words)
-    from llmexp.cli.copying import copy_runs
+    from llmexp.cli.copying import copy_runs, refused
     from llmexp.cli.pictures import draw_missing
 
     runs = _runs(args.paths)
+    if not (args.uri or args.yes) and (why := refused(runs)):
+        raise ConfigError(why)
     draw_missing(runs)
     return 0 if copy_runs(runs, {key: value for key, value in (("uri", args.uri), ("experiment", args.experiment)) if value}) else 1
 
@@ -195,14 +200,26 @@ def reproduce(words: Sequence[str]) -> int:
     """Measure an earlier run again and judge whether it says the same; 1 where it does not."""
     parser = _parser("reproduce", "Measures a run again from its folder, shows what differs in the environment, and gives the verdict.")
     parser.add_argument("run", type=Path, help="the run's folder")
+    parser.add_argument("--yes", action="store_true", help="what its plan starts, reads and reaches besides is yours, or known to you")
     args = parser.parse_args(words)
     from llmexp.cli.reproduce import reproduce as reproduce_run
 
-    return reproduce_run(_one_run(args.run))
+    return reproduce_run(_one_run(args.run), trusted=args.yes)
 
 
 _COMMANDS = (plan, report, compare, status, logs, cancel, sync, ui, doctor, engines, reproduce)
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = dict(zip(COMMAND_NAMES, _COMMANDS, strict=True))
+
+
+def carry_out(command: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
+    """Do a command's work, which may be on a folder that somebody else has made; returns the exit code."""
+    from llmexp.cli.clean import plainly
+
+    try:
+        with plainly(sys.stdout, sys.stderr):
+            return command(words)
+    except LlmexpError as error:
+        raise type(error)(plain(str(error))) from error
 
 
 def command_in(words: Sequence[str]) -> tuple[Callable[[Sequence[str]], int], list[str]] | None:

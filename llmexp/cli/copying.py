@@ -1,14 +1,32 @@
-"""Runs to the trackers that they were planned with."""
+"""Runs to the trackers that they were planned with, where that is known to be one's own: whoever made a folder could name any."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from llmexp.errors import RecordError
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
+from llmexp.record.redact import redact
 from llmexp.schema import TrackingConfig
+
+
+def strangers(runs: Iterable[RunFolder]) -> dict[str, list[RunFolder]]:
+    """Runs by the tracker that their plans name, where that is another than this machine's environment does."""
+    own, found = os.environ.get("MLFLOW_TRACKING_URI"), dict[str, list[RunFolder]]()
+    for run in runs:
+        uri = planned_tracking(run).uri
+        if uri and uri != own:
+            found.setdefault(uri, []).append(run)
+    return found
+
+
+def refused(runs: Iterable[RunFolder]) -> str:
+    """Why some of these are not copied where they were planned to be, and what a person can do; empty where all may be."""
+    named = [f"{len(those)} to {redact(uri)}" for uri, those in strangers(runs).items()]
+    return f"as their folders say, runs would go {', '.join(named)}: where these are yours, add --yes, else choose with --uri" if named else ""
 
 
 def copy_runs(runs: Sequence[RunFolder], chosen: Mapping[str, str]) -> bool:
@@ -26,7 +44,10 @@ def copy_runs(runs: Sequence[RunFolder], chosen: Mapping[str, str]) -> bool:
 
 def copy_missing(runs: Sequence[RunFolder]) -> None:
     """Before they are looked at: copy runs that were to be tracked, and go on where that fails, with a line that says so."""
-    tracked = [run for run in runs if planned_tracking(run).name == "mlflow"]
+    elsewhere = {run.path for those in strangers(runs).values() for run in those}
+    tracked = [run for run in runs if planned_tracking(run).name == "mlflow" and run.path not in elsewhere]
+    if elsewhere:
+        print(f"llmexp: not copied to MLflow: {refused(runs)}, for llmexp sync", file=sys.stderr)
     try:
         if tracked:
             copy_runs(tracked, {})

@@ -17,8 +17,8 @@ def draw_missing(runs: Sequence[RunFolder]) -> None:
     if not can_draw():
         return
     for run in runs:
-        with suppress(RecordError):  # a folder that cannot be read is named by what reads it next
-            if not run.figures.exists() and run.result():
+        with suppress(RecordError, OSError, ValueError):  # a folder that cannot be read is named by what reads it next
+            if not run.figures.exists() and not run.figures.is_symlink() and run.result():
                 draw_run(run)
     for sweep in dict.fromkeys(run.path.parent for run in runs):
         if (sweep / "report.md").exists() and not (sweep / "report.png").exists():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from llmexp.cli.sweep import check_store, folder_of, remeasure
 from llmexp.engines.resolve import resolve
-from llmexp.errors import RecordError
+from llmexp.errors import ConfigError, RecordError
 from llmexp.launch.preflight import other_hardware
 from llmexp.plan.detect import detect
 from llmexp.plan.run_plan import RunPlan
@@ -19,14 +24,25 @@ from llmexp.report.terminal import print_comparison
 SWEEP = "reproduced"
 # What is measured again: one process, as a first look takes, could not tell how far the next is from it.
 LEAST_REPEATS = 3
+# What runs other code, or goes elsewhere.
+BEYOND = (
+    *("runtime.setup", "runtime.modules", "runtime.container", "runtime.image", "runtime.program", "runtime.options", "runtime.python"),
+    *("runtime.environment", "hardware.environment", "engine.options", "optimizer.target", "model.target", "model.trust_remote_code"),
+    *("tracking.uri", "sweep.outputs"),
+)
 
 
-def reproduce(earlier: RunFolder) -> int:
-    """Measure an ended run again, into the sweep 'reproduced', and print what differs and the verdict; 0 where it is reproduced."""
+def reproduce(earlier: RunFolder, trusted: bool = False) -> int:
+    """Measure an ended run again, into the sweep 'reproduced', and print what differs and the verdict; 0 where it is reproduced.
+
+    A folder that is not `trusted` may be anybody's: raises ConfigError where its plan starts, reads or reaches more than llmexp's own ranks do.
+    """
     result = earlier.result()
     if result is None:
         raise RecordError(f"{earlier.path} has no result to reproduce: it is {earlier.state()}")
     plan = planned_again(earlier)
+    if not trusted and (more := beyond(plan, earlier)):
+        raise ConfigError(f"{earlier.path} would have this done here: {'; '.join(more)}: where you know it, add --yes")
     check_store(plan)
     elsewhere = None if result.status is RunStatus.SKIPPED else other_hardware(plan, detect())
     if elsewhere:
@@ -40,6 +56,22 @@ def reproduce(earlier: RunFolder) -> int:
     print_comparison(comparison)
     print(verdict)
     return 0 if verdict.reproduced else 1
+
+
+def beyond(plan: RunPlan, earlier: RunFolder) -> list[str]:
+    """What a plan starts or reaches besides llmexp's own ranks, the usual tracker and the earlier run's folder of outputs, key by key."""
+    config = plan.config
+    known = {"tracking.uri": config.tracking.uri == os.environ.get("MLFLOW_TRACKING_URI")}
+    known["sweep.outputs"] = Path(config.sweep.outputs).resolve() == earlier.path.resolve().parents[1]
+    told = config.model_dump(mode="json", exclude_defaults=True)
+    found = {key: value for key in BEYOND if (value := _at(told, key.split("."))) and not known.get(key)}
+    return [f"{key}={json.dumps(value)}" for key, value in found.items()]
+
+
+def _at(told: Any, keys: Sequence[str]) -> Any:
+    for key in keys:
+        told = told.get(key) if isinstance(told, Mapping) else None
+    return told
 
 
 def planned_again(earlier: RunFolder) -> RunPlan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmexp.errors import DamagedError, RecordError
 from llmexp.plan.run_plan import RunPlan
-from llmexp.record.folder import RunFolder
+from llmexp.record.folder import RunFolder, now
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.schema import RunConfig
 
@@ -23,8 +23,8 @@ def why_run(plan: RunPlan, folder: RunFolder, stack: str, began: str | None) -> 
 
 
 def is_anothers(earlier: RunResult, began: str | None) -> bool:
-    """Whether another driver measured this since `began`, so that nobody need do it twice; a killed run is nobody's result."""
-    return began is not None and earlier.ended_at >= began and earlier.status is not RunStatus.KILLED
+    """Whether another driver measured this since `began`, so that nobody need do it twice; a killed run is nobody's result, nor one of the future."""
+    return began is not None and began <= earlier.ended_at <= now() and earlier.status is not RunStatus.KILLED
 
 
 def why_again(config: RunConfig, folder: RunFolder, earlier: RunResult, stack: str) -> str | None:

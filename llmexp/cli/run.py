@@ -65,9 +65,11 @@ def main(words: Sequence[str]) -> int:
             _show_config(hydra, args)
         else:
             from llmexp.cli.sweep import run_job
+            from llmexp.launch.display import enduring
             from llmexp.record.folder import now
 
-            return cast(int, hydra.multirun(CONFIG, partial(run_job, began=now()), args.overrides))
+            with enduring():
+                return cast(int, hydra.multirun(CONFIG, partial(run_job, began=now()), args.overrides))
     return 0
 
 

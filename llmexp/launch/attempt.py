@@ -40,7 +40,7 @@ def set_aside(folder: RunFolder) -> None:
     if not there:
         return
     previous = folder.path / PREVIOUS
-    aside = previous / str(1 + max((int(path.name) for path in previous.glob("*")), default=0))
+    aside = previous / str(1 + max((int(path.name) for path in previous.glob("*") if path.name.isdecimal()), default=0))
     aside.mkdir(parents=True)
     for path in there:
         path.rename(aside / path.name)

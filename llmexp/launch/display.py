@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from typing import Any, TextIO, cast
 
 from llmexp.launch.progress import Progress
 
@@ -18,6 +20,41 @@ def display(progress: Progress) -> Iterator[Show]:
     """Give a function that reads and shows the present state; it may be called at every tick."""
     with _living(progress) if sys.stderr.isatty() else nullcontext(_plain(progress)) as show:
         yield show
+
+
+class Enduring:
+    """A text stream whose reader may go, as a closed terminal or `| head` does: what is measured goes on, and what is said goes nowhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write, while somebody reads."""
+        with self._for_somebody():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, while somebody reads."""
+        with self._for_somebody():
+            self._stream.flush()
+
+    @contextmanager
+    def _for_somebody(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())  # or what is still buffered fails at exit
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def enduring() -> Iterator[None]:
+    """Let what is printed within the block be lost rather than break it."""
+    with redirect_stdout(cast(TextIO, Enduring(sys.stdout))), redirect_stderr(cast(TextIO, Enduring(sys.stderr))):
+        yield
 
 
 def say(text: str) -> None:

@@ -17,20 +17,29 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, which ends a run as Ctrl-C does."""
 
 
+class HungUp(KeyboardInterrupt):
+    """SIGHUP: the terminal is gone."""
+
+
 class OutOfTime(KeyboardInterrupt):
     """SIGUSR2, by which SLURM says that the job's time limit is near."""
 
 
-INTERRUPTS = {signal.SIGTERM: Terminated, signal.SIGUSR2: OutOfTime}
+INTERRUPTS = {signal.SIGTERM: Terminated, signal.SIGHUP: HungUp, signal.SIGUSR2: OutOfTime}
+TOLD = {Terminated: "terminated by SIGTERM", HungUp: "its terminal was closed, by SIGHUP"}
 
 
 @contextmanager
 def signals_interrupt() -> Iterator[None]:
-    """Raise Terminated at SIGTERM and OutOfTime at SIGUSR2 within the block, once; outside the main thread signals cannot be taken."""
+    """Raise Terminated at SIGTERM, HungUp at SIGHUP and OutOfTime at SIGUSR2 within the block, once; outside the main thread signals cannot be taken.
+
+    SIGHUP stays ignored where it is, as by nohup.
+    """
     if not _takes_signals():
         yield
         return
-    earlier = {number: signal.signal(number, _interrupt) for number in INTERRUPTS}
+    hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    earlier = {number: signal.signal(number, _interrupt) for number in INTERRUPTS if not (number == signal.SIGHUP and hangup_ignored)}
     try:
         yield
     finally:
@@ -49,7 +58,7 @@ def interrupted_by(interruption: KeyboardInterrupt) -> Ending:
     """How a run ended that was interrupted."""
     if isinstance(interruption, OutOfTime):
         return Ending(RunStatus.TIMEOUT, "SLURM's time limit for the job, of which it warned with SIGUSR2")
-    return Ending(RunStatus.KILLED, "terminated by SIGTERM" if isinstance(interruption, Terminated) else "interrupted by the user")
+    return Ending(RunStatus.KILLED, TOLD.get(type(interruption), "interrupted by the user"))
 
 
 def _takes_signals() -> bool:

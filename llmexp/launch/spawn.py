@@ -15,11 +15,13 @@ from types import TracebackType
 
 import psutil
 
-from llmexp.launch.keeper import SIGNALLED
+from llmexp.launch.keeper import GRACE_S, PATIENCE_S, SIGNALLED
 from llmexp.plan.run_plan import RunPlan
 
 # Of the first node, or the only one; another's has its number before the suffix.
 AGENT_LOG = "log.agent.txt"
+# A keeper that takes longer to end its ranks does not end them.
+ENDS_WITHIN_S = 2 * (GRACE_S + PATIENCE_S)
 
 
 class Agent:
@@ -51,7 +53,14 @@ class Agent:
     def stop(self) -> int:
         """End all processes that still run; return the command's exit code, -n where signal n ended it."""
         self._line.close()
-        return exit_code(self._keeper.wait())
+        self._keeper.send_signal(signal.SIGCONT)  # somebody may have stopped it
+        try:
+            return exit_code(self._keeper.wait(ENDS_WITHIN_S))
+        except subprocess.TimeoutExpired:
+            for process in psutil.Process(self.pid).children(recursive=True):
+                process.kill()
+            self._keeper.kill()
+            return exit_code(self._keeper.wait())
 
     def ask_for_stacks(self, elsewhere: Iterable[psutil.Process] = ()) -> None:
         """Send SIGUSR1 to the processes that handle it, as ranks do by writing their Python stacks to their logs; it would end any other."""

@@ -15,6 +15,7 @@ from llmexp.plan.memory import MemoryEstimate
 from llmexp.record.flops import Flops
 from llmexp.record.misfit import misfit
 from llmexp.record.naming import NOT_MEASURED, name_of
+from llmexp.record.reading import read_text
 from llmexp.record.result import Batch, Record
 from llmexp.schema import RunConfig
 
@@ -102,7 +103,7 @@ class RunPlan(Record):
     def read(cls, path: Path) -> RunPlan:
         """Read a plan.json; raises RecordError where it is none of this version's, DamagedError where it is missing or no version's."""
         try:
-            return cls.model_validate_json(path.read_text(), strict=False)
+            return cls.model_validate_json(read_text(path), strict=False)
         except (FileNotFoundError, ValueError) as error:
             raise misfit(path, "plan", error) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import socket
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -14,7 +15,9 @@ from typing import Any
 import psutil
 from pydantic import BaseModel
 
+from llmexp.errors import RecordError
 from llmexp.record.misfit import misfit
+from llmexp.record.reading import LONGEST_LINES_BYTES, parsed, read_text
 from llmexp.record.result import RunResult, RunStatus, to_json
 
 PLAN = "plan.json"
@@ -71,7 +74,7 @@ class RunFolder:
 
     def repeats(self) -> list[Path]:
         """The repeats begun so far, in order."""
-        return sorted(self.path.glob("repeat.*"), key=lambda p: int(p.suffix[1:]))
+        return sorted((path for path in self.path.glob("repeat.*") if path.suffix[1:].isdecimal()), key=lambda path: int(path.suffix[1:]))
 
     def systems(self) -> list[Path]:
         """The samples of every machine of the run."""
@@ -101,17 +104,21 @@ class RunFolder:
         """All status changes; a last line cut off by a kill is left out. Raises RecordError where a line is not one."""
         try:
             return [event for event in read_json_lines(self.events_path) if (event["status"], event["at"])]
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise misfit(self.events_path, "list of events", error) from None
+        except OSError as error:
+            raise RecordError(f"{self.events_path} cannot be read: {error.strerror}") from None
 
     def result(self) -> RunResult | None:
         """The result, or None where the run has not ended; raises RecordError on a file that is not one, DamagedError on no version's."""
         try:
-            return RunResult.model_validate_json(self.result_path.read_text())
+            return RunResult.model_validate_json(read_text(self.result_path))
         except FileNotFoundError:
             return None
         except ValueError as error:
             raise misfit(self.result_path, "result", error) from None
+        except OSError as error:
+            raise RecordError(f"{self.result_path} cannot be read: {error.strerror}") from None
 
     def lost_samples(self, result: RunResult) -> str:
         """The first file of samples that is gone from under a success; '' where none is."""
@@ -168,7 +175,10 @@ def write_atomically(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_for(path)
     try:
-        temporary.write_text(text)
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())  # or a loss of power leaves the name without the text
         temporary.replace(path)
     except OSError:
         with contextlib.suppress(OSError):
@@ -177,17 +187,17 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def temporary_for(path: Path) -> Path:
-    """A hidden name beside `path` that no other process uses, on this host or another one that shares the folder."""
-    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+    """A hidden name beside `path` that no other process uses or can know, on this host or another one that shares the folder."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Read a JSONL file that may still be written to; nothing where it is missing, and not a line that was cut off."""
+    """Read a JSONL file that may still be written to; nothing where it is missing, and not a line that was cut off. Raises OddFileError, OSError."""
     if not path.exists():
         return
-    for line in path.read_text().splitlines():
+    for line in read_text(path, LONGEST_LINES_BYTES).splitlines():
         try:
-            yield json.loads(line)
+            yield parsed(line)
         except ValueError:
             continue
 

@@ -18,6 +18,7 @@ from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder, write_atomically
 from llmexp.record.misfit import misfit
 from llmexp.record.naming import own_words
+from llmexp.record.reading import read_json
 from llmexp.record.result import RunResult, read_samples
 
 INDEX = ".index.json"
@@ -109,7 +110,7 @@ def _look(run: RunFolder) -> Standing:
 
 def _planned(run: RunFolder) -> dict[str, Any]:
     try:
-        plan = json.loads(run.plan_path.read_text())
+        plan = read_json(run.plan_path)
         measure, positions = plan["config"]["measure"], plan["batch"]["global"] * plan["config"]["data"]["seq_len"]
         numbers = {"planned_repeats": measure["repeats"], "planned_steps": measure["steps"], "warmup_steps": measure["warmup_steps"]}
         return {"id": plan["id"], "words": own_words(plan["rerun_command"]), "work": work_of(plan), "positions": positions, **numbers}
@@ -136,7 +137,7 @@ def _measured(result: RunResult | None) -> dict[str, Any]:
 
 def _read(path: Path) -> _Index:
     try:
-        index = json.loads(path.read_text())
+        index = read_json(path)
         return {name: (stamp, Standing(**entry)) for name, (stamp, entry) in index["runs"].items()} if index["version"] == _VERSION else {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}

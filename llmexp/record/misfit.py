@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from llmexp import __version__
 from llmexp.errors import DamagedError, RecordError
+from llmexp.record.reading import OddFileError, parsed, read_json, read_text
 
 # The file beside a run's file that knows the run's command too, under which key.
 _BESIDE = {"plan.json": ("result.json", "command"), "result.json": ("plan.json", "rerun_command")}
@@ -32,14 +33,14 @@ def _is_no_json(error: Exception) -> bool:
     """Whether no version could have written this."""
     if isinstance(error, ValidationError):
         return error.errors()[0]["type"] == "json_invalid"
-    return isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+    return isinstance(error, json.JSONDecodeError | UnicodeDecodeError | OddFileError)
 
 
 def _mended(path: Path) -> str:
     """What mends a damaged file of a run, with the run's command where the file beside it knows that."""
-    name, key = _BESIDE[path.name]
+    name, key = _BESIDE.get(path.name, ("plan.json", "rerun_command"))
     try:
-        command = f": {json.loads((path.parent / name).read_text())[key]}"
+        command = f": {read_json(path.parent / name)[key]}"
     except (OSError, ValueError, KeyError, TypeError):
         command = ""
     return f"the same command {'measures the run again' if path.name == 'result.json' else 'writes it again'}{command}"
@@ -59,7 +60,7 @@ def _wrong(error: Exception) -> str:
 def _writer(path: Path) -> str | None:
     """The version by the file's own word: of a JSON object, or of the last line of several; older results say it among the libraries."""
     try:
-        text = path.read_text()
+        text = read_text(path)
     except (OSError, ValueError):
         return None
     for part in (text, text.strip().rpartition("\n")[2]):
@@ -71,7 +72,7 @@ def _writer(path: Path) -> str | None:
 
 def _told(text: str) -> str | None:
     try:
-        record: Any = json.loads(text)
+        record: Any = parsed(text)
         return str(record.get("written_by") or record["environment"]["distributions"]["llmexp"])
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from llmexp.record.reading import LONGEST_LINES_BYTES, OddFileError, read_text
+
 SCHEMA_VERSION = 1
 # JSON has no NaN: a diverged loss is written as null, and read back as NaN.
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
@@ -191,13 +193,14 @@ class RunResult(Record):
 
 
 def read_samples(path: Path) -> list[StepSample]:
-    """Read a samples file; a last line cut off by a kill is left out."""
-    samples = []
-    for line in path.read_text().splitlines():
+    """Read a samples file; a last line cut off by a kill is left out. Raises OSError, and OddFileError for what is no such file."""
+    samples, lines = [], read_text(path, LONGEST_LINES_BYTES).splitlines()
+    for number, line in enumerate(lines, 1):
         try:
             samples.append(StepSample.model_validate_json(line))
         except ValueError:
-            break
+            if number < len(lines):
+                raise OddFileError(f"line {number} of {len(lines)} is no sample") from None
     return samples
 
 

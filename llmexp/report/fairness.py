@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from llmexp.errors import RecordError
+from llmexp.record.reading import read_text
 from llmexp.record.result import RankSummary, read_samples
 from llmexp.report.programs import engine_names
 from llmexp.report.row import Row
@@ -105,7 +106,7 @@ def _first_step(row: Row, quantity: Literal["largest_update", "gradient_norm"]) 
     """The largest of all ranks of the first repeat; None where they did not record it."""
     paths = [row.folder.repeat(0) / f"rank.{rank}.json" for rank in range(row.world_size)]
     try:
-        found = [getattr(RankSummary.model_validate_json(path.read_text()), quantity) for path in paths]
+        found = [getattr(RankSummary.model_validate_json(read_text(path)), quantity) for path in paths]
     except (OSError, ValueError):
         return None
     known = [each for each in found if each is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,14 @@ from llmexp.report.row import Row
 from llmexp.report.table import Report
 from llmexp.report.text import comma_separated, markdown
 
+NAME = re.compile(r"\w[\w.+-]*")
+
 
 def publish(report: Report, folder: Path) -> list[Path]:
     """Write a table for each hardware and sweep; raises RecordError where nothing was measured, for then there is no table to show."""
     tables: dict[Path, list[Row]] = defaultdict(list)
     for row in report.rows:
-        tables[folder / row.hardware / str(row.plan["config"]["sweep"]["name"])].append(row)
+        tables[folder / _part(row.hardware) / _part(str(row.plan["config"]["sweep"]["name"]))].append(row)
     written = []
     for path, rows in tables.items():
         if not any(row.state == RunStatus.SUCCESS for row in rows):
@@ -28,3 +31,10 @@ def publish(report: Report, folder: Path) -> list[Path]:
             written.append(path.with_name(path.name + suffix))
             write_atomically(written[-1], text)
     return written
+
+
+def _part(name: str) -> str:
+    """A name of a plan as a part of a path; raises RecordError where it would lead elsewhere."""
+    if not NAME.fullmatch(name):
+        raise RecordError(f"{name!r} is not written: a table's folder and file are named by letters, digits, '.', '_', '+' and '-'")
+    return name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.misfit import misfit
+from llmexp.record.reading import read_json
 from llmexp.record.result import Batch, Metric, RunResult, RunStatus, Stability
 from llmexp.reference import DTYPE, LORA_RANK, LORA_TARGETS, OPTIMIZER, SEQ_LEN, WORLD_SIZE, PaperCell, paper_cell
 
@@ -202,7 +202,7 @@ def read_row(folder: RunFolder) -> Row:
 def read_plan(folder: RunFolder) -> dict[str, Any]:
     """Read plan.json as it stands, without judging it; raises RecordError."""
     try:
-        plan = json.loads(folder.plan_path.read_text())
+        plan = read_json(folder.plan_path)
     except (FileNotFoundError, ValueError) as error:
         raise misfit(folder.plan_path, "plan", error) from None
     except OSError as error:

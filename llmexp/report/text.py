@@ -6,6 +6,7 @@ import csv
 import io
 from typing import Any
 
+from llmexp.record.reading import as_cell, plain
 from llmexp.record.result import Metric
 from llmexp.report.columns import columns
 from llmexp.report.legend import legend
@@ -76,7 +77,7 @@ def markdown(report: Report) -> str:
     lines += [f"- {line}" for line in (*legend(report), *provenance(report))]
     lines += ["", *(f"({number}) {note}  " for number, note in enumerate(notes_of(report), 1))]
     lines += [f"unreadable: {reason}  " for reason in report.unreadable]
-    return "\n".join(lines).rstrip() + "\n"
+    return plain("\n".join(lines)).rstrip() + "\n"
 
 
 def comma_separated(report: Report) -> str:
@@ -87,7 +88,7 @@ def comma_separated(report: Report) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(csv_columns())
-    writer.writerows(_values(row, report) for row in report.rows)
+    writer.writerows(map(as_cell, _values(row, report)) for row in report.rows)
     return text.getvalue()
 
 

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from llmexp.schema.section import DottedPath, PositiveFloat, PositiveInt, Section, Tuple, whole
+from llmexp.schema.section import DottedPath, FolderPart, PositiveFloat, PositiveInt, Section, Tuple, whole
 
 
 class ModelConfig(Section):
     """A decoder-only transformer's shape; for `architecture: hf` the shape comes from `path` instead."""
 
-    name: str
+    name: FolderPart
     target: DottedPath | None = Field(
         None, description="a class of transformers' kind, or a function, that builds the model instead of AutoModelForCausalLM"
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.cli.resume import why_again
+from llmexp.cli.resume import is_anothers, why_again
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.result import Batch, RunResult, RunStatus
@@ -28,6 +28,14 @@ def test_by_status(status):
     assert again("all", status) == "rerun=all"
     for rerun in ("failed", "stale"):
         assert bool(again(rerun, status)) is not status.is_answer
+
+
+@pytest.mark.parametrize(("ended_at", "anothers"), [("2026-01-02", True), ("2025-12-31", False), ("2999-01-01", False)])
+def test_only_what_ended_since_the_sweep_began_and_by_now_is_another_drivers(ended_at: str, anothers: bool):
+    fields = dict.fromkeys(("id", "task", "engine", "model", "method", "hardware", "sweep", "command"), "x")
+    times = {"ended_at": f"{ended_at}T00:00:00.000+00:00", "status": RunStatus.FAILED}
+    earlier = RunResult(**fields, **times, stack="now", world_size=1, batch=Batch(micro=1, accumulation=1, global_=1), seq_len=2)
+    assert is_anothers(earlier, "2026-01-01T00:00:00.000+00:00") is anothers
 
 
 def test_another_stack_makes_a_result_stale():

@@ -158,7 +158,14 @@ def test_standstill_leaves_stacks_and_no_process(make_plan, folder):
     assert "in hang" in (folder.repeat(0) / "log.0.txt").read_text()
 
 
-@pytest.mark.parametrize(("number", "reason"), [(signal.SIGINT, "interrupted by the user"), (signal.SIGTERM, "terminated by SIGTERM")])
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (signal.SIGINT, "interrupted by the user"),
+        (signal.SIGTERM, "terminated by SIGTERM"),
+        (signal.SIGHUP, "its terminal was closed, by SIGHUP"),
+    ],
+)
 def test_interrupted_driver_leaves_a_result_and_no_process(make_plan, folder, start_driver, until, processes, number, reason):
     driver = start_driver(make_plan("slow"))
     until(lambda: _sampled(folder))
@@ -177,6 +184,16 @@ def test_signals_that_follow_the_first_do_not_cost_the_result(make_plan, folder,
     driver.wait(timeout=20)
     expected = {signal.SIGTERM: RunStatus.KILLED, signal.SIGUSR2: RunStatus.TIMEOUT}
     assert folder.result().status is expected[number]
+
+
+def test_a_stopped_keeper_holds_no_run_past_its_limit(make_plan, folder, start_driver, until, processes):
+    driver = start_driver(make_plan("hang", no_progress_timeout_s=2.0))
+    until(lambda: _sampled(folder))
+    (keeper,) = [process for process in processes() if "llmexp.launch.keeper" in process.cmdline()]
+    keeper.suspend()
+    driver.wait(timeout=60)
+    assert folder.result().status is RunStatus.TIMEOUT
+    assert processes() == []
 
 
 def test_killed_driver_leaves_no_process_and_a_truthful_folder(make_plan, folder, start_driver, until, processes):

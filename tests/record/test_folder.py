@@ -2,7 +2,6 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 import pytest
@@ -130,11 +129,10 @@ def test_a_run_that_its_living_driver_has_left_without_a_result_does_not_go_on(t
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    def fill(path, text):
-        path.touch()
+    def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", fill)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_atomically(tmp_path / "result.json", "{}")
     assert list(tmp_path.iterdir()) == []

@@ -107,11 +107,10 @@ def test_a_broken_index_is_made_again(make_run, outputs: Path, broken: str):
 def test_a_folder_that_cannot_be_written_to_is_listed(make_run, outputs: Path, monkeypatch):
     run = make_run()
 
-    def full(path: Path, text: str) -> None:
-        path.touch()
+    def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(os, "fsync", full)
     assert _states(outputs) == ["success"]
     assert not list(run.path.parent.glob(".*"))
 

@@ -58,6 +58,13 @@ def test_samples_are_read_up_to_the_line_that_a_kill_cut_off(tmp_path):
     assert read_samples(path) == [SAMPLE, SAMPLE]
 
 
+def test_a_line_that_a_loss_of_power_left_among_others_is_no_shorter_run(tmp_path):
+    line = SAMPLE.model_dump_json()
+    (tmp_path / "samples.jsonl").write_text("\n".join([line, "\0" * 50, line, ""]))
+    with pytest.raises(ValueError, match="line 2 of 3 is no sample"):
+        read_samples(tmp_path / "samples.jsonl")
+
+
 def test_an_unknown_field_is_an_error():
     with pytest.raises(ValidationError, match="tokens"):
         StepSample.model_validate(SAMPLE.model_dump() | {"tokens": 1})

@@ -11,10 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.misfit import misfit
 from llmexp.record.mlflow.points import Point, Window, result_points, step_points, system_points
 from llmexp.record.naming import name_of, own_words
+from llmexp.record.reading import read_json
 from llmexp.record.result import RunResult, RunStatus
 
 # Bookkeeping, by which runs are found again; the plain tags beside them are for people, who may edit them.
@@ -28,6 +30,10 @@ _NOT_PARAMS = ("tracking", "sweep", "budget", "rerun", "force", "hardware.source
 _COUNTS = ("parameters", "trainable_parameters", "active_parameters", "flops_per_token")
 _GROUPS = ("task", "model", "hardware", "engine", "sweep")
 _FINISHED = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
+
+
+class UnreadableError(RecordError):
+    """A folder whose records hold what no llmexp writes."""
 
 
 class RunContent:
@@ -120,17 +126,20 @@ class RunContent:
         return self._result.environment if self._result else {}
 
     def points(self) -> list[Point]:
-        """All values of all metrics; the final ones first, as the run's page lists them."""
-        positions = int(self._plan["batch"]["global"]) * int(self._config["data"]["seq_len"])
-        by_tokens = bool(self._config.get("measure", {}).get("tokens"))
-        steps = step_points(self.folder, positions, self.window, by_tokens)
-        beside = [point for path in self.folder.systems() for point in system_points(path, self.window)]
-        return [*result_points(self._result, self.window), *steps, *beside]
+        """All values of all metrics; the final ones first, as the run's page lists them. Raises UnreadableError."""
+        try:
+            positions = int(self._plan["batch"]["global"]) * int(self._config["data"]["seq_len"])
+            by_tokens = bool(self._config.get("measure", {}).get("tokens"))
+            steps = step_points(self.folder, positions, self.window, by_tokens)
+            beside = [point for path in self.folder.systems() for point in system_points(path, self.window)]
+            return [*result_points(self._result, self.window), *steps, *beside]
+        except (OSError, ValueError, TypeError, LookupError, ArithmeticError) as error:
+            raise UnreadableError(f"{self.folder.path} is not copied: {error!r}") from None
 
     def files(self) -> list[Path]:
-        """Everything that this attempt left; unfinished writes and earlier attempts are left out."""
+        """Everything that this attempt left; unfinished writes, earlier attempts and links, which may lead out of the folder, are left out."""
         root = self.folder.path
-        found = (path for path in root.rglob("*") if path.is_file() and not path.name.startswith("."))
+        found = (path for path in root.rglob("*") if path.is_file() and not path.is_symlink() and not path.name.startswith("."))
         return sorted(path for path in found if path.relative_to(root).parts[0] != "previous")
 
 
@@ -143,7 +152,7 @@ def read(folder: RunFolder) -> RunContent | None:
 
 def _read_plan(path: Path) -> dict[str, Any]:
     try:
-        plan: dict[str, Any] = json.loads(path.read_text())
+        plan: dict[str, Any] = read_json(path)
         _ = plan["id"], plan["method"], plan["batch"]["global"], plan["config"]["data"]["seq_len"]
         _ = [plan["config"][group]["name"] for group in _GROUPS]
     except (OSError, ValueError, KeyError, TypeError) as error:

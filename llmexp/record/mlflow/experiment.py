@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 EXPERIMENT_KIND_TAG = "mlflow.experimentKind"
+MOST_PAGES = 10_000
 
 
 class Experiment:
@@ -44,12 +45,13 @@ class Experiment:
         wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
         found: list[Run] = []
         token = None
-        while True:
+        for _ in range(MOST_PAGES):
             page = self.client.search_runs([self.id], wanted, order_by=["start_time ASC"], page_token=token)
             found += page
             token = page.token
             if not token:
                 return sorted(found, key=lambda run: (run.info.start_time, run.info.run_id))
+        raise RecordError(f"the server's list of runs has no end: {MOST_PAGES} pages")
 
     def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
         """Set several in one call."""

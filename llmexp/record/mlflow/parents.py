@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from llmexp.errors import RecordError
 from llmexp.record.mlflow.content import KIND_TAG, PARENT_TAG, SOURCE, SWEEP_TAG
 from llmexp.record.mlflow.experiment import Experiment
+
+# Drivers that write one sweep at once agree after two or three.
+MOST_LOOKS = 10
 
 
 class Parents:
@@ -40,12 +44,13 @@ class Parents:
 
     def update(self, sweep: str, start_ms: int, work: Callable[[str], None]) -> None:
         """Do something with the sweep's one parent; once more where another driver has removed that meanwhile, as it found an older one."""
-        while True:
+        for _ in range(MOST_LOOKS):
             if not self._experiment.is_ours_alone:
                 self._used[sweep] = [*self._used.get(sweep, []), self._only_one(sweep, start_ms)]
             parent = self.of(sweep, start_ms)
             if self._experiment.unless_removed(parent, partial(work, parent)):
                 return
+        raise RecordError(f"the server does not keep what it is given: the parent of sweep {sweep} is gone after {MOST_LOOKS} looks")
 
     def _only_one(self, sweep: str, start_ms: int) -> str:
         """The oldest parent, which takes the children of all others; made where there is none."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from llmexp.errors import RecordError
 from llmexp.record.duration import limit
 from llmexp.record.folder import RunFolder
-from llmexp.record.mlflow.content import read
+from llmexp.record.mlflow.content import UnreadableError, read
 from llmexp.record.mlflow.store import check_store, only_writer, resolve_uri
 from llmexp.record.mlflow.tracker import Tracker
 from llmexp.record.redact import redact
@@ -81,15 +81,19 @@ def _outputs(folders: Sequence[RunFolder]) -> Path:
 def _replay_run(folder: RunFolder, tracker: Tracker, summary: SyncSummary, among_many: bool) -> None:
     try:
         content = read(folder)
-    except RecordError as error:
+    except (RecordError, OSError) as error:
         summary.unreadable.append(str(error))
         return
     if content is None:
         summary.not_ended += 1
-    elif tracker.record(content, among_many):
-        summary.written += 1
-    else:
-        summary.unchanged += 1
+        return
+    try:
+        written = tracker.record(content, among_many)
+    except UnreadableError as error:
+        summary.unreadable.append(str(error))
+        return
+    summary.written += written
+    summary.unchanged += not written
 
 
 def _attempt(work: Callable[[float], object], timeout_s: float) -> bool:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from llmexp.errors import RecordError
 from llmexp.record.mlflow.content import DIGEST_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, SWEEP_TAG, RunContent
 from llmexp.record.mlflow.experiment import Experiment
 from llmexp.record.mlflow.lookup import Recorded, known_runs
 from llmexp.record.mlflow.parents import Parents
+from llmexp.record.mlflow.points import Point
 from llmexp.record.redact import redact
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Run, RunInfo
 
 NOTE_TAG = "mlflow.note.content"
+# Drivers that write the same run at once agree after two or three.
+MOST_LOOKS = 10
 LONGEST_TAG = 8000  # characters, a limit of MLflow's API
 _TEXT_SUFFIXES = (".json", ".jsonl", ".txt", ".md", ".csv", ".log", ".diff")
 
@@ -49,7 +53,9 @@ class Tracker:
         """
         digest, written = content.digest, False
         found = self._find(content.sweep, content.id, among_many)
-        while [run.digest for run in found] != [digest]:
+        for _ in range(MOST_LOOKS):
+            if [run.digest for run in found] == [digest]:
+                return written
             same = [run for run in found if run.digest == digest]
             if not same:
                 self._write(content)
@@ -58,9 +64,9 @@ class Tracker:
                 if run not in same[:1]:
                     self._client.delete_run(run.run_id)
             if self._experiment.is_ours_alone:
-                break
+                return written
             found = self._search(content.sweep, content.id)
-        return written
+        raise RecordError(f"the server does not keep what it is given: run {content.id} is not one run after {MOST_LOOKS} looks")
 
     def end_sweeps(self) -> None:
         """Say of the sweeps whose runs were written when the last of those ended."""
@@ -94,6 +100,7 @@ class Tracker:
 
     def _write(self, content: RunContent) -> None:
         """Write one run below its sweep's parent, unless another driver removes it; the digest comes last, so without it a run was cut off."""
+        metrics = content.points()  # first, for they may be damaged
         start_ms, end_ms = round(1e3 * content.window.start_s), round(1e3 * content.window.end_s)
         parent = self._parents.of(content.sweep, start_ms)
         tags = {name: value[:LONGEST_TAG] for name, value in _redacted(content.tags).items()} | {PARENT_TAG: parent}
@@ -101,7 +108,7 @@ class Tracker:
         self._parents.has_run_until(content.sweep, end_ms)
 
         def fill() -> None:
-            self._log_values(run.run_id, content)
+            self._log_values(run.run_id, content.params, metrics)
             files = {path.relative_to(content.folder.path).as_posix(): path for path in content.files()}
             self._log_files(run, files)
             self._log_text(run, redact(json.dumps(content.environment, indent=2)), "environment.json")
@@ -134,12 +141,11 @@ class Tracker:
         here = root is not None and run.artifact_uri.startswith(f"{root}/")
         return Path(run.artifact_uri) if here else None
 
-    def _log_values(self, run_id: str, content: RunContent) -> None:
+    def _log_values(self, run_id: str, params: Mapping[str, str], points: Sequence[Point]) -> None:
         from mlflow.entities import Metric, Param
 
-        params = [Param(name, value) for name, value in _redacted(content.params).items()]
-        metrics = [Metric(point.name, point.value, point.at_ms, point.step) for point in content.points()]
-        self._client.log_batch(run_id, metrics, params)
+        metrics = [Metric(point.name, point.value, point.at_ms, point.step) for point in points]
+        self._client.log_batch(run_id, metrics, [Param(name, value) for name, value in _redacted(params).items()])
 
 
 def _recorded(run: Run) -> Recorded:

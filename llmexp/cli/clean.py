@@ -1,0 +1,30 @@
+"""What commands print: folders may hold any text, and a terminal would obey some of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TextIO, cast
+
+from llmexp.record.reading import plain
+
+
+class Plain:
+    """A text stream that takes only what a terminal shows, and colours."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write the text, `plain`."""
+        return self._stream.write(plain(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def plainly(out: TextIO, err: TextIO) -> Iterator[None]:
+    """Let all that is printed meanwhile be so."""
+    with redirect_stdout(cast(TextIO, Plain(out))), redirect_stderr(cast(TextIO, Plain(err))):
+        yield
