@@ -13,6 +13,9 @@ WORDS  ?=
 SLURM_TESTS ?= slurm
 SLURM_PACKAGES := slurm-wlm slurmdbd munge mariadb-server
 
+# Tests at once; they wait a third of their time, so that two cores have room for three.
+WORKERS ?= 3
+
 # How often `make chaos` breaks something, and which series of faults it takes.
 FAULTS ?= 200
 SEED   ?= 0
@@ -26,7 +29,7 @@ PY     ?= 3.12
 TORCH_VERSION := $(shell sed -n 's/^torch==//p' $(CONSTRAINTS))
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 BIN := $(VENV)/bin
-# Compiled afterwards, on all cores, where pip would take one.
+# What ranks and the report import is compiled afterwards, where pip would compile all of it.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 # Published without wheels, and pure Python, so that a wheel built by any Python serves every other.
@@ -45,14 +48,14 @@ run: $(VENV)/.installed-train  ## install into .venv, measure the first sweep, p
 	@$(BIN)/python -m llmexp +experiment=first_run
 
 test: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that need no GPU
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-sweeps: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that measure whole experiments, some fifteen to twenty minutes more
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m sweep
 
 # What depends most on the libraries' versions. What they deprecate in each other is no matter of ours.
 test-older: .installed-older  ## run a part of the tests, and ranks, with the oldest libraries that llmexp takes, in .venv-older
-	@$(OLDER)/bin/python -m pytest -n 2 --dist loadfile -W ignore::DeprecationWarning -W ignore::FutureWarning \
+	@$(OLDER)/bin/python -m pytest -n $(WORKERS) --dist loadfile -W ignore::DeprecationWarning -W ignore::FutureWarning \
 	  tests/conf tests/hydra_plugins tests/record tests/test_schema.py tests/cli/test_sweep.py tests/cli/test_run_words.py \
 	  tests/report/test_plots.py tests/report/test_terminal.py tests/launchers/test_models.py
 	@$(OLDER)/bin/python -m llmexp method=Q,F+R+Z3+O model=tiny hardware=cpu measure=smoke tracking=none rerun=all sweep.outputs=$(OLDER)/outputs
@@ -122,7 +125,7 @@ $(VENV)/.torch: $(VENV)/.python $(CONSTRAINTS)
 $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	@echo "installing llmexp[$*] ..."
 	@$(PIP) --constraint $(VENV)/constraints.txt --editable '.[$*]'
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	@$(BIN)/python -c 'import llmexp.launchers.torch_native, llmexp.launchers.deepspeed, mlflow, matplotlib.pyplot' 2>/dev/null || true
 	@touch $@
 
 .installed-older:
