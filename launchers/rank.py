@@ -18,7 +18,8 @@ import psutil
 
 from llmexp.launchers.communication import log_connections
 from llmexp.launchers.meeting import serve_store, take_leave
-from llmexp.record.folder import process_identity, write_atomically
+from llmexp.record.folder import write_atomically
+from llmexp.record.identity import process_identity
 from llmexp.record.process import die_with_parent
 from llmexp.record.result import RankFailure, RankSummary, to_json
 

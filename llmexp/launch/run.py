@@ -33,7 +33,8 @@ from llmexp.plan.dims import PYTHON
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.duration import duration
 from llmexp.record.environment import capture
-from llmexp.record.folder import RunFolder, process_identity
+from llmexp.record.folder import RunFolder
+from llmexp.record.identity import process_identity
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.system import SystemSampler
 

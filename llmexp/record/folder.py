@@ -6,8 +6,7 @@ import contextlib
 import json
 import os
 import secrets
-import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import psutil
 from pydantic import BaseModel
 
 from llmexp.errors import RecordError
+from llmexp.record.identity import is_alive, is_visible
 from llmexp.record.misfit import misfit
 from llmexp.record.reading import LONGEST_LINES_BYTES, parsed, read_text
 from llmexp.record.result import RunResult, RunStatus, to_json
@@ -87,7 +87,7 @@ class RunFolder:
     def rank_processes(self) -> list[psutil.Process]:
         """The living processes of this host that ranks said they are, wherever a container's daemon has started them."""
         told = [identity for path in self.path.glob("repeat.*/process.*.json") for identity in read_json_lines(path)]
-        return [psutil.Process(identity["pid"]) for identity in told if identity.get("host") == socket.gethostname() and is_alive(identity)]
+        return [psutil.Process(identity["pid"]) for identity in told if is_visible(identity) and is_alive(identity)]
 
     def write(self, path: Path, record: BaseModel) -> None:
         """Write one record so that a reader sees all of it or nothing."""
@@ -135,7 +135,12 @@ class RunFolder:
         begun = [event for event in self.events() if event["status"] == "running"]
         if not begun:
             return "planned"
-        return "running" if is_alive(begun[-1]) and not self._is_let_go() else RunStatus.KILLED.value
+        from llmexp.record.lock import holder_file, who_holds
+
+        alive = is_alive(begun[-1], held=holder_file(self.drivers))
+        # A driver that lives may have turned to other runs without a result here, as when the disk was full.
+        let_go = self.drivers.exists() and who_holds(self.drivers) is None
+        return "running" if alive and not let_go else RunStatus.KILLED.value
 
     def standing(self, result: RunResult | None) -> tuple[str, str]:
         """The state, by the result where there is one, and what a listing says of it: what is lost or why it ended so."""
@@ -147,12 +152,6 @@ class RunFolder:
         reasons = {"running": f"since {at}", "killed": f"the driver ended without writing a result; last event at {at}"}
         return state, reasons.get(state, "")
 
-    def _is_let_go(self) -> bool:
-        """Whether a driver has turned to other runs without a result here, as when the disk was full."""
-        from llmexp.record.lock import who_holds
-
-        return self.drivers.exists() and who_holds(self.drivers) is None
-
 
 def find_runs(root: Path) -> list[RunFolder]:
     """All run folders at or below `root`, in the order of their paths, also those that have lost their plan."""
@@ -163,11 +162,6 @@ def find_runs(root: Path) -> list[RunFolder]:
 
 def _is_run(path: Path) -> bool:
     return path.parent.name != PREVIOUS and any((path / name).exists() for name in (PLAN, RESULT))
-
-
-def process_identity() -> dict[str, Any]:
-    """What tells this process from any other, later one with its number; with its SLURM job, where it is of one."""
-    return {"host": socket.gethostname(), "pid": os.getpid(), "process_started_at_s": psutil.Process().create_time(), **_slurm_job()}
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -205,32 +199,3 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 def now() -> str:
     """The time in ISO 8601, UTC, with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def is_alive(identity: Mapping[str, Any], ended_job: str | None = None) -> bool:
-    """Whether the process of a `process_identity` still runs; one of another host, which cannot be seen, counts as running.
-
-    But not one that SLURM has ended: with the job `ended_job`, or before it started this process's own job once more.
-    """
-    if identity.get("host") != socket.gethostname():
-        return not _ended_by_slurm(identity, ended_job)
-    try:
-        process = psutil.Process(identity["pid"])
-        same = abs(process.create_time() - identity["process_started_at_s"]) < 1
-        return same and process.status() != psutil.STATUS_ZOMBIE
-    except (psutil.NoSuchProcess, KeyError):
-        return False
-
-
-def _slurm_job() -> dict[str, Any]:
-    """The SLURM job of this process, by the name that squeue has for it, and how often SLURM started it again; nothing outside of one."""
-    own = os.environ.get
-    job = f"{own('SLURM_ARRAY_JOB_ID')}_{own('SLURM_ARRAY_TASK_ID')}" if own("SLURM_ARRAY_JOB_ID") else own("SLURM_JOB_ID")
-    return {"slurm_job": job, "slurm_restarts": int(own("SLURM_RESTART_COUNT", "0"))} if job else {}
-
-
-def _ended_by_slurm(identity: Mapping[str, Any], ended_job: str | None) -> bool:
-    job, own = identity.get("slurm_job"), _slurm_job()
-    if job is None:
-        return False
-    return bool(job == ended_job or (job == own.get("slurm_job") and identity["slurm_restarts"] < own["slurm_restarts"]))

@@ -17,12 +17,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from llmexp.record.folder import is_alive, now, process_identity
+from llmexp.record.folder import now
+from llmexp.record.identity import is_alive, process_identity
+from llmexp.record.identity import lock as keep_locked
+from llmexp.record.reading import read_json
 
 HOLDER = ".holder"
 _TRY_EVERY_S = 0.5
 # What this process holds no more and could not say so: it is free to this process; to others at the latest when this process ends.
 _to_release: set[Path] = set()
+# Files of what this process holds, which are locked as long as they are open.
+_open: dict[Path, int] = {}
 
 
 class LockHeldError(Exception):
@@ -81,9 +86,12 @@ def _take(lock: Path, ended_job: str | None) -> Path:
     mine = lock / f".{uuid.uuid4().hex}"
     me = json.dumps({"at": now(), **process_identity(), "attempt": mine.name})
     _release_all()
+    signs = -1
     try:
         mine.mkdir()
-        (mine / HOLDER).write_text(me)
+        signs = os.open(mine / HOLDER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        os.write(signs, me.encode())
+        keep_locked(signs)
         while True:
             place = lock / str(_newest(lock, ended_job) + 1)
             try:
@@ -93,19 +101,36 @@ def _take(lock: Path, ended_job: str | None) -> Path:
                     raise
                 if (place / HOLDER).read_text() != me:  # NFS may answer twice, the second time that it failed
                     continue
+            _open[place / HOLDER], signs = signs, -1
             return place / HOLDER
     finally:
+        if signs >= 0:
+            os.close(signs)
         shutil.rmtree(mine, ignore_errors=True)
 
 
 def _newest(lock: Path, ended_job: str | None = None) -> int:
     """The number of the last holder, 0 before the first; raises LockHeldError where it lives and has not released."""
-    number = max((int(path.name) for path in lock.iterdir() if path.name.isdigit()), default=0)
-    holder_file = lock / str(number) / HOLDER
-    said = holder_file.read_text() if number and holder_file not in _to_release else ""
-    if said and is_alive(holder := json.loads(said), ended_job):
+    file = holder_file(lock)
+    holder = _said(file) if file and file not in _to_release else {}
+    if holder and is_alive(holder, ended_job, file):
         raise LockHeldError(lock, holder)
-    return number
+    return int(file.parent.name) if file else 0
+
+
+def _said(holder: Path) -> dict[str, Any]:
+    """A holder's identity; empty where it has released, or the file is none of a holder's."""
+    try:
+        said = read_json(holder)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def holder_file(lock: Path) -> Path | None:
+    """What the newest holder says of itself, and keeps locked while it lives; None where there has been none."""
+    numbers = [int(path.name) for path in lock.iterdir() if path.name.isdigit()] if lock.exists() else []
+    return lock / str(max(numbers)) / HOLDER if numbers else None
 
 
 def _release(holder: Path) -> None:
@@ -116,6 +141,8 @@ def _release(holder: Path) -> None:
 
 def _release_all() -> None:
     for holder in list(_to_release):
+        if holder in _open:
+            os.close(_open.pop(holder))
         try:
             os.truncate(holder, 0)
         except FileNotFoundError:

@@ -11,7 +11,8 @@ import pytest
 from chaos.invariants import status_is_true, store_equals_folders
 from chaos.surroundings import ROOT, Surroundings
 from llmexp.launch.attempt import set_aside
-from llmexp.record.folder import RunFolder, process_identity
+from llmexp.record.folder import RunFolder
+from llmexp.record.identity import process_identity
 from llmexp.record.mlflow import sync
 from llmexp.schema import TrackingConfig
 

@@ -17,7 +17,8 @@ from llmexp.cli.side_by_side import may_stand_beside, run_all, run_alone, worth_
 from llmexp.launch.collect import conclude
 from llmexp.launch.ending import SUCCESS
 from llmexp.plan.run_plan import RunPlan
-from llmexp.record.folder import RunFolder, process_identity
+from llmexp.record.folder import RunFolder
+from llmexp.record.identity import process_identity
 from llmexp.record.result import RankSummary
 from llmexp.report.table import build_report
 from llmexp.report.text import comma_separated, markdown

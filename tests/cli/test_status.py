@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from llmexp.record.folder import RunFolder, find_runs, process_identity
+from llmexp.record.folder import RunFolder, find_runs
+from llmexp.record.identity import process_identity
 from llmexp.record.result import RunStatus
 
 QUIET = ("model=tiny", "hardware=cpu", "tracking=none")
@@ -27,7 +28,7 @@ def test_a_mixed_folder(llmexp, runner, here: Path):
     runs = {run.path.name.split("_")[1]: run for run in find_runs(here / "outputs")}
     for method in ("F", "Z2", "Z3"):
         lose_result(runs[method])
-    runs["Z2"].event("running", **process_identity() | {"process_started_at_s": 0.0})
+    runs["Z2"].event("running", **process_identity() | {"process_started_at_s": 0.0, "start_ticks": 0})
     runs["Z3"].event("running", **process_identity())
     at = {method: runs[method].events()[0]["at"] for method in ("Z2", "Z3")}
     header, *rows, counts, todo = lines(llmexp)

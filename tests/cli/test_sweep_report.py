@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from llmexp.plan.run_plan import RunPlan
-from llmexp.record.folder import RunFolder, find_runs, process_identity
+from llmexp.record.folder import RunFolder, find_runs
+from llmexp.record.identity import process_identity
 from llmexp.report.row import read_row
 
 QUIET = ("tracking=none", "model=tiny", "hardware=cpu")

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from llmexp.record.beside import beside
-from llmexp.record.folder import RunFolder, process_identity
+from llmexp.record.folder import RunFolder
+from llmexp.record.identity import process_identity
 
 NOW_S = time.time()
 WINDOWS = [(NOW_S - 100, NOW_S - 80), (NOW_S - 60, NOW_S - 40)]

@@ -1,5 +1,4 @@
 import os
-import socket
 import subprocess
 import sys
 
@@ -8,7 +7,8 @@ import pytest
 
 from llmexp.errors import RecordError
 from llmexp.launch.attempt import set_aside
-from llmexp.record.folder import RunFolder, find_runs, process_identity, read_json_lines, write_atomically
+from llmexp.record.folder import RunFolder, find_runs, read_json_lines, write_atomically
+from llmexp.record.identity import identity_of, process_identity
 from llmexp.record.lock import held
 from llmexp.record.result import RunResult
 
@@ -16,7 +16,7 @@ from llmexp.record.result import RunResult
 def _dead_process() -> dict[str, object]:
     """The identity of a process that has ended."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    identity = {"host": socket.gethostname(), "pid": child.pid, "process_started_at_s": psutil.Process(child.pid).create_time()}
+    identity = identity_of(child.pid)
     child.communicate(b"\n")
     return identity
 
@@ -39,13 +39,13 @@ def test_a_run_whose_driver_is_gone_was_killed(make_run):
 
 def test_a_process_that_got_a_dead_driver_s_number_is_not_the_driver(make_run):
     folder = make_run(status=None)
-    folder.event("running", **(process_identity() | {"process_started_at_s": psutil.Process().create_time() - 3600}))
+    folder.event("running", **(process_identity() | {"process_started_at_s": psutil.Process().create_time() - 3600, "start_ticks": 1}))
     assert folder.state() == "killed"
 
 
 def test_a_driver_on_another_host_cannot_be_seen_and_counts_as_running(make_run):
     folder = make_run(status=None)
-    folder.event("running", **(_dead_process() | {"host": "another-host"}))
+    folder.event("running", **(_dead_process() | {"host": "another-host", "boot_id": "another"}))
     assert folder.state() == "running"
 
 

@@ -6,11 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from benchmarks.folders import multiply
-from llmexp.record.folder import find_runs, process_identity
+from llmexp.record.folder import find_runs
+from llmexp.record.identity import identity_of, process_identity
 from llmexp.record.index import INDEX, Standing, standings, work_of
 from llmexp.record.result import RunStatus
 
@@ -84,7 +84,7 @@ def test_a_run_measured_again_is_read_again(make_run, outputs: Path):
 def test_a_running_run_is_looked_at_every_time(make_run, outputs: Path):
     run = make_run(status=None)
     driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    run.event("running", **process_identity() | {"pid": driver.pid, "process_started_at_s": psutil.Process(driver.pid).create_time()})
+    run.event("running", **identity_of(driver.pid))
     assert _states(outputs) == ["running"]
     driver.communicate(b"\n")
     assert _states(outputs) == ["killed"]

@@ -84,7 +84,7 @@ def test_it_is_free_after_its_holder_and_not_before(tmp_path: Path) -> None:
 def test_a_holder_on_another_host_counts_as_alive_and_the_remedy_is_named(tmp_path: Path) -> None:
     with held(tmp_path / "lock"):
         (holder,) = (tmp_path / "lock").glob(f"*/{module.HOLDER}")
-        text = json.dumps(json.loads(holder.read_text()) | {"host": "another-host", "pid": 1})
+        text = json.dumps(json.loads(holder.read_text()) | {"host": "another-host", "boot_id": "another", "pid": 1})
     holder.write_text(text)
     words = rf"process 1 on another-host, since .* if it is surely dead: rm -r '{tmp_path / 'lock'}'"
     with pytest.raises(LockHeldError, match=words), held(tmp_path / "lock"):

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from llmexp.errors import RecordError
-from llmexp.record.folder import process_identity
+from llmexp.record.identity import process_identity
 from llmexp.report.columns import columns
 from llmexp.report.notes import notes_of
 from llmexp.report.ratio import over_paper
@@ -42,7 +42,7 @@ def test_runs_without_a_result_say_how_they_stand(make_run):
     assert read_row(folder).state == "planned"
     folder.event("running", **process_identity())
     assert read_row(folder).state == "running"
-    folder.event("running", **process_identity() | {"process_started_at_s": 1.0})
+    folder.event("running", **process_identity() | {"process_started_at_s": 1.0, "start_ticks": 1})
     row = read_row(folder)
     assert row.state == "killed"
     assert row.reason.startswith("the driver ended without writing a result; last event at 2")

@@ -1,0 +1,92 @@
+"""Whether a process runs, asked from where it is and from where it cannot be seen."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from llmexp.record.folder import RunFolder
+from llmexp.record.identity import identity_of, is_alive, is_visible, process_identity
+from llmexp.record.lock import held, who_holds
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="boots and namespaces are told by Linux alone")
+OWN_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+HOLDING = """
+import sys
+from pathlib import Path
+from llmexp.record.folder import RunFolder
+from llmexp.record.identity import process_identity
+from llmexp.record.lock import held
+folder = RunFolder(Path(sys.argv[1]))
+with held(folder.drivers):
+    folder.event("running", **process_identity())
+    print("holds", flush=True)
+    sys.stdin.readline()
+"""
+LOOKING = "import sys; from llmexp.record.folder import RunFolder; print(RunFolder(sys.argv[1]).state())"
+
+
+@pytest.fixture
+def namespace() -> list[str]:
+    """What starts a process in a PID namespace of its own, as a container has."""
+    if not shutil.which("unshare") or subprocess.run([*OWN_NAMESPACE, "true"], capture_output=True).returncode:
+        pytest.skip("no PID namespace can be made here")
+    return OWN_NAMESPACE
+
+
+@contextmanager
+def holding(folder: RunFolder, start: list[str]) -> Iterator[subprocess.Popen[str]]:
+    command = [*start, sys.executable, "-c", HOLDING, str(folder.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == "holds\n"
+        yield holder
+        holder.kill()
+
+
+def test_a_clock_that_is_set_and_a_new_host_name_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = process_identity() | {"process_started_at_s": 0.0}
+    monkeypatch.setattr(socket, "gethostname", lambda: "renamed")
+    assert is_alive(identity)
+    assert is_visible(identity)
+    assert not is_alive(identity | {"start_ticks": identity["start_ticks"] - 1})
+
+
+def test_before_the_machine_started_anew_nothing_lives_and_of_another_machine_nothing_is_known() -> None:
+    assert not is_alive(process_identity() | {"boot_id": "earlier"})
+    assert is_alive(process_identity() | {"boot_id": "another's", "host": "another"})
+
+
+def test_a_process_that_has_ended_is_not_alive() -> None:
+    with subprocess.Popen(["sleep", "100"]) as process:
+        identity = identity_of(process.pid)
+        assert is_alive(identity)
+        process.kill()
+    assert not is_alive(identity)
+
+
+def test_a_run_in_another_pid_namespace_is_running_until_it_is_killed(tmp_path: Path, namespace: list[str]) -> None:
+    folder = RunFolder(tmp_path / "run")
+    with holding(folder, namespace):
+        assert folder.events()[0]["pid"] != os.getpid()
+        assert folder.state() == "running"
+        assert who_holds(folder.drivers)
+    assert folder.state() == "killed"
+    with held(folder.drivers):
+        pass
+
+
+def test_a_run_is_seen_from_another_pid_namespace(tmp_path: Path, namespace: list[str]) -> None:
+    folder = RunFolder(tmp_path / "run")
+    look = [*namespace, sys.executable, "-c", LOOKING, str(folder.path)]
+    with holding(folder, []):
+        assert subprocess.check_output(look, text=True) == "running\n"
+    assert subprocess.check_output(look, text=True) == "killed\n"
