@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pkgutil
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from llmexp.errors import ConfigError
@@ -11,6 +13,8 @@ from llmexp.errors import ConfigError
 
 def load(key: str, path: str) -> Callable[..., Any]:
     """Import what `key` of the plan names; raises ConfigError, which names both, where it is not there or cannot be called."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # last, so that nothing there stands in for a library
     try:
         found = pkgutil.resolve_name(path)
     except (ImportError, AttributeError) as error:

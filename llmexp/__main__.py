@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import locale
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,9 @@ from llmexp.errors import ConfigError, LlmexpError
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the words say and return the exit code; every error that a person can mend is one line on stderr."""
     gc.set_threshold(100_000)  # composing makes many objects and hardly a cycle: looking for those after each 700 takes 5 % of a command
+    if argv is None:
+        _look_here_last()
+        _speak_utf8()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         from llmexp.cli import commands, run  # takes a while, and Ctrl-C may come meanwhile
@@ -33,6 +37,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("llmexp: interrupted; the same command goes on with what is missing", file=sys.stderr)
         return 130
+
+
+def _look_here_last() -> None:
+    """`python -m` looks for libraries in the working directory first, where others may have left a psutil.py."""
+    if sys.path[:1] == [os.getcwd()]:
+        sys.path.append(sys.path.pop(0))
+
+
+def _speak_utf8() -> None:
+    """Begin anew where the locale could not write what runs say, such as a model's name; files are UTF-8 everywhere."""
+    if not sys.flags.utf8_mode and locale.getencoding().lower().replace("-", "") != "utf8":
+        os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONUTF8": "1"})
 
 
 if __name__ == "__main__":

@@ -33,6 +33,22 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path):
     assert done.stderr == ""
 
 
+def test_nothing_is_imported_from_the_working_directory(tmp_path: Path):
+    for library in ("psutil", "pydantic", "hydra", "yaml", "typing_extensions"):
+        (tmp_path / f"{library}.py").write_text("open('ran', 'w')")
+    done = subprocess.run([sys.executable, "-m", "llmexp", "plan", "method=F", "model=tiny"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_locale_that_cannot_write_what_is_said_is_none(tmp_path: Path):
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = [sys.executable, "-m", "llmexp", "plan", "method=F", "model=tiny", "model.name=größe"]
+    done = subprocess.run(words, cwd=tmp_path, env=os.environ | ascii_only, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "größe F on " in done.stdout.decode()
+
+
 def complete(line: str, folder: Path) -> list[str]:
     script = f'{SCRIPT}; hydra_bash_completion; echo "${{COMPREPLY[*]}}"'
     env = {**os.environ, "LINE": line}

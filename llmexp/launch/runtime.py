@@ -64,8 +64,8 @@ class Runtime:
         return wrap(argv, self._config, Needs(writes, reads, tuple(told), self._plan.config.hardware.device == "cuda", name))
 
     def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """What other surroundings need: this llmexp's code before any that lies in the working directory, and no site-packages of the user's."""
-        paths = (str(snapshot()), env.get("PYTHONPATH", ""), str(Path.cwd()))
+        """What other surroundings need: this llmexp's code, none that lies in the working directory, and no site-packages of the user's."""
+        paths = (str(snapshot()), env.get("PYTHONPATH", ""))
         extra = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1"}
         if self._config.container == "docker":
             # The user's number may have neither a name nor a home in the image, and torch's caches ask for both.

@@ -82,7 +82,8 @@ def agent_log(repeat: Path, node: int = 0) -> Path:
 def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:
     """The ranks' environment: this process's own, the cores shared out, then what the runtime, `extra` and the plan's command say."""
     own = {name: value for name, value in os.environ.items() if name not in plan.command.unset}
-    return {**own, **_threads(plan), **_interfaces(plan), **plan.config.runtime.environment, **extra, **plan.command.env}
+    # A psutil.py in the working directory is nobody's psutil.
+    return {**own, "PYTHONSAFEPATH": "1", **_threads(plan), **_interfaces(plan), **plan.config.runtime.environment, **extra, **plan.command.env}
 
 
 def _interfaces(plan: RunPlan) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ def wrap(argv: Sequence[str], runtime: RuntimeConfig, needs: Needs) -> list[str]
     """The command with everything in front of it: modules on the host, then the container, then the set-up beside the ranks."""
     inner = _after(runtime.setup, argv) if runtime.setup else list(argv)
     held = _CONTAINERS[runtime.container](runtime, needs) + inner if runtime.container else inner
-    return _after((FIND_MODULE, f"module load {' '.join(runtime.modules)}"), held) if runtime.modules else held
+    return _after((FIND_MODULE, shlex.join(("module", "load", *runtime.modules))), held) if runtime.modules else held
 
 
 def ending(runtime: RuntimeConfig, name: str) -> list[str]:

@@ -62,7 +62,7 @@ def _describe(name: str, folder: Path, into: Path | None) -> dict[str, Any] | No
 
 def _keep_diff(folder: Path, path: Path) -> dict[str, str] | None:
     """Write what differs from HEAD in tracked files, secrets hidden, and name the file with its digest; None where it cannot be kept."""
-    diff = _git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff")
+    diff = _git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv")
     if diff is None:
         return None
     text = _capped(redact(diff))
@@ -83,4 +83,5 @@ def _capped(diff: str) -> str:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    return output("git", "-C", str(folder), *words)
+    # Its own configuration may name programs to ask, of which a working directory that others made need not hold good ones.
+    return output("git", "-C", str(folder), "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *words)

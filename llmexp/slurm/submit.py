@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr
 from importlib.util import find_spec
 from io import StringIO
-from pathlib import Path
 from shlex import join, quote
 from subprocess import CalledProcessError
 from typing import Any
@@ -96,7 +95,7 @@ def _code(planned: Sequence[Planned]) -> list[str]:
     others = sorted(set[str]().union(*(contributing_modules(plan) for plan, _ in planned)))
     code, checkouts = snapshot(folder / "code", tuple(others)), folder / "checkouts" / now().replace(":", "")
     keep_checkouts(checkouts)
-    exported = {"PYTHONPATH": f"{quote(str(code))}${{PYTHONPATH:+:$PYTHONPATH}}:{quote(str(Path.cwd()))}", "PYTHONSAFEPATH": "1"}
+    exported = {"PYTHONPATH": f"{quote(str(code))}${{PYTHONPATH:+:$PYTHONPATH}}", "PYTHONSAFEPATH": "1"}
     return [f"export {name}={value}" for name, value in {**exported, SUBMITTED: quote(str(checkouts))}.items()]
 
 

@@ -81,3 +81,15 @@ def test_changes_that_are_no_text_are_kept(git: Git, tmp_path: Path) -> None:
 def test_outside_a_checkout_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert checkouts(None)["working_directory"] is None
+
+
+def test_programs_that_the_repository_names_are_not_asked(git: Git, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    for key, program in {"core.fsmonitor": f"touch {ran}; true", "diff.odd.textconv": f"touch {ran}; cat", "diff.external": f"touch {ran}"}.items():
+        git("config", key, program)
+    Path("../.gitattributes").write_text("file diff=odd\n")
+    Path("../file").write_text("2\n")
+    found = checkouts(tmp_path / "run")["working_directory"]
+    assert found["dirty"]
+    assert "+2" in (tmp_path / "run" / found["diff"]["file"]).read_text()
+    assert not ran.exists()

@@ -117,7 +117,8 @@ def test_parents_made_by_two_drivers_at_once_become_one(make_run, tracking, clie
 
 def test_a_killed_driver_is_recorded_as_killed(make_run, tracking, recorded):
     folder = make_run(status=None)
-    script = "import sys, os; from llmexp.record.folder import *; from llmexp.record.identity import *; RunFolder(sys.argv[1]).event('running', **process_identity()); os.kill(os.getpid(), 9)"
+    script = "import sys, os; from llmexp.record.folder import *; from llmexp.record.identity import *\n"
+    script += "RunFolder(sys.argv[1]).event('running', **process_identity()); os.kill(os.getpid(), 9)"
     driver = subprocess.run([sys.executable, "-c", script, str(folder.path)], check=False)
     assert driver.returncode == -signal.SIGKILL
     assert sync([folder], tracking).written == 1
