@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psutil
@@ -29,18 +30,39 @@ def _signal_to(number: signal.Signals, *words: str) -> Fault:
     """Send a signal to one of the processes whose command line has these words, at some moment of its life."""
 
     def inject(episode: Episode) -> None:
-        deadline = time.monotonic() + FIND_WITHIN_S
-        while not (found := episode.surroundings.processes(*words)):
-            if time.monotonic() > deadline or not episode.driver.lives:
-                raise MissedError
-            time.sleep(0.02)
-        time.sleep(episode.random.uniform(0, 0.4))
-        try:
-            episode.random.choice(found).send_signal(number)
-        except psutil.NoSuchProcess:
-            raise MissedError from None
+        _signalled(episode, number, words)
 
     return inject
+
+
+def _stopped(*words: str) -> Fault:
+    """Stop such a process as a debugger does, and let it go on later, where it is still there."""
+
+    def inject(episode: Episode) -> Heal:
+        process = _signalled(episode, signal.SIGSTOP, words)
+
+        def go_on() -> None:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGCONT)
+
+        return go_on
+
+    return inject
+
+
+def _signalled(episode: Episode, number: signal.Signals, words: Sequence[str]) -> psutil.Process:
+    deadline = time.monotonic() + FIND_WITHIN_S
+    while not (found := episode.surroundings.processes(*words)):
+        if time.monotonic() > deadline or not episode.driver.lives:
+            raise MissedError
+        time.sleep(0.02)
+    time.sleep(episode.random.uniform(0, 0.4))
+    process: psutil.Process = episode.random.choice(found)
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        raise MissedError from None
+    return process
 
 
 def _signal_to_driver(number: signal.Signals) -> Fault:
@@ -81,9 +103,13 @@ FAULTS: Mapping[str, Fault] = {
     "rank out of memory": _signal_to(ranks.RUNS_OUT_OF_MEMORY, "chaos.ranks", ranks.RANK),
     "launcher killed": _signal_to(signal.SIGKILL, "chaos.ranks", ranks.LAUNCHER),
     "keeper killed": _signal_to(signal.SIGKILL, "llmexp.launch.keeper"),
+    "rank stopped": _stopped("chaos.ranks", ranks.RANK),
+    "launcher stopped": _stopped("chaos.ranks", ranks.LAUNCHER),
+    "keeper stopped": _stopped("llmexp.launch.keeper"),
     "driver SIGKILL": _signal_to_driver(signal.SIGKILL),
     "driver SIGTERM": _signal_to_driver(signal.SIGTERM),
     "driver SIGINT": _signal_to_driver(signal.SIGINT),
+    "driver SIGHUP": _signal_to_driver(signal.SIGHUP),
     "second driver": _second_driver,
     "disk full": _disk_full,
     "disk read-only": _disk_read_only,
