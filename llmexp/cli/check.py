@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from llmexp.errors import ConfigError, nearest
+from llmexp.record.redact import is_secret_name, secret_in
 from llmexp.schema import RunConfig
 from llmexp.schema.kinds import wrong_value
 from llmexp.terms import meant_by
@@ -18,9 +19,35 @@ from llmexp.terms import meant_by
 def validate(container: Mapping[str, Any]) -> RunConfig:
     """Check a composed configuration; raises ConfigError with one line: field, value, reason, choices."""
     try:
-        return RunConfig.model_validate(dict(container))
+        config = RunConfig.model_validate(dict(container))
     except ValidationError as error:
         raise _explain(error.errors()[0]) from None
+    for key, value in _texts(container):
+        _refuse_secret(key, value)
+    return config
+
+
+def _texts(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """All values that are texts, by their dotted keys; tracking.uri has a check of its own, which knows a better place for a password."""
+    for name, value in section.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            yield from _texts(value, f"{key}.")
+        elif isinstance(value, list | tuple):
+            yield from ((key, each) for each in value if isinstance(each, str))
+        elif isinstance(value, str) and key != "tracking.uri":
+            yield key, value
+
+
+def _refuse_secret(key: str, value: str) -> None:
+    """Raise ConfigError for a value that everyone could read in the run's records."""
+    section, _, name = key.rpartition(".")
+    if section.endswith(".environment") and is_secret_name(name) and value:
+        raise ConfigError(f"{key} would be recorded with its value: leave it out and export {name} in the shell, which ranks inherit it from")
+    if found := secret_in(value):
+        raise ConfigError(
+            f"{key} holds {found}, which would be recorded: leave it out, and let a variable of the shell or the tool's own login say it"
+        )
 
 
 def keys(model: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:

@@ -1,4 +1,4 @@
-"""Secrets out of everything that is recorded: what a URL carries before its host, and the values of variables named like secrets."""
+"""Secrets out of everything that is recorded: what a URL carries before its host, the values of variables named like secrets, and known tokens."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ HIDDEN = "***"
 _USER_INFO = re.compile(r"""(?<=://)[^\s/"'<>]+@""")
 _QUERY_SECRET = re.compile(r"""(?i)(?<=[?&])((?:[\w-]*[_-])?(?:token|secret|password|key|sig|signature)=)[^\s&"'<>]+""")
 _SECRET_NAME = re.compile(r"(?i)(?:^|_)(?:TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|API_?KEY|KEY)(?:_|$)")
+# As their makers say that they look: GitHub, GitLab, Hugging Face, OpenAI and Anthropic, AWS, Slack, Google;
+# and private keys in PEM.
+_TOKEN = re.compile(
+    r"\b(?:gh[pousr]_\w{36,}|github_pat_\w{60,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{30,}|sk-[\w-]{32,}|A(?:KIA|SIA)[A-Z0-9]{16}|xox[abprs]-[\w-]{20,}"
+    r"|AIza[\w-]{35})(?![\w-])|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----(?:.|\n)*?(?:-----END (?:[A-Z]+ )*PRIVATE KEY-----|\Z)"
+)
+# A user's name alone is none, but where there is nothing else to be said by it.
+_LOGIN = re.compile(r"""https?://[^\s/"'<>@]+@|://[^\s/"'<>:@]*:[^\s/"'<>]+@""")
 # Shorter values, such as the 'false' of TOKENIZERS_PARALLELISM, are ordinary words whose hiding would tear texts apart.
 _SHORTEST_SECRET = 8
 
@@ -22,11 +30,18 @@ def is_secret_name(name: str) -> bool:
 
 
 def redact(text: str) -> str:
-    """Hide credentials of URLs and this process's secret variables wherever they stand in `text`."""
+    """Hide credentials of URLs, known tokens and this process's secret variables wherever they stand in `text`."""
     for value in _secret_values():
         text = text.replace(value, HIDDEN)
-    text = _USER_INFO.sub(f"{HIDDEN}@", text)
+    text = _TOKEN.sub(HIDDEN, _USER_INFO.sub(f"{HIDDEN}@", text))
     return _QUERY_SECRET.sub(rf"\g<1>{HIDDEN}", text)
+
+
+def secret_in(text: str) -> str:
+    """What kind of secret a text holds, whatever its name; empty where none is seen."""
+    if _LOGIN.search(text) or _QUERY_SECRET.search(text):
+        return "a URL with a login"
+    return "a token or a private key" if _TOKEN.search(text) else ""
 
 
 def _secret_values() -> list[str]:

@@ -1,6 +1,6 @@
 import pytest
 
-from llmexp.record.redact import is_secret_name, redact
+from llmexp.record.redact import is_secret_name, redact, secret_in
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,27 @@ def test_values_of_secret_variables_are_hidden(monkeypatch):
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "abcdefg0")
     monkeypatch.setenv("SHORT_KEY", "word")
     assert redact("abcdefgh abcdefghijkl abcdefg0 word") == "*** *** abcdefg0 word"
+
+
+KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n-----END OPENSSH PRIVATE KEY-----"
+TOKENS = [f"ghp_{'a1' * 18}", f"hf_{'aB' * 17}", f"sk-{'x-9_' * 10}", "AKIAIOSFODNN7EXAMPLE", f"glpat-{'z' * 20}", KEY]
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_tokens_are_known_by_their_form(token):
+    assert redact(f"+key = '{token}'\n") == "+key = '***'\n"
+    assert secret_in(f"--key={token}") == "a token or a private key"
+
+
+@pytest.mark.parametrize("text", ["sk-learn", "hf_models/tiny", "ssh://git@host/a.git", "task-force_of_many-people-in-one-very-long-name", "AKIA"])
+def test_ordinary_words_are_no_secrets(text):
+    assert redact(text).replace("***@", "git@") == text
+    assert secret_in(text) == ""
+
+
+@pytest.mark.parametrize("url", ["https://ghp_0123@github.com/a/b.git", "postgresql://u:p@db/x", "https://host/x?token=abc"])
+def test_a_url_with_a_login_holds_a_secret(url):
+    assert secret_in(url) == "a URL with a login"
 
 
 @pytest.mark.parametrize("name", ["HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "aws_access_key_id", "WANDB_API_KEY", "MLFLOW_TRACKING_PASSWORD"])
