@@ -27,6 +27,8 @@ from llmexp.schema import RunConfig
 ASK_TIMEOUT_S = 1800.0
 # Every rank reads its plan with the one and watches its peers with the other.
 RANK_MODULES = ("pydantic", "psutil")
+# Which ranks in a container need as those outside do, and no configuration may hold.
+SECRETS = ("HF_TOKEN",)
 
 
 class Runtime:
@@ -59,7 +61,7 @@ class Runtime:
         return Agent(self._wrapped(argv, env, name, writes), log, env, ending(self._config, name))
 
     def _wrapped(self, argv: Sequence[str], env: Mapping[str, str], name: str, writes: tuple[str, ...]) -> list[str]:
-        told = [key for key, value in env.items() if os.environ.get(key) != value or any(fnmatch(key, pattern) for pattern in VARIABLES)]
+        told = [key for key, value in env.items() if os.environ.get(key) != value or any(fnmatch(key, pattern) for pattern in (*VARIABLES, *SECRETS))]
         reads = (str(Path.cwd()), str(snapshot()), *_inputs(self._plan.config))
         return wrap(argv, self._config, Needs(writes, reads, tuple(told), self._plan.config.hardware.device == "cuda", name))
 
