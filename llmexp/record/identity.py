@@ -41,7 +41,7 @@ def is_alive(identity: Mapping[str, Any], ended_job: str | None = None, held: Pa
     if identity["boot_id"] != here["boot_id"]:
         return not same_host and not _ended_by_slurm(identity, ended_job)  # of this name: before the machine started anew
     if identity["pid_namespace"] != here["pid_namespace"]:
-        return held is None or _is_locked(held)
+        return held is None or is_locked(held)
     return _start_ticks(identity["pid"]) == identity["start_ticks"] and not _is_zombie(identity["pid"])
 
 
@@ -59,7 +59,13 @@ def lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _is_locked(path: Path) -> bool:
+def await_unlocked(path: Path) -> None:
+    """Sleep in the kernel until nobody keeps the file locked."""
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+
+
+def is_locked(path: Path) -> bool:
     """Whether somebody keeps the file locked; where that cannot be told, as if so."""
     try:
         with path.open("rb") as file:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,23 @@ def test_a_rank_that_breaks_says_why(tmp_path: Path, body: str, kind: str, messa
     assert "Traceback" in failure["traceback"]
     assert failure["message"][:20] in (repeat / "log.1.txt").read_text()
     assert not (repeat / "rank.1.json").exists()
+
+
+DRIVER = (
+    "import sys; from pathlib import Path; from llmexp.record.lock import held\nwith held(Path(sys.argv[1])): print('holds', flush=True); input()"
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a rank does not look")
+def test_a_rank_that_nobody_would_end_goes_with_its_driver(tmp_path: Path) -> None:
+    """As in a container, whose daemon has started it."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path / ".drivers")], **pipes) as driver:
+        assert driver.stdout
+        driver.stdout.readline()
+        ending = threading.Timer(3.0, driver.kill)
+        ending.start()
+        code, repeat = run(tmp_path, "import time; time.sleep(1000)")
+        ending.join()
+    assert code == 1
+    assert "the driver of this run has gone" in (repeat / "log.1.txt").read_text()
