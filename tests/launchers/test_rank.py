@@ -68,7 +68,14 @@ def test_a_rank_that_breaks_says_why(tmp_path: Path, body: str, kind: str, messa
     assert not (repeat / "rank.1.json").exists()
 
 
-DRIVER = (
+DRIVER = """
+import sys
+from pathlib import Path
+from llmexp.record.lock import held
+with held(Path(sys.argv[1])):
+    print("holds", flush=True)
+    input()
+"""
     "import sys; from pathlib import Path; from llmexp.record.lock import held\nwith held(Path(sys.argv[1])): print('holds', flush=True); input()"
 )
 
