@@ -43,7 +43,7 @@ def test_nothing_is_imported_from_the_working_directory(tmp_path: Path):
 
 def test_a_locale_that_cannot_write_what_is_said_is_none(tmp_path: Path):
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    words = [sys.executable, "-m", "llmexp", "plan", "method=F", "model=tiny", "model.name=größe"]
+    words = [sys.executable, "-m", "llmexp", "plan", "method=F", "model=tiny", "model.name='größe'"]
     done = subprocess.run(words, cwd=tmp_path, env=os.environ | ascii_only, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
     assert "größe F on " in done.stdout.decode()

@@ -76,8 +76,6 @@ with held(Path(sys.argv[1])):
     print("holds", flush=True)
     input()
 """
-    "import sys; from pathlib import Path; from llmexp.record.lock import held\nwith held(Path(sys.argv[1])): print('holds', flush=True); input()"
-)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a rank does not look")

@@ -173,7 +173,8 @@ def test_a_report_too_long_for_a_page_is_cut_between_its_lines(make_run, trackin
 def test_no_secret_reaches_the_store(make_run, tracking, outputs, monkeypatch, tmp_path):
     monkeypatch.setenv("FOO_TOKEN", TOKEN)
     secret_uri = f"http://me:{PASSWORD}@tracker.invalid:5000"
-    folder = make_run(engine__options={"upload": {"url": secret_uri}})
+    folder = make_run(engine__options={"upload": {"url": "a place"}})  # no plan of today may hold one, but an earlier version's may
+    folder.plan_path.write_text(folder.plan_path.read_text().replace("a place", secret_uri))
     (folder.repeat(0) / "log.0.txt").write_text(f"login with {TOKEN} to {secret_uri}\n")
     assert PASSWORD in folder.plan_path.read_text()
     record_runs([folder], tracking)
