@@ -13,8 +13,8 @@ WORDS  ?=
 SLURM_TESTS ?= slurm
 SLURM_PACKAGES := slurm-wlm slurmdbd munge mariadb-server
 
-# Tests at once; they wait a third of their time, so that two cores have room for three.
-WORKERS ?= 3
+# Tests at once, each with up to two ranks at work.
+WORKERS ?= 2
 
 # How often `make chaos` breaks something, and which series of faults it takes.
 FAULTS ?= 200
