@@ -140,7 +140,7 @@ def test_an_error_of_our_own_does_not_leave_a_run_that_seems_to_go_on(make_plan,
 def test_ranks_import_nothing_from_the_working_directory(make_plan, folder, tmp_path, monkeypatch):
     (tmp_path / "psutil.py").write_text("open('ran', 'w')")
     monkeypatch.chdir(tmp_path)
-    start = [sys.executable, "-m", "llmexp.launch.ranks", "1", "{node}", "1", "{address}", "{port}", "-m", "psutil"]
+    start = [sys.executable, "-m", "llmexp.launch.ranks", "1", "{node}", "1", "{address}", "{port}", "-c", "import psutil"]
     assert run_one(make_plan(argv=start), folder).status is RunStatus.INCOMPLETE
     assert not (tmp_path / "ran").exists()
 
