@@ -90,7 +90,7 @@ def _arrays(planned: Sequence[Planned], options: SlurmOptions) -> Iterator[tuple
 
 
 def _code(planned: Sequence[Planned]) -> list[str]:
-    """Shell lines by which jobs run the code of this moment; the working directory comes last, lest what is edited there be run."""
+    """Shell lines by which jobs run the code of this moment, and nothing that is edited in the working directory since."""
     folder = slurm_folder(planned[0][1].path.parent).absolute()
     others = sorted(set[str]().union(*(contributing_modules(plan) for plan, _ in planned)))
     code, checkouts = snapshot(folder / "code", tuple(others)), folder / "checkouts" / now().replace(":", "")

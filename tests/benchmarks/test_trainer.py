@@ -10,7 +10,7 @@ from llmexp.errors import ConfigError
 TINY = ("model=tiny", "hardware=cpu", "measure=smoke", "data.seq_len=16")
 
 
-@pytest.mark.ranks
+@pytest.mark.sweep
 def test_the_trainer_trains_the_plans_model_over_the_plans_window(tmp_path: Path) -> None:
     plan, pairs = comparable([*TINY, "method=F+R", "batch.micro=2", "--pairs", "2"])
     assert pairs == 2

@@ -16,7 +16,7 @@ from llmexp.record.identity import process_identity
 from llmexp.record.mlflow import sync
 from llmexp.schema import TrackingConfig
 
-FAULTS = 5
+FAULTS = 3
 
 
 @pytest.fixture

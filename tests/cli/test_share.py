@@ -58,7 +58,7 @@ def until_begun(surroundings: Surroundings, times: int) -> RunFolder:
     raise AssertionError(f"the ranks were not started {times} times")
 
 
-@pytest.mark.parametrize("rerun", ["stale", "all"])
+@pytest.mark.parametrize("rerun", ["stale", pytest.param("all", marks=pytest.mark.sweep)])
 def test_two_drivers_share_a_sweep_and_both_end_with_the_whole_table(start: Start, surroundings: Surroundings, rerun: str) -> None:
     drivers = [start("measure.steps=40", f"rerun={rerun}") for _ in range(2)]
     said = [driver.communicate(timeout=120) for driver in drivers]
