@@ -125,7 +125,7 @@ $(VENV)/.torch: $(VENV)/.python $(CONSTRAINTS)
 $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	@echo "installing llmexp[$*] ..."
 	@$(PIP) --constraint $(VENV)/constraints.txt --editable '.[$*]'
-	@$(BIN)/python -c 'import llmexp.launchers.torch_native, llmexp.launchers.deepspeed, mlflow, matplotlib.pyplot' 2>/dev/null || true
+	@$(BIN)/python -c 'import llmexp.launchers.torch_native, llmexp.launchers.deepspeed, mlflow, matplotlib.pyplot' >/dev/null 2>&1 || true
 	@touch $@
 
 .installed-older:
