@@ -51,7 +51,7 @@ test: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that need no
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-sweeps: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that measure whole experiments, some fifteen to twenty minutes more
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m sweep
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m sweep
 
 # What depends most on the libraries' versions. What they deprecate in each other is no matter of ours.
 test-older: .installed-older  ## run a part of the tests, and ranks, with the oldest libraries that llmexp takes, in .venv-older

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import fsum, sqrt
-from typing import Any
+from math import sqrt
 
 import torch
 from torch import distributed, nn
@@ -37,9 +36,10 @@ def first_gradient_norm(optimizer: torch.optim.Optimizer, trainable_parameters: 
         norm = torch.linalg.vector_norm(local(first), dtype=torch.float32).item()
         squares += (norm / (1 - optimizer.param_groups[0]["betas"][0])) ** 2
         elements += local(first).numel()
-    parts: list[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(parts, (squares, elements))
-    squares, held = (fsum(part) for part in zip(*parts, strict=True))
+    device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
+    whole = torch.tensor([squares, elements], dtype=torch.float64, device=device)
+    distributed.all_reduce(whole)
+    squares, held = whole.tolist()
     return sqrt(squares / held * trainable_parameters) if held else None
 
 

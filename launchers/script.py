@@ -28,6 +28,7 @@ from llmexp.record.result import RankSummary
 
 def run_program(argv: list[str]) -> None:
     """Run `train.py …` or `-m package.train …` as the main program of this process."""
+    os.environ.pop("PYTHONSAFEPATH", None)  # of llmexp's own ranks: what the program starts finds its modules as it does without llmexp
     module = argv[0] == "-m"
     name, arguments = (argv[1], argv[2:]) if module else (argv[0], argv[1:])
     # As Python itself does it: the program's folder first, of a module the working directory.

@@ -200,7 +200,7 @@ def reproduce(words: Sequence[str]) -> int:
     """Measure an earlier run again and judge whether it says the same; 1 where it does not."""
     parser = _parser("reproduce", "Measures a run again from its folder, shows what differs in the environment, and gives the verdict.")
     parser.add_argument("run", type=Path, help="the run's folder")
-    parser.add_argument("--yes", action="store_true", help="what its plan starts, reads and reaches besides is yours, or known to you")
+    parser.add_argument("--yes", action="store_true", help="what its plan starts and reaches besides is yours, or known to you")
     args = parser.parse_args(words)
     from llmexp.cli.reproduce import reproduce as reproduce_run
 

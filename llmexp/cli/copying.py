@@ -25,8 +25,9 @@ def strangers(runs: Iterable[RunFolder]) -> dict[str, list[RunFolder]]:
 
 def refused(runs: Iterable[RunFolder]) -> str:
     """Why some of these are not copied where they were planned to be, and what a person can do; empty where all may be."""
-    named = [f"{len(those)} to {redact(uri)}" for uri, those in strangers(runs).items()]
-    return f"as their folders say, runs would go {', '.join(named)}: where these are yours, add --yes, else choose with --uri" if named else ""
+    named = ", ".join(f"{len(those)} to {redact(uri)}" for uri, those in strangers(runs).items())
+    todo = "`llmexp sync --yes` copies them there where these trackers are yours, `llmexp sync --uri URI` elsewhere"
+    return f"runs would go where only their folders say ({named}): {todo}" if named else ""
 
 
 def copy_runs(runs: Sequence[RunFolder], chosen: Mapping[str, str]) -> bool:
@@ -47,7 +48,7 @@ def copy_missing(runs: Sequence[RunFolder]) -> None:
     elsewhere = {run.path for those in strangers(runs).values() for run in those}
     tracked = [run for run in runs if planned_tracking(run).name == "mlflow" and run.path not in elsewhere]
     if elsewhere:
-        print(f"llmexp: not copied to MLflow: {refused(runs)}, for llmexp sync", file=sys.stderr)
+        print(f"llmexp: not copied to MLflow: {refused(runs)}", file=sys.stderr)
     try:
         if tracked:
             copy_runs(tracked, {})

@@ -35,7 +35,7 @@ BEYOND = (
 def reproduce(earlier: RunFolder, trusted: bool = False) -> int:
     """Measure an ended run again, into the sweep 'reproduced', and print what differs and the verdict; 0 where it is reproduced.
 
-    A folder that is not `trusted` may be anybody's: raises ConfigError where its plan starts, reads or reaches more than llmexp's own ranks do.
+    A folder that is not `trusted` may be anybody's: raises ConfigError where its plan starts or reaches more than llmexp's own ranks do.
     """
     result = earlier.result()
     if result is None:
@@ -78,9 +78,12 @@ def planned_again(earlier: RunFolder) -> RunPlan:
     """Plan the run's own configuration with the present code, and repeats enough; raises RecordError for a plan that this version cannot read."""
     try:
         planned = RunPlan.read(earlier.plan_path)
+        words = shlex.split(planned.rerun_command)[3:]
     except RecordError as error:
         raise RecordError(f"{error}; {_command(earlier)}") from None
-    sweep, words = planned.config.sweep.model_copy(update={"name": SWEEP}), shlex.split(planned.rerun_command)[3:]
+    except ValueError as error:
+        raise RecordError(f"{earlier.plan_path}: its rerun_command is no command of a shell: {error}") from None
+    sweep = planned.config.sweep.model_copy(update={"name": SWEEP})
     measure = planned.config.measure
     if measure.repeats < LEAST_REPEATS:
         measure, words = measure.model_copy(update={"repeats": LEAST_REPEATS}), [*words, f"measure.repeats={LEAST_REPEATS}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -43,8 +44,9 @@ class Enduring:
     def _for_somebody(self) -> Iterator[None]:
         try:
             yield
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())  # or what is still buffered fails at exit
+        except OSError as error:
+            if error.errno in (errno.EPIPE, errno.EIO):  # for good; or what is still buffered fails at exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -74,9 +74,8 @@ def test_an_odd_folder_is_told_in_a_line_and_hides_no_other(oddity: str, llmexp,
         code, out, err = llmexp(*words)
         assert code in (0, 1), err
         assert "Traceback" not in out + err
-        assert {name for name in ("_F_", "_Z3_") if f"tiny{name}" in out} or words == ("report",)
-        assert "F" in out
-        assert "Z3" in out
+        for method in ("F", "Z3"):
+            assert (f"tiny_{method}_" if words == ("status",) else f"tiny   {method} ") in out
     assert "3 runs" in llmexp("status")[1]
 
 
@@ -130,6 +129,12 @@ def test_a_name_that_leads_out_of_the_outputs_is_refused(llmexp, runs, runner, h
     code, _, err = llmexp("reproduce", str(runs["F"].path))
     assert (code, runner.ran) == (1, [])
     assert "plan.json is not a plan" in err
+
+
+def test_a_command_that_no_shell_reads_is_told(llmexp, runs) -> None:
+    change(runs["F"].plan_path, lambda plan: plan.update(rerun_command="python -m llmexp 'method=F"))
+    code, _, err = llmexp("reproduce", str(runs["F"].path))
+    assert (code, "its rerun_command is no command of a shell: No closing quotation" in err) == (1, True), err
 
 
 def test_tables_are_written_below_their_folder_only(llmexp, runs, here: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from llmexp import hook
 from llmexp.cli.sweep import folder_of
 from llmexp.errors import ConfigError
 from llmexp.launch.run import run_one
+from llmexp.launchers.script import run_program
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunResult, RunStatus, read_samples
@@ -95,6 +97,16 @@ def run(tmp_path: Path) -> Run:
         return result, folder.path / "repeat.0"
 
     return start
+
+
+def test_what_a_program_starts_finds_its_modules_as_without_llmexp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "beside.py").touch()
+    (tmp_path / "helper.py").write_text("import beside")
+    (tmp_path / "train.py").write_text("import subprocess, sys; subprocess.run([sys.executable, sys.argv[1]], check=True)")
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", [])
+    run_program([str(tmp_path / "train.py"), str(tmp_path / "helper.py")])
 
 
 @pytest.mark.ranks

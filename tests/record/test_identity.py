@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from llmexp.record.folder import RunFolder
-from llmexp.record.identity import identity_of, is_alive, is_visible, process_identity
-from llmexp.record.lock import held, who_holds
+from llmexp.record.identity import await_unlocked, identity_of, is_alive, is_visible, process_identity
+from llmexp.record.lock import held, holder_file, who_holds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="boots and namespaces are told by Linux alone")
 OWN_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
@@ -79,6 +79,9 @@ def test_a_run_in_another_pid_namespace_is_running_until_it_is_killed(tmp_path: 
         assert folder.events()[0]["pid"] != os.getpid()
         assert folder.state() == "running"
         assert who_holds(folder.drivers)
+    holder = holder_file(folder.drivers)
+    assert holder
+    await_unlocked(holder)  # the namespace ends with unshare, but after it
     assert folder.state() == "killed"
     with held(folder.drivers):
         pass
