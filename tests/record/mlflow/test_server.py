@@ -20,6 +20,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         server.kill()
 
 
+@pytest.mark.sweep
 def test_sixteen_drivers_of_one_sweep_record_at_once(make_run, outputs, server, record_at_once):
     """All of them make the experiment and the sweep's parent."""
     folders = [make_run("F", seed=seed, repeats=2).path for seed in range(16)]
