@@ -54,7 +54,7 @@ def play(faults: int, seed: int, folder: Path, places: Sequence[str]) -> int:
 
 
 def _places(only: str | None) -> Sequence[str]:
-    if only in ("sqlite", "server"):
+    if only and only != "slurm":
         return [only]
     lacking = missing()
     if lacking:

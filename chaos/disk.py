@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import resource
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,8 +14,8 @@ import psutil
 
 from chaos.surroundings import Surroundings
 
-SIZE = "48m"
-FILLER = ".filler"
+SIZE, INODES = "48m", 4096
+FILLER, TAKEN = ".filler", ".taken"
 CHUNK_BYTES = 2**16
 
 
@@ -26,7 +27,7 @@ class Disk:
 
     def __enter__(self) -> Disk:
         self.path.mkdir(parents=True, exist_ok=True)
-        self.is_real = os.geteuid() == 0 and _mount("-t", "tmpfs", "-o", f"size={SIZE}", "llmexp-chaos", str(self.path))
+        self.is_real = os.geteuid() == 0 and _mount("-t", "tmpfs", "-o", f"size={SIZE},nr_inodes={INODES}", "llmexp-chaos", str(self.path))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,6 +52,21 @@ class Disk:
             (self.path / FILLER).unlink(missing_ok=True)
         else:
             _limit_files(surroundings, resource.RLIM_INFINITY)
+
+    def take_inodes(self, surroundings: Surroundings) -> None:
+        """Let no file be made any more; without a filesystem of our own let every path answer that there is no space."""
+        if not self.is_real:
+            surroundings.error_file.write_text(str(errno.ENOSPC))
+            return
+        with contextlib.suppress(OSError):
+            (self.path / TAKEN).mkdir()
+            for number in range(INODES):
+                (self.path / TAKEN / str(number)).touch()
+
+    def give_inodes(self, surroundings: Surroundings) -> None:
+        """Undo `take_inodes`."""
+        shutil.rmtree(self.path / TAKEN, ignore_errors=True)
+        surroundings.error_file.unlink(missing_ok=True)
 
     def forbid_writing(self, surroundings: Surroundings) -> None:
         """Mount it once more over itself, read-only; without that right answer every path with the error of a read-only filesystem."""

@@ -2,32 +2,62 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
+
+import psutil
 
 from chaos.surroundings import Surroundings
 
+READ_WITHIN_S = 2.0
+# The words before a command that starts it there.
+Place = tuple[str, ...]
+HERE: Place = ()
+OWN_HOST_NAME = ("unshare", "--uts")
+OWN_NAMESPACES = ("unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
+# Nobody, who may nevertheless read the interpreter and the libraries, wherever they are installed.
+_READING = "-all,+dac_read_search"
+ANOTHER_USER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"--inh-caps={_READING}", f"--ambient-caps={_READING}")
+
+
+@cache
+def can_start(place: Place) -> bool:
+    """Whether this user may start something there."""
+    try:
+        return subprocess.run([*place, "true"], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
 
 class Driver:
-    """One command line of llmexp, started."""
+    """One command line of llmexp, started at a `place`: with a host name, namespaces or a user of its own. What it says goes through a pipe."""
 
-    def __init__(self, surroundings: Surroundings, words: list[str], log: Path) -> None:
-        self.words, self.log = words, log
+    def __init__(self, surroundings: Surroundings, words: list[str], log: Path, place: Place) -> None:
+        self.words, self.log, self.place = words, log, place
         with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                surroundings.llmexp(*words),
+            self._reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=file)
+        output = self._reader.stdin
+        assert output
+        with output:
+            self._process = psutil.Popen(
+                [*place, *surroundings.llmexp(*words)],
                 env=surroundings.environment,
                 cwd=surroundings.scratch,
                 stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
+                stdout=output,
+                stderr=output,
+                umask=0,  # what one user makes another may change
             )
 
     @property
     def pid(self) -> int:
-        """Its process number."""
-        return self._process.pid
+        """Its process number here."""
+        inner = self._process.children() if self.place == OWN_NAMESPACES else []
+        return inner[0].pid if inner else self._process.pid
 
     @property
     def lives(self) -> bool:
@@ -36,14 +66,28 @@ class Driver:
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal, which it may be too late for."""
-        self._process.send_signal(number)
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def close_output(self) -> None:
+        """Let nobody read any more what it says."""
+        self._reader.kill()
+
+    def rename_host(self, name: str) -> bool:
+        """Give its host another name, where it has one of its own; False where not."""
+        if self.place not in (OWN_HOST_NAME, OWN_NAMESPACES):
+            return False
+        return subprocess.run(["nsenter", f"--uts=/proc/{self.pid}/ns/uts", "hostname", name], capture_output=True).returncode == 0
 
     def ends_within(self, seconds: float) -> int | None:
         """Its exit code, None where it does not end in time."""
         try:
-            return self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
+            code: int = self._process.wait(seconds)
+        except (subprocess.TimeoutExpired, psutil.TimeoutExpired):
             return None
+        with suppress(subprocess.TimeoutExpired):
+            self._reader.wait(READ_WITHIN_S)
+        return code
 
     @property
     def said(self) -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from chaos.disk import Disk
-from chaos.driver import Driver
-from chaos.faults import FAULTS, Fault, MissedError, of_the_tracker
+from chaos.driver import HERE, OWN_HOST_NAME, Driver, Place, can_start
+from chaos.faults import FAULTS, Fault, MissedError, of_the_tracker, on_one_host
 from chaos.invariants import answers, is_answered, status_is_true, store_equals_folders
 from chaos.surroundings import Surroundings
 from chaos.tracker import Network, Server
@@ -36,6 +36,7 @@ class Episode:
     surroundings: Surroundings
     disk: Disk
     tracker: tuple[Server, Network] | None
+    further_words: tuple[str, ...] = ()
     faults: Counter[str] = field(default_factory=Counter)
     losses: list[str] = field(default_factory=list)
     drivers: list[Driver] = field(default_factory=list)
@@ -63,7 +64,7 @@ class Episode:
     @property
     def possible(self) -> Mapping[str, Fault]:
         """What can break here."""
-        return {**FAULTS, **(of_the_tracker(*self.tracker) if self.tracker else {})}
+        return {**FAULTS, **on_one_host(), **(of_the_tracker(*self.tracker) if self.tracker else {})}
 
     def play(self, faults: int) -> None:
         """Break the sweep so many times, each time at a random moment, and look at what is left; then let it be completed."""
@@ -76,12 +77,12 @@ class Episode:
         self._check(store_equals_folders(self.store, self.name, self.sweep))
 
     @property
-    def further_words(self) -> tuple[str, ...]:
-        """Of the command line."""
-        return ()
+    def place(self) -> Place:
+        """Where its drivers start: under a host name that can be changed, where this user may."""
+        return OWN_HOST_NAME if can_start(OWN_HOST_NAME) else HERE
 
-    def start_beside(self) -> None:
-        """Start one more driver of the same sweep."""
+    def start_beside(self, place: Place | None = None) -> None:
+        """Start one more driver of the same sweep, where the others are or elsewhere."""
         words = [
             f"method={','.join(METHODS)}",
             "model=tiny",
@@ -94,7 +95,7 @@ class Episode:
         words += [f"sweep.name={self.name}", f"tracking.experiment={self.name}", "tracking.timeout_s=5"]
         words += [f"tracking.uri={self.tracker[1].uri}"] if self.tracker else []
         log = self.surroundings.scratch / f"{self.name}.driver.{len(self.drivers)}.txt"
-        self.drivers.append(Driver(self.surroundings, [*words, *self._rerun()], log))
+        self.drivers.append(Driver(self.surroundings, [*words, *self._rerun()], log, self.place if place is None else place))
 
     def _rerun(self) -> list[str]:
         """Measure all again where nothing is left to be broken."""

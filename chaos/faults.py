@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from chaos import ranks
+from chaos import power, ranks
+from chaos.driver import ANOTHER_USER, OWN_HOST_NAME, OWN_NAMESPACES, Place, can_start
+from llmexp.record.folder import find_runs
 
 if TYPE_CHECKING:
     from chaos.episode import Episode
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 Heal = Callable[[], None]
 Fault = Callable[["Episode"], Heal | None]
 FIND_WITHIN_S = 4.0
+# By which a clock is wrong.
+STEPS_S = (-3600.0, -2.0, 2.0, 3600.0)
+DRIVERS = ".drivers"
 
 
 class MissedError(Exception):
@@ -74,8 +80,78 @@ def _signal_to_driver(number: signal.Signals) -> Fault:
     return inject
 
 
-def _second_driver(episode: Episode) -> None:
-    episode.start_beside()
+def _killed_together(*modules: str) -> Fault:
+    """Kill the driver and its processes of these modules at one moment, so that none can end what the others leave."""
+
+    def inject(episode: Episode) -> None:
+        found = [process for module in modules for process in episode.surroundings.processes(module)]
+        if not found:
+            raise MissedError
+        episode.driver.send(signal.SIGSTOP)
+        for process in found:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        episode.driver.send(signal.SIGKILL)
+
+    return inject
+
+
+def _second_driver(place: Place | None = None) -> Fault:
+    def inject(episode: Episode) -> None:
+        episode.start_beside(place)
+
+    return inject
+
+
+def _output_closed(episode: Episode) -> None:
+    if not episode.driver.lives:
+        raise MissedError
+    episode.driver.close_output()
+
+
+def _host_renamed(episode: Episode) -> None:
+    if not episode.driver.rename_host(f"renamed-{episode.random.randrange(1000)}"):
+        raise MissedError
+
+
+def _clock_steps(episode: Episode) -> None:
+    episode.surroundings.shift_file.write_text(str(episode.random.choice(STEPS_S)))
+
+
+def _power_lost(episode: Episode) -> None:
+    while found := episode.surroundings.processes():
+        for process in found:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+    power.lose(episode.surroundings.outputs, episode.surroundings.forced_file, episode.random)
+
+
+def _files_skewed(episode: Episode) -> None:
+    """Let files have the times of a server whose clock differs; those of living drivers get new ones all the time."""
+    shift_s = episode.random.choice(STEPS_S)
+    for path in episode.sweep.rglob("*"):
+        if DRIVERS not in path.parts and path.is_file() and not path.is_symlink():
+            with suppress(OSError):
+                os.utime(path, (at_s := path.stat().st_mtime + shift_s, at_s))
+
+
+def _stray_names(episode: Episode) -> None:
+    """Leave what file servers, editors and people leave; for good."""
+    folders = [folder.path for folder in find_runs(episode.sweep)] if episode.sweep.exists() else []
+    if not folders:
+        raise MissedError
+    place = episode.random.choice(folders)
+    with suppress(OSError):  # it is there already, or the disk is full
+        for name in (".nfs00000001", "result.json.bak", "repeat.0.bak", "a name\nof two lines", os.fsdecode(b"latin-\xe9")):
+            (place / name).write_text("{")
+        (place / "previous" / ".nfs00000002").mkdir(parents=True)
+        (place / "previous" / "old").symlink_to("nowhere")
+        os.mkfifo(place / "git.pipe.diff")
+
+
+def _inodes_taken(episode: Episode) -> Heal:
+    episode.disk.take_inodes(episode.surroundings)
+    return lambda: episode.disk.give_inodes(episode.surroundings)
 
 
 def _disk_full(episode: Episode) -> Heal:
@@ -110,13 +186,25 @@ FAULTS: Mapping[str, Fault] = {
     "driver SIGTERM": _signal_to_driver(signal.SIGTERM),
     "driver SIGINT": _signal_to_driver(signal.SIGINT),
     "driver SIGHUP": _signal_to_driver(signal.SIGHUP),
-    "second driver": _second_driver,
+    "output closed": _output_closed,
+    "second driver": _second_driver(),
     "disk full": _disk_full,
+    "no inodes": _inodes_taken,
     "disk read-only": _disk_read_only,
     "quota reached": _files_answer(errno.EDQUOT),
     "stale file handle": _files_answer(errno.ESTALE),
     "input/output error": _files_answer(errno.EIO),
+    "stray names": _stray_names,
+    "file times skewed": _files_skewed,
 }
+
+
+def on_one_host() -> Mapping[str, Fault]:
+    """What can break where drivers and their ranks are on this host, as far as this user may."""
+    places = {"host renamed": OWN_HOST_NAME, "second driver in a container": OWN_NAMESPACES, "second driver of another user": ANOTHER_USER}
+    faults = {name: _host_renamed if place is OWN_HOST_NAME else _second_driver(place) for name, place in places.items() if can_start(place)}
+    killed = {"driver and keeper killed": _killed_together("llmexp.launch.keeper")}
+    return {**killed, "clock steps": _clock_steps, "power lost": _power_lost, **faults}
 
 
 def of_the_tracker(server: Server, network: Network) -> Mapping[str, Fault]:

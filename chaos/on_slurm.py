@@ -11,9 +11,9 @@ from functools import partial
 
 from chaos.cluster import Cluster, QueuedJob
 from chaos.cluster_files import NODES
-from chaos.driver import Driver
+from chaos.driver import HERE, Driver, Place
 from chaos.episode import ENDS_WITHIN_S, Episode
-from chaos.faults import Fault, Heal, MissedError
+from chaos.faults import FAULTS, Fault, Heal, MissedError
 from llmexp.slurm.queue import LAUNCH_FAILED
 
 # With a controller away and jobs queued again in between.
@@ -25,16 +25,17 @@ class SlurmEpisode(Episode):
     """An episode on a cluster; a driver that is killed leaves its jobs, which then end by themselves."""
 
     cluster: Cluster
+    further_words: tuple[str, ...] = ("hydra/launcher=slurm", "hydra.launcher.poll_s=1", f"hydra.launcher.patience_s={ENDS_WITHIN_S:g}")
 
     @property
     def possible(self) -> Mapping[str, Fault]:
         """What can break on any host, and on a cluster."""
-        return {**super().possible, **_of(self.cluster, self._jobs)}
+        return {**FAULTS, **_of(self.cluster, self._jobs)}
 
     @property
-    def further_words(self) -> tuple[str, ...]:
-        """Of the command line."""
-        return ("hydra/launcher=slurm", "hydra.launcher.poll_s=1", f"hydra.launcher.patience_s={ENDS_WITHIN_S:g}")
+    def place(self) -> Place:
+        """Where the cluster's commands are."""
+        return HERE
 
     def _under_way(self) -> int:
         return len(self._jobs())

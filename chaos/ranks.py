@@ -12,6 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Never
 
+from llmexp.record.folder import RunFolder
+from llmexp.record.lock import end_with_holder
 from llmexp.record.process import die_with_parent
 
 STEP_S = 0.02
@@ -81,6 +83,7 @@ def main(folder: Path, role: str) -> int:
     if role == LAUNCHER:
         return launch(folder, ranks=2)
     die_with_parent()
+    end_with_holder(RunFolder(folder.parent).drivers)
     rank = int(role.removeprefix(RANK))
     obey_faults(folder, rank)
     measure(folder, rank)

@@ -11,14 +11,15 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 
 from chaos.cluster import Cluster
+from chaos.containers import Containers
 from chaos.disk import Disk
 from chaos.episode import Episode
 from chaos.on_slurm import SlurmEpisode
 from chaos.surroundings import Surroundings
 from chaos.tracker import Network, Server
 
-# Where episodes play: here, recording to SQLite; here, recording to a server over a network; on a SLURM, recording to SQLite.
-PLACES = ("sqlite", "server", "slurm")
+# Where episodes play, recording to SQLite but for the second, which records to a server over a network: here, on a SLURM, with ranks in containers.
+PLACES = ("sqlite", "server", "slurm", "containers")
 
 
 class Stage:
@@ -41,6 +42,9 @@ class Stage:
         with Disk(surroundings.outputs) as disk:
             if place == "slurm":
                 yield SlurmEpisode(number, chance, surroundings, disk, None, cluster=self._cluster)
+            elif place == "containers":
+                with Containers(surroundings) as containers:
+                    yield Episode(number, chance, surroundings, disk, None, containers.words)
             else:
                 yield Episode(number, chance, surroundings, disk, self._tracker if place == "server" else None)
 

@@ -12,10 +12,13 @@ from pathlib import Path
 import psutil
 
 from chaos.broken_files import BELOW, ERROR_FILE
+from chaos.clock import SHIFT_FILE
+from chaos.power import FORCED_FILE
 
 ROOT = Path(__file__).parents[1]
 MARK = "CHAOS_MARK"
 ENTRY_POINTS = "[llmexp.engines]\nscripted = chaos.engine:ENGINE\n[llmexp.conf]\nchaos = chaos.conf\n"
+IN_EVERY_PROCESS = "from chaos import broken_files, clock, power\nfor fault in (broken_files, clock, power):\n    fault.install()\n"
 METADATA = "Metadata-Version: 2.1\nName: llmexp-chaos\nVersion: 1\n"
 
 
@@ -34,7 +37,9 @@ class Surroundings:
             info.mkdir(parents=True)
             (info / "METADATA").write_text(METADATA)
             (info / "entry_points.txt").write_text(ENTRY_POINTS)
-            (self.site / "sitecustomize.py").write_text("from chaos.broken_files import install\ninstall()\n")
+            self.forced_file.touch()
+            self.forced_file.chmod(0o666)  # drivers of another user note there too
+            (self.site / "sitecustomize.py").write_text(IN_EVERY_PROCESS)
 
     @property
     def site(self) -> Path:
@@ -47,12 +52,22 @@ class Surroundings:
         return self.scratch / "errno"
 
     @property
+    def shift_file(self) -> Path:
+        """By so many seconds the clock of this sweep's processes is wrong."""
+        return self.scratch / "shift_s"
+
+    @property
+    def forced_file(self) -> Path:
+        """What they have forced to the disk."""
+        return self.scratch / "forced"
+
+    @property
     def environment(self) -> dict[str, str]:
         """For every process of a sweep."""
         kept = {name: value for name, value in {**os.environ, **self.cluster}.items() if not name.startswith(("MLFLOW", "PYTEST"))}
         path = os.pathsep.join([str(self.site), str(ROOT)])
-        told = {ERROR_FILE: str(self.error_file), BELOW: str(self.outputs), MARK: self.mark}
-        return kept | told | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": "", "HOME": str(self.scratch)}
+        told = {ERROR_FILE: str(self.error_file), BELOW: str(self.outputs), SHIFT_FILE: str(self.shift_file), FORCED_FILE: str(self.forced_file)}
+        return kept | told | {MARK: self.mark, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": "", "HOME": str(self.scratch)}
 
     def processes(self, module: str = "", word: str = "") -> list[psutil.Process]:
         """Living processes of these surroundings: all, or those of `python -m <module>` with an argument that starts so."""

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -20,8 +19,8 @@ import psutil
 from llmexp.launchers.communication import log_connections
 from llmexp.launchers.meeting import serve_store, take_leave
 from llmexp.record.folder import RunFolder, write_atomically
-from llmexp.record.identity import await_unlocked, is_locked, process_identity
-from llmexp.record.lock import holder_file
+from llmexp.record.identity import process_identity
+from llmexp.record.lock import end_with_holder
 from llmexp.record.process import die_with_parent
 from llmexp.record.result import RankFailure, RankSummary, to_json
 
@@ -71,7 +70,7 @@ def main(work: Callable[[RunPlan, Rank], RankSummary]) -> None:
     rank = Rank.from_environment(Path(sys.argv[1]))
     die_with_parent()
     _log_to(rank.log_path)
-    _end_with_driver(RunFolder(rank.folder.parent).drivers)
+    end_with_holder(RunFolder(rank.folder.parent).drivers)
     write_atomically(rank.folder / f"process.{rank.index}.json", json.dumps(process_identity()) + "\n")
     try:
         from llmexp.plan.run_plan import RunPlan
@@ -100,20 +99,6 @@ def leave(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _end_with_driver(drivers: Path) -> None:
-    """Let this process end when the driver of its run does, which a container's daemon does not see: by the lock that a living driver keeps."""
-    holder = holder_file(drivers)
-    if holder is None or not is_locked(holder):
-        return
-
-    def watch() -> None:
-        await_unlocked(holder)
-        print("llmexp: the driver of this run has gone", file=sys.stderr, flush=True)
-        os._exit(1)
-
-    threading.Thread(target=watch, name="driver", daemon=True).start()
 
 
 def _log_to(path: Path) -> None:

@@ -21,7 +21,7 @@ from llmexp.launch.ending import Ending
 from llmexp.launch.stack import stack_digest
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.beside import beside
-from llmexp.record.folder import RunFolder, now
+from llmexp.record.folder import RunFolder, force_to_disk, now
 from llmexp.record.result import GpuWindow, Metric, RankSummary, RunResult, RunStatus, Stability
 
 # Two repeats that happen to agree would end a run by chance.
@@ -42,6 +42,7 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
             ending = replace(ending, status=RunStatus.FAILED, reason=str(error))
     known = {"stability": stability, "started_at": _started_at(folder)}
     result = _result(plan, ending, metrics, finished, environment).model_copy(update=known)
+    force_to_disk(path for repeat in finished for pattern in ("samples.*", "rank.*") for path in repeat.glob(pattern))
     folder.write(folder.result_path, result)
     folder.event(result.status.value, reason=result.reason)
     return result

@@ -2,7 +2,8 @@
 
 The driver may be SIGKILLed, launchers start ranks in sessions of their own, and ranks start processes too. The keeper adopts them
 all and waits for two things without polling: the launcher's end, and the end of its own standard input, which only the driver holds open.
-Started as `python -m llmexp.launch.keeper <last command, one word> <command…>`; the last command, where there is one, ends what is not a descendant.
+Started as `python -m llmexp.launch.keeper <ending command, one word> <command…>`; the ending command, where there is one, ends what is not a
+descendant, before the start too: a keeper that was killed could not.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ PATIENCE_S = 30.0
 SIGNALLED = 128
 
 
-def keep(argv: Sequence[str], last: Sequence[str] = ()) -> int:
+def keep(argv: Sequence[str], ending: Sequence[str] = ()) -> int:
     """Run the command until it ends or the driver goes; return its exit code, 128 + n where signal n ended it."""
 
     def start() -> Callable[[], int | None]:
         # Safe here: this process has no threads.
         return subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent).poll
 
+    _end_elsewhere(ending)
     code = hold(start)
-    if last:
-        subprocess.run(last, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=PATIENCE_S, check=False)
+    _end_elsewhere(ending)
     return code
 
 
@@ -55,6 +56,15 @@ def hold(start: Callable[[], Callable[[], int | None]]) -> int:
         os.read(children, 4096)
     sweep()
     return SIGNALLED + signal.SIGTERM if code is None else SIGNALLED - code if code < 0 else code
+
+
+def _end_elsewhere(ending: Sequence[str]) -> None:
+    if not ending:
+        return
+    try:
+        subprocess.run(ending, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=PATIENCE_S, check=False)
+    except subprocess.TimeoutExpired:
+        print(f"llmexp: {shlex.join(ending)} does not end", file=sys.stderr, flush=True)
 
 
 def sweep() -> None:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from functools import cache
+from hashlib import sha256
 from importlib.metadata import EntryPoint, packages_distributions
 from pathlib import Path
 
@@ -29,6 +30,8 @@ ASK_TIMEOUT_S = 1800.0
 RANK_MODULES = ("pydantic", "psutil")
 # Which ranks in a container need as those outside do, and no configuration may hold.
 SECRETS = ("HF_TOKEN",)
+# Of the container in which this process asks what is installed, one after the other.
+_ASKING = f"llmexp-{uuid.uuid4().hex[:12]}"
 
 
 class Runtime:
@@ -47,7 +50,7 @@ class Runtime:
         if self._config.plain:
             return look(distributions, modules)
         env = self._environment({**os.environ, **self._config.environment})
-        asking = self._wrapped([self.python, *question(distributions, modules)], env, "llmexp", ())
+        asking = self._wrapped([self.python, *question(distributions, modules)], env, _ASKING, ())
         return _ask(tuple(asking), tuple(env.items()))
 
     def start(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Agent:
@@ -56,7 +59,7 @@ class Runtime:
             return ForkedAgent(argv, log, env)
         if self._config.plain:
             return Agent(argv, log, env)
-        name, env = f"llmexp-{uuid.uuid4().hex[:12]}", self._environment(env)
+        name, env = _container(log.absolute()), self._environment(env)
         writes = (str(log.parent.parent.absolute()), str(cache_folder()))
         return Agent(self._wrapped(argv, env, name, writes), log, env, ending(self._config, name))
 
@@ -75,6 +78,12 @@ class Runtime:
         elif not self._config.container and os.path.isabs(self.python):
             extra["PATH"] = os.pathsep.join([os.path.dirname(self.python), env.get("PATH", os.defpath)])
         return {**env, **extra}
+
+
+def _container(log: Path) -> str:
+    """The name of what writes this log: the same for all repeats of a run, so that its next start finds what a killed driver and keeper left."""
+    folder = log.parent.parent if log.parent.name.startswith("repeat.") else log.parent
+    return f"llmexp-{sha256(bytes(folder / log.name)).hexdigest()[:12]}"
 
 
 def contributors(plan: RunPlan) -> list[str]:

@@ -6,7 +6,8 @@ import contextlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,13 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
+def force_to_disk(paths: Iterable[Path]) -> None:
+    """Have what was written to these files outlast a loss of power, as far as their filesystem can."""
+    for path in paths:
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
 def temporary_for(path: Path) -> Path:
     """A hidden name beside `path` that no other process uses or can know, on this host or another one that shares the folder."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -198,4 +206,4 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def now() -> str:
     """The time in ISO 8601, UTC, with milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")

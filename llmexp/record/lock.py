@@ -10,6 +10,8 @@ import contextlib
 import json
 import os
 import shutil
+import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.record.folder import now
-from llmexp.record.identity import is_alive, process_identity
+from llmexp.record.identity import await_unlocked, is_alive, is_locked, process_identity
 from llmexp.record.identity import lock as keep_locked
 from llmexp.record.reading import read_json
 
@@ -131,6 +133,20 @@ def holder_file(lock: Path) -> Path | None:
     """What the newest holder says of itself, and keeps locked while it lives; None where there has been none."""
     numbers = [int(path.name) for path in lock.iterdir() if path.name.isdigit()] if lock.exists() else []
     return lock / str(max(numbers)) / HOLDER if numbers else None
+
+
+def end_with_holder(lock: Path) -> None:
+    """Let this process end when the present holder does, however far away it was started from: a container's daemon does not see its client's end."""
+    holder = holder_file(lock)
+    if holder is None or not is_locked(holder):
+        return
+
+    def watch() -> None:
+        await_unlocked(holder)
+        print("llmexp: the driver of this run has gone", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="holder", daemon=True).start()
 
 
 def _release(holder: Path) -> None:

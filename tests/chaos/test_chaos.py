@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
+import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from chaos import power
+from chaos.container_daemon import IMAGE, NAME_TAKEN
+from chaos.containers import Containers
 from chaos.invariants import status_is_true, store_equals_folders
 from chaos.surroundings import ROOT, Surroundings
 from llmexp.launch.attempt import set_aside
@@ -47,6 +53,40 @@ def test_a_few_faults_lose_nothing() -> None:
     last = done.stdout.splitlines()[-1]
     assert last.startswith(f"{FAULTS} faults (")
     assert last.endswith("), 4 runs, 0 losses")
+
+
+def test_a_loss_of_power_takes_what_was_not_forced_to_the_disk(surroundings: Surroundings) -> None:
+    write = (
+        "import os, sys; os.chdir(sys.argv[1]); forced = open('forced', 'w'); forced.write('kept'); forced.flush(); os.fsync(forced.fileno());"
+        "forced.write(' and lost'); open('left', 'w').write('lost'); open('mlflow.db', 'w').write('forces by itself')"
+    )
+    surroundings.outputs.mkdir()
+    subprocess.run([sys.executable, "-c", write, surroundings.outputs], env=surroundings.environment, check=True)
+    power.lose(surroundings.outputs, surroundings.forced_file, random.Random(0))
+    found = {path.name: path.read_text().rstrip("\0") for path in surroundings.outputs.iterdir()}
+    assert found == {"forced": "kept", "left": "", "mlflow.db": "forces by itself"}
+
+
+def test_a_clock_is_set_for_the_sweeps_processes_alone(surroundings: Surroundings) -> None:
+    surroundings.shift_file.write_text("-3600")
+    ask = [sys.executable, "-c", "import time; from llmexp.record.folder import now; print(now(), time.time())"]
+    said, seconds = subprocess.check_output(ask, env=surroundings.environment, text=True).split()
+    assert time.time() - float(seconds) == pytest.approx(3600, abs=60)
+    assert datetime.fromisoformat(said).timestamp() == pytest.approx(float(seconds), abs=1)
+
+
+def test_what_runs_in_a_container_outlives_who_started_it_and_is_found(surroundings: Surroundings) -> None:
+    with Containers(surroundings) as containers:
+        client = subprocess.Popen([containers.program, "run", "--rm", "--name", "one", "--env", "TOLD", IMAGE, "sleep", "100"], env={"TOLD": "1"})
+        while not surroundings.processes():
+            time.sleep(0.02)
+        client.kill()
+        client.wait()
+        (left,) = surroundings.processes()
+        assert left.environ()["TOLD"] == "1"
+        assert subprocess.run([containers.program, "run", "--name", "one", IMAGE, "true"], capture_output=True).returncode == NAME_TAKEN
+        subprocess.run([containers.program, "rm", "--force", "one"], check=True)
+        assert surroundings.processes() == []
 
 
 def test_a_success_without_its_samples_is_seen(success: RunFolder, surroundings: Surroundings) -> None:

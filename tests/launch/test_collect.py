@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,16 @@ def test_a_result_has_its_verdict_and_interval(measured, folder):
     judged, rate = result.stability, result.metrics["tokens_per_s"].mean
     assert (judged.source, judged.tokens_per_s_low, judged.tokens_per_s_high) == ("repeats", pytest.approx(rate), pytest.approx(rate))
     assert (judged.drift_ratio, judged.warmup_ratio) == (pytest.approx(1), pytest.approx(1))
+
+
+def test_what_a_result_rests_on_is_on_the_disk_before_it(measured, folder, monkeypatch):
+    forced = []
+    monkeypatch.setattr(os, "fsync", lambda file: forced.append(Path(os.readlink(f"/proc/self/fd/{file}"))))
+    conclude(measured, folder, SUCCESS, cores(2))
+    *before, result = [path for path in forced if path.suffix != ".json" or "repeat" in path.parent.name or "result" in path.name]
+    assert {path for repeat in folder.repeats() for path in repeat.glob("samples.*")} <= set(before)
+    assert {path for repeat in folder.repeats() for path in repeat.glob("rank.*")} <= set(before)
+    assert result.name.startswith(f".{folder.result_path.name}.")
 
 
 @pytest.mark.parametrize(("other_cores", "verdict"), [(0.0, "stable"), (1.0, "unstable")])

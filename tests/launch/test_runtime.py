@@ -12,6 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from chaos.container_daemon import IMAGE
+from chaos.containers import Containers
+from chaos.surroundings import Surroundings
 from llmexp.launch.run import run_one
 from llmexp.launch.stack import stack_digest
 from llmexp.plan.run_plan import RunPlan
@@ -135,8 +138,9 @@ def test_a_container_gets_what_ranks_need_and_nothing_else_of_the_shell(
     assert result.status is RunStatus.SUCCESS, result.reason
     told = seen(folder)
     assert (told["greeting"], told["threads"], told["other"]) == ("hello", "1", None)
-    asked, ran, ended = (tmp_path / "tally").read_text().splitlines()
+    asked, cleared, ran, ended = (tmp_path / "tally").read_text().splitlines()
     assert "llmexp.record.installed" in asked
+    assert cleared == ended
     assert f"--volume {folder.path}:{folder.path} " in ran
     assert ended == f"rm --force {ran.partition('--name ')[2].split()[0]}"
 
@@ -155,3 +159,22 @@ def test_a_container_is_ended_when_the_driver_is_killed(
     driver.send_signal(signal.SIGKILL)
     until(lambda: not processes(), within_s=30)
     assert (tmp_path / "tally").read_text().splitlines()[-1].startswith("rm --force llmexp-")
+
+
+def test_a_container_that_outlived_driver_and_keeper_is_removed_at_the_next_start(
+    make: Callable[..., RunPlan], folder: RunFolder, tmp_path: Path, start_driver: Callable[[RunPlan], psutil.Popen], until: Callable[..., None]
+) -> None:
+    with Containers(inside := Surroundings(tmp_path / "scratch", tmp_path / "outputs")) as containers:
+        docker = {"name": "docker", "container": "docker", "program": str(containers.program), "image": IMAGE, "python": sys.executable}
+        driver = start_driver(make("slow", **docker))
+        until(lambda: (folder.repeat(0) / "samples.0.jsonl").exists())
+        (keeper,) = (child for child in driver.children() if "llmexp.launch.keeper" in child.cmdline())
+        keeper.suspend()
+        driver.kill()
+        driver.wait()
+        keeper.kill()
+        assert folder.state() == "killed"
+        (left,) = inside.processes()
+        result = run_one(make(**docker), folder)
+        assert result.status is RunStatus.SUCCESS, result.reason
+        assert not left.is_running()
