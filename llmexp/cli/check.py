@@ -23,28 +23,29 @@ def validate(container: Mapping[str, Any]) -> RunConfig:
     except ValidationError as error:
         raise _explain(error.errors()[0]) from None
     for key, value in _texts(container):
-        _refuse_secret(key, value)
+        refuse_secret(key, value)
     return config
 
 
 def _texts(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """All values that are texts, by their dotted keys; tracking.uri has a check of its own, which knows a better place for a password."""
+    """All values that are texts, those of lists too, by their dotted keys."""
     for name, value in section.items():
         key = f"{prefix}{name}"
-        if isinstance(value, Mapping):
-            yield from _texts(value, f"{key}.")
-        elif isinstance(value, list | tuple):
-            yield from ((key, each) for each in value if isinstance(each, str))
-        elif isinstance(value, str) and key != "tracking.uri":
-            yield key, value
+        for each in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(each, Mapping):
+                yield from _texts(each, f"{key}.")
+            elif isinstance(each, str):
+                yield key, each
 
 
-def _refuse_secret(key: str, value: str) -> None:
-    """Raise ConfigError for a value that everyone could read in the run's records."""
+def refuse_secret(key: str, value: str) -> None:
+    """Raise ConfigError for a value that everyone could read in the run's records; tracking.uri's check knows a better place for a password."""
     section, _, name = key.rpartition(".")
+    if key == "tracking.uri":
+        return
     if section.endswith(".environment") and is_secret_name(name) and value:
         raise ConfigError(f"{key} would be recorded with its value: leave it out and export {name} in the shell, which ranks inherit it from")
-    if found := secret_in(value):
+    if found := secret_in(value) or secret_in(f"{name}={value}"):
         raise ConfigError(
             f"{key} holds {found}, which would be recorded: leave it out, and let a variable of the shell or the tool's own login say it"
         )

@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
 from llmexp.cli.arguments import COMMAND_NAMES
-from llmexp.cli.check import check_key, keys
+from llmexp.cli.check import check_key, keys, refuse_secret
 from llmexp.cli.compose import groups_of
 from llmexp.cli.places import spelled_out
 from llmexp.errors import ConfigError, hint
@@ -72,6 +72,7 @@ def _key(word: str) -> str | None:
 def _accept_one(override: Override, groups: Collection[str]) -> str:
     key, line = override.key_or_group, _line(override)
     plain = line.lstrip("+")
+    refuse_secret(key, plain.partition("=")[2])
     if key == "detach":
         return f"hydra.launcher.{plain}"
     if key.startswith(OPTIONS_OF_SBATCH):

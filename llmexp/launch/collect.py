@@ -22,7 +22,8 @@ from llmexp.launch.stack import stack_digest
 from llmexp.plan.run_plan import RunPlan
 from llmexp.record.beside import beside
 from llmexp.record.folder import RunFolder, force_to_disk, now
-from llmexp.record.result import GpuWindow, Metric, RankSummary, RunResult, RunStatus, Stability
+from llmexp.record.redact import redact, redact_all
+from llmexp.record.result import GpuWindow, Metric, RankFailure, RankSummary, RunResult, RunStatus, Stability
 
 # Two repeats that happen to agree would end a run by chance.
 MIN_REPEATS = 3
@@ -100,8 +101,8 @@ def _result(plan: RunPlan, ending: Ending, metrics: dict[str, Metric | None], fi
         id=plan.id,
         stack=stack_digest(plan),
         status=ending.status,
-        reason=ending.reason,
-        failure=ending.failure,
+        reason=redact(ending.reason),
+        failure=_without_secrets(ending.failure),
         task=config.task.name,
         engine=config.engine.name,
         model=config.model.name,
@@ -113,12 +114,17 @@ def _result(plan: RunPlan, ending: Ending, metrics: dict[str, Metric | None], fi
         seq_len=config.data.seq_len,
         metrics=metrics,
         repeats=len(finished),
-        what_ran=first.what_ran if first else {},
-        environment=dict(environment) | (first.environment if first else {}),
+        what_ran=redact_all(first.what_ran) if first else {},
+        environment=redact_all(dict(environment) | (first.environment if first else {})),
         command=plan.rerun_command,
         ended_at=now(),
         written_by=__version__,
     )
+
+
+def _without_secrets(failure: RankFailure | None) -> RankFailure | None:
+    """A library that was refused says with which token."""
+    return failure and failure.model_copy(update={"message": redact(failure.message), "traceback": redact(failure.traceback)})
 
 
 def _started_at(folder: RunFolder) -> str:

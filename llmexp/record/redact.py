@@ -1,22 +1,34 @@
-"""Secrets out of everything that is recorded: what a URL carries before its host, the values of variables named like secrets, and known tokens."""
+"""Secrets out of everything that is recorded: in URLs, of this shell's variables, by their form, or by the name that they are assigned to."""
 
 from __future__ import annotations
 
 import os
 import re
 from functools import cache
+from typing import Any
+
+from llmexp.record.token_forms import FORMS
 
 HIDDEN = "***"
 # Up to the last @ before a slash: a password may itself hold an @.
 _USER_INFO = re.compile(r"""(?<=://)[^\s/"'<>]+@""")
-_QUERY_SECRET = re.compile(r"""(?i)(?<=[?&])((?:[\w-]*[_-])?(?:token|secret|password|key|sig|signature)=)[^\s&"'<>]+""")
+_QUERY_SECRET = re.compile(r"""(?i)(?<=[?&])((?:[\w-]*[_-])?(?:token|secret|password|key|sig|signature)=)[^\s&"'<>{]+""")
 _SECRET_NAME = re.compile(r"(?i)(?:^|_)(?:TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|API_?KEY|KEY)(?:_|$)")
-# As their makers say that they look: GitHub, GitLab, Hugging Face, OpenAI and Anthropic, AWS, Slack, Google;
-# and private keys in PEM.
-_TOKEN = re.compile(
-    r"\b(?:gh[pousr]_\w{36,}|github_pat_\w{60,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{30,}|sk-[\w-]{32,}|A(?:KIA|SIA)[A-Z0-9]{16}|xox[abprs]-[\w-]{20,}"
-    r"|AIza[\w-]{35})(?![\w-])|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----(?:.|\n)*?(?:-----END (?:[A-Z]+ )*PRIVATE KEY-----|\Z)"
+# A private key in PEM to its end, in a log's, a diff's or JSON's lines too; of one that was cut off, all lines that there are.
+_PEM = r"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+_WHOLE = rf"""(?:(?!-----)[\w\s+/=\\:,.'"\[\]-]){{16,20000}}-----END {_PEM}"""
+_CUT_OFF = r"(?:\s|\\[nr])*(?:[\w-]+: [^\n]{0,200}\n\s*){0,5}+(?:[+-]?[\w+/=]{16,}(?:\s|\\[nr])*)+[A-Za-z0-9+/]*=*"
+_PRIVATE_KEY = re.compile(rf"-----BEGIN {_PEM}(?:{_WHOLE}|{_CUT_OFF})")
+# A value that looks random, but is told from a digest by its name alone: WANDB_API_KEY=…, "aws_secret_access_key": "…", AccountKey=…
+_WORDS = r"/?(?:(?:[a-z]+|[A-Z]+)\d*[/_-])+(?:[a-z]*|[A-Z]*)\d*(?![\w+/~-])"
+_RANDOM = rf"(?=[A-Za-z+/_~-]*\d)(?=[\d+/_~-]*[A-Za-z])(?!{_WORDS})[\w+/~-]{{16,}}+={{0,2}}+(?![\w.(\[{{/:])"
+_ASSIGNED = re.compile(rf"""(?<=[:=])>?[ \t]*["']?(?P<value>{_RANDOM})""")
+_NAMED = re.compile(
+    r"""(?i)(?:(?:api|access|secret|account|shared|auth|storage|private|master)[_-]?(?:access[_-]?)?(?:key|token)|secret|password|passwd|passphrase"""
+    r"""|(?<![a-z0-9_-])token|(?-i:[A-Z0-9]_(?:KEY|TOKEN)))["']?\s*[:=]$"""
 )
+_LONGEST_NAME = 60
+_AUTHORIZATION = re.compile(r"""(?i)(\bauthorization["']?\s*[:=]\s*["']?(?:basic|bearer|token)\s+|\bbearer\s+(?=[a-z_.~+/-]*\d))[\w.~+/-]{16,}=*""")
 # A user's name alone is none, but where there is nothing else to be said by it.
 _LOGIN = re.compile(r"""https?://[^\s/"'<>@]+@|://[^\s/"'<>:@]*:[^\s/"'<>]+@""")
 # Shorter values, such as the 'false' of TOKENIZERS_PARALLELISM, are ordinary words whose hiding would tear texts apart.
@@ -30,18 +42,44 @@ def is_secret_name(name: str) -> bool:
 
 
 def redact(text: str) -> str:
-    """Hide credentials of URLs, known tokens and this process's secret variables wherever they stand in `text`."""
+    """Hide credentials of URLs, tokens, private keys and this process's secret variables wherever they stand in `text`."""
     for value in _secret_values():
         text = text.replace(value, HIDDEN)
-    text = _TOKEN.sub(HIDDEN, _USER_INFO.sub(f"{HIDDEN}@", text))
+    text = _PRIVATE_KEY.sub(HIDDEN, _USER_INFO.sub(f"{HIDDEN}@", text))
+    for form in FORMS:
+        text = form.hide(text, HIDDEN)
+    text = _ASSIGNED.sub(_without_value, _AUTHORIZATION.sub(rf"\g<1>{HIDDEN}", text))
     return _QUERY_SECRET.sub(rf"\g<1>{HIDDEN}", text)
 
 
+def redact_all(values: Any) -> Any:
+    """Hide secrets in all texts of nested lists and mappings, one by one, so that what is written of them as JSON stays JSON."""
+    if isinstance(values, str):
+        return redact(values)
+    if isinstance(values, dict):
+        return {name: redact_all(value) for name, value in values.items()}
+    return [redact_all(value) for value in values] if isinstance(values, list | tuple) else values
+
+
 def secret_in(text: str) -> str:
-    """What kind of secret a text holds, whatever its name; empty where none is seen."""
+    """What kind of secret a text holds, in words; empty where none is seen."""
     if _LOGIN.search(text) or _QUERY_SECRET.search(text):
         return "a URL with a login"
-    return "a token or a private key" if _TOKEN.search(text) else ""
+    if _PRIVATE_KEY.search(text):
+        return "a private key"
+    issuer = next((form.issuer for form in FORMS if form.is_in(text)), "")
+    if issuer:
+        return f"a token ({issuer})"
+    assigned = any(_is_secret(found) for found in _ASSIGNED.finditer(text))
+    return "a token or a password" if assigned or _AUTHORIZATION.search(text) else ""
+
+
+def _without_value(assigned: re.Match[str]) -> str:
+    return assigned[0].replace(assigned["value"], HIDDEN) if _is_secret(assigned) else assigned[0]
+
+
+def _is_secret(assigned: re.Match[str]) -> bool:
+    return bool(_NAMED.search(assigned.string[max(0, assigned.start() - _LONGEST_NAME) : assigned.start()]))
 
 
 def _secret_values() -> list[str]:

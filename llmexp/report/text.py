@@ -7,6 +7,7 @@ import io
 from typing import Any
 
 from llmexp.record.reading import as_cell, plain
+from llmexp.record.redact import redact, redact_all
 from llmexp.record.result import Metric
 from llmexp.report.columns import columns
 from llmexp.report.legend import legend
@@ -77,7 +78,7 @@ def markdown(report: Report) -> str:
     lines += [f"- {line}" for line in (*legend(report), *provenance(report))]
     lines += ["", *(f"({number}) {note}  " for number, note in enumerate(notes_of(report), 1))]
     lines += [f"unreadable: {reason}  " for reason in report.unreadable]
-    return plain("\n".join(lines)).rstrip() + "\n"
+    return redact(plain("\n".join(lines))).rstrip() + "\n"
 
 
 def comma_separated(report: Report) -> str:
@@ -88,7 +89,9 @@ def comma_separated(report: Report) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(csv_columns())
-    writer.writerows(map(as_cell, _values(row, report)) for row in report.rows)
+    rows = [list(map(as_cell, _values(row, report))) for row in report.rows]
+    together = str(rows)  # cell by cell takes long, and is seldom needed
+    writer.writerows(rows if redact(together) == together else redact_all(rows))
     return text.getvalue()
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from made_up_tokens import TOKENS
 
 from llmexp.plan.detect import Detected
 
@@ -126,7 +127,10 @@ WRONG_WORDS = {
     "tracking.uri=localhost:5000": ["did you mean http://localhost:5000?"],
     "++runtime.environment.HF_TOKEN=abc": ["runtime.environment.HF_TOKEN would be recorded", "export HF_TOKEN"],
     "data.path=https://me:hunter2@host/set data=hf": ["data.path holds a URL with a login"],
-    "model.name=hf_0123456789abcdefghijABCDEFGHIJ0123": ["model.name holds a token or a private key"],
+    f"model.name={TOKENS['Hugging Face']}": ["model.name holds a token (Hugging Face)"],
+    f"++engine.options.upload.api_key={'0123abcd' * 5}": ["engine.options.upload.api_key holds a token or a password"],
+    f"++engine.options.uploads=[{{to:{TOKENS['GitHub']}}}]": ["engine.options.uploads holds a token (GitHub)"],
+    f"hydra/launcher=slurm ++hydra.launcher.options.comment={TOKENS['Databricks']}": ["hydra.launcher.options.comment holds a token (Databricks)"],
     "tracking.uri=./mlruns": ["did you mean sqlite:///./mlruns/mlflow.db?"],
     "tracking.uri=sqlite://a.db": ["did you mean sqlite:///a.db?"],
     "tracking.uri=postgres://host/db": ["did you mean postgresql://?"],

@@ -6,11 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
+from made_up_tokens import TOKENS
 
 from llmexp.analysis.contention import windows_unix_s
 from llmexp.launch.collect import conclude
-from llmexp.launch.ending import SUCCESS
+from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.launch.run import run_one
+from llmexp.record.result import RankFailure, RunStatus
 
 
 @pytest.fixture
@@ -102,6 +104,15 @@ def test_a_run_that_was_not_measured_has_no_verdict(make_plan, folder):
 
 def cores(count):
     return {"cpu": {"usable_cores": count, "logical_cores": count}}
+
+
+def test_a_result_has_no_secret_that_a_failure_tells(measured, folder):
+    told = "\n".join(f"{issuer}: {token}" for issuer, token in TOKENS.items())
+    failure = RankFailure(rank=0, kind="error", message=told, traceback=told)
+    conclude(measured, folder, Ending(RunStatus.FAILED, f"rank 0: {told}", failure), cores(2) | {"proxies": [told]})
+    written = folder.result_path.read_text() + folder.events_path.read_text()
+    assert "Hugging Face: ***" in folder.result().reason
+    assert [issuer for issuer, token in TOKENS.items() if token in written] == []
 
 
 def busy(folder, other_cores, node=0):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from made_up_tokens import TOKENS, private_key
 
 from llmexp.record import checkout as module
 from llmexp.record.checkout import checkouts
@@ -49,6 +50,14 @@ def test_uncommitted_changes_are_kept_without_secrets_and_can_be_applied(git: Gi
     git("checkout", "-q", "file")
     git("apply", str(written))
     assert Path("../file").read_text() == "2 ***\n"
+
+
+def test_tokens_and_keys_are_hidden_in_changes_that_are_kept(git: Git, tmp_path: Path) -> None:
+    secrets = {**TOKENS, "a private key": private_key("RSA PRIVATE KEY")}
+    Path("../file").write_text("\n".join(f"{issuer} = '{token}'" for issuer, token in secrets.items()))
+    diff = checkouts(tmp_path / "run")["working_directory"]["diff"]
+    kept = (tmp_path / "run" / diff["file"]).read_text()
+    assert [line for line in kept.splitlines() if line.startswith("+") and " = " in line] == [f"+{issuer} = '***'" for issuer in secrets]
 
 
 def test_long_changes_are_cut_between_lines_and_said_and_what_was_cut_still_tells_them_apart(

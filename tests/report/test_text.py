@@ -2,6 +2,7 @@ import csv
 import io
 
 import pytest
+from made_up_tokens import TOKENS
 
 from llmexp.analysis.metrics import METRICS as MEASURED
 from llmexp.record.result import Metric, SmClock, Stability
@@ -33,6 +34,14 @@ def test_csv_holds_raw_values_and_ends_with_the_command(make_run):
     assert list(row)[-1] == "command"
     assert row["command"].startswith("python -m llmexp method=Naive model.name=7b hardware.name=a800 ")
     assert (failed["state"], failed["reason"], failed["tokens_per_s"], failed["full_pretraining"]) == ("failed", "a, b", "", "False")
+
+
+@pytest.mark.parametrize("issuer", TOKENS)
+def test_no_known_form_of_a_token_is_reported(make_run, issuer):
+    report = build_report([make_run("Q", "failed", reason=f"refused, with {TOKENS[issuer]} and http://me:hunter2@host, twice")])
+    [row] = read(report)
+    assert row["reason"] == "refused, with *** and http://***@host, twice"
+    assert TOKENS[issuer] not in markdown(report)
 
 
 def test_csv_has_the_verdict_and_the_interval(make_run):

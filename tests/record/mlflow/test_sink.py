@@ -1,4 +1,5 @@
 import itertools
+import json
 import re
 import resource
 import signal
@@ -8,6 +9,7 @@ import sys
 import time
 
 import pytest
+from made_up_tokens import TOKENS, private_key
 
 from chaos.invariants import store_equals_folders
 from llmexp.errors import RecordError
@@ -182,6 +184,21 @@ def test_no_secret_reaches_the_store(make_run, tracking, outputs, monkeypatch, t
     assert any(path.name == "log.0.txt" for path in written)
     for secret in (PASSWORD, TOKEN):
         assert [path for path in written if secret.encode() in path.read_bytes()] == []
+
+
+def test_no_known_form_of_a_token_reaches_the_store(make_run, tracking, outputs):
+    secrets = {**TOKENS, "a private key": private_key("RSA PRIVATE KEY")}
+    folder = make_run(engine__options={"upload": {"url": "a place"}})  # no plan of today may hold one, but an earlier version's may
+    plan = folder.plan_path.read_text().replace('"a place"', json.dumps(secrets))
+    folder.plan_path.write_text(plan)
+    (folder.repeat(0) / "log.0.txt").write_text("\n".join(f"{issuer}: {secret}" for issuer, secret in secrets.items()))
+    result = folder.result().model_copy(update={"reason": secrets["Hugging Face"], "environment": {"proxy": secrets["JWT"]}})
+    folder.write(folder.result_path, result)
+    record_runs([folder], tracking)
+    written = [outputs / "mlflow.db", *(path for path in (outputs / "mlartifacts").rglob("*") if path.is_file())]
+    texts = [path.read_bytes() for path in written]
+    assert len(texts) > 5
+    assert [issuer for issuer, secret in secrets.items() if any(secret.splitlines()[-2:][0].encode() in text for text in texts)] == []
 
 
 def _only_line(capsys: pytest.CaptureFixture[str]) -> str:
