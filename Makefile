@@ -5,6 +5,8 @@ OLDER  ?= .venv-older
 CONSTRAINTS ?= constraints.txt
 # Which torch: cpu, cuda (PyPI's build) or any arguments of pip install. The machine chooses: cuda where nvidia-smi answers. To change it, `make clean`.
 TORCH  ?= $(shell if nvidia-smi >/dev/null 2>&1; then echo cuda; elif [ `uname` = Darwin ]; then echo torch==$(TORCH_VERSION); else echo cpu; fi)
+# LOCKED=1 installs nothing from an index that has no hash in locked/. An environment that was begun so stays so.
+LOCKED ?= $(wildcard $(VENV)/.locked)
 # What `make gpu` measures after its tests: experiments, and words for all of them, such as WORDS='method=F,F+C batch.micro=1'.
 TABLES ?= gpu_mfu gpu_7b gpu_finetune
 WORDS  ?=
@@ -31,6 +33,10 @@ TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 BIN := $(VENV)/bin
 # What ranks and the report import is compiled afterwards, where pip would compile all of it.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# Wheels where there are any: a wheel whose hash is wrong ends the installation, where pip would build the same version from its sources.
+HASHED = $(PIP) --no-deps --require-hashes --no-build-isolation --only-binary :all: $(addprefix --no-binary ,$(PURE_SDISTS))
+LOCK = $(VENV)/uv/bin/uv --no-config pip compile --quiet --upgrade --generate-hashes --no-annotate --custom-compile-command 'make lock' \
+  --python-version 3.11 --python-platform x86_64-manylinux_2_28
 
 # Published without wheels, and pure Python, so that a wheel built by any Python serves every other.
 PURE_SDISTS := antlr4-python3-runtime deepspeed
@@ -38,8 +44,11 @@ PURE_SDISTS := antlr4-python3-runtime deepspeed
 GLIBC_2_28 := $(addsuffix _x86_64,manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014)
 FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constraints.txt
 
-.PHONY: help run test test-sweeps test-older lint ui bench chaos gpu slurm-test slurm-packages wheelhouse clean .installed-older
+.PHONY: help run test test-sweeps test-older lint ui bench chaos gpu slurm-test slurm-packages wheelhouse lock clean .installed-older .unmixed
 .DEFAULT_GOAL := help
+
+UNLOCKED := $(filter lock test-older wheelhouse,$(MAKECMDGOALS))
+$(if $(and $(LOCKED),$(UNLOCKED),$(filter-out file,$(origin LOCKED))),$(error there are no hashes for make $(UNLOCKED), which takes no LOCKED=$(LOCKED)))
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' Makefile | expand -t 17
@@ -100,31 +109,52 @@ wheelhouse: $(VENV)/.python  ## collect in ./wheelhouse what a node with torch a
 	@ls -1 wheelhouse
 	@du --apparent-size --bytes -s wheelhouse | awk '{ mb = $$1 / 1e6; printf "%.1f MB, of 60 at most\n", mb; exit mb > 60 }'
 
+lock: $(VENV)/.python  ## write locked/ anew: the hashes that LOCKED=1 asks for, of the versions in constraints.txt
+	@$(PIP) --upgrade --target $(VENV)/uv uv
+	@echo setuptools | $(LOCK) --output-file locked/build.txt -
+	@grep -v '^torch==' constraints.txt | $(LOCK) --no-deps --output-file locked/libraries.txt -
+	@echo torch==$(TORCH_VERSION) | $(LOCK) --constraint constraints.txt --constraint locked/build.txt --output-file locked/torch-cuda.txt -
+	@echo torch==$(TORCH_VERSION)+cpu | $(LOCK) --no-deps --default-index $(TORCH_CPU_INDEX) --output-file locked/torch-cpu.txt -
+
 clean:  ## remove the virtual environment and caches; measured runs stay
 	@rm -rf $(VENV) $(OLDER) .mypy_cache .ruff_cache .pytest_cache *.egg-info
 
-$(VENV)/.python:
+$(VENV)/.python: | $(if $(LOCKED),.unmixed)
 	@for python in $(PYTHON); do \
 	  if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then \
-	    echo "creating $(VENV) with $$($$python --version) ..." && $$python -m venv $(VENV) && touch $@; exit; \
+	    echo "creating $(VENV) with $$($$python --version) ..." && $$python -m venv $(VENV) && touch $(if $(LOCKED),$(VENV)/.locked) $@; exit; \
 	  fi; \
 	done; \
 	echo "llmexp needs Python 3.11 or 3.12, which none of these is: $(PYTHON). Name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; exit 2
 
+.unmixed:
+	@[ ! -e $(VENV) ] || [ -e $(VENV)/.locked ] || { echo "$(VENV) was installed without LOCKED=$(LOCKED): make clean, or name another folder with VENV=" >&2; exit 2; }
+
 # Torch comes first and alone, so that nothing later reaches for a CUDA build; what it depends on comes from PyPI with the rest.
-$(VENV)/.torch: $(VENV)/.python $(CONSTRAINTS)
+$(VENV)/.torch: $(VENV)/.python $(CONSTRAINTS) $(if $(LOCKED),$(wildcard locked/*))
 	@echo "installing torch ($(TORCH)) ..."
+ifneq ($(LOCKED),)
+	@[ -e "locked/torch-$(TORCH).txt" ] || { echo "locked/ has hashes of torch for TORCH=cpu and TORCH=cuda, not for TORCH='$(TORCH)'" >&2; exit 2; }
+	@$(HASHED) --requirement locked/build.txt
+	@$(HASHED) --requirement locked/torch-$(TORCH).txt $(if $(filter cpu,$(TORCH)),--extra-index-url $(TORCH_CPU_INDEX))
+else
 	@case "$(TORCH)" in \
 	  cpu) $(PIP) --no-deps torch==$(TORCH_VERSION)+cpu 2>/dev/null || $(PIP) --no-deps --index-url $(TORCH_CPU_INDEX) torch==$(TORCH_VERSION)+cpu ;; \
 	  cuda) $(PIP) --no-deps torch==$(TORCH_VERSION) ;; \
 	  *) $(PIP) --no-deps $(TORCH) ;; \
 	esac
+endif
 	@grep -v '^torch==' $(CONSTRAINTS) > $(VENV)/constraints.txt
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	@echo "installing llmexp[$*] ..."
+ifneq ($(LOCKED),)
+	@$(HASHED) --requirement locked/libraries.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
+else
 	@$(PIP) --constraint $(VENV)/constraints.txt --editable '.[$*]'
+endif
 	@$(BIN)/python -c 'import llmexp.launchers.torch_native, llmexp.launchers.deepspeed, mlflow, matplotlib.pyplot' >/dev/null 2>&1 || true
 	@touch $@
 

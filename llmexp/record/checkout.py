@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from llmexp.record.command import output
 from llmexp.record.folder import write_atomically
+from llmexp.record.git import changes, git, is_dirty
 from llmexp.record.redact import redact
 
 # More is a copy of something, not a change that a person reads.
@@ -47,22 +47,22 @@ def _as_submitted(kept: Path, into: Path | None) -> dict[str, dict[str, Any] | N
 def _own_checkout() -> Path | None:
     """The folder of these sources; None where llmexp is installed, even inside some other project's checkout."""
     source = Path(__file__)
-    return source.parent if output("git", "-C", str(source.parent), "ls-files", "--error-unmatch", source.name) else None
+    return source.parent if git(source.parent, "ls-files", "--error-unmatch", source.name) else None
 
 
 def _describe(name: str, folder: Path, into: Path | None) -> dict[str, Any] | None:
-    commit = _git(folder, "rev-parse", "HEAD")
+    commit = git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None
-    remote = _git(folder, "remote", "get-url", "origin")
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    found = {"commit": commit.strip(), "dirty": bool(changes), "remote": redact(remote.strip()) if remote else None}
-    return found | ({"diff": _keep_diff(folder, into / f"git.{name}.diff")} if changes and into else {})
+    remote = git(folder, "remote", "get-url", "origin")
+    dirty = is_dirty(folder)
+    found = {"commit": commit.strip(), "dirty": dirty, "remote": redact(remote.strip()) if remote else None}
+    return found | ({"diff": _keep_diff(folder, into / f"git.{name}.diff")} if dirty and into else {})
 
 
 def _keep_diff(folder: Path, path: Path) -> dict[str, str] | None:
     """Write what differs from HEAD in tracked files, secrets hidden, and name the file with its digest; None where it cannot be kept."""
-    diff = _git(folder, "diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv")
+    diff = changes(folder)
     if diff is None:
         return None
     text = _capped(redact(diff))
@@ -80,8 +80,3 @@ def _capped(diff: str) -> str:
         return diff
     kept = whole[:LARGEST_DIFF_BYTES].rpartition(b"\n")[0].decode(errors="replace")
     return f"{kept}\n# cut off: the first {len(kept.encode())} of {len(whole)} bytes, whose SHA-256 is {hashlib.sha256(whole).hexdigest()}\n"
-
-
-def _git(folder: Path, *words: str) -> str | None:
-    # Its own configuration may name programs to ask, of which a working directory that others made need not hold good ones.
-    return output("git", "-C", str(folder), "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *words)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import Mapping
 
 _TIMEOUT_S = 20
 
 
-def output(*command: str) -> str | None:
-    """The standard output of a command as it is, or None where it is missing, fails or hangs."""
+def output(*command: str, variables: Mapping[str, str] | None = None) -> str | None:
+    """The standard output of a command as it is, or None where it is missing, fails or hangs; `variables` stand beside the shell's."""
+    env = os.environ | (variables or {})
     try:
-        done = subprocess.run(command, capture_output=True, errors="replace", timeout=_TIMEOUT_S, check=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run(command, capture_output=True, errors="replace", timeout=_TIMEOUT_S, check=True, stdin=subprocess.DEVNULL, env=env)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout

@@ -1,3 +1,4 @@
+import subprocess
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -20,6 +21,25 @@ PIXEL = bytes.fromhex(
 @pytest.fixture
 def outputs(tmp_path: Path) -> Path:
     return tmp_path / "outputs"
+
+
+@pytest.fixture
+def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """A repository with one commit of `file`, and the working directory in a folder of it."""
+    root = tmp_path / "repository"
+
+    def run(*words: str) -> str:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        return subprocess.run(["git", *identity, *words], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+
+    (root / "folder").mkdir(parents=True)
+    monkeypatch.chdir(root / "folder")
+    run("init", "-q")
+    (root / "file").write_text("1\n")
+    run("add", "file")
+    run("commit", "-qm", "first")
+    run("remote", "add", "origin", "https://me:secret@example.org/a.git")
+    return run
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,25 +11,6 @@ from llmexp.record import checkout as module
 from llmexp.record.checkout import checkouts
 
 Git = Callable[..., str]
-
-
-@pytest.fixture
-def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
-    """A repository with one commit of `file`, and the working directory in a folder of it."""
-    root = tmp_path / "repository"
-
-    def run(*words: str) -> str:
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        return subprocess.run(["git", *identity, *words], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
-
-    (root / "folder").mkdir(parents=True)
-    monkeypatch.chdir(root / "folder")
-    run("init", "-q")
-    (root / "file").write_text("1\n")
-    run("add", "file")
-    run("commit", "-qm", "first")
-    run("remote", "add", "origin", "https://me:secret@example.org/a.git")
-    return run
 
 
 def test_a_clean_checkout_is_named_without_credentials_and_leaves_no_file(git: Git, tmp_path: Path) -> None:
@@ -90,15 +70,3 @@ def test_changes_that_are_no_text_are_kept(git: Git, tmp_path: Path) -> None:
 def test_outside_a_checkout_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert checkouts(None)["working_directory"] is None
-
-
-def test_programs_that_the_repository_names_are_not_asked(git: Git, tmp_path: Path) -> None:
-    ran = tmp_path / "ran"
-    for key, program in {"core.fsmonitor": f"touch {ran}; true", "diff.odd.textconv": f"touch {ran}; cat", "diff.external": f"touch {ran}"}.items():
-        git("config", key, program)
-    Path("../.gitattributes").write_text("file diff=odd\n")
-    Path("../file").write_text("2\n")
-    found = checkouts(tmp_path / "run")["working_directory"]
-    assert found["dirty"]
-    assert "+2" in (tmp_path / "run" / found["diff"]["file"]).read_text()
-    assert not ran.exists()
