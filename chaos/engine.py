@@ -29,8 +29,8 @@ class ScriptedEngine(Engine):
         return {}
 
     def command(self, config: RunConfig, dims: ParallelDims) -> Command:
-        """One launcher, which starts its ranks."""
-        return Command(argv=[sys.executable, "-m", "chaos.ranks", "{folder}", LAUNCHER])
+        """One launcher a node, which starts its ranks."""
+        return Command(argv=[sys.executable, "-m", "chaos.ranks", "{folder}", f"{LAUNCHER}{{node}}"])
 
 
 ENGINE = ScriptedEngine()

@@ -1,4 +1,4 @@
-"""A launcher and its ranks, without torch: ranks <repeat's folder> launcher|rank.<r>. Each rank takes its steps, and breaks at a signal."""
+"""A launcher and its ranks, without torch: ranks <repeat's folder> launcher.<node>|rank.<r>. Each rank takes its steps, and breaks at a signal."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ from llmexp.record.lock import end_with_holder
 from llmexp.record.process import die_with_parent
 
 STEP_S = 0.02
+RANKS = 2
 # By these words of its command line a process is known.
-LAUNCHER, RANK = "launcher", "rank."
+LAUNCHER, RANK = "launcher.", "rank."
 # What a rank does at a signal that the suite sends it.
 LEAVES, RAISES, RUNS_OUT_OF_MEMORY = signal.SIGHUP, signal.SIGUSR2, signal.SIGALRM
 
 
-def launch(folder: Path, ranks: int) -> int:
-    """Start the ranks; when one ends badly end the others, as launchers do, and answer with its exit code."""
-    logs = [(folder / f"log.{rank}.txt").open("ab") for rank in range(ranks)]
-    started = [subprocess.Popen([sys.executable, "-m", "chaos.ranks", str(folder), f"{RANK}{rank}"], stderr=log) for rank, log in enumerate(logs)]
+def launch(folder: Path, node: int) -> int:
+    """Start this node's ranks; when one ends badly end the others, as launchers do, and answer with its exit code."""
+    hardware = _planned(folder)["hardware"]
+    of_a_node = RANKS // hardware["nodes"]
+    ranks = range(node * of_a_node, (node + 1) * of_a_node)
+    logs = {rank: (folder / f"log.{rank}.txt").open("ab") for rank in ranks}
+    started = [subprocess.Popen([sys.executable, "-m", "chaos.ranks", str(folder), f"{RANK}{rank}"], stderr=log) for rank, log in logs.items()]
     while any(rank.poll() is None for rank in started) and not any(rank.poll() for rank in started):
         time.sleep(STEP_S)
     for rank in started:
@@ -36,7 +40,7 @@ def launch(folder: Path, ranks: int) -> int:
 
 def measure(folder: Path, rank: int) -> None:
     """Take all steps, then say so."""
-    protocol = json.loads((folder.parent / "plan.json").read_text())["config"]["measure"]
+    protocol = _planned(folder)["measure"]
     for step in range(protocol["warmup_steps"] + protocol["steps"]):
         time.sleep(STEP_S)
         write_step(folder / f"samples.{rank}.jsonl", step, step < protocol["warmup_steps"])
@@ -72,6 +76,10 @@ def obey_faults(folder: Path, rank: int) -> None:
     signal.signal(RUNS_OUT_OF_MEMORY, run_out_of_memory)
 
 
+def _planned(folder: Path) -> Any:
+    return json.loads((folder.parent / "plan.json").read_text())["config"]
+
+
 def _write(path: Path, record: dict[str, Any]) -> None:
     whole = path.with_suffix(".part")
     whole.write_text(json.dumps(record))
@@ -80,8 +88,8 @@ def _write(path: Path, record: dict[str, Any]) -> None:
 
 def main(folder: Path, role: str) -> int:
     """Play the launcher or a rank; answers with the exit code."""
-    if role == LAUNCHER:
-        return launch(folder, ranks=2)
+    if role.startswith(LAUNCHER):
+        return launch(folder, int(role.removeprefix(LAUNCHER)))
     die_with_parent()
     end_with_holder(RunFolder(folder.parent).drivers)
     rank = int(role.removeprefix(RANK))

@@ -14,12 +14,14 @@ from chaos.cluster import Cluster
 from chaos.containers import Containers
 from chaos.disk import Disk
 from chaos.episode import Episode
+from chaos.on_nodes import NodesEpisode
 from chaos.on_slurm import SlurmEpisode
 from chaos.surroundings import Surroundings
 from chaos.tracker import Network, Server
 
-# Where episodes play, recording to SQLite but for the second, which records to a server over a network: here, on a SLURM, with ranks in containers.
-PLACES = ("sqlite", "server", "slurm", "containers")
+# Where episodes play, recording to SQLite but for the second, which records to a server over a network: here, on a SLURM, with ranks
+# in containers, on two nodes.
+PLACES = ("sqlite", "server", "slurm", "containers", "nodes")
 
 
 class Stage:
@@ -45,6 +47,8 @@ class Stage:
             elif place == "containers":
                 with Containers(surroundings) as containers:
                     yield Episode(number, chance, surroundings, disk, None, containers.words)
+            elif place == "nodes":
+                yield NodesEpisode(number, chance, surroundings, disk, None)
             else:
                 yield Episode(number, chance, surroundings, disk, self._tracker if place == "server" else None)
 

@@ -22,7 +22,7 @@ class Server:
     """`mlflow server` over SQLite, in a session of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self.port = folder, _free_port()
+        self._folder, self.port = folder, free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -122,6 +122,6 @@ class Network:
             one.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])

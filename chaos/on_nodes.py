@@ -1,0 +1,79 @@
+"""A sweep whose runs take two nodes, here two drivers that meet at a port, and the strangers who come to that port."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from chaos.driver import Driver, Place
+from chaos.episode import ENDS_WITHIN_S, Episode
+from chaos.faults import Fault, Heal, MissedError
+from chaos.tracker import free_port
+
+ADDRESS = "127.0.0.1"
+SECOND = "node.rank=1"
+# What ends a job ends its second node when the first has gone.
+LEFT_FOR_S = 5.0
+KNOCK_WITHIN_S = 15.0
+# Not even JSON, JSON of no message, a message that nobody has signed, nothing at all.
+SAID = (b"\x80\x04\x95\n", b"[1]\n", b'{"node": 1, "host": "me", "cpu": {}}\n', b"x" * 100_000, b"")
+
+
+@dataclass
+class NodesEpisode(Episode):
+    """An episode on two nodes; `driver` is the first one's."""
+
+    ports: list[int] = field(default_factory=list)
+
+    @property
+    def possible(self) -> Mapping[str, Fault]:
+        """What can break on any host, and strangers."""
+        return {**super().possible, "strangers at node 0": _strangers}
+
+    def start_beside(self, place: Place | None = None) -> None:
+        """Start one more driver on each node, the first one's last."""
+        self.ports.append(free_port())
+        meet = (
+            "hardware.nodes=2",
+            "hardware.devices_per_node=1",
+            "hardware.network_interface=lo",
+            f"node.address={ADDRESS}",
+            f"node.port={self.ports[-1]}",
+        )
+        for rank in (SECOND, "node.rank=0"):
+            self.further_words = (*nodes, f"node.address={ADDRESS}", f"node.port={self.ports[-1]}", rank)
+            super().start_beside(place)
+
+    def _living(self) -> list[Driver]:
+        return [driver for driver in super()._living() if SECOND not in driver.words]
+
+    def _ending_of(self, driver: Driver) -> int | None:
+        if SECOND not in driver.words:
+            return super()._ending_of(driver)
+        for first in self._living():
+            first.ends_within(ENDS_WITHIN_S)
+        if driver.ends_within(LEFT_FOR_S) is None:
+            driver.send(signal.SIGTERM)
+        return super()._ending_of(driver)
+
+
+def _strangers(episode: Episode) -> Heal:
+    """Come before the second node of one more sweep does, and stay."""
+    assert isinstance(episode, NodesEpisode)
+    episode.start_beside()
+    deadline, stack = time.monotonic() + KNOCK_WITHIN_S, ExitStack()
+    while True:
+        try:
+            for said in SAID:
+                stranger = stack.enter_context(socket.create_connection((ADDRESS, episode.ports[-1]), timeout=1.0))
+                stranger.sendall(said)
+            return stack.close
+        except OSError:
+            if time.monotonic() > deadline:
+                stack.close()
+                raise MissedError from None
+            time.sleep(0.005)
