@@ -37,13 +37,7 @@ class NodesEpisode(Episode):
     def start_beside(self, place: Place | None = None) -> None:
         """Start one more driver on each node, the first one's last."""
         self.ports.append(free_port())
-        meet = (
-            "hardware.nodes=2",
-            "hardware.devices_per_node=1",
-            "hardware.network_interface=lo",
-            f"node.address={ADDRESS}",
-            f"node.port={self.ports[-1]}",
-        )
+        nodes = ("hardware.nodes=2", "hardware.devices_per_node=1", "hardware.network_interface=lo")
         for rank in (SECOND, "node.rank=0"):
             self.further_words = (*nodes, f"node.address={ADDRESS}", f"node.port={self.ports[-1]}", rank)
             super().start_beside(place)

@@ -123,5 +123,6 @@ class Network:
 
 
 def free_port() -> int:
+    """One of 127.0.0.1 that nobody has at the moment."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])

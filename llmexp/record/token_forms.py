@@ -1,8 +1,8 @@
 """How tokens look, by who issues them: a new form is a row of `FORMS`, and an example of it in the tests.
 
-Prefixes, alphabets and lengths are facts: of gitleaks' rules (MIT, as of July 2026), for the new keys of Weights & Biases of its issue threads, and for
-issuers whom gitleaks does not know what their users see. Lengths are the shortest known, for issuers lengthen their tokens. What has no form of its own
-(40 hexadecimal digits, an AWS secret) looks like a digest and is no row: `redact` knows it by the name that it is assigned to.
+Prefixes, alphabets and lengths are facts: of gitleaks' rules (MIT, as of July 2026), for the new keys of Weights & Biases of its issue threads, and
+for issuers whom gitleaks does not know what their users see. Lengths are the shortest known, for issuers lengthen their tokens. What has no form of
+its own (40 hexadecimal digits, an AWS secret) looks like a digest and is no row: `redact` knows it by the name that it is assigned to.
 """
 
 from __future__ import annotations
