@@ -106,7 +106,7 @@ def test_a_run_is_seen_from_another_pid_namespace(tmp_path: Path, namespace: lis
 @pytest.fixture
 def other_machine(tmp_path: Path) -> list[str]:
     """What starts a process on what it takes for another machine: another boot, PID namespace and host name."""
-    boot, named = tmp_path / "boot_id", "mount --bind {boot} /proc/sys/kernel/random/boot_id && hostname elsewhere && exec \"$@\""
+    boot, named = tmp_path / "boot_id", 'mount --bind {boot} /proc/sys/kernel/random/boot_id && hostname elsewhere && exec "$@"'
     boot.write_text("11111111-2222-3333-4444-555555555555\n")
     start = [*OWN_NAMESPACE, "--mount", "--uts", "sh", "-c", named.format(boot=boot), "sh"]
     if not shutil.which("unshare") or subprocess.run([*start, "true"], capture_output=True).returncode:
