@@ -80,6 +80,11 @@ class RunFolder:
         """The samples of every machine of the run."""
         return sorted(self.path.glob("system*.jsonl"))
 
+    def last_sample_unix_s(self) -> float | None:
+        """When the driver last sampled its machine, by that machine's clock; None where it never did."""
+        told = (sample.get("at_s") for sample in read_json_lines(self.system_path) if isinstance(sample, dict))
+        return max((float(at_s) for at_s in told if isinstance(at_s, int | float)), default=None)
+
     def diffs(self) -> list[Path]:
         """The uncommitted changes of each checkout that was dirty, git.<name>.diff."""
         return sorted(self.path.glob("git.*.diff"))
