@@ -135,9 +135,12 @@ def result_of() -> Callable[..., RunResult]:
 
 @pytest.fixture
 def write_samples() -> Callable[..., None]:
-    """Write one rank's samples, steps end to end: each its seconds and loss, and its positions and real tokens unless 350, and its records."""
+    """Write one rank's samples, steps end to end: each its seconds and loss, and its positions and real tokens unless 350, and its records.
 
-    def write(repeat: Path, rank: int, steps: Iterable[tuple[Any, ...]], warmup: Container[int] = range(2)) -> None:
+    `from_s` is the Unix time of the first one's begin, which older versions do not write.
+    """
+
+    def write(repeat: Path, rank: int, steps: Iterable[tuple[Any, ...]], warmup: Container[int] = range(2), from_s: float | None = None) -> None:
         lines, start_s = [], 0.0
         for number, (duration_s, loss, *tokens) in enumerate(steps):
             positions, real_tokens, *records = tokens or (350, 350)
@@ -152,6 +155,7 @@ def write_samples() -> Callable[..., None]:
                 loss=loss,
                 phases_s={"forward": duration_s / 4, "backward": duration_s / 2, "optimizer": duration_s / 8},
                 memory_bytes=1000 + number,
+                at_s=None if from_s is None else from_s + start_s + duration_s,
             )
             lines.append(sample.model_dump_json() + "\n")
             start_s += duration_s

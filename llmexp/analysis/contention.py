@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llmexp.analysis.throttling import Sample, counted, known_reasons, locked, sampled, sm_clock
 from llmexp.record.folder import read_json_lines
-from llmexp.record.result import GpuWindow, SmClock, read_samples
+from llmexp.record.result import GpuWindow, SmClock, origin_unix_s, read_samples
 
 Window = tuple[float, float]
 # A quiet machine's services take under 0.1 core; one busy process gets half a core even where it must share with a rank.
@@ -111,11 +111,11 @@ def _of_gpu(samples: Iterable[Sample], index: int) -> list[Sample]:
 
 
 def _window_unix_s(path: Path) -> Iterator[Window]:
-    """Begin and end of a rank's measured window in Unix time: its last line is written as its last step ends."""
+    """Begin and end of a rank's measured window in Unix time."""
     samples = read_samples(path)
     measured = [sample for sample in samples if not sample.warmup]
     if measured:
-        origin_s = path.stat().st_mtime - samples[-1].t_end_s
+        origin_s = origin_unix_s(path, samples)
         yield origin_s + measured[0].t_start_s, origin_s + measured[-1].t_end_s
 
 

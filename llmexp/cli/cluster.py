@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from hydra.core.utils import JobReturn, JobStatus
 
@@ -21,6 +22,7 @@ from llmexp.slurm.catch_up import under_way
 from llmexp.slurm.follow import Followed, follow
 from llmexp.slurm.jobs import Submitted, only_submitter, readable
 from llmexp.slurm.options import SlurmOptions
+from llmexp.slurm.own import own
 from llmexp.slurm.queue import cancel as cancel_jobs
 from llmexp.slurm.queue import check_slurm
 from llmexp.slurm.settle import skip
@@ -43,16 +45,35 @@ def launch_on_cluster(plans: Sequence[RunPlan], options: SlurmOptions) -> Sequen
     return _returns(planned, ended)
 
 
-def cancel(folders: Sequence[RunFolder]) -> bool:
-    """End the jobs of runs and say which; False where a sweep's jobs cannot be read, which is said too. Raises SlurmError, ConfigError."""
+def cancel(folders: Sequence[RunFolder], named: Sequence[Path]) -> bool:
+    """End the jobs of runs that lie below the paths named, and say which. Raises SlurmError, ConfigError.
+
+    False where something is left, which is said too: a sweep's jobs cannot be read, or are not its own, or a link led to it.
+    """
     check_slurm()
-    known, wrong = readable(folders)
-    for unreadable in wrong:
-        print(f"llmexp: {unreadable}", file=sys.stderr)
-    jobs = [run.job for run in under_way(known)]
-    cancel_jobs(jobs)
-    print(f"cancelled: job {', '.join(map(str, jobs))}" if jobs else "no SLURM job of these is queued or running")
-    return not wrong
+    there, left = _below(named, folders)
+    known, unreadable = readable(there)
+    waiting = list(under_way(known))
+    jobs = own(waiting)
+    left += [str(error) for error in unreadable]
+    left += [_not_own(run) for run in waiting if run not in jobs]
+    for why in left:
+        print(f"llmexp: {why}", file=sys.stderr)
+    cancel_jobs([run.job for run in jobs])
+    print(f"cancelled: job {', '.join(str(run.job) for run in jobs)}" if jobs else "no SLURM job of these is queued or running")
+    return not left
+
+
+def _below(named: Sequence[Path], folders: Sequence[RunFolder]) -> tuple[list[RunFolder], list[str]]:
+    """The runs that lie where they were looked for, and what is said of the others, which links led to: whose these are nobody has said."""
+    roots = [path.resolve() for path in named]
+    there = [folder for folder in folders if any(folder.path.resolve().is_relative_to(root) for root in roots)]
+    elsewhere = dict.fromkeys(folder.path.resolve().parent for folder in folders if folder not in there)
+    return there, [f"a link leads to {sweep}; if that is yours, llmexp cancel {sweep} ends its jobs" for sweep in elsewhere]
+
+
+def _not_own(run: Submitted) -> str:
+    return f"job {run.job} goes on: by SLURM's word it is not of {run.folder.path.parent}; scancel {run.job} would end it"
 
 
 def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:

@@ -110,10 +110,11 @@ def cancel(words: Sequence[str]) -> int:
     """End the SLURM jobs of runs."""
     parser = _parser("cancel", "Ends the SLURM jobs, queued or running, of runs; the runs say killed then, and the same sweep does them again.")
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATHS", help="runs, sweeps or folders of them")
-    runs = _runs(parser.parse_args(words).paths)
+    paths = parser.parse_args(words).paths
+    runs = _runs(paths)
     from llmexp.cli.cluster import cancel as cancel_runs
 
-    return 0 if cancel_runs(runs) else 1
+    return 0 if cancel_runs(runs, paths) else 1
 
 
 def sync(words: Sequence[str]) -> int:

@@ -6,12 +6,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from llmexp.errors import RecordError
+from llmexp.record.duration import duration
 from llmexp.record.folder import PREVIOUS, RunFolder
-from llmexp.record.lock import LockHeldError, held, who_holds
+from llmexp.record.heartbeat import SILENT_S
+from llmexp.record.lock import LockHeldError, held, lost_to, who_holds
 
 
 class RunHeldError(RecordError):
     """Another driver is at this run."""
+
+
+class RunLostError(RunHeldError):
+    """Another driver has taken the run from this one."""
 
 
 @contextmanager
@@ -26,6 +32,16 @@ def only_attempt(folder: RunFolder, ended_job: str | None = None) -> Iterator[No
         except LockHeldError as error:
             raise RunHeldError(f"another llmexp is at this very run: {error}") from None
         yield
+
+
+def check_still_mine(folder: RunFolder, asking: bool = False) -> None:
+    """Raise RunLostError where another driver has taken the run from this one, which stood still for long, as with a suspended machine.
+
+    `asking` is for before something is written that would be laid over the other's.
+    """
+    if taker := lost_to(folder.drivers, asking):
+        silent = f"as this one gave no sign of life for {duration(SILENT_S)} or more"
+        raise RunLostError(f"another llmexp has taken this run over, {silent}: {taker}")
 
 
 def holder(folder: RunFolder) -> str | None:

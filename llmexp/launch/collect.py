@@ -17,6 +17,7 @@ from llmexp.analysis.quantity import Facts
 from llmexp.analysis.stability import is_known_to, judge
 from llmexp.analysis.window import Repeat, read_repeat
 from llmexp.errors import RecordError
+from llmexp.launch.attempt import check_still_mine
 from llmexp.launch.ending import Ending
 from llmexp.launch.stack import stack_digest
 from llmexp.plan.run_plan import RunPlan
@@ -30,7 +31,11 @@ MIN_REPEATS = 3
 
 
 def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapping[str, Any]) -> RunResult:
-    """Write the result, then the event that says so; whatever the ending, what is known is kept."""
+    """Write the result, then the event that says so; whatever the ending, what is known is kept.
+
+    Raises RunLostError, and writes nothing, where another driver has taken the run from this one: the folder is the other's.
+    """
+    check_still_mine(folder, asking=True)
     finished = [repeat for repeat in folder.repeats() if _finished(repeat, plan.dims.world_size)]
     metrics: dict[str, Metric | None] = {}
     stability = None
@@ -44,6 +49,7 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
     known = {"stability": stability, "started_at": _started_at(folder)}
     result = _result(plan, ending, metrics, finished, environment).model_copy(update=known)
     force_to_disk(path for repeat in finished for pattern in ("samples.*", "rank.*") for path in repeat.glob(pattern))
+    check_still_mine(folder, asking=True)  # what was read may have been much
     folder.write(folder.result_path, result)
     folder.event(result.status.value, reason=result.reason)
     return result

@@ -9,7 +9,7 @@ from typing import Any
 
 from llmexp.errors import LlmexpError
 from llmexp.launch.advice import advised
-from llmexp.launch.attempt import only_attempt, set_aside
+from llmexp.launch.attempt import check_still_mine, only_attempt, set_aside
 from llmexp.launch.cgroup import oom_kills
 from llmexp.launch.classify import Ended, classify
 from llmexp.launch.collect import conclude, precise_enough
@@ -51,7 +51,8 @@ def always() -> bool:
 def run_one(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = always) -> RunResult | None:
     """Run a plan and leave its result in the folder; raises KeyboardInterrupt, after writing the result, where the user or a signal ends it.
 
-    `wanted` is asked once no other driver can change the folder; None where it says no. Raises RunHeldError where another driver is at the run.
+    `wanted` is asked once no other driver can change the folder; None where it says no. Raises RunHeldError where another driver is at the run,
+    or has taken it from this one, whose machine stood still for long; then nothing more is written.
     """
     started_s = time.monotonic()
     with only_attempt(folder):
@@ -100,6 +101,7 @@ def _run_repeats(plan: RunPlan, folder: RunFolder) -> Ending:
 
 
 def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Limits, tick: Callable[[], None]) -> Ending:
+    check_still_mine(RunFolder(repeat.parent))
     kills, team = oom_kills(), _team(plan, RunFolder(repeat.parent))
     words = plan.command.words(folder=repeat.absolute(), **team.start(repeat, stack_digest(plan)))
     with Group(Runtime(plan).start(words, agent_log(repeat), env), team.members) as group:

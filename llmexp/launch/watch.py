@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from llmexp.launch.attempt import check_still_mine
 from llmexp.launch.ending import Ending
 from llmexp.launch.follow import Silence
 from llmexp.launch.host_memory import HostMemory
@@ -43,10 +44,14 @@ class Limits:
 
 
 def watch(agent: Agent | Group, repeat: Path, limits: Limits, tick: Callable[[], None]) -> Ending | None:
-    """Return None when the agent has ended by itself, or the ending for which its ranks must be stopped, after they were asked for their stacks."""
+    """Return None when the agent has ended by itself, or the ending for which its ranks must be stopped, after they were asked for their stacks.
+
+    Raises RunLostError where another driver has taken the run from this one.
+    """
     silence, memory = Silence(repeat), HostMemory()
     while not agent.ends_within(TICK_S):
         tick()
+        check_still_mine(RunFolder(repeat.parent))
         if exhausted := memory.exhausted(lambda: processes_of(repeat)):
             return exhausted
         if reached := limits.reached(silence):

@@ -76,6 +76,12 @@ class CudaClock:
         torch.cuda.synchronize()
 
 
+def unix_s(mark: Mark, of_day: tuple[Mark, float]) -> float:
+    """The Unix time of a mark, to the millisecond, by an earlier one that was taken at a known time with no work pending."""
+    earlier, at_s = of_day
+    return round(at_s + mark.seconds_since(earlier), 3)
+
+
 def clock_for(device: torch.device) -> Clock:
     """The clock of a rank's device."""
     return CudaClock() if device.type == "cuda" else HostClock()

@@ -10,7 +10,7 @@ from typing import Protocol, TextIO, runtime_checkable
 
 import torch
 
-from llmexp.measure.clock import Clock, Mark
+from llmexp.measure.clock import Clock, Mark, unix_s
 from llmexp.record.result import StepSample
 
 
@@ -106,12 +106,14 @@ class StepLoop:
         self._file = file
         self._pending: deque[_Pending] = deque()
         self._origin = clock.mark()
+        self._of_day = (self._origin, time.time())
         self.phases = True
         self.at_phase_end: Callable[[str], None] | None = None
 
     def run(self, batches: Iterator[Sequence[MicroBatch]], steps: range, warmup: bool) -> float:
         """Run the steps of `steps`, each on the next passes of `batches`; return the wall seconds from before the first to after the last."""
         self._clock.synchronize()
+        self._of_day = (self._clock.mark(), time.time())
         start_s = time.perf_counter()
         for step in steps:
             self._pending.append(self._step(step, warmup, next(batches)))
@@ -155,6 +157,7 @@ class StepLoop:
             record_squares=_sum_of_known([batch.record_squares for batch in done.batches]),
             bounded_squares=sum(batch.bounded_squares for batch in done.batches),
             loss=float(done.loss),
+            at_s=unix_s(done.marks[-1][1], self._of_day),
             phases_s=dict(phases) or None,
             memory_bytes=done.memory_bytes,
         )

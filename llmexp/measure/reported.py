@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from llmexp.measure.clock import Clock, Mark
+from llmexp.measure.clock import Clock, Mark, unix_s
 from llmexp.record.result import StepSample
 
 
@@ -56,6 +56,7 @@ class ReportedSteps:
         self._warmup_steps, self._all_steps = warmup_steps, warmup_steps + steps
         self._reader, self._file = reader, file
         self._origin = self._last = reader.clock.mark()
+        self._of_day = (self._origin, time.time())
         self._pending: deque[_Pending] = deque()
         self._window = ExitStack()
 
@@ -85,6 +86,7 @@ class ReportedSteps:
         self._reader.meet()
         self._window.enter_context(self._reader.around)
         self._start_s, self._last = time.perf_counter(), self._reader.clock.mark()
+        self._of_day = (self._last, time.time())
 
     def _write_finished(self) -> None:
         while self._pending and self._pending[0].marks[1].passed():
@@ -101,5 +103,6 @@ class ReportedSteps:
             positions=done.positions,
             real_tokens=done.positions,
             loss=float(done.loss),
+            at_s=unix_s(end, self._of_day),
             memory_bytes=done.memory_bytes,
         )

@@ -39,7 +39,7 @@ def _end_unix_s(folder: RunFolder, last: dict[str, Any]) -> float:
         return _unix_s(last)
     if folder.state() == "running":
         return time.time()
-    return max([_unix_s(last), *(path.stat().st_mtime for path in folder.systems())])
+    return max(_unix_s(last), folder.last_sample_unix_s() or 0.0)
 
 
 def _unix_s(event: dict[str, Any]) -> float:

@@ -16,7 +16,7 @@ import psutil
 from pydantic import BaseModel
 
 from llmexp.errors import RecordError
-from llmexp.record.identity import is_alive, is_visible
+from llmexp.record.identity import is_alive, is_same, is_visible
 from llmexp.record.misfit import misfit
 from llmexp.record.reading import LONGEST_LINES_BYTES, parsed, read_text
 from llmexp.record.result import RunResult, RunStatus, to_json
@@ -81,6 +81,11 @@ class RunFolder:
         """The samples of every machine of the run."""
         return sorted(self.path.glob("system*.jsonl"))
 
+    def last_sample_unix_s(self) -> float | None:
+        """When the driver last sampled its machine, by that machine's clock; None where it never did."""
+        told = (sample.get("at_s") for sample in read_json_lines(self.system_path) if isinstance(sample, dict))
+        return max((float(at_s) for at_s in told if isinstance(at_s, int | float)), default=None)
+
     def diffs(self) -> list[Path]:
         """The uncommitted changes of each checkout that was dirty, git.<name>.diff."""
         return sorted(self.path.glob("git.*.diff"))
@@ -136,12 +141,16 @@ class RunFolder:
         begun = [event for event in self.events() if event["status"] == "running"]
         if not begun:
             return "planned"
-        from llmexp.record.lock import holder_file, who_holds
+        return "running" if self._is_driven_by(begun[-1]) else RunStatus.KILLED.value
 
-        alive = is_alive(begun[-1], held=holder_file(self.drivers))
-        # A driver that lives may have turned to other runs without a result here, as when the disk was full.
-        let_go = self.drivers.exists() and who_holds(self.drivers) is None
-        return "running" if alive and not let_go else RunStatus.KILLED.value
+    def _is_driven_by(self, driver: dict[str, Any]) -> bool:
+        """Whether a driver lives and is still at this run: it may have turned to others without a result here, as when the disk was full."""
+        if not self.drivers.exists():
+            return is_alive(driver)
+        from llmexp.record.lock import living_holder
+
+        holder = living_holder(self.drivers)
+        return holder is not None and is_same(driver, holder)
 
     def standing(self, result: RunResult | None) -> tuple[str, str]:
         """The state, by the result where there is one, and what a listing says of it: what is lost or why it ended so."""

@@ -1,4 +1,7 @@
-"""Which process is meant, and whether it still runs: told by the kernel alone, so that neither a clock that is set nor a new host name changes it."""
+"""Which process is meant, and whether it still runs: told by the kernel that it runs on, by its signs of life where that is another machine's.
+
+So neither a clock that is set nor a host's name changes it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,10 @@ from typing import Any
 
 import psutil
 
+from llmexp.record.heartbeat import is_silent
+
+# The name, in a holder's identity, that promises signs of life; its value is every how many seconds.
+HEARTBEAT = "heartbeat_s"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # Of /proc/<pid>/stat after the name in brackets, which may hold blanks: field 22, in clock ticks since the machine started.
 _START_TICKS = 19
@@ -30,19 +37,22 @@ def identity_of(pid: int) -> dict[str, Any]:
 
 
 def is_alive(identity: Mapping[str, Any], ended_job: str | None = None, held: Path | None = None) -> bool:
-    """Whether the process of a `process_identity` still runs; one of another machine, which cannot be seen, counts as running.
+    """Whether the process of a `process_identity` still runs: by the kernel where it can be seen from here, a stopped one too.
 
-    But not one that SLURM has ended: with the job `ended_job`, or before it started this process's own job once more. A process in another
-    PID namespace, as a container has, is asked for by the lock that it keeps on the file `held`; without one it counts as running.
+    One that cannot be seen is asked for by the file `held`: in another PID namespace of this machine, as a container has, by the lock that it keeps
+    there; on another machine, whatever that is called, by its signs of life; an earlier version gave none, and counts as running. But not one that
+    SLURM has ended: with the job `ended_job`, or before it started this process's own job once more.
     """
-    here, same_host = _kernel(), identity.get("host") == socket.gethostname()
-    if "boot_id" not in identity or not here:
-        return _is_here(identity) if same_host else not _ended_by_slurm(identity, ended_job)
-    if identity["boot_id"] != here["boot_id"]:
-        return not same_host and not _ended_by_slurm(identity, ended_job)  # of this name: before the machine started anew
-    if identity["pid_namespace"] != here["pid_namespace"]:
-        return held is None or is_locked(held)
-    return _start_ticks(identity["pid"]) == identity["start_ticks"] and not _is_zombie(identity["pid"])
+    if is_visible(identity):
+        return _runs(identity)
+    if held and _is_of_this_boot(identity) and (locked := is_locked(held)) is not None:
+        return locked
+    if _ended_by_slurm(identity, ended_job):
+        return False
+    if held and HEARTBEAT in identity:
+        return not is_silent(held)
+    may_be_earlier = "boot_id" in identity and not _is_of_this_boot(identity)
+    return not (may_be_earlier and identity.get("host") == socket.gethostname())
 
 
 def is_visible(identity: Mapping[str, Any]) -> bool:
@@ -50,7 +60,13 @@ def is_visible(identity: Mapping[str, Any]) -> bool:
     here = _kernel()
     if "boot_id" not in identity or not here:
         return bool(identity.get("host") == socket.gethostname())
-    return all(identity[name] == here[name] for name in here)
+    return all(identity.get(name) == here[name] for name in here)
+
+
+def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two identities are of one process, whatever became of its host's name and clock."""
+    told = ("boot_id", "pid_namespace", "pid", "start_ticks") if "boot_id" in one else ("host", "pid", "process_started_at_s")
+    return all(one.get(name) == other.get(name) for name in told)
 
 
 def lock(descriptor: int) -> None:
@@ -65,16 +81,24 @@ def await_unlocked(path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_SH)
 
 
-def is_locked(path: Path) -> bool:
-    """Whether somebody keeps the file locked; where that cannot be told, as if so."""
+def unlock(descriptor: int) -> None:
+    """Keep it locked no longer."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def is_locked(path: Path) -> bool | None:
+    """Whether somebody keeps the file locked; None where that cannot be told, as on a filesystem without such locks."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return False
     except FileNotFoundError:
         return False
-    except OSError:
+    except BlockingIOError:
         return True
+    except OSError:
+        return None
 
 
 def _kernel() -> dict[str, Any]:
@@ -83,6 +107,10 @@ def _kernel() -> dict[str, Any]:
         return {"boot_id": _BOOT.read_text().strip(), "pid_namespace": os.stat("/proc/self/ns/pid").st_ino}
     except OSError:
         return {}
+
+
+def _is_of_this_boot(identity: Mapping[str, Any]) -> bool:
+    return "boot_id" in identity and identity["boot_id"] == _kernel().get("boot_id")
 
 
 def _start_ticks(pid: int) -> int | None:
@@ -97,6 +125,12 @@ def _is_zombie(pid: int) -> bool:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
+
+
+def _runs(identity: Mapping[str, Any]) -> bool:
+    if "boot_id" not in identity or not _kernel():
+        return _is_here(identity)
+    return _start_ticks(identity["pid"]) == identity["start_ticks"] and not _is_zombie(identity["pid"])
 
 
 def _is_here(identity: Mapping[str, Any]) -> bool:

@@ -1,7 +1,8 @@
 """A lock between drivers that holds on every filesystem, NFS without flock too: numbered folders, each naming the process that holds or held it.
 
 Whoever takes it makes the next number, by a rename that fails where another was faster; only the newest number counts, and none is made
-anew. So two processes that both find a dead holder cannot both follow it. A holder that was killed is known by its process.
+anew. So two processes that both find a dead holder cannot both follow it. A holder that was killed is known by its process, on another machine by
+the signs of life that end; one that stood still for so long, as a suspended laptop, asks `lost_to` before it writes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -19,16 +21,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from llmexp.record.duration import duration
 from llmexp.record.folder import now
-from llmexp.record.identity import await_unlocked, is_alive, is_locked, process_identity
+from llmexp.record.heartbeat import EVERY_S, SILENT_S, beating, touch
+from llmexp.record.identity import HEARTBEAT, await_unlocked, is_alive, is_locked, is_visible, process_identity, unlock
 from llmexp.record.identity import lock as keep_locked
 from llmexp.record.reading import read_json
 
 HOLDER = ".holder"
 _TRY_EVERY_S = 0.5
+_LONGEST_BYTES = 65_536
 # What this process holds no more and could not say so: it is free to this process; to others at the latest when this process ends.
 _to_release: set[Path] = set()
-# Files of what this process holds, which are locked as long as they are open.
+# Files of what this process holds, or could not release, locked in the first case.
 _open: dict[Path, int] = {}
 
 
@@ -36,19 +41,37 @@ class LockHeldError(Exception):
     """Another process has the lock; says which, and what to do where it is surely dead."""
 
     def __init__(self, lock: Path, holder: dict[str, Any]) -> None:
-        who = f"process {holder.get('pid')} on {holder.get('host')}"
-        super().__init__(f"{who}, since {holder.get('at')}; wait for it or end it; if it is surely dead: rm -r '{lock}'")
+        self.holder = holder
+        alone = HEARTBEAT in holder and not is_visible(holder)
+        late = f"; after {duration(SILENT_S)} without a sign of life it counts as dead" if alone else ""
+        super().__init__(f"{_name(holder)}, since {holder.get('at')}; wait for it or end it; if it is surely dead: rm -r '{lock}'{late}")
+
+
+def living_holder(lock: Path) -> dict[str, Any] | None:
+    """The identity of the process that has the lock; None where it is free."""
+    held = _why_not(lock)
+    return held.holder if held else None
+
+
+def lost_to(lock: Path, asking: bool = False) -> str | None:
+    """Which process took the lock from this one, having found it silent for too long; None where none did, or this one never had it.
+
+    `asking` makes sure, at the cost of some messages to the file server, that the answer is of this moment.
+    """
+    for holder in [holder for holder in _open if holder.parent.parent == lock and holder not in _to_release]:
+        with contextlib.suppress(OSError):
+            if asking:
+                _ask_again(lock, _open[holder])
+            newest = holder_file(lock)
+            if newest and not (newest == holder and (not asking or _is_open(holder))):
+                return _taker(newest)
+    return None
 
 
 def who_holds(lock: Path) -> str | None:
     """Who has the lock, since when, and what to do where it is surely dead; None where it is free."""
-    try:
-        _newest(lock)
-    except LockHeldError as error:
-        return str(error)
-    except FileNotFoundError:
-        return None
-    return None
+    held = _why_not(lock)
+    return str(held) if held else None
 
 
 @contextmanager
@@ -59,7 +82,8 @@ def held(lock: Path, ended_job: str | None = None) -> Iterator[None]:
     """
     holder = _take(lock, ended_job)
     try:
-        yield
+        with beating(_open[holder]):
+            yield
     finally:
         _release(holder)
 
@@ -86,13 +110,14 @@ def _wait_for(lock: Path, stack: contextlib.ExitStack) -> None:
 def _take(lock: Path, ended_job: str | None) -> Path:
     lock.mkdir(parents=True, exist_ok=True)
     mine = lock / f".{uuid.uuid4().hex}"
-    me = json.dumps({"at": now(), **process_identity(), "attempt": mine.name})
+    me = json.dumps({"at": now(), **process_identity(), HEARTBEAT: EVERY_S, "attempt": mine.name})
     _release_all()
     signs = -1
     try:
         mine.mkdir()
         signs = os.open(mine / HOLDER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         os.write(signs, me.encode())
+        os.fsync(signs)  # or another host of an NFS server finds it empty, as if released
         keep_locked(signs)
         while True:
             place = lock / str(_newest(lock, ended_job) + 1)
@@ -109,6 +134,17 @@ def _take(lock: Path, ended_job: str | None) -> Path:
         if signs >= 0:
             os.close(signs)
         shutil.rmtree(mine, ignore_errors=True)
+
+
+def _why_not(lock: Path) -> LockHeldError | None:
+    """Why it cannot be taken; None where it can."""
+    try:
+        _newest(lock)
+    except LockHeldError as error:
+        return error
+    except FileNotFoundError:
+        return None
+    return None
 
 
 def _newest(lock: Path, ended_job: str | None = None) -> int:
@@ -131,7 +167,7 @@ def _said(holder: Path) -> dict[str, Any]:
 
 def holder_file(lock: Path) -> Path | None:
     """What the newest holder says of itself, and keeps locked while it lives; None where there has been none."""
-    numbers = [int(path.name) for path in lock.iterdir() if path.name.isdigit()] if lock.exists() else []
+    numbers = [int(path.name) for path in lock.iterdir() if path.name.isdecimal()] if lock.exists() else []
     return lock / str(max(numbers)) / HOLDER if numbers else None
 
 
@@ -149,6 +185,30 @@ def end_with_holder(lock: Path) -> None:
     threading.Thread(target=watch, name="holder", daemon=True).start()
 
 
+def _is_open(holder: Path) -> bool:
+    """Whether the file of that name is this process's own: somebody may have removed the folder, and numbers then begin anew."""
+    return holder.read_bytes() == os.pread(_open[holder], _LONGEST_BYTES, 0)
+
+
+def _taker(holder: Path) -> str:
+    try:
+        said = _said(holder)
+    except OSError as error:
+        return f"the one of {holder}, which cannot be read: {error.strerror}"
+    return _name(said) if said else "a process that has ended by now"
+
+
+def _ask_again(lock: Path, descriptor: int) -> None:
+    """Say that this process lives, then change the folder, so that NFS does not answer from its memory."""
+    touch(descriptor)
+    with contextlib.suppress(OSError), tempfile.NamedTemporaryFile(dir=lock):
+        pass
+
+
+def _name(holder: dict[str, Any]) -> str:
+    return f"process {holder.get('pid')} on {holder.get('host')}"
+
+
 def _release(holder: Path) -> None:
     """Empty the holder's file, which takes no space; where even that fails, as on a disk that has turned read-only, it is tried again later."""
     _to_release.add(holder)
@@ -156,13 +216,12 @@ def _release(holder: Path) -> None:
 
 
 def _release_all() -> None:
+    """By what is open, as the file of that name may be another's: somebody may have removed the folder."""
     for holder in list(_to_release):
-        if holder in _open:
-            os.close(_open.pop(holder))
+        unlock(_open[holder])
         try:
-            os.truncate(holder, 0)
-        except FileNotFoundError:
-            pass
+            os.truncate(_open[holder], 0)
         except OSError:
             continue
+        os.close(_open.pop(holder))
         _to_release.discard(holder)

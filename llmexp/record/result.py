@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -71,6 +72,7 @@ class StepSample(Record):
     record_squares: int | None = Field(None, description="squares of the lengths of the records in it, added up; None where nobody counts them")
     bounded_squares: int | None = Field(None, description="the same of what attention is bounded to: records with padding apart, or whole sequences")
     loss: Number
+    at_s: float | None = Field(None, description="Unix time of t_end_s by the clock of the rank's machine; None in samples older than the field")
     phases_s: dict[str, float] | None = None
     memory_bytes: int | None = Field(None, description="allocated on the device (cuda) or resident in the host (cpu) after the step")
 
@@ -202,6 +204,15 @@ def read_samples(path: Path) -> list[StepSample]:
             if number < len(lines):
                 raise OddFileError(f"line {number} of {len(lines)} is no sample") from None
     return samples
+
+
+def origin_unix_s(path: Path, samples: Sequence[StepSample]) -> float:
+    """The Unix time at which these samples of a file count from, by the clock of the rank's machine, which samples of the machine go by too.
+
+    Older ones do not say it: their last line was written as their last step ended, by the file server's clock.
+    """
+    last = samples[-1]
+    return (path.stat().st_mtime if last.at_s is None else last.at_s) - last.t_end_s
 
 
 def to_json(record: BaseModel) -> str:

@@ -12,6 +12,7 @@ from llmexp.record.duration import limit
 from llmexp.record.result import RunResult
 from llmexp.slurm.jobs import Submitted
 from llmexp.slurm.options import SlurmOptions
+from llmexp.slurm.own import own
 from llmexp.slurm.queue import LAUNCH_FAILED, Job, JobState, cancel, release, states
 from llmexp.slurm.settle import is_final, settle_ended
 
@@ -45,7 +46,7 @@ class Followed:
         if self._is_let_go(self.state):
             self.state = None
         elif self.state.is_hopeless:
-            cancel([self.submitted.job])
+            cancel([run.job for run in own([self.submitted])])
             self._settle(self.state)
         elif not self.state.has_ended:
             self._ended_s = None
@@ -73,7 +74,7 @@ class Followed:
         """Whether a job that its node refused is queued again: once, as SLURM sets such a node aside."""
         if state.reason != LAUNCH_FAILED or self._released:
             return False
-        self._released = release(self.submitted.job)
+        self._released = bool(own([self.submitted])) and release(self.submitted.job)
         if self._released:
             say(f"{self.submitted.label} · job {self.submitted.job} was refused by its node; queued again")
         return self._released

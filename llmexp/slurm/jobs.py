@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from llmexp.slurm.queue import Job
 
 # How the name of a job's log goes on after its number.
 LOG = "_0_log.out"
+_NUMBER = re.compile(r"\d+(_\d+)?")
 
 
 @dataclass(frozen=True)
@@ -177,10 +179,21 @@ def _lines(sweep: Path) -> list[dict[str, Any]]:
     """Raises RecordError where a line is not one of this version's."""
     lines = list(read_json_lines(_path(sweep)))
     try:
-        _ = [line[name] for line in lines for name in ("folder", "name", "replaces", "job" if "job" in line else "task")]
+        for line in lines:
+            _check(line)
     except (KeyError, TypeError) as error:
         raise misfit(_path(sweep), "list of jobs", error) from None
     return lines
+
+
+def _check(line: dict[str, Any]) -> None:
+    """Raise KeyError, TypeError where a line is not what `_append` writes."""
+    texts, task = [line[name] for name in ("folder", "name", "replaces")], None if "job" in line else line["task"]
+    number = line.get("job", "0")
+    if not all(isinstance(text, str) for text in (*texts, number)) or not isinstance(task, int | None):
+        raise TypeError(f"a line has other values: {line}")
+    if not _NUMBER.fullmatch(number):
+        raise TypeError(f"'{number}' is no job's number")
 
 
 def _append(lines: Iterable[tuple[RunFolder, dict[str, Any]]]) -> None:

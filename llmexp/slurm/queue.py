@@ -101,6 +101,17 @@ def arrays_of(names: Iterable[str]) -> dict[str, str]:
     return {name: number.partition("_")[0] for number, name in rows}
 
 
+def scripts_of(jobs: Iterable[Job]) -> dict[str, str]:
+    """By its number, the script that SLURM was given of each job that it has; raises SlurmError. Whoever owns the job cannot change that."""
+    wanted = list(jobs)
+    if not wanted:
+        return {}
+    done = _run("squeue", "--noheader", "--array", "--states=all", f"--jobs={_arrays(wanted)}", "--format=%i|%o")
+    if done.returncode and "Invalid job id" not in done.stderr:
+        raise SlurmError(f"squeue: {_first_line(done.stderr)}")
+    return {number: script for number, _, script in (line.strip().partition("|") for line in done.stdout.splitlines())}
+
+
 def cancel(jobs: Sequence[Job]) -> None:
     """End jobs, queued or running; raises SlurmError where SLURM does not take it."""
     for name in dict.fromkeys(job.name for job in jobs):

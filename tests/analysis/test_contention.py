@@ -62,10 +62,11 @@ def test_a_gpu_that_the_run_does_not_use_says_nothing():
     assert disturbances(machine(gpu(0) | others)) == []
 
 
-def test_only_samples_of_the_measured_window_are_read(tmp_path, write_samples):
+@pytest.mark.parametrize(("from_s", "written_s"), [(None, 1000), (990.0, 4600)], ids=["an earlier version's", "a file server an hour ahead"])
+def test_only_samples_of_the_measured_window_are_read(from_s, written_s, tmp_path, write_samples):
     """Ten steps of a second, two of them warm-up, the last of which ends at 1000: the window is 992 to 1000."""
-    write_samples(tmp_path / "repeat.0", 0, [(1.0, 5.0)] * 10)
-    os.utime(tmp_path / "repeat.0" / "samples.0.jsonl", (1000, 1000))
+    write_samples(tmp_path / "repeat.0", 0, [(1.0, 5.0)] * 10, from_s=from_s)
+    os.utime(tmp_path / "repeat.0" / "samples.0.jsonl", (written_s, written_s))
     at = {990.0: 9.0, 995.0: 0.5, 1000.0: 0.1, 1005.0: 9.0}
     lines = [json.dumps({"at_s": at_s, "interval_s": 5.0, "cpu_other_cores": cores}) for at_s, cores in at.items()]
     (tmp_path / "system.jsonl").write_text("\n".join(lines))

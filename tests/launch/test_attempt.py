@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import json
+import os
+
 import pytest
 
+from llmexp.cli import sweep
 from llmexp.errors import RecordError
+from llmexp.launch import run
 from llmexp.launch.attempt import only_attempt, set_aside
 from llmexp.launch.run import run_one
 from llmexp.record.folder import RunFolder
+from llmexp.record.heartbeat import SILENT_S
+from llmexp.record.lock import holder_file
 from llmexp.record.result import RunStatus
 
 
@@ -39,3 +46,42 @@ def test_second_driver_in_the_same_folder_is_refused_and_touches_nothing(make_pl
         run_one(make_plan("well"), folder)
     assert folder.state() == "failed"
     assert run_one(make_plan("well"), folder).status is RunStatus.SUCCESS
+
+
+ELSEWHERE = {"boot_id": "another's", "host": "elsewhere"}
+
+
+def test_a_driver_whose_run_another_took_while_it_stood_still_ends_its_ranks_and_leaves_the_others_result(
+    make_plan, folder, start_driver, processes, until
+):
+    driver = start_driver(make_plan("hang"))
+    until((folder.repeat(0) / "samples.0.jsonl").exists)
+    driver.suspend()
+    holder = holder_file(folder.drivers)
+    holder.write_text(json.dumps(json.loads(holder.read_text()) | ELSEWHERE))
+    os.utime(holder, (holder.stat().st_mtime - 2 * SILENT_S,) * 2)
+    result = run_one(make_plan("well"), folder)
+    assert result.status is RunStatus.SUCCESS, result.reason
+    driver.resume()
+    assert driver.wait() == 1
+    until(lambda: not processes())
+    assert folder.result() == result
+    assert [event["status"] for event in folder.events()] == ["running", "success"]
+    assert "samples.0.jsonl" in os.listdir(folder.path / "previous" / "1" / "repeat.0")
+
+
+def test_a_result_is_not_laid_over_that_of_a_driver_which_took_the_run_and_has_ended(make_plan, folder, capsys, monkeypatch):
+    classify = run.classify
+
+    def taken_meanwhile(ended):
+        other = folder.drivers / "2"
+        other.mkdir()
+        (other / ".holder").touch()
+        folder.result_path.write_text("the other's")
+        return classify(ended)
+
+    monkeypatch.setattr(run, "classify", taken_meanwhile)
+    assert sweep.measure(make_plan("well"), folder) is False
+    assert folder.result_path.read_text() == "the other's"
+    said = "another llmexp has taken this run over, as this one gave no sign of life for 10 min or more: a process that has ended by now"
+    assert capsys.readouterr().out == f"{folder.path.name}: {said}\n"

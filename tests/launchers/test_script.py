@@ -82,6 +82,11 @@ WORDS = (
 )
 
 
+def assert_placed_in_time(repeat: Path, rank: int) -> None:
+    path = repeat / f"samples.{rank}.jsonl"
+    assert read_samples(path)[-1].at_s == pytest.approx(path.stat().st_mtime, abs=5)
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Run the program with one thing changed; return its result and the repeat's folder."""
@@ -118,6 +123,7 @@ def test_a_program_is_measured_as_long_as_wanted_and_by_its_own_account(run: Run
         printed = [float(line.split()[2]) for line in (repeat / f"log.{rank}.txt").read_text().splitlines() if line.startswith("loss ")]
         assert [sample.warmup for sample in samples] == [True] * WARMUP + [False] * STEPS
         assert [sample.loss for sample in samples] == pytest.approx(printed)
+        assert_placed_in_time(repeat, rank)
         assert all(earlier.t_end_s <= later.t_start_s for earlier, later in pairwise(samples))
     window_s = sum(sample.t_end_s - sample.t_start_s for sample in samples[WARMUP:])
     rate = result.metrics["tokens_per_s"]
@@ -152,7 +158,10 @@ def test_steps_that_the_last_rank_prints_are_those_of_all_ranks(run: Run):
     assert result.status is RunStatus.SUCCESS, result.reason
     first, last = (read_samples(repeat / f"samples.{rank}.jsonl") for rank in range(2))
     assert [sample.loss for sample in last] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=1e-6)
-    assert [sample.model_copy(update={"memory_bytes": 0}) for sample in first] == [sample.model_copy(update={"memory_bytes": 0}) for sample in last]
+    own = {"memory_bytes": 0, "at_s": None}
+    assert [sample.model_copy(update=own) for sample in first] == [sample.model_copy(update=own) for sample in last]
+    for rank in range(2):
+        assert_placed_in_time(repeat, rank)
     window_s, rate = last[-1].t_end_s - last[WARMUP].t_start_s, result.metrics["tokens_per_s"]
     assert rate is not None
     assert rate.mean == pytest.approx(2 * MICRO * SEQ_LEN * STEPS / window_s, rel=0.1)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import replace
 from io import StringIO
 
+import pytest
 import torch
 
 from llmexp.measure.clock import HostClock, Mark
@@ -123,3 +125,23 @@ def test_the_wall_time_covers_all_steps() -> None:
     wall_s = StepLoop(Recorder(), HostClock(), file, lambda: 0).run(iter([passes([1])] * 4), range(4), warmup=False)
     found = samples(file)
     assert wall_s >= found[-1].t_end_s - found[0].t_start_s > 0
+
+
+def test_each_step_says_when_it_ended_by_the_clock_of_the_machine() -> None:
+    file, began_s = StringIO(), time.time()
+    loop = StepLoop(Recorder(), HostClock(), file, lambda: 0)
+    for _ in range(2):
+        loop.run(iter([passes([1])] * 2), range(2), warmup=False)
+    ended, told = time.time(), [sample.at_s for sample in samples(file) if sample.at_s]
+    assert len(told) == 4
+    assert told == sorted(told)
+    assert began_s - 0.001 <= told[0] <= told[-1] <= ended + 0.001
+
+
+def test_a_clock_that_is_set_between_two_parts_moves_only_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    file, now_s = StringIO(), [1000.0]
+    monkeypatch.setattr(time, "time", lambda: now_s[0])
+    loop = StepLoop(Recorder(), HostClock(), file, lambda: 0)
+    for now_s[0] in (1000.0, 5000.0):
+        loop.run(iter([passes([1])]), range(1), warmup=False)
+    assert [sample.at_s for sample in samples(file)] == [pytest.approx(1000, abs=1), pytest.approx(5000, abs=1)]

@@ -63,8 +63,9 @@ def test_a_run_on_another_host_did_not(own, neighbour):
 @pytest.mark.parametrize(("before_s", "found"), [(90, ["killed"]), (110, [])])
 def test_a_run_whose_driver_died_lasted_until_its_last_sample_of_the_machine(own, neighbour, before_s, found):
     killed = neighbour("killed", ("running", 150), pid=2**22 + 1)
-    killed.system_path.write_text("{}\n")
-    os.utime(killed.system_path, (NOW_S - before_s,) * 2)
+    killed.system_path.write_text(json.dumps({"at_s": NOW_S - before_s}) + "\n")
+    skewed_s = NOW_S + 3600
+    os.utime(killed.system_path, (skewed_s, skewed_s))
     assert beside(own, WINDOWS) == found
 
 

@@ -11,17 +11,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from llmexp.record.folder import RunFolder
+from llmexp.record.heartbeat import SILENT_S
 from llmexp.record.identity import await_unlocked, identity_of, is_alive, is_visible, process_identity
 from llmexp.record.lock import held, holder_file, who_holds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="boots and namespaces are told by Linux alone")
 OWN_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+HOST = socket.gethostname()
 HOLDING = """
 import sys
 from pathlib import Path
+from llmexp.launch.attempt import RunLostError, check_still_mine
 from llmexp.record.folder import RunFolder
 from llmexp.record.identity import process_identity
 from llmexp.record.lock import held
@@ -30,6 +34,10 @@ with held(folder.drivers):
     folder.event("running", **process_identity())
     print("holds", flush=True)
     sys.stdin.readline()
+    try:
+        check_still_mine(folder)
+    except RunLostError as error:
+        print(error, flush=True)
 """
 LOOKING = "import sys; from llmexp.record.folder import RunFolder; print(RunFolder(sys.argv[1]).state())"
 
@@ -93,3 +101,44 @@ def test_a_run_is_seen_from_another_pid_namespace(tmp_path: Path, namespace: lis
     with holding(folder, []):
         assert subprocess.check_output(look, text=True) == "running\n"
     assert subprocess.check_output(look, text=True) == "killed\n"
+
+
+@pytest.fixture
+def other_machine(tmp_path: Path) -> list[str]:
+    """What starts a process on what it takes for another machine: another boot, PID namespace and host name."""
+    boot, named = tmp_path / "boot_id", 'mount --bind {boot} /proc/sys/kernel/random/boot_id && hostname elsewhere && exec "$@"'
+    boot.write_text("11111111-2222-3333-4444-555555555555\n")
+    start = [*OWN_NAMESPACE, "--mount", "--uts", "sh", "-c", named.format(boot=boot), "sh"]
+    if not shutil.which("unshare") or subprocess.run([*start, "true"], capture_output=True).returncode:
+        pytest.skip("no namespaces can be made here")
+    return start
+
+
+def test_a_run_on_another_machine_is_running_until_it_has_been_silent_for_long(tmp_path: Path, other_machine: list[str]) -> None:
+    folder = RunFolder(tmp_path / "run")
+    look = [*other_machine, sys.executable, "-c", LOOKING, str(folder.path)]
+    with holding(folder, other_machine) as holder:
+        assert (folder.events()[0]["host"], folder.state()) == ("elsewhere", "running")
+    holder.wait()
+    assert folder.state() == "running"
+    last = holder_file(folder.drivers)
+    assert last
+    os.utime(last, (last.stat().st_mtime - 2 * SILENT_S,) * 2)
+    assert folder.state() == "killed"
+    with held(folder.drivers):
+        folder.event("running", **process_identity())
+        assert subprocess.check_output(look, text=True) == "running\n"
+
+
+def test_a_driver_that_stood_still_while_another_took_its_run_learns_it(tmp_path: Path, other_machine: list[str]) -> None:
+    folder = RunFolder(tmp_path / "run")
+    with holding(folder, other_machine) as holder:
+        inside = psutil.Process(holder.pid).children(recursive=True)[-1]
+        inside.suspend()
+        last = holder_file(folder.drivers)
+        assert last
+        os.utime(last, (last.stat().st_mtime - 2 * SILENT_S,) * 2)
+        with held(folder.drivers):
+            inside.resume()
+            out, _ = holder.communicate("\n")
+    assert out == f"another llmexp has taken this run over, as this one gave no sign of life for 10 min or more: process {os.getpid()} on {HOST}\n"

@@ -186,9 +186,15 @@ def test_status_is_silent_about_what_was_asked_long_ago_and_never_noted(commands
         assert ("SLURM does not answer" in capsys.readouterr().err) is says
 
 
+def queued_from(run: RunFolder) -> str:
+    """A made-up squeue that has the job, and its script."""
+    script = slurm_folder(run.path.parent) / "llmexp-main-1" / ".submission_file_0.sh"
+    return f'case "$*" in *%o*) echo "7_0|{script}";; *) echo "7_0|PENDING|Resources||llmexp-main-1";; esac'
+
+
 def test_cancel_ends_what_is_queued_and_nothing_else(commands, submitted, capsys, here: Path):
     run = submitted("7_0")
-    commands(**ALL | {"squeue": 'echo "7_0|PENDING|Resources||llmexp-main-1"', "scancel": f'echo "$@" >> {here}/cancelled'})
+    commands(**ALL | {"squeue": queued_from(run), "scancel": f'echo "$@" >> {here}/cancelled'})
     assert main(["cancel", str(run.path)]) == 0
     assert capsys.readouterr().out == "cancelled: job 7_0\n"
     commands(squeue='echo "7_0|COMPLETED|None|n1|llmexp-main-1"')
@@ -198,14 +204,14 @@ def test_cancel_ends_what_is_queued_and_nothing_else(commands, submitted, capsys
 
 
 def test_jobs_of_another_version_are_a_line_and_hide_no_other_sweep(commands, submitted, capsys, here: Path, tiny_plan):
-    submitted("7_0")
+    own = submitted("7_0")
     foreign = RunFolder(here / "outputs" / "foreign" / "tiny_R_0123456789ab")
     foreign.write(foreign.plan_path, tiny_plan("R"))
     jobs = slurm_folder(foreign.path.parent) / "jobs.jsonl"
     jobs.parent.mkdir()
     jobs.write_text('{"folder": "tiny_R_0123456789ab", "job": "5", "replaces": "", "written_by": "0.0.9"}\n')
     said = f"llmexp: outputs/foreign/slurm/jobs.jsonl is not a list of jobs of this llmexp, {__version__}: it has no 'name'; llmexp 0.0.9 wrote it: "
-    commands(**ALL | {"squeue": 'echo "7_0|PENDING|Resources||llmexp-main-1"', "sbatch": f"touch {here}/submitted"})
+    commands(**ALL | {"squeue": queued_from(own), "sbatch": f"touch {here}/submitted"})
     assert main(["status"]) == 0
     told = capsys.readouterr()
     assert (told.err.startswith(said), told.err.count("\n"), "job 7_0 PENDING" in told.out, "foreign/tiny_R" in told.out) == (True, 1, True, True)

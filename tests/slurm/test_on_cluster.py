@@ -229,6 +229,17 @@ def test_other_shells_take_over_what_was_detached(shell, cluster, until):
     assert "killed" in shell.llmexp("status").stdout
 
 
+def test_a_copied_sweep_does_not_end_the_jobs_of_the_original(shell, until):
+    assert shell.sweep("endless", "detach=true").returncode == 0
+    until(lambda: shell.samples("endless"))
+    job, outputs = shell.job("endless"), shell.folder / "outputs"
+    shutil.copytree(outputs / "main", shell.folder / "copied" / "main")
+    told = shell.llmexp("cancel", "copied")
+    assert (told.returncode, told.stderr) == (1, f"llmexp: job {job} goes on: by SLURM's word it is not of copied/main; scancel {job} would end it\n")
+    assert f"job {job} RUNNING (n" in shell.llmexp("status", "outputs").stdout
+    assert shell.llmexp("cancel", "outputs").stdout == f"cancelled: job {job}\n"
+
+
 def test_jobs_of_a_driver_killed_before_it_could_note_them_are_taken_over(shell, until):
     words = "well_when_released,again"
     with shell.sbatch('{sbatch} "$@" && kill -9 $PPID'):

@@ -17,7 +17,7 @@ from llmexp.record.misfit import misfit
 from llmexp.record.mlflow.points import Point, Window, result_points, step_points, system_points
 from llmexp.record.naming import name_of, own_words
 from llmexp.record.reading import read_json
-from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.result import RunResult, RunStatus, StepSample, read_samples
 
 # Bookkeeping, by which runs are found again; the plain tags beside them are for people, who may edit them.
 RUN_TAG, SWEEP_TAG, STATUS_TAG, DIGEST_TAG, KIND_TAG = "llmexp.run", "llmexp.sweep", "llmexp.status", "llmexp.digest", "llmexp.kind"
@@ -79,8 +79,15 @@ class RunContent:
         if self._result and self._result.started_at and self._result.ended_at:
             return Window(_unix_s(self._result.started_at), _unix_s(self._result.ended_at))
         at = [_unix_s(event["at"]) for event in self.folder.events()] or [self.folder.plan_path.stat().st_mtime]
-        written = [path.stat().st_mtime for path in self.folder.path.glob("repeat.*/*.*")]
-        return Window(at[0], max(at + written))
+        return Window(at[0], max([*at, self._last_sign_s()]))
+
+    def _last_sign_s(self) -> float:
+        """By the clock of the driver's machine; by the file server's where samples do not say their time, as earlier ones, or are none."""
+        steps = [sample.at_s for path in self.folder.path.glob("repeat.*/samples.0.jsonl") for sample in _samples(path)[-1:]]
+        told = [at_s for at_s in (*steps, self.folder.last_sample_unix_s()) if at_s is not None]
+        if told and None not in steps:
+            return max(told)
+        return max((path.stat().st_mtime for path in self.folder.path.glob("repeat.*/*.*")), default=0.0)
 
     @property
     def tags(self) -> dict[str, str]:
@@ -158,6 +165,13 @@ def _read_plan(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise misfit(path, "plan", error) from None
     return plan
+
+
+def _samples(path: Path) -> list[StepSample]:
+    try:
+        return read_samples(path)
+    except ValueError:  # said where its points are read
+        return []
 
 
 def _flatten(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

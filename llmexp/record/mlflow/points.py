@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmexp.record.folder import RunFolder, read_json_lines
-from llmexp.record.result import RunResult, StepSample, read_samples
+from llmexp.record.result import RunResult, StepSample, origin_unix_s, read_samples
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ def step_points(folder: RunFolder, positions_per_step: int, window: Window, by_t
         first = next(iter(ranks.values()), [])
         if not first:
             continue
-        origin_s = min(next(iter(ranks)).stat().st_mtime, window.end_s) - first[-1].t_end_s
+        # Of a folder that was copied the files may be younger than the run.
+        origin_s = min(origin_unix_s(next(iter(ranks)), first), window.end_s - first[-1].t_end_s)
         slowest = _slowest(list(ranks.values()))
         for sample in _measured(first):
             at_ms = round(1e3 * (origin_s + sample.t_end_s))

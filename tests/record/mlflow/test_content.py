@@ -69,6 +69,15 @@ def test_a_killed_run_lasted_until_its_last_sign_of_life(make_run):
     assert content.window.end_s == at_s
 
 
+def test_a_killed_run_whose_steps_say_their_time_lasted_until_then_whatever_the_file_server_says(make_run, write_samples):
+    folder = make_run(status=None)
+    folder.event("running", host=os.uname().nodename, pid=2**22 + 1, process_started_at_s=0.0)
+    write_samples(folder.repeat(0), 0, [(1.0, 5.0)] * 10, from_s=4_000_000_000.0)
+    content = read(folder)
+    assert content.window.end_s == 4_000_000_010
+    assert max(point.at_ms for point in content.points()) == 4_000_000_010_000
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"id": "1"}'])
 def test_what_is_not_a_plan_is_named(make_run, text):
     folder = make_run()
