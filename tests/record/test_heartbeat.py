@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import socket
@@ -79,6 +81,17 @@ def test_a_driver_that_can_be_seen_is_judged_by_the_kernel_as_one_that_is_stoppe
         age(own_holder(folder), 10 * SILENT_S)
         assert folder.state() == "running"
         assert not can_be_taken(folder)
+
+
+@pytest.mark.parametrize(("silent_s", "state"), [(SILENT_S - 60, "running"), (SILENT_S + 60, "killed")])
+def test_one_in_a_container_is_judged_so_where_files_cannot_be_locked(silent_s, state, left_by, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    folder = left_by({"pid_namespace": 1}, silent_s)
+    assert folder.state() == "killed"  # nobody keeps the lock
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert folder.state() == state
 
 
 @pytest.mark.parametrize("own_clock_off_s", [-(10**8), 10**8])
