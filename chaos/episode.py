@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -106,9 +106,9 @@ class Episode:
         self.start_beside()
         self._keeps_answers = "rerun=all" not in self.driver.words
 
-    def _under_way(self) -> int:
-        """How many runs may be told to go on."""
-        return len(self._living())
+    def _under_way(self) -> Collection[Hashable]:
+        """What drives the runs that may be told to go on."""
+        return [driver.pid for driver in self._living()]
 
     def _ending_of(self, driver: Driver) -> int | None:
         """A driver's exit code, None where it does not end in time."""
@@ -145,8 +145,7 @@ class Episode:
         time.sleep(self.random.uniform(0, SPAN_S))
 
     def _look(self) -> None:
-        # Counted before, as a driver may end meanwhile.
-        self._check(status_is_true(self.surroundings, self.sweep, self._under_way()))
+        self._check(status_is_true(self.surroundings, self.sweep, self._under_way))
 
     def _end(self) -> None:
         """Wait for all drivers, and look at what they leave."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,22 @@ ANSWERED = [status.value for status in RunStatus if status.is_answer]
 MLFLOW_STATUS = {RunStatus.SUCCESS: "FINISHED", RunStatus.OOM: "FINISHED"}
 
 
-def status_is_true(surroundings: Surroundings, sweep: Path, driven: int) -> Iterator[str]:
-    """`llmexp status` says 'running' of no more runs than there are living drivers, and 'success' of none that lacks samples."""
+def status_is_true(surroundings: Surroundings, sweep: Path, under_way: Callable[[], Collection[Hashable]]) -> Iterator[str]:
+    """`llmexp status` says 'running' of no more runs than there are living drivers, and 'success' of none that lacks samples.
+
+    `under_way` is asked before and after, as what drives a run may begin or end meanwhile.
+    """
     if not (sweep.exists() and find_runs(sweep)):
         return
-    before = answers(sweep)
+    before, drivers = answers(sweep), set(under_way())
     done = subprocess.run(surroundings.llmexp("status", str(sweep)), env=surroundings.environment, capture_output=True, text=True, timeout=60)
     if done.returncode or "Traceback" in done.stderr:
         yield f"status ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
         return
     states = dict(COLUMNS.split(line)[:2] for line in done.stdout.splitlines()[1:] if "/" in line.split(" ")[0])
-    if list(states.values()).count("running") > driven:
-        yield f"status says that runs go on, with {driven} drivers alive: {states}"
+    drivers |= set(under_way())
+    if list(states.values()).count("running") > len(drivers):
+        yield f"status says that runs go on, with {len(drivers)} drivers alive: {states}"
     for name, state in states.items():
         if state == "success":
             run = name.partition("/")[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,8 +37,8 @@ class SlurmEpisode(Episode):
         """Where the cluster's commands are."""
         return HERE
 
-    def _under_way(self) -> int:
-        return len(self._jobs())
+    def _under_way(self) -> Collection[Hashable]:
+        return [job.number for job in self._jobs()]
 
     def _ending_of(self, driver: Driver) -> int | None:
         deadline_s = time.monotonic() + JOBS_END_WITHIN_S

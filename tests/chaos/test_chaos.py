@@ -91,9 +91,9 @@ def test_what_runs_in_a_container_outlives_who_started_it_and_is_found(surroundi
 
 def test_a_success_without_its_samples_is_seen(success: RunFolder, surroundings: Surroundings) -> None:
     sweep = success.path.parent
-    assert list(status_is_true(surroundings, sweep, 0)) == []
+    assert list(status_is_true(surroundings, sweep, list)) == []
     (success.repeat(0) / "samples.1.jsonl").unlink()
-    assert list(status_is_true(surroundings, sweep, 0)) == [f"{success.path.name} is a success, but rank 1 has 0 of 3 steps in repeat.0"]
+    assert list(status_is_true(surroundings, sweep, list)) == [f"{success.path.name} is a success, but rank 1 has 0 of 3 steps in repeat.0"]
 
 
 def test_a_success_that_is_measured_again_meanwhile_is_none_without_samples(success: RunFolder, surroundings: Surroundings, monkeypatch) -> None:
@@ -105,13 +105,13 @@ def test_a_success_that_is_measured_again_meanwhile_is_none_without_samples(succ
         return done
 
     monkeypatch.setattr(subprocess, "run", run_and_set_aside)
-    assert list(status_is_true(surroundings, success.path.parent, 1)) == []
+    assert list(status_is_true(surroundings, success.path.parent, lambda: [1])) == []
 
 
 def test_a_run_that_goes_on_without_a_driver_is_seen(success: RunFolder, surroundings: Surroundings) -> None:
     success.result_path.unlink()
     success.event("running", **process_identity())
-    (loss,) = status_is_true(surroundings, success.path.parent, 0)
+    (loss,) = status_is_true(surroundings, success.path.parent, list)
     assert loss.startswith("status says that runs go on, with 0 drivers alive")
 
 
