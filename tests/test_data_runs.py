@@ -27,6 +27,7 @@ def run(folder: Path, *words: str) -> tuple[RunFolder, RunResult, list[StepSampl
     return ran, result, list(read_samples(ran.repeat(0) / "samples.0.jsonl"))
 
 
+@pytest.mark.sweep
 def test_packed_and_padded_instructions_are_two_rows_with_their_real_tokens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def results(root: Path) -> dict[str, RunResult]:
     return {result.method: result for result in found if result}
 
 
+@pytest.mark.sweep
 def test_the_deepspeed_launcher_starts_ranks_too_and_the_same_command_keeps_its_results(llmexp: Llmexp, tmp_path: Path) -> None:
     words = ("method=F", "engine.launcher=deepspeed", "measure=smoke", "measure.profile=false", "tracking=none", "hardware=cpu")
     with socket.socket() as taken:

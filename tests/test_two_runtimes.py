@@ -11,7 +11,7 @@ import pytest
 
 from llmexp.record.folder import find_runs
 
-pytestmark = pytest.mark.ranks
+pytestmark = [pytest.mark.sweep, pytest.mark.ranks]
 
 
 @pytest.fixture

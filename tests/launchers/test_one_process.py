@@ -91,7 +91,7 @@ def run(tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Ru
     [
         ("nanogpt", {}, "output of rank 0"),
         ("null", {"report": HOOK}, "hook"),
-        ("trainer", {"text": TRAINER}, "callback"),
+        pytest.param("trainer", {"text": TRAINER}, "callback", marks=pytest.mark.sweep),
     ],
 )
 def test_one_process_that_no_launcher_started_is_measured(run: Run, adapter: str, program: dict[str, str], told_by: str):
