@@ -49,6 +49,7 @@ def test_every_folder_with_files_is_a_package() -> None:
     assert {Path(place).parent.as_posix().replace("/", ".") for place in as_imported()} <= packages
     assert "llmexp.launchers" in packages
     assert "llmexp.conf.hydra.help" in packages
+    assert "hydra_plugins" not in packages, "an editable install would take it for llmexp's own"
 
 
 def test_every_file_is_python_or_of_a_kind_that_is_packaged() -> None:
