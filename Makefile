@@ -117,7 +117,7 @@ lock: $(VENV)/.python  ## write locked/ anew: the hashes that LOCKED=1 asks for,
 	@echo torch==$(TORCH_VERSION)+cpu | $(LOCK) --no-deps --default-index $(TORCH_CPU_INDEX) --output-file locked/torch-cpu.txt -
 
 clean:  ## remove the virtual environment and caches; measured runs stay
-	@rm -rf $(VENV) $(OLDER) .mypy_cache .ruff_cache .pytest_cache *.egg-info
+	@rm -rf $(VENV) $(OLDER) .mypy_cache .ruff_cache .pytest_cache *.egg-info build dist
 
 $(VENV)/.python: | $(if $(LOCKED),.unmixed)
 	@for python in $(PYTHON); do \
