@@ -66,7 +66,7 @@ test-sweeps: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that 
 test-older: .installed-older  ## run a part of the tests, and ranks, with the oldest libraries that llmexp takes, in .venv-older
 	@$(OLDER)/bin/python -m pytest -n $(WORKERS) --dist loadfile -W ignore::DeprecationWarning -W ignore::FutureWarning \
 	  tests/conf tests/hydra_plugins tests/record tests/test_schema.py tests/cli/test_sweep.py tests/cli/test_run_words.py \
-	  tests/report/test_plots.py tests/report/test_terminal.py tests/launchers/test_models.py
+	  tests/report/test_plots.py tests/report/test_terminal.py tests/launchers/models/test_building.py
 	@$(OLDER)/bin/python -m llmexp method=Q,F+R+Z3+O model=tiny hardware=cpu measure=smoke tracking=none rerun=all sweep.outputs=$(OLDER)/outputs
 
 lint: $(VENV)/.installed-train,megatron,slurm,dev  ## ruff and mypy
@@ -155,7 +155,7 @@ ifneq ($(LOCKED),)
 else
 	@$(PIP) --constraint $(VENV)/constraints.txt --editable '.[$*]'
 endif
-	@$(BIN)/python -c 'import llmexp.launchers.torch_native, llmexp.launchers.deepspeed, mlflow, matplotlib.pyplot' >/dev/null 2>&1 || true
+	@$(BIN)/python -c 'import llmexp.launchers.torch_native.worker, llmexp.launchers.deepspeed.worker, mlflow, matplotlib.pyplot' >/dev/null 2>&1 || true
 	@touch $@
 
 .installed-older:

@@ -16,11 +16,12 @@ import torch
 from torch.utils.data import Dataset
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
 
-from llmexp.launchers import data, models
-from llmexp.launchers.rank import device_of
-from llmexp.launchers.seeding import DTYPES
-from llmexp.launchers.sequences import Sequences
-from llmexp.launchers.weights import seeded
+from llmexp.launchers.data import loader
+from llmexp.launchers.data.sequences import Sequences
+from llmexp.launchers.models import building
+from llmexp.launchers.models.seeding import DTYPES
+from llmexp.launchers.models.weights import seeded
+from llmexp.launchers.rank.frame import device_of
 from llmexp.measure.clock import clock_for
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
@@ -58,12 +59,12 @@ def measure(plan: RunPlan, folder: str) -> float:
     """Positions a second over the plan's measured steps."""
     config = plan.config
     device = device_of(config.hardware, 0)
-    shape = models.configuration(config.model)
+    shape = building.configuration(config.model)
     techniques, dtype = Method.parse(plan.method, config.task.name).techniques, DTYPES[config.precision.parameters]
     options: dict[str, Any] = {"device": device, "weights": seeded(config.seed), "quantization": techniques.quantization}
-    model = models.build(shape, dtype, "sdpa", config.model.target, **options)
+    model = building.build(shape, dtype, "sdpa", config.model.target, **options)
     if techniques.adapter:
-        from llmexp.launchers.peft_adapters import adapted  # PEFT takes a second to import
+        from llmexp.launchers.models.peft_adapters import adapted  # PEFT takes a second to import
 
         model = adapted(model, techniques.adapter, plan)
     window = Window(plan, device)
@@ -74,7 +75,7 @@ def measure(plan: RunPlan, folder: str) -> float:
 def _trainer(plan: RunPlan, model: PreTrainedModel, folder: str, window: Window) -> Trainer:
     config, techniques = plan.config, Method.parse(plan.method, plan.config.task.name).techniques
     steps, constants = config.measure.warmup_steps + config.measure.steps, config.optimizer
-    sequences = data.load(config.data, int(model.config.vocab_size), steps * plan.batch.global_, config.seed)
+    sequences = loader.load(config.data, int(model.config.vocab_size), steps * plan.batch.global_, config.seed)
     arguments = TrainingArguments(
         output_dir=folder,
         max_steps=steps,

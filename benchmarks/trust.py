@@ -117,7 +117,7 @@ def _row(method: str, speed: Metric, judged: Stability) -> SimpleNamespace:
 
 def _of_stopping(tries: int) -> Iterator[Figure]:
     """Adaptive stopping within a repeat: how often the speed that it stops at is as near the truth as was asked for."""
-    from llmexp.launchers.stopping import blocks
+    from llmexp.launchers.training.stopping import blocks
     from llmexp.schema import MeasureConfig
 
     protocol = MeasureConfig.model_validate(

@@ -18,10 +18,10 @@ import torch
 from torch import distributed
 
 from benchmarks.bare import STEPS
-from llmexp.launchers import data
-from llmexp.launchers.engine_kinds import TrainingEngine
-from llmexp.launchers.meeting import serve_store
-from llmexp.launchers.rank import device_of
+from llmexp.launchers.data import loader
+from llmexp.launchers.rank.frame import device_of
+from llmexp.launchers.rank.meeting import serve_store
+from llmexp.launchers.training.engine_kinds import TrainingEngine
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.loop import StepLoop
@@ -48,8 +48,8 @@ def ours(plan: RunPlan, training: TrainingEngine, folder: Path, total: int, step
     """A block of llmexp's loop: its batches, clocks, phases and samples."""
     device = device_of(plan.config.hardware, int(os.environ["LOCAL_RANK"]))
     rank = distributed.get_rank()
-    sequences = data.load(plan.config.data, training.vocab_size, (total + steps) * plan.batch.global_, plan.config.seed)
-    batches = data.batches(sequences, rank, plan.dims.dp, plan.batch, device)
+    sequences = loader.load(plan.config.data, training.vocab_size, (total + steps) * plan.batch.global_, plan.config.seed)
+    batches = loader.batches(sequences, rank, plan.dims.dp, plan.batch, device)
     folder.mkdir(exist_ok=True)
     loop = StepLoop(training, clock_for(device), (folder / f"samples.{rank}.jsonl").open("w"), memory.current_bytes(device))
 
@@ -62,8 +62,8 @@ def ours(plan: RunPlan, training: TrainingEngine, folder: Path, total: int, step
 def bare(plan: RunPlan, training: TrainingEngine, steps: int) -> Block:
     """A block of the engine's own calls."""
     device = device_of(plan.config.hardware, int(os.environ["LOCAL_RANK"]))
-    sequences = data.load(plan.config.data, training.vocab_size, plan.batch.global_, plan.config.seed)
-    (fixed,) = next(data.batches(sequences, distributed.get_rank(), plan.dims.dp, plan.batch, device))
+    sequences = loader.load(plan.config.data, training.vocab_size, plan.batch.global_, plan.config.seed)
+    (fixed,) = next(loader.batches(sequences, distributed.get_rank(), plan.dims.dp, plan.batch, device))
     step = STEPS[plan.config.engine.name]
 
     def block() -> None:

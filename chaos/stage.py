@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
+
+import psutil
 
 from chaos.cluster import Cluster
 from chaos.containers import Containers
@@ -41,7 +43,7 @@ class Stage:
         """An episode on a disk of its own."""
         cluster = self._cluster.env if place == "slurm" else {}
         surroundings = Surroundings(self._folder / str(number), self._folder / str(number) / "outputs", cluster)
-        with Disk(surroundings.outputs) as disk:
+        with Disk(surroundings.outputs) as disk, _ended(surroundings):
             if place == "slurm":
                 yield SlurmEpisode(number, chance, surroundings, disk, None, cluster=self._cluster)
             elif place == "containers":
@@ -63,3 +65,14 @@ class Stage:
     def _cluster(self) -> Cluster:
         root = self._stack.enter_context(TemporaryDirectory(prefix="llmexp-slurm-", ignore_cleanup_errors=True))  # a socket's path must be short
         return self._stack.enter_context(Cluster(Path(root)))
+
+
+@contextmanager
+def _ended(surroundings: Surroundings) -> Iterator[None]:
+    """Leave no process, also where the suite is interrupted."""
+    try:
+        yield
+    finally:
+        for process in surroundings.processes():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()

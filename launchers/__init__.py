@@ -1,1 +1,1 @@
-"""What runs inside the spawned job, one module an engine: read plan.json, build, loop, sample. No decisions."""
+"""What runs inside the spawned job: a room for each engine, and those that engines share. Reads plan.json, builds, loops, samples. No decisions."""

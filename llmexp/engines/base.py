@@ -18,7 +18,7 @@ from llmexp.schema import CpKind, RunConfig
 
 
 class Engine(ABC):
-    """Decides before the run; the module in `launchers/` only does what the plan says."""
+    """Decides before the run; the worker in `launchers/` only does what the plan says."""
 
     name: ClassVar[str]
     modules: ClassVar[tuple[str, ...]]

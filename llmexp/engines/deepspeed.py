@@ -18,7 +18,7 @@ from llmexp.plan.shape import shape_of
 from llmexp.plan.trained import Trained
 from llmexp.schema import BYTES_PER_ELEMENT, CpKind, RunConfig
 
-WORKER = "llmexp.launchers.deepspeed"
+WORKER = "llmexp.launchers.deepspeed.worker"
 # Names to the ranks the op that was compiled for them.
 OP_LIBRARY_VARIABLE = "LLMEXP_DEEPSPEED_OP"
 DEFAULT_BUCKET_ELEMENTS = 500_000_000

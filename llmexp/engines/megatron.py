@@ -16,7 +16,7 @@ from llmexp.plan.run_plan import Command
 from llmexp.plan.schedules import ANY, GROUPS_OF_PP, Passes
 from llmexp.schema import BYTES_PER_ELEMENT, CpKind, RunConfig
 
-WORKER = "llmexp.launchers.megatron"
+WORKER = "llmexp.launchers.megatron.worker"
 # Its own names of what context parallelism sends.
 CP_COMM_TYPES: dict[CpKind | None, str | None] = {None: None, "ring": "p2p", "ulysses": "a2a"}
 ARCHITECTURES = ("llama", "qwen3", "mixtral")

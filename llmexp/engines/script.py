@@ -20,7 +20,7 @@ from llmexp.plan.dims import PYTHON, ParallelDims
 from llmexp.plan.run_plan import Command
 from llmexp.schema import RunConfig
 
-WORKER = "llmexp.launchers.script"
+WORKER = "llmexp.launchers.script.worker"
 COMMAND = "command"
 OPTIONS = (COMMAND, "adapter", "pattern")
 _OF_GPUS = re.compile(r"NCCL|CUDA|_cuda_")

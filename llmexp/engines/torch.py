@@ -17,8 +17,7 @@ from llmexp.plan.moments import moment_bytes
 from llmexp.plan.run_plan import Command
 from llmexp.schema import BYTES_PER_ELEMENT, RunConfig
 
-# Not launchers/torch.py, which would hide torch from scripts beside it.
-WORKER = "llmexp.launchers.torch_native"
+WORKER = "llmexp.launchers.torch_native.worker"
 
 
 class TorchEngine(Engine):

@@ -10,7 +10,7 @@ from llmexp.launch.display import say
 from llmexp.launch.runtime import Runtime
 from llmexp.plan.run_plan import RunPlan
 
-FETCHER = ("-m", "llmexp.launchers.hub")
+FETCHER = ("-m", "llmexp.launchers.models.hub")
 LOOK_S = 10.0
 
 

@@ -19,7 +19,7 @@ from llmexp.launch.ranks import LOOPBACK, Ranks, listening, variables
 from llmexp.record.process import die_with_parent
 
 # What makes a forked process a rank; it imports torch.
-STARTER = "llmexp.launchers.forked"
+STARTER = "llmexp.launchers.rank.forked"
 MESSAGE_BYTES = 65536
 
 

@@ -26,7 +26,7 @@ from llmexp.record.duration import duration
 from llmexp.record.installed import COMPILERS, Installed
 from llmexp.record.lock import held_in_turn
 
-BUILDER = ("-m", "llmexp.launchers.ops")
+BUILDER = ("-m", "llmexp.launchers.deepspeed.ops")
 BUILD_TIMEOUT_S = 1200.0
 BUILT_AGAINST = ("torch", "deepspeed")
 COMPILER = f"C++ compiler ({', '.join(COMPILERS)})"

@@ -41,7 +41,7 @@ def test_transformers_counts_the_same(name):
     import torch
     from transformers import AutoModelForCausalLM
 
-    from llmexp.launchers.models import configuration
+    from llmexp.launchers.models.building import configuration
 
     model = ModelConfig.model_validate(OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml")))
     with torch.device("meta"):

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
-from llmexp.launchers import data, models
-from llmexp.launchers.seeding import DTYPES
-from llmexp.launchers.weights import weights_of
+from llmexp.launchers.data import loader
+from llmexp.launchers.models import building
+from llmexp.launchers.models.seeding import DTYPES
+from llmexp.launchers.models.weights import weights_of
 from llmexp.method import Method
 from llmexp.plan.run_plan import RunPlan
 
@@ -28,14 +29,14 @@ class Alone:
 def train_alone(plan: RunPlan) -> Alone:
     """A plain loop on transformers' model; `plan` is of one replica."""
     config, passes = plan.config, plan.batch.accumulation
-    shape = models.configuration(config.model)
+    shape = building.configuration(config.model)
     quantization = Method.parse(plan.method, config.task.name).techniques.quantization
     dtype = DTYPES[config.precision.parameters]
-    model = models.build(shape, dtype, "eager", device=CPU, weights=weights_of(config), quantization=quantization)
+    model = building.build(shape, dtype, "eager", device=CPU, weights=weights_of(config), quantization=quantization)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, **config.optimizer.arguments)
-    sequences = data.load(config.data, shape.vocab_size, STEPS * plan.batch.global_, config.seed)
-    batches = data.batches(sequences, 0, 1, plan.batch, CPU)
+    sequences = loader.load(config.data, shape.vocab_size, STEPS * plan.batch.global_, config.seed)
+    batches = loader.batches(sequences, 0, 1, plan.batch, CPU)
     losses, norms = [], []
     for _ in range(STEPS):
         step = []

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from llmexp.launchers import data
+from llmexp.launchers.data import loader
 from llmexp.plan.run_plan import RunPlan
 
 CPU = torch.device("cpu")
@@ -35,11 +35,11 @@ def write(folder: Path, config: Any = None, shard_size: str = "5GB", dtype: torc
 
 def first_outputs(plan: RunPlan, model: Any) -> tuple[float, torch.Tensor]:
     """The mean loss of the first step's sequences of all replicas, and the logits of the first one's, by a model in one process."""
-    sequences = data.load(plan.config.data, model.config.vocab_size, 2 * plan.batch.global_, plan.config.seed)
+    sequences = loader.load(plan.config.data, model.config.vocab_size, 2 * plan.batch.global_, plan.config.seed)
     with torch.no_grad():
         outputs = [
             model(input_ids=batch.input_ids, labels=batch.labels)
             for replica in range(plan.dims.dp)
-            for batch in next(data.batches(sequences, replica, plan.dims.dp, plan.batch, CPU))
+            for batch in next(loader.batches(sequences, replica, plan.dims.dp, plan.batch, CPU))
         ]
     return sum(output.loss.item() for output in outputs) / len(outputs), outputs[0].logits

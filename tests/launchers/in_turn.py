@@ -21,7 +21,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
-from llmexp.launchers.starting import begin_imports, end_imports
+from llmexp.launchers.rank.starting import begin_imports, end_imports
 from llmexp.plan.run_plan import RunPlan
 
 # Seconds after which an order is given up.
@@ -79,7 +79,7 @@ def _start(names: tuple[str, str], plans: Mapping[str, RunPlan]) -> None:
 def _run(rank: int, names: Sequence[str], plans: Mapping[str, RunPlan], target: Path) -> None:
     import torch
 
-    from llmexp.launchers.rank import device_of
+    from llmexp.launchers.rank.frame import device_of
 
     signal.alarm(PATIENCE_S)
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}

@@ -12,10 +12,10 @@ from typing import Any
 import stepping
 import torch
 
-from llmexp.launchers.assembly import method_of
-from llmexp.launchers.rank import Rank
-from llmexp.launchers.saving import Saving
-from llmexp.launchers.weights import weights_that_ran
+from llmexp.launchers.models.assembly import method_of
+from llmexp.launchers.models.weights import weights_that_ran
+from llmexp.launchers.rank.frame import Rank
+from llmexp.launchers.training.saving import Saving
 from llmexp.measure.loop import train_step
 from llmexp.plan.kept import kept_weights
 from llmexp.plan.run_plan import RunPlan

@@ -13,7 +13,7 @@ import torch
 from living import Living
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from llmexp.launchers.state_watch import StateWatch
+from llmexp.launchers.training.state_watch import StateWatch
 from llmexp.plan.run_plan import RunPlan
 
 WATCHING: list[Living] = []

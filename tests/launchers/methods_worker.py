@@ -9,9 +9,9 @@ from typing import Any
 import stepping
 import torch
 
-from llmexp.launchers import models
-from llmexp.launchers.optimizer_state import local
-from llmexp.launchers.state_watch import StateWatch
+from llmexp.launchers.models import building
+from llmexp.launchers.training.optimizer_state import local
+from llmexp.launchers.training.state_watch import StateWatch
 from llmexp.measure import memory
 from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe
@@ -25,7 +25,7 @@ STILL_STEPS = 4
 def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
     calls, positions = {"layers": 0}, set()
     # A hook inside a layer would be compiled with it, and change what C makes of it.
-    for layer in () if "C" in plan.method.split("+") else models.transformer(training.module).model.layers:
+    for layer in () if "C" in plan.method.split("+") else building.transformer(training.module).model.layers:
         layer.mlp.register_forward_pre_hook(lambda *_: calls.update(layers=calls["layers"] + 1))
         layer.mlp.register_forward_pre_hook(lambda _, inputs: positions.add(inputs[0].shape[1]))
     batches = stepping.batches_of(plan, training, 1, device)

@@ -8,8 +8,8 @@ from typing import Any
 import stepping
 import torch
 
-from llmexp.launchers import assembly
-from llmexp.launchers.state_watch import watch_over
+from llmexp.launchers.models import assembly
+from llmexp.launchers.training.state_watch import watch_over
 from llmexp.measure.loop import train_step
 from llmexp.plan.run_plan import RunPlan
 

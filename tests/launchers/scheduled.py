@@ -11,7 +11,7 @@ import torch
 from alone import STEPS
 from torch import nn
 
-from llmexp.launchers.state_watch import ScheduleWatch
+from llmexp.launchers.training.state_watch import ScheduleWatch
 from llmexp.measure.kernels import KernelProbe
 from llmexp.measure.loop import train_step
 from llmexp.plan.run_plan import RunPlan

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import distributed
 
-from llmexp.launchers import data
+from llmexp.launchers.data import loader
 from llmexp.measure.loop import MicroBatch
 from llmexp.plan.run_plan import RunPlan
 
 
 def batches_of(plan: RunPlan, training: Any, steps: int, device: torch.device) -> Iterator[Sequence[MicroBatch]]:
     """This rank's passes of each step."""
-    sequences = data.load(plan.config.data, training.vocab_size, steps * plan.batch.global_, plan.config.seed)
-    return data.batches(sequences, plan.dims.replica_of(distributed.get_rank()), plan.dims.dp, plan.batch, device)
+    sequences = loader.load(plan.config.data, training.vocab_size, steps * plan.batch.global_, plan.config.seed)
+    return loader.batches(sequences, plan.dims.replica_of(distributed.get_rank()), plan.dims.dp, plan.batch, device)
 
 
 def mean_loss(losses: Iterable[torch.Tensor]) -> float:

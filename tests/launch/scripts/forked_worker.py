@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
-from llmexp.launchers.rank import main
+from llmexp.launchers.rank.frame import main
 
 IMPORTED_BY = os.getpid()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from llmexp.launchers.meeting import serve_store
+from llmexp.launchers.rank.meeting import serve_store
 from llmexp.record.process import die_with_parent
 
 die_with_parent()

@@ -3,7 +3,7 @@
 import time
 from datetime import timedelta
 
-from llmexp.launchers.rank import main
+from llmexp.launchers.rank.frame import main
 
 
 def work(plan, rank):

@@ -1,0 +1,76 @@
+"""Atoms F and RS: which attention function a model of transformers calls. Causal over right-padded sequences, so no mask is ever needed."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import eager_mask
+
+from llmexp.errors import ConfigError
+from llmexp.launchers.attention.causal import flash, unfused
+from llmexp.launchers.attention.records import sdpa_records
+from llmexp.method import Techniques
+
+# Not with "flash" in it: transformers would look for a package of that name.
+SDPA_FUSED = "llmexp_sdpa"
+SDPA_RECORDS = "llmexp_sdpa_records"
+EAGER_AGAIN = "llmexp_eager_again"
+# DeepSpeed's exchange of heads around one of the three below, registered by launchers/deepspeed/sequence.py.
+ULYSSES = "llmexp_ulysses"
+
+
+def implementation(techniques: Techniques, device: torch.device, *, records: bool = False) -> str:
+    """The name transformers knows the attention by: eager without F; with F the flash-attn package on CUDA, else torch's flash backend.
+
+    records: sequences hold several, which must not see each other; eager makes a mask of their positions.
+    """
+    if techniques.attention_recomputation:
+        AttentionInterface.register(EAGER_AGAIN, eager_again)
+        AttentionMaskInterface.register(EAGER_AGAIN, eager_mask)
+        return EAGER_AGAIN
+    if not techniques.flash_attention:
+        return "eager"
+    if device.type == "cuda" and importlib.util.find_spec("flash_attn"):
+        return "flash_attention_2"
+    name, function = (SDPA_RECORDS, sdpa_records) if records else (SDPA_FUSED, sdpa_flash)
+    AttentionInterface.register(name, function)
+    return name
+
+
+def eager_again(module: torch.nn.Module, *args: Any, **options: Any) -> Any:
+    """The eager attention that the module's own model has, of which only the inputs are kept for backward; raises ConfigError where it has none."""
+    name = type(module).__module__
+    eager = getattr(sys.modules[name], "eager_attention_forward", None)
+    if eager is None:
+        raise ConfigError(f"RS runs the eager_attention_forward of a model of transformers again, and {name} has none")
+    return checkpoint(eager, module, *args, use_reentrant=False, **options)
+
+
+def sdpa_flash(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any) -> tuple[Tensor, None]:
+    """`flash` as transformers calls it: the result is [batch, seq, heads, head_dim]."""
+    return flash(query, key, value, options.get("scaling")).transpose(1, 2).contiguous(), None
+
+
+def sdpa_unfused(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any) -> tuple[Tensor, None]:
+    """`unfused` as transformers calls it: the result is [batch, seq, heads, head_dim]."""
+    return unfused(query, key, value, options.get("scaling")).transpose(1, 2).contiguous(), None
+
+
+def sdpa_unfused_again(*args: Any, **options: Any) -> tuple[Tensor, None]:
+    """The same, of which only the inputs are kept for backward."""
+    again: tuple[Tensor, None] = checkpoint(sdpa_unfused, *args, use_reentrant=False, **options)
+    return again
+
+
+def of_whole_sequences(techniques: Techniques) -> Callable[..., tuple[Tensor, None]]:
+    """What Ulysses calls once a rank has whole sequences: without a mask, which is that of a rank's part."""
+    if techniques.attention_recomputation:
+        return sdpa_unfused_again
+    return sdpa_flash if techniques.flash_attention else sdpa_unfused

@@ -1,0 +1,57 @@
+"""Causal attention within each of several records that lie one after another, by torch's flash kernels alone."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from llmexp.errors import ConfigError
+from llmexp.launchers.attention.causal import flash
+from llmexp.launchers.data.packing import LENGTHS
+
+
+def sdpa_records(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any) -> tuple[Tensor, None]:
+    """As transformers calls it, [batch, heads, seq, head_dim], with what packing.model_inputs adds; the result is [batch, seq, heads, head_dim].
+
+    Raises ConfigError for a model that does not hand on the bounds.
+    """
+    if LENGTHS not in options:
+        raise ConfigError(f"data.pack=true: {type(module).__module__} does not hand on where records end: set data.pack=false, or leave F out")
+    batch, _, seq_len, _ = query.shape
+    within = _varying(query.device) or _one_by_one
+    joined = (part.transpose(1, 2).flatten(0, 1) for part in (query, key, value))
+    return within(*joined, options=options).unflatten(0, (batch, seq_len)), None
+
+
+def _one_by_one(query: Tensor, key: Tensor, value: Tensor, *, options: dict[str, Any]) -> Tensor:
+    """All of [tokens, heads, head_dim]; the flash kernel once a record."""
+    lengths: Sequence[int] = options[LENGTHS]
+    each = zip(*(part.transpose(0, 1).unsqueeze(0).split(list(lengths), dim=2) for part in (query, key, value)), strict=True)
+    return torch.cat([flash(q, k, v, options.get("scaling")).squeeze(0).transpose(0, 1) for q, k, v in each])
+
+
+@cache
+def _varying(device: torch.device) -> Callable[..., Tensor] | None:
+    """torch's flash kernel for records of varying lengths, on CUDA and where torch has it with grouped heads; one call for all."""
+    if device.type != "cuda":
+        return None
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    if not {"window_size", "enable_gqa"} <= inspect.signature(varlen_attn).parameters.keys():
+        return None
+
+    def within(query: Tensor, key: Tensor, value: Tensor, *, options: dict[str, Any]) -> Tensor:
+        bounds, longest = options["cu_seq_lens_q"], options["max_length_q"]
+        grouped = key.shape[1] != query.shape[1]
+        causal: dict[str, Any] = {"window_size": (-1, 0), "scale": options.get("scaling"), "enable_gqa": grouped}
+        found: Any = varlen_attn(query, key, value, bounds, bounds, longest, longest, **causal)
+        return found
+
+    return within

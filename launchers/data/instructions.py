@@ -1,0 +1,101 @@
+"""Instruction records as sequences: prompts are read and not learned, answers with their ends are learned."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from llmexp.errors import ConfigError
+from llmexp.launchers.data.own_instructions import own_set
+from llmexp.launchers.data.sequences import IGNORED, Example, Sequences, packed
+from llmexp.launchers.data.texts import hf_dataset
+from llmexp.launchers.data.tokens import Template, Tokenizer
+from llmexp.plan.instructions import ASSISTANT, Conversation, conversation, files_of, read
+from llmexp.schema import DataConfig
+
+Piece = tuple[list[int], bool]
+
+
+@dataclass
+class Read:
+    """Records that were read so far: all, those cut to seq_len, those left out because no answer was within it."""
+
+    records: int = 0
+    cut: int = 0
+    left_out: int = 0
+
+
+def load(data: DataConfig, encode: Tokenizer, number: int, seed: int) -> Sequences:
+    """At most `number` sequences of records in an order that the seed fixes; raises ConfigError."""
+    records, read = conversations(data), Read()
+    random.Random(seed).shuffle(records)
+    fitting = _fitting((example(record, encode, data.tokenizer) for record in records), data.seq_len, read)
+    rows = packed(fitting, data.seq_len) if data.pack else ([one] for one in fitting)
+    made = Sequences.of_rows(list(islice(rows, number)), data.seq_len, isolated=data.pack)
+    made.records = len(records) - read.left_out
+    made.what_was_read = {"data_cut_records": read.cut, "data_left_out_records": read.left_out, "data_read_records": read.records}
+    return made
+
+
+def conversations(data: DataConfig) -> list[Conversation]:
+    """All records of the section; raises ConfigError for the first that is wrong."""
+    if data.path:
+        return [_of_dataset(record, row, data) for row, record in enumerate(hf_dataset(data))]
+    return [record for path in files_of(data.files) for record in read(path)] if data.files else own_set()
+
+
+def example(turns: Conversation, encode: Tokenizer, name: str) -> Example:
+    """A record's tokens, by the tokenizer's own chat template where it has one; `name` is for errors."""
+    pieces = list(_by_template(turns, encode, encode.template, name) if encode.template else _plain(turns, encode))
+    ids = [token for tokens, _ in pieces for token in tokens]
+    labels = [token if learned else IGNORED for tokens, learned in pieces for token in tokens]
+    # What stands first follows nothing, in a packed row neither.
+    return Example(ids, [IGNORED, *labels[1:]])
+
+
+def _plain(turns: Conversation, encode: Tokenizer) -> Iterator[Piece]:
+    """Each turn under the name of its role."""
+    yield [*encode.begin], False
+    for role, content in turns:
+        if role == ASSISTANT:
+            yield encode.encode(f"{role}:\n"), False
+            yield [*encode.encode(content), *encode.end], True
+        else:
+            yield encode.encode(f"{role}:\n{content}\n"), False
+
+
+def _by_template(turns: Conversation, encode: Tokenizer, template: Template, name: str) -> Iterator[Piece]:
+    """What the template adds with each answer is learned, what it adds before is not."""
+    done = ""
+    for place, turn in enumerate(turns):
+        if turn.role == ASSISTANT:
+            asked = template(turns[:place], answer_begins=True)
+            answered = template(turns[: place + 1], answer_begins=False)
+            if not (asked.startswith(done) and answered.startswith(asked)):
+                raise ConfigError(
+                    f"data.tokenizer={name}: its chat template writes earlier turns differently once another follows, so that it does not show where "
+                    "the answers are: take records of one question and one answer, or data.tokenizer=bytes"
+                )
+            yield encode.encode(asked[len(done) :]), False
+            yield encode.encode(answered[len(asked) :]), True
+            done = answered
+
+
+def _fitting(examples: Iterable[Example], seq_len: int, read: Read) -> Iterator[Example]:
+    for one in examples:
+        cut = Example(one.ids[:seq_len], one.labels[:seq_len])
+        learned = any(label != IGNORED for label in cut.labels)
+        read.records += 1
+        read.cut += learned and len(one.ids) > seq_len
+        read.left_out += not learned
+        if learned:
+            yield cut
+
+
+def _of_dataset(record: object, row: int, data: DataConfig) -> Conversation:
+    try:
+        return conversation(record)
+    except ValueError as error:
+        raise ConfigError(f"data.path={data.path}, row {row} of split {data.split}: {error}") from None

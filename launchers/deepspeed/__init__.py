@@ -1,0 +1,1 @@
+"""engine=deepspeed: worker.py is what one rank runs."""

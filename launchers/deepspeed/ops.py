@@ -1,0 +1,46 @@
+"""DeepSpeed's compiled ops: loaded in the ranks, and built by `python -m llmexp.launchers.deepspeed.ops <op>` into TORCH_EXTENSIONS_DIR."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from llmexp.engines.deepspeed import OP_LIBRARY_VARIABLE
+from llmexp.record.installed import look, path_with_scripts
+
+_BUILDERS = {"cpu_adam": "CPUAdamBuilder", "fused_adam": "FusedAdamBuilder"}
+
+
+def use_built_ops() -> None:
+    """Hand DeepSpeed the op that the driver built; to be called before deepspeed.init_distributed."""
+    import deepspeed.ops
+    from deepspeed.ops.op_builder.builder import OpBuilder
+
+    # Only tensor-parallel inference calls shm_comm, yet each rank would compile it at the start; torch.distributed serves that too.
+    deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
+    library = os.environ.get(OP_LIBRARY_VARIABLE)
+    if library:
+        OpBuilder._loaded_ops[Path(library).stem] = _load(Path(library))
+
+
+def _load(library: Path) -> object:
+    spec = importlib.util.spec_from_file_location(library.stem, library)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{library} is not an extension module")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _build(op: str) -> None:
+    # torch calls the compiler by CXX and ninja by PATH.
+    os.environ |= {"CXX": look().compiler or "", "PATH": path_with_scripts()}
+    from deepspeed.accelerator import get_accelerator
+
+    get_accelerator().create_op_builder(_BUILDERS[op]).jit_load(verbose=True)
+
+
+if __name__ == "__main__":
+    _build(sys.argv[1])

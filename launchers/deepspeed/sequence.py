@@ -1,0 +1,93 @@
+"""DeepSpeed's Ulysses over a model of transformers: each rank has a part of every sequence, and in attention all positions of some heads."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from deepspeed.runtime.sequence_parallel import parallel_state_sp
+from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPAttentionHF
+from torch import distributed
+from torch.nn import functional
+from transformers import AttentionInterface, PreTrainedConfig
+
+from llmexp.launchers.attention.choice import ULYSSES, of_whole_sequences
+from llmexp.launchers.data.packing import model_inputs
+from llmexp.launchers.data.sequences import IGNORED
+from llmexp.launchers.models import building
+from llmexp.measure.loop import MicroBatch
+from llmexp.method import Method
+from llmexp.plan.run_plan import RunPlan
+
+
+class WholeSequences:
+    """A replica of one rank: its sequences are whole."""
+
+    groups = None
+
+    def inputs(self, batch: MicroBatch) -> dict[str, Any]:
+        """What the model is called with."""
+        return model_inputs(batch)
+
+    def loss_of_replica(self, own: torch.Tensor) -> torch.Tensor:
+        """The rank's own."""
+        return own
+
+    def reduces_in_fp32(self, zero_stage: int) -> bool:
+        """It does what its configuration says."""
+        return False
+
+
+class CutSequences:
+    """A replica whose neighbouring ranks share its sequences, each with one part of them in order."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        self.groups = _groups(plan.dims.cp)
+        self._group = self.groups.get_sequence_parallel_group()
+        zero = plan.engine_config["zero_optimization"]
+        # Where it scatters gradients, stage 3 averages them over the ranks of a sequence too (0.19.8, __avg_scatter_grads), which Adam would hide.
+        self._weight = plan.dims.cp if zero["stage"] == 3 and zero.get("reduce_scatter", True) else 1
+        core = of_whole_sequences(Method.parse(plan.method, plan.config.task.name).techniques)
+        AttentionInterface.register(ULYSSES, _exchanging(core, building.configuration(plan.config.model), plan.batch.micro, self._group))
+
+    def inputs(self, batch: MicroBatch) -> dict[str, Any]:
+        """This rank's part; labels are shifted before the cut, and the loss is its part of the mean over the tokens of the whole sequences."""
+        targets = functional.pad(batch.labels[:, 1:], (0, 1), value=IGNORED)
+        positions = torch.arange(targets.shape[1], device=targets.device).expand_as(targets)
+        ids, targets_here, positions = (self._part(whole) for whole in (batch.input_ids, targets, positions))
+        loss = {"labels": targets_here, "shift_labels": targets_here, "num_items_in_batch": (targets != IGNORED).sum()}
+        return {"input_ids": ids, "position_ids": positions, **loss}
+
+    def loss_of_replica(self, own: torch.Tensor) -> torch.Tensor:
+        """The replica's loss in value, the rank's own part in its gradient: DeepSpeed sums gradients over the ranks that share a sequence."""
+        whole, own = own.detach().clone(), own * self._weight
+        distributed.all_reduce(whole, group=self._group)
+        return own + (whole - own.detach())
+
+    def reduces_in_fp32(self, zero_stage: int) -> bool:
+        """Stages 1 and 2 do, whatever their configuration says (0.19.8, allreduce_bucket of stage_1_and_2.py)."""
+        return zero_stage in (1, 2)
+
+    def _part(self, whole: torch.Tensor) -> torch.Tensor:
+        return whole.chunk(self._group.size(), dim=1)[self._group.rank()].contiguous()
+
+
+@cache
+def _groups(cp: int) -> Any:
+    """DeepSpeed's module of process groups, which it makes once in a process."""
+    parallel_state_sp.initialize_sequence_parallel(cp)
+    return parallel_state_sp
+
+
+def _exchanging(core: Any, shape: PreTrainedConfig, micro: int, group: distributed.ProcessGroup) -> UlyssesSPAttentionHF:
+    return UlyssesSPAttentionHF(
+        attn=core,
+        batch_size=micro,
+        attn_head_count=shape.num_attention_heads,
+        attn_head_size=getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads,
+        kv_head_count=shape.num_key_value_heads,
+        num_hidden_layers=shape.num_hidden_layers,
+        process_group=group,
+        seq_length_is_variable=True,
+    )

@@ -1,0 +1,155 @@
+"""One rank of DeepSpeed: build what plan.json says and run it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+if __name__ == "__main__":
+    from llmexp.launchers.rank.starting import begin_imports, end_imports
+
+    begin_imports()
+
+import deepspeed
+import torch
+from accelerate import init_empty_weights
+from deepspeed.runtime.fp16.unfused_optimizer import FP16_UnfusedOptimizer
+from deepspeed.utils import set_z3_leaf_modules
+from torch import nn
+from transformers import PreTrainedModel
+
+from llmexp.launchers.deepspeed.ops import use_built_ops
+from llmexp.launchers.deepspeed.sequence import CutSequences, WholeSequences
+from llmexp.launchers.deepspeed.state import offloaded_kinds, state_tensors
+from llmexp.launchers.models import assembly, building
+from llmexp.launchers.models.compiled import decoder_layers
+from llmexp.launchers.models.quantize import quantization_scales
+from llmexp.launchers.models.weights import weights_of
+from llmexp.launchers.training.activations import around_forward, moved
+from llmexp.launchers.training.measuring import run_rank
+from llmexp.launchers.training.optimizer_state import first_gradient_norm
+from llmexp.measure.loop import MicroBatch
+from llmexp.plan.run_plan import RunPlan
+
+
+class DeepSpeedTraining:
+    """A deepspeed engine behind the measured loop's three calls, with a look at what it holds."""
+
+    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+        self._plan, self._device = plan, device
+        self._method = assembly.method_of(plan)
+        self._techniques = self._method.techniques
+        self._sequences = CutSequences(plan) if plan.dims.cp > 1 else WholeSequences()
+        self.module = self._model()
+        buffers = building.ExactBuffers(self.module)
+        self.vocab_size = int(self.module.config.vocab_size)
+        self.engine, *_ = deepspeed.initialize(
+            model=self.module,
+            config=dict(plan.engine_config),
+            optimizer=self._optimizer(),
+            model_parameters=assembly.trained(self.module),
+            mpu=self._sequences.groups,
+        )
+        if plan.dims.world_size == 1 and self._techniques.zero_stage == 0:
+            # Alone there is nobody to average with, yet every gradient would be copied into buckets and back.
+            self.engine.enable_backward_allreduce = False
+        buffers.restore(device)
+        if isinstance(self.engine.optimizer, FP16_UnfusedOptimizer):
+            undo_first_step(self.engine.optimizer)
+        self._around_forward = around_forward(plan, self.module, device)
+        sizes = [(getattr(p, "ds_numel", p.numel()), p.requires_grad) for p in self.module.parameters()]
+        self.trainable_parameters = sum(size for size, trained in sizes if trained)
+        self.parameters = plan.parameters or sum(size for size, _ in sizes)
+
+    def forward(self, batch: MicroBatch) -> torch.Tensor:
+        """Next-token loss of one pass."""
+        with self._around_forward:
+            return self._sequences.loss_of_replica(self.engine(**self._sequences.inputs(batch)).loss)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Gradients of one pass, reduced over the ranks as the ZeRO stage wants."""
+        self.engine.backward(loss)
+
+    def step(self) -> None:
+        """Update where the accumulation is complete."""
+        self.engine.step()
+
+    def state_tensors(self) -> dict[str, list[torch.Tensor]]:
+        """See TrainingEngine."""
+        return state_tensors(self.engine, self.module) | {"scales": quantization_scales(self.module)}
+
+    def gradient_norm(self) -> float | None:
+        """See TrainingEngine."""
+        return first_gradient_norm(self.engine.basic_optimizer, self.trainable_parameters)
+
+    def offloaded(self) -> frozenset[str]:
+        """See TrainingEngine."""
+        return offloaded_kinds(self.engine, self.module)
+
+    def what_ran(self) -> dict[str, Any]:
+        """See TrainingEngine."""
+        stage = self.engine.zero_optimization_stage()
+        return (
+            {
+                "attention_implementation": self.module.config._attn_implementation,
+                "model_class": assembly.class_name(self.module),
+                "optimizer_class": assembly.class_name(self.engine.basic_optimizer),
+                "engine_optimizer_class": assembly.class_name(self.engine.optimizer),
+                "backend": torch.distributed.get_backend(),
+                "reduced_in": str(torch.float32 if self._sequences.reduces_in_fp32(stage) else self.engine.communication_data_type),
+                "zero_stage": stage,
+            }
+            | moved(self._around_forward)
+            | assembly.experts_that_ran(self.module.config)
+        )
+
+    def _model(self) -> PreTrainedModel:
+        # Partitioned as it is made, but for 4-bit layers, which only whole matrices give: those are partitioned by deepspeed.initialize.
+        if self._techniques.zero_stage == 3 and not self._techniques.quantization:
+            # Its dtype argument is ignored on CPU (0.19.8); the configuration's bf16 section, or its absence, is not.
+            with deepspeed.zero.Init(config_dict_or_path=dict(self._plan.engine_config)):
+                model = assembly.unseeded_model(self._plan, self._device)
+            with init_empty_weights(include_buffers=False):
+                building.take_buffers(model, assembly.unseeded_model(self._plan, self._device))
+            self._fill_partitioned(model)
+            if self._techniques.compilation:
+                # Gathered as one, so that its hooks surround the layer; those of the matrices inside would cut its graph.
+                set_z3_leaf_modules(model, list({type(layer) for layer in decoder_layers(model)}))
+        else:
+            model = assembly.seeded_model(self._plan, self._device)
+        module = assembly.with_atoms(model, self._plan)
+        assembly.compile_atom(module, self._method)
+        return module
+
+    def _fill_partitioned(self, model: nn.Module) -> None:
+        source, first = weights_of(self._plan.config)(model), torch.distributed.get_rank() == 0
+        for name, parameter in model.named_parameters():
+            with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
+                if first:
+                    source(name, parameter.data)
+
+    def _optimizer(self) -> torch.optim.Optimizer | None:
+        return None if "optimizer" in self._plan.engine_config else assembly.optimizer(self._plan, assembly.trained(self.module))
+
+
+def undo_first_step(wrapper: FP16_UnfusedOptimizer) -> None:
+    """It has stepped once with zero gradients to allocate the moments: weights have decayed, and Adam would count one step too many."""
+    wrapper.optimizer.state.clear()
+    for computing, masters in zip(wrapper.fp16_groups, wrapper.fp32_groups, strict=True):
+        for parameter, master in zip(computing, masters, strict=True):
+            master.data.copy_(parameter.data)
+
+
+def join(device: torch.device) -> None:
+    """Meet the other ranks; DeepSpeed knows the device by its accelerator."""
+    use_built_ops()
+    deepspeed.init_distributed()
+
+
+def build(plan: RunPlan, device: torch.device) -> DeepSpeedTraining:
+    """The training step, ready to run; after `join`."""
+    return DeepSpeedTraining(plan, device)
+
+
+if __name__ == "__main__":
+    end_imports()
+    run_rank(join, build)

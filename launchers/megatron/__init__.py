@@ -1,0 +1,1 @@
+"""engine=megatron: worker.py is what one rank runs."""

@@ -1,0 +1,108 @@
+"""A plan's Llama of megatron-core: this rank's pipeline stages, each in Megatron's own data parallelism."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from megatron.core import parallel_state
+from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
+from megatron.core.models.gpt import GPTModel
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.tensor_parallel import model_parallel_cuda_manual_seed
+from megatron.core.transformer import ModuleSpec, TransformerConfig
+from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
+from torch.nn import functional
+
+from llmexp.launchers.megatron.context import CONTEXT_PARALLEL
+from llmexp.launchers.megatron.modules import FlashAttention, RMSNorm
+from llmexp.launchers.megatron.weights import fill_stage
+from llmexp.launchers.models.seeding import DTYPES
+from llmexp.method import Method
+from llmexp.plan.run_plan import RunPlan
+
+
+def form_groups(plan: RunPlan) -> None:
+    """Share the ranks out by tensor, context, data and pipeline degree, tensor fastest: as ParallelDims.replica_of counts.
+
+    Experts are shared out over neighbours among the ranks of context and data degree.
+    """
+    dims = plan.dims
+    parallel_state.initialize_model_parallel(
+        tensor_model_parallel_size=dims.tp,
+        pipeline_model_parallel_size=dims.pp,
+        virtual_pipeline_model_parallel_size=dims.virtual_stages if dims.virtual_stages > 1 else None,
+        context_parallel_size=dims.cp,
+        expert_model_parallel_size=dims.ep,
+        create_gloo_process_groups=False,
+        order="tp-cp-ep-dp-pp",
+    )
+    model_parallel_cuda_manual_seed(plan.config.seed)
+
+
+def transformer_config(plan: RunPlan) -> TransformerConfig:
+    """Megatron's configuration of the model and its schedule; weights are ours, so it initialises none."""
+    dtype = DTYPES[plan.config.precision.parameters]
+    return TransformerConfig(
+        **plan.engine_config["transformer"],
+        activation_func=functional.silu,
+        params_dtype=dtype,
+        pipeline_dtype=dtype,
+        perform_initialization=False,
+        finalize_model_grads_func=finalize_model_grads,
+    )
+
+
+def stages(plan: RunPlan, config: TransformerConfig) -> list[DistributedDataParallel]:
+    """This rank's model chunks, one a virtual stage, with seeded weights."""
+    ddp = DistributedDataParallelConfig(**plan.engine_config["ddp"])
+    chunks = [_stage(plan, config, index) for index in range(plan.dims.virtual_stages)]
+    # Buckets of one chunk only overlap with its own backward; as Megatron's training script has it.
+    wrapped = [DistributedDataParallel(config, ddp, chunk, disable_bucketing=index > 0) for index, chunk in enumerate(chunks)]
+    synced = [chunk.no_sync for chunk in wrapped]
+    config.no_sync_func = synced if len(synced) > 1 else synced[0]
+    return wrapped
+
+
+def _stage(plan: RunPlan, config: TransformerConfig, index: int) -> GPTModel:
+    model, virtual = plan.config.model, index if plan.dims.virtual_stages > 1 else None
+    place = {"ignore_virtual": False, "vp_stage": virtual}
+    stage = GPTModel(
+        config=config,
+        transformer_layer_spec=_block(plan, config, virtual),
+        vocab_size=model.vocab_size,
+        max_sequence_length=plan.config.data.seq_len,
+        pre_process=parallel_state.is_pipeline_first_stage(**place),
+        post_process=parallel_state.is_pipeline_last_stage(**place),
+        share_embeddings_and_output_weights=model.tie_embeddings,
+        position_embedding_type="rope",
+        rotary_base=model.rope_theta,
+        vp_stage=virtual,
+    )
+    # Megatron makes a router's weights on the host.
+    stage.to(torch.cuda.current_device())
+    fill_stage(stage, model, plan.config.seed)
+    return stage.train()
+
+
+def _block(plan: RunPlan, config: TransformerConfig, virtual: int | None) -> TransformerBlockSubmodules:
+    layers = get_num_layers_to_build(config, vp_stage=virtual)
+    return TransformerBlockSubmodules(layer_specs=[_layer(plan)] * layers, layer_norm=RMSNorm)
+
+
+def _layer(plan: RunPlan) -> ModuleSpec:
+    shape = plan.engine_config["transformer"]
+    spec = get_gpt_layer_local_spec(num_experts=shape.get("num_moe_experts"), normalization="RMSNorm", qk_layernorm=shape["qk_layernorm"])
+    attention = spec.submodules.self_attention
+    changes: dict[str, Any] = {}
+    flash, sent = Method.parse(plan.method, plan.config.task.name).techniques.flash_attention, plan.engine_config["transformer"]["cp_comm_type"]
+    if sent:
+        changes["core_attention"] = CONTEXT_PARALLEL[sent, flash]
+    elif flash:
+        changes["core_attention"] = FlashAttention
+    if shape["qk_layernorm"]:
+        changes |= {"q_layernorm": RMSNorm, "k_layernorm": RMSNorm}
+    attention.submodules = replace(attention.submodules, **changes)
+    spec.submodules = replace(spec.submodules, input_layernorm=RMSNorm, pre_mlp_layernorm=RMSNorm)
+    return spec

@@ -1,0 +1,174 @@
+"""One rank of the megatron-core loop: build what plan.json says and run it. The package holds no training script; this is ours."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+if __name__ == "__main__":
+    from llmexp.launchers.rank.starting import begin_imports, end_imports
+
+    begin_imports()
+
+import torch
+from megatron.core import parallel_state
+from megatron.core.distributed import DistributedDataParallel, finalize_model_grads
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.pipeline_parallel import get_forward_backward_func
+from torch import distributed, nn
+
+from llmexp.launchers.megatron.cpu import let_megatron_run_on
+from llmexp.launchers.megatron.model import form_groups, stages, transformer_config
+from llmexp.launchers.megatron.passes import Share
+from llmexp.launchers.megatron.state import parts, state_tensors, torch_optimizers
+from llmexp.launchers.rank.frame import join_group
+from llmexp.launchers.training.measuring import run_rank
+from llmexp.measure.loop import MicroBatch
+from llmexp.plan.run_plan import RunPlan
+
+Losses = list[torch.Tensor]
+
+
+class MegatronTraining:
+    """megatron-core's model, data parallelism, schedule and optimizer behind the measured loop's one call, with a look at what they hold."""
+
+    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+        self._plan, self._device = plan, device
+        config = transformer_config(plan)
+        self.stages = stages(plan, config)
+        self.module: nn.Module = nn.ModuleList(self.stages)
+        self.optimizer = get_megatron_optimizer(
+            OptimizerConfig(**plan.engine_config["optimizer"]), self.stages, use_gloo_process_groups=False, **_decayed_everywhere()
+        )
+        self.vocab_size = plan.config.model.vocab_size or 0
+        self.parameters = self.trainable_parameters = plan.parameters or 0
+
+    def train(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Losses:
+        """One step: Megatron's pipeline schedule where there are several stages, else pass by pass; then the update."""
+        if self._plan.dims.pp > 1:
+            losses = self._scheduled(passes)
+            mark("forward_backward")
+        else:
+            losses = self._in_turn(passes, mark)
+            mark("backward")
+        _, self._gradient_norm, _ = self.optimizer.step()
+        for stage in self.stages:
+            stage.zero_grad_buffer()
+        self.optimizer.zero_grad()
+        reported = self._of_whole_replica(losses, len(passes))
+        mark("optimizer")
+        return reported
+
+    def state_tensors(self) -> dict[str, list[torch.Tensor]]:
+        """See Built."""
+        return state_tensors(self.module, self.optimizer)
+
+    def gradient_norm(self) -> float | None:
+        """See Built; that of the last step."""
+        return float(self._gradient_norm)
+
+    def offloaded(self) -> frozenset[str]:
+        """Nothing is: Megatron's own offload is not taken."""
+        return frozenset()
+
+    def what_ran(self) -> dict[str, Any]:
+        """See Built."""
+        layer = next(module for module in self.module.modules() if hasattr(module, "core_attention"))
+        return {
+            "loop": "megatron-core loop",
+            "attention_implementation": _class_name(layer.core_attention),
+            "norm_implementation": _class_name(self.stages[0].module.decoder.layers[0].input_layernorm),
+            "model_class": _class_name(self.stages[0].module),
+            "optimizer_class": _class_names(torch_optimizers(self.optimizer)),
+            "engine_optimizer_class": _class_names(parts(self.optimizer)),
+            "schedule": get_forward_backward_func().__name__,
+            "backend": distributed.get_backend(),
+            "reduced_in": str(self.stages[0].buffers[0].grad_dtype),
+        } | _experts_that_ran(self.stages[0].module.decoder.layers[0].mlp)
+
+    def _in_turn(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Losses:
+        (stage,) = self.stages
+        losses = []
+        for number, batch in enumerate(passes, start=1):
+            share = Share.of(batch)
+            loss = share.loss(share.through(stage))
+            losses.append(loss.detach())
+            mark("forward")
+            # Gradients are summed up over the passes and reduced over the replicas in the last one, as Megatron's schedules do.
+            with nullcontext() if number == len(passes) else stage.no_sync():
+                (loss * (self._plan.dims.cp / len(passes))).backward()
+            if number < len(passes):
+                mark("backward")
+        finalize_model_grads(self.stages)
+        return losses
+
+    def _scheduled(self, passes: Sequence[MicroBatch]) -> Losses:
+        reported = get_forward_backward_func()(
+            forward_step_func=_step,
+            data_iterator=[iter(passes) for _ in self.stages],
+            model=self.stages,
+            num_microbatches=len(passes),
+            seq_length=self._plan.config.data.seq_len,
+            micro_batch_size=self._plan.batch.micro,
+        )
+        return [each["loss"] for each in reported]
+
+    def _of_whole_replica(self, losses: Losses, passes: int) -> Losses:
+        """Every rank reports its replica's loss, which only the last stage knows, and of which each context-parallel rank has a part."""
+        dims = self._plan.dims
+        known = torch.stack(losses) if losses else torch.empty(passes, device=self._device)
+        if dims.cp > 1:
+            distributed.all_reduce(known, group=parallel_state.get_context_parallel_group())
+        if dims.pp > 1:
+            distributed.broadcast(known, parallel_state.get_pipeline_model_parallel_last_rank(), parallel_state.get_pipeline_model_parallel_group())
+        return list(known)
+
+
+def _step(batches: Iterator[MicroBatch], stage: DistributedDataParallel) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
+    share = Share.of(next(batches))
+
+    def loss(losses: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        own = share.loss(losses)
+        # The schedule scales the first by cp and the passes, in place.
+        return own, {"loss": own.detach().clone()}
+
+    return share.through(stage), loss
+
+
+def _experts_that_ran(mlp: nn.Module) -> dict[str, Any]:
+    named = {"experts_implementation": getattr(mlp, "experts", None), "token_dispatcher": getattr(mlp, "token_dispatcher", None)}
+    return {name: _class_name(part) for name, part in named.items() if part is not None}
+
+
+def _class_name(thing: object) -> str:
+    return f"{type(thing).__module__}.{type(thing).__name__}"
+
+
+def _class_names(things: Iterable[object]) -> str:
+    """Of Megatron's several optimizers, one for experts among them, those that differ."""
+    return ", ".join(dict.fromkeys(_class_name(each) for each in things))
+
+
+def _decayed_everywhere() -> dict[str, Any]:
+    """The word for weight decay on gains too, as other engines have it and its own default has not; 0.15 has another than 0.16."""
+    words = inspect.signature(get_megatron_optimizer).parameters
+    return {"config_overrides": {}} if "config_overrides" in words else {"no_weight_decay_cond": lambda *_: False}
+
+
+def join(device: torch.device) -> None:
+    """Meet the other ranks; before anything of Megatron is built."""
+    let_megatron_run_on(device)
+    join_group(device)
+
+
+def build(plan: RunPlan, device: torch.device) -> MegatronTraining:
+    """The training step, ready to run; after `join`."""
+    form_groups(plan)
+    return MegatronTraining(plan, device)
+
+
+if __name__ == "__main__":
+    end_imports()
+    run_rank(join, build)

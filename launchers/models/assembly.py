@@ -1,0 +1,89 @@
+"""A plan's model and optimizer, for every engine that trains a model of transformers: what does not depend on the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from llmexp.launchers.attention.choice import ULYSSES, implementation
+from llmexp.launchers.models import building, targets
+from llmexp.launchers.models.compiled import compile_regions
+from llmexp.launchers.models.seeding import DTYPES
+from llmexp.launchers.models.weights import weights_of
+from llmexp.method import Method
+from llmexp.plan.run_plan import RunPlan
+
+
+def method_of(plan: RunPlan) -> Method:
+    """The method, with all that its atoms set."""
+    return Method.parse(plan.method, plan.config.task.name)
+
+
+def unseeded_model(plan: RunPlan, device: torch.device) -> PreTrainedModel:
+    """The model with whatever weights its class gives it, where the caller's context puts them; the caller seeds them."""
+    return building.from_configuration(*_kind(plan, device))
+
+
+def seeded_model(plan: RunPlan, device: torch.device) -> PreTrainedModel:
+    """The whole model on `device`, with 4-bit layers where the method wants them."""
+    return building.build(*_kind(plan, device), device=device, weights=weights_of(plan.config), quantization=method_of(plan).techniques.quantization)
+
+
+def _kind(plan: RunPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.dtype, str, str | None]:
+    model, dtype = plan.config.model, DTYPES[plan.config.precision.parameters]
+    attention = ULYSSES if plan.dims.cp > 1 else implementation(method_of(plan).techniques, device, records=plan.config.data.isolates)
+    return building.configuration(model), dtype, attention, model.target
+
+
+def with_atoms(model: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:
+    """The model with Liger's kernels, recomputation, outside hooks and an adapter, before an engine takes it; C comes last, by `compile_atom`."""
+    method = method_of(plan)
+    techniques = method.techniques
+    if plan.config.kernels.liger:
+        from liger_kernel.transformers import _apply_liger_kernel_to_instance  # there on GPUs only
+
+        _apply_liger_kernel_to_instance(model=model)
+    if techniques.recomputation:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    for atom in method.atoms:
+        if atom.model_hook:
+            targets.load(f"model_hook of atom {atom.code}", atom.model_hook)(model, techniques)
+    if techniques.adapter is None:
+        return model
+    from llmexp.launchers.models.peft_adapters import adapted  # PEFT takes a second to import
+
+    return adapted(model, techniques.adapter, plan)
+
+
+def compile_atom(model: nn.Module, method: Method) -> None:
+    """C, once nothing changes the layers' classes any more: a checkpoint compiled before FSDP2 has made its own would be passed by."""
+    if method.techniques.compilation:
+        compile_regions(building.transformer(model))
+
+
+def trained(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that an optimizer gets."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def optimizer(plan: RunPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """torch's fused AdamW, or the class that optimizer.target names; one that updates in backward takes a model, here of what trains alone."""
+    chosen = plan.config.optimizer
+    if chosen.target:
+        taken = nn.ParameterList(parameters) if chosen.fused_backward else parameters
+        made: torch.optim.Optimizer = targets.load("optimizer.target", chosen.target)(taken, **chosen.arguments)
+        return made
+    return torch.optim.AdamW(parameters, **chosen.arguments, fused=True)
+
+
+def experts_that_ran(config: PreTrainedConfig) -> dict[str, str]:
+    """How transformers computes the experts of a model that has some, for what_ran."""
+    return {"experts_implementation": config._experts_implementation} if getattr(config, "num_experts", None) else {}
+
+
+def class_name(thing: object) -> str:
+    """The class's dotted name, for what_ran."""
+    return f"{type(thing).__module__}.{type(thing).__name__}"

@@ -1,0 +1,139 @@
+"""Models of transformers with weights given by parameter name, so that every engine and layout starts from the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from accelerate import init_empty_weights
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, MixtralConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
+
+from llmexp.errors import ConfigError
+from llmexp.launchers.models import targets
+from llmexp.launchers.models.hub import folder_of
+from llmexp.launchers.models.quantize import quantized_linear
+from llmexp.launchers.models.weights import Source
+from llmexp.schema import ModelConfig
+
+CONFIGURATIONS = {"llama": LlamaConfig, "qwen3": Qwen3Config, "mixtral": MixtralConfig}
+
+
+def configuration(model: ModelConfig) -> PreTrainedConfig:
+    """Translate the model's section to transformers; for architecture hf read it from model.path."""
+    if model.architecture == "hf":
+        return _published(model)
+    return CONFIGURATIONS[model.architecture](
+        vocab_size=model.vocab_size,
+        hidden_size=model.hidden_size,
+        intermediate_size=model.intermediate_size,
+        num_hidden_layers=model.num_layers,
+        num_attention_heads=model.num_heads,
+        num_key_value_heads=model.num_kv_heads,
+        head_dim=model.head_dim,
+        max_position_embeddings=model.max_positions,
+        rms_norm_eps=model.rms_norm_eps,
+        tie_word_embeddings=model.tie_embeddings,
+        rope_parameters={"rope_type": "default", "rope_theta": model.rope_theta},
+        use_cache=False,
+        **_experts(model),
+    )
+
+
+def _published(model: ModelConfig) -> PreTrainedConfig:
+    path, code = model.path or "", model.trust_remote_code
+    found = folder_of(path, code=code) if model.weights == "pretrained" else path
+    try:
+        return AutoConfig.from_pretrained(found, trust_remote_code=code)
+    except ValueError as error:
+        needs_code = "trust_remote_code" in str(error)
+        why = "its model is code that comes with it: model.trust_remote_code=true runs it" if needs_code else str(error).splitlines()[0]
+        raise ConfigError(f"model.path={path}: {why}") from None
+
+
+def _experts(model: ModelConfig) -> dict[str, Any]:
+    """Without a loss that balances the load of experts, which transformers too adds only where it is asked to."""
+    if model.num_experts is None:
+        return {}
+    return {"num_local_experts": model.num_experts, "num_experts_per_tok": model.experts_per_token, "output_router_logits": False}
+
+
+def from_configuration(config: PreTrainedConfig, dtype: torch.dtype, attention: str, target: str | None = None) -> PreTrainedModel:
+    """A model in training mode, of the class or by the function that `target` names, with whatever weights that gives it; callers seed them."""
+    config.use_cache = False
+    model: PreTrainedModel = _maker(target)(config, dtype=dtype, attn_implementation=attention, **_trusted(config, target))
+    return model.train()
+
+
+def _maker(target: str | None) -> Callable[..., Any]:
+    if target is None:
+        return AutoModelForCausalLM.from_config
+    named = targets.load("model.target", target)
+    # What AutoModelForCausalLM itself calls on the class that it finds.
+    return named._from_config if isinstance(named, type) and issubclass(named, PreTrainedModel) else named  # type: ignore[attr-defined]
+
+
+def _trusted(config: PreTrainedConfig, target: str | None) -> dict[str, bool]:
+    """Whoever has trusted the code of a configuration's class trusts that of its model."""
+    return {} if target or type(config).__module__.startswith("transformers.") else {"trust_remote_code": True}
+
+
+def build(
+    config: PreTrainedConfig,
+    dtype: torch.dtype,
+    attention: str,
+    target: str | None = None,
+    *,
+    weights: Callable[[nn.Module], Source],
+    **options: Any,
+) -> PreTrainedModel:
+    """A model on `device` with its weights, built tensor by tensor so that its peak is its own size; options as for `materialise`."""
+    with init_empty_weights(include_buffers=False):
+        model = from_configuration(config, dtype, attention, target)
+    return materialise(model, weights(model), **options)
+
+
+def materialise(model: PreTrainedModel, source: Source, device: torch.device, quantization: str | None = None) -> PreTrainedModel:
+    """Give every parameter of a model on the meta device its values; with `quantization` the layers' matrices become frozen 4-bit."""
+    for prefix, module in list(model.named_modules()):
+        for leaf, parameter in list(module.named_parameters(recurse=False)):
+            weight = torch.empty_like(parameter, device=device)
+            source(f"{prefix}.{leaf}", weight)
+            setattr(module, leaf, nn.Parameter(weight, requires_grad=parameter.requires_grad))
+        if quantization and isinstance(module, nn.Linear) and module is not model.get_output_embeddings():
+            model.set_submodule(prefix, quantized_linear(module, quantization))
+    model.tie_weights()
+    return model.to(device)
+
+
+def transformer(model: Any) -> PreTrainedModel:
+    """The model of transformers below an adapter, where there is one."""
+    return model.get_base_model() if hasattr(model, "peft_config") else model
+
+
+def named_weights(model: Any) -> Iterator[tuple[str, nn.Parameter]]:
+    """All parameters, those of the model itself by the names that they have without an adapter."""
+    inner = dict(transformer(model).named_parameters())
+    yield from ((name.replace(".base_layer.", "."), parameter) for name, parameter in inner.items())
+    own = {id(parameter) for parameter in inner.values()}
+    yield from ((name, parameter) for name, parameter in model.named_parameters() if id(parameter) not in own)
+
+
+class ExactBuffers:
+    """Keeps a model's buffers in the dtype they were made in: engines that cast the module would round the rotary frequencies to bf16."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._kept = [(module, name, buffer.clone()) for module in model.modules() for name, buffer in module.named_buffers(recurse=False)]
+
+    def restore(self, device: torch.device) -> None:
+        """Put the kept buffers back, on `device`."""
+        for module, name, buffer in self._kept:
+            setattr(module, name, buffer.to(device))
+
+
+def take_buffers(model: nn.Module, exact: nn.Module) -> None:
+    """Give a model the buffers of another of its kind, which was made where nothing changes dtypes: ZeRO-3 makes all tensors in the parameters'."""
+    for path, module in exact.named_modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            setattr(model.get_submodule(path), name, buffer)

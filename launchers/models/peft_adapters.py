@@ -1,0 +1,32 @@
+"""Atoms L, QL and P: PEFT's adapters on a model that is frozen, in the precision of its parameters."""
+
+from __future__ import annotations
+
+from peft import LoraConfig, PeftConfig, PeftModel, PromptTuningConfig, TaskType, get_peft_model
+from transformers import PreTrainedModel
+
+from llmexp.launchers.models.building import named_weights
+from llmexp.launchers.models.seeding import fill
+from llmexp.method import Adapter
+from llmexp.plan.run_plan import RunPlan
+
+
+def adapted(model: PreTrainedModel, kind: Adapter, plan: RunPlan) -> PeftModel:
+    """The model with all of its own parameters frozen, and an adapter in their dtype; seeded, but where the model itself has no memory yet."""
+    dtype = model.get_input_embeddings().weight.dtype
+    wrapped = get_peft_model(model, _configuration(kind, plan), autocast_adapter_dtype=False)
+    for name, parameter in named_weights(wrapped):
+        if parameter.requires_grad:
+            parameter.data = parameter.data.to(dtype)
+            if not parameter.is_meta:
+                fill(name, parameter.data, plan.config.seed)
+    return wrapped.train()
+
+
+def _configuration(kind: Adapter, plan: RunPlan) -> PeftConfig:
+    chosen = plan.config.adapter
+    if kind == "prompt":
+        return PromptTuningConfig(task_type=TaskType.CAUSAL_LM, num_virtual_tokens=chosen.virtual_tokens)
+    return LoraConfig(
+        task_type=TaskType.CAUSAL_LM, r=chosen.rank, lora_alpha=chosen.alpha, lora_dropout=chosen.dropout, target_modules=list(chosen.targets)
+    )

@@ -1,0 +1,124 @@
+"""Where a model's values come from before training: a generator seeded by each parameter's name, or a checkpoint's safetensors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from llmexp.errors import ConfigError
+from llmexp.launchers.models.seeding import fill
+from llmexp.launchers.models.stacked_experts import matrices_of, router_of
+from llmexp.plan.checkpoint import Checkpoint
+from llmexp.schema import RunConfig
+
+NAMED_IN_ERRORS = 3
+ADAPTERS = (".lora_", "prompt_encoder.")
+
+Source = Callable[[str, torch.Tensor], None]
+"""Fills the parameter of a name; on every rank and in every layout with the same values."""
+
+
+def seeded(seed: int) -> Callable[[nn.Module], Source]:
+    """Random weights, of any model."""
+    return lambda _: partial(fill, seed=seed)
+
+
+def weights_of(config: RunConfig) -> Callable[[nn.Module], Source]:
+    """What fills a whole model, given while it has all of its names; raises ConfigError where the checkpoint is another model's."""
+    if config.model.weights == "random":
+        return seeded(config.seed)
+    return partial(Pretrained, _checkpoint(config), config.seed)
+
+
+def weights_that_ran(config: RunConfig) -> dict[str, Any]:
+    """Which weights training started from, for what_ran."""
+    if config.model.weights == "random":
+        return {"weights": f"random, seed {config.seed}"}
+    return {"weights": f"pretrained, {_checkpoint(config).digest}"}
+
+
+def _checkpoint(config: RunConfig) -> Checkpoint:
+    from llmexp.launchers.models.hub import folder_of  # not every engine's ranks have Hugging Face's packages
+
+    return Checkpoint.read(folder_of(config.model.path or "", code=config.model.trust_remote_code))
+
+
+class Pretrained:
+    """A checkpoint that fits a model. It is read tensor by tensor, so that memory is that of the model and one tensor; adapters are seeded."""
+
+    def __init__(self, checkpoint: Checkpoint, seed: int, model: nn.Module) -> None:
+        self._checkpoint, self._seed = checkpoint, seed
+        shapes = {name: tuple(getattr(parameter, "ds_shape", parameter.shape)) for name, parameter in model.named_parameters()}
+        tied: dict[str, str] = getattr(model, "all_tied_weights_keys", {})
+        self._stored_as = _stored_names([*shapes, *tied], checkpoint, f"{getattr(model, 'base_model_prefix', '')}.")
+        for name, other in tied.items():
+            _take_either(self._stored_as, name, other)
+        stacks = {name: matrices_of(name, shape[0], checkpoint.tensors) for name, shape in shapes.items() if len(shape) == 3}
+        self._stacks = {name: matrices for name, matrices in stacks.items() if matrices}
+        self._check(shapes, _ignored(model))
+
+    def __call__(self, name: str, tensor: torch.Tensor) -> None:
+        """Copy the stored values, converted to the tensor's dtype."""
+        if any(part in name for part in ADAPTERS):
+            fill(name, tensor, self._seed)
+            return
+        with torch.no_grad():
+            for expert, matrices in zip(tensor, self._stacks.get(name, ()), strict=False):
+                expert.copy_(torch.cat([self._read(matrix) for matrix in matrices]))
+            if name not in self._stacks:
+                tensor.copy_(self._read(self._stored_as[name]))
+
+    def _read(self, name: str) -> torch.Tensor:
+        from safetensors import safe_open
+
+        # Opened anew each time: an open file's pages would count as this rank's memory.
+        with safe_open(self._checkpoint.tensors[name].shard, "pt") as shard:
+            values: torch.Tensor = shard.get_tensor(name)
+            return values
+
+    def _check(self, shapes: dict[str, tuple[int, ...]], ignored: re.Pattern[str]) -> None:
+        stored = self._checkpoint.tensors
+        taken = {*self._stored_as.values(), *(matrix for stack in self._stacks.values() for matrices in stack for matrix in matrices)}
+        found = {name: self._stored_shape(name) for name in shapes if name in self._stored_as or name in self._stacks}
+        self._refuse("it lacks {}", [name for name in shapes if name not in found])
+        surplus = [name for name in stored if name not in taken and not ignored.search(name)]
+        self._refuse("it has {}, which the model of its config.json has not", surplus)
+        self._refuse("other shapes than in its config.json: {}", [f"{name} {list(shape)}" for name, shape in found.items() if shape != shapes[name]])
+
+    def _stored_shape(self, name: str) -> tuple[int, ...]:
+        stored, stack = self._checkpoint.tensors, self._stacks.get(name)
+        if stack is None:
+            return stored[self._stored_as[name]].shape
+        rows = sum(stored[matrix].shape[0] for matrix in stack[0])
+        return len(stack), rows, *stored[stack[0][0]].shape[1:]
+
+    def _refuse(self, reason: str, names: list[str]) -> None:
+        if names:
+            listed = ", ".join(names[:NAMED_IN_ERRORS]) + (f" and {len(names) - NAMED_IN_ERRORS} more" if len(names) > NAMED_IN_ERRORS else "")
+            raise ConfigError(f"model.path={self._checkpoint.folder}: {reason.format(listed)}")
+
+
+def _stored_names(names: Iterable[str], checkpoint: Checkpoint, prefix: str) -> dict[str, str]:
+    """Of each name the checkpoint's; one that was saved without the head has no prefix of the model below it."""
+    candidates = {name: (name, name.removeprefix(prefix), router_of(name)) for name in names}
+    found = {name: next((each for each in possible if each in checkpoint.tensors), None) for name, possible in candidates.items()}
+    return {name: stored for name, stored in found.items() if stored}
+
+
+def _take_either(stored_as: dict[str, str], name: str, other: str) -> None:
+    """Tied parameters, of which a checkpoint may hold only one."""
+    for absent, present in ((name, other), (other, name)):
+        if present in stored_as:
+            stored_as.setdefault(absent, stored_as[present])
+
+
+def _ignored(model: nn.Module) -> re.Pattern[str]:
+    """Names that checkpoints of this class are known to hold for nothing: what transformers ignores, and buffers, which are computed."""
+    known: Iterator[str] = iter(getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ())
+    buffers = {name.rpartition(".")[2] for name, _ in model.named_buffers()}
+    return re.compile("|".join([*known, *(rf"\.{re.escape(name)}$" for name in sorted(buffers)), r"rotary_emb\.inv_freq$"]))

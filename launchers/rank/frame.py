@@ -1,0 +1,162 @@
+"""A rank's frame: where its output goes, who it is, and what it leaves behind when it ends or breaks."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+import psutil
+
+from llmexp.launchers.rank.communication import log_connections
+from llmexp.launchers.rank.meeting import serve_store, take_leave
+from llmexp.record.folder import RunFolder, write_atomically
+from llmexp.record.identity import process_identity
+from llmexp.record.lock import end_with_holder
+from llmexp.record.process import die_with_parent
+from llmexp.record.result import RankFailure, RankSummary, to_json
+
+if TYPE_CHECKING:
+    import torch
+
+    from llmexp.plan.run_plan import RunPlan
+    from llmexp.schema import HardwareConfig
+
+
+@dataclass(frozen=True)
+class Rank:
+    """This process among its peers, and the repeat's folder that it writes to."""
+
+    index: int
+    local_index: int
+    world_size: int
+    folder: Path
+
+    @classmethod
+    def from_environment(cls, folder: Path) -> Rank:
+        """Read what every launcher of ranks sets; a process that none has started is alone."""
+        told = os.environ.get
+        return cls(int(told("RANK", 0)), int(told("LOCAL_RANK", 0)), int(told("WORLD_SIZE", 1)), folder)
+
+    @property
+    def samples_path(self) -> Path:
+        """One line a step."""
+        return self.folder / f"samples.{self.index}.jsonl"
+
+    @property
+    def log_path(self) -> Path:
+        """What this process prints."""
+        return self.folder / f"log.{self.index}.txt"
+
+    def write(self, name: str, record: RankSummary | RankFailure) -> None:
+        """Write rank.<r>.json or failure.<r>.json."""
+        write_atomically(self.folder / f"{name}.{self.index}.json", to_json(record))
+
+    def seconds_since_start(self) -> float:
+        """Seconds since this interpreter was started."""
+        return time.time() - psutil.Process().create_time()
+
+
+def main(work: Callable[[RunPlan, Rank], RankSummary]) -> None:
+    """Run `work` for the plan beside the repeat's folder, which the first argument names; never returns."""
+    rank = Rank.from_environment(Path(sys.argv[1]))
+    die_with_parent()
+    _log_to(rank.log_path)
+    end_with_holder(RunFolder(rank.folder.parent).drivers)
+    write_atomically(rank.folder / f"process.{rank.index}.json", json.dumps(process_identity()) + "\n")
+    try:
+        from llmexp.plan.run_plan import RunPlan
+
+        plan = RunPlan.read(rank.folder.parent / "plan.json")
+        if plan.config.hardware.device == "cuda" and rank.world_size > 1:
+            log_connections(rank.folder)
+        serve_store()
+        rank.write("rank", work(plan, rank))
+    except BaseException as error:
+        fail(rank, error)
+    leave(0)
+
+
+def fail(rank: Rank, error: BaseException) -> NoReturn:
+    """End this process with an account of the error, which is being handled."""
+    traceback.print_exc()
+    rank.write("failure", _failure(rank, error))
+    leave(1)
+
+
+def leave(code: int) -> NoReturn:
+    """End this process without the interpreter's clean-up: a peer that hangs in a collective must not keep a broken rank from ending."""
+    if code == 0:
+        take_leave()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _log_to(path: Path) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+
+def _failure(rank: Rank, error: BaseException) -> RankFailure:
+    message = f"{type(error).__name__}: {error}".splitlines()[0]
+    return RankFailure(rank=rank.index, kind=_kind(error), message=message, traceback=traceback.format_exc(), allocator=_allocator())
+
+
+def _kind(error: BaseException) -> Literal["oom", "hardware", "error"]:
+    if isinstance(error, WrongHardwareError):
+        return "hardware"
+    return "oom" if _is_out_of_memory(error) else "error"
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    torch = sys.modules.get("torch")
+    if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and ("can't allocate memory" in str(error) or "CUDA out of memory" in str(error))
+
+
+def _allocator() -> dict[str, int]:
+    if "torch" not in sys.modules:
+        return {}
+    from llmexp.measure.memory import allocator_figures
+
+    return allocator_figures()
+
+
+class WrongHardwareError(RuntimeError):
+    """The node has not what the plan was made for."""
+
+
+def device_of(hardware: HardwareConfig, local_index: int) -> torch.device:
+    """The device that the plan's hardware means for this rank, made current; raises WrongHardwareError where torch cannot use it."""
+    import torch
+
+    if hardware.device == "cpu":
+        return torch.device("cpu")
+    usable = torch.cuda.device_count()
+    if local_index >= usable:
+        raise WrongHardwareError(f"hardware={hardware.name} needs GPU {local_index}; torch {torch.__version__} can use {usable} here")
+    device = torch.device("cuda", local_index)
+    torch.cuda.set_device(device)
+    return device
+
+
+def join_group(device: torch.device) -> None:
+    """Meet the other ranks by torch's own means, over NCCL on GPUs and over Gloo on CPUs."""
+    from torch import distributed
+
+    on_gpu = device.type == "cuda"
+    distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)

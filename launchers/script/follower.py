@@ -1,0 +1,69 @@
+"""A rank of a program whose steps another rank times by its lines: it learns of them from the ranks' store, and writes them with its own memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TextIO
+
+import torch
+from torch import distributed
+from torch.distributed import HashStore, PrefixStore, Store  # type: ignore[attr-defined]
+
+from llmexp.launchers.rank.frame import fail, leave
+from llmexp.launchers.rank.meeting import connection
+from llmexp.launchers.script.witness import Witness
+from llmexp.measure import memory
+from llmexp.record.result import StepSample
+
+
+def store_for(witness: Witness) -> Store:
+    """A connection to the ranks' store, one a thread; reading waits until a key is set. A rank alone needs none."""
+    if witness.rank.world_size == 1:
+        return HashStore()
+    return PrefixStore("llmexp", connection(timedelta(seconds=witness.plan.config.measure.timeout_s)))
+
+
+class Follower:
+    """A thread beside the program of a rank that does not time; it sleeps until a step is announced."""
+
+    def __init__(self, witness: Witness, file: TextIO) -> None:
+        self._witness, self._file, self._store = witness, file, store_for(witness)
+
+    def run(self) -> None:
+        """Take part until the window is complete, then end the process; where the store goes, a rank has failed, and this process goes with it."""
+        try:
+            self._follow()
+        except distributed.DistError:
+            return
+        except BaseException as error:
+            fail(self._witness.rank, error)
+
+    def _follow(self) -> None:
+        witness, measure = self._witness, self._witness.plan.config.measure
+        timed_by = int(self._store.get("timed_by"))
+        if timed_by == witness.rank.index:
+            return
+        if witness.device.type == "cuda":  # of a thread, until it says so, the first GPU
+            torch.cuda.set_device(witness.device)
+        memory_bytes = memory.current_bytes(witness.device)
+        self._take(range(1), memory_bytes)
+        witness.look()
+        self._take(range(1, measure.warmup_steps), memory_bytes)
+        with witness.window():
+            self._take(range(measure.warmup_steps, measure.warmup_steps + measure.steps), memory_bytes)
+        witness.rank.write("rank", witness.summary(float(self._store.get("window_wall_s")), told_by(timed_by)))
+        self._store.set(f"done.{witness.rank.index}", "")
+        leave(0)
+
+    def _take(self, steps: range, memory_bytes: Callable[[], int]) -> None:
+        for step in steps:
+            sample = StepSample.model_validate_json(self._store.get(f"step.{step}"))
+            self._file.write(sample.model_copy(update={"memory_bytes": memory_bytes(), "at_s": round(time.time(), 3)}).model_dump_json() + "\n")
+            self._file.flush()
+
+
+def told_by(rank: int) -> str:
+    """Where the steps of all ranks are from."""
+    return f"output of rank {rank}"

@@ -1,0 +1,99 @@
+"""Steps that a program prints: the first rank with a line that matches times them by its lines, and announces them to the others."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import NoReturn, TextIO
+
+from torch.distributed import Store  # type: ignore[attr-defined]
+
+from llmexp.launchers.rank.frame import leave
+from llmexp.launchers.script.follower import Follower, store_for, told_by
+from llmexp.launchers.script.lines import Lines, StepLines
+from llmexp.launchers.script.witness import ReportError, Witness, ended_after, ended_unheard
+from llmexp.measure import memory
+from llmexp.measure.clock import HostClock
+from llmexp.measure.reported import MeasuredError, Reader, ReportedSteps
+from llmexp.record.printed import Output
+
+
+class Announced:
+    """The timing rank's samples: into its file, and to the others."""
+
+    def __init__(self, file: TextIO, store: Store) -> None:
+        self._file, self._store, self._written = file, store, 0
+
+    def write(self, line: str) -> None:
+        """Take a sample."""
+        self._file.write(line)
+        self._store.set(f"step.{self._written}", line)
+        self._written += 1
+
+    def flush(self) -> None:
+        """Let others read the file's lines."""
+        self._file.flush()
+
+
+class Printed:
+    """Hears the lines of this rank's program from the moment it is made, and ends the process once the window is complete."""
+
+    def __init__(self, witness: Witness, file: TextIO) -> None:
+        self._witness, self._store = witness, store_for(witness)
+        measure, reader = witness.plan.config.measure, Reader(HostClock(), memory.current_bytes(witness.device), _meet_nobody, witness.window())
+        self._steps = ReportedSteps(measure.warmup_steps, measure.steps, reader, Announced(file, self._store))
+        self._expects = StepLines(witness.plan)
+        self._leads: bool | None = None
+        if witness.rank.world_size > 1:
+            threading.Thread(target=Follower(witness, file).run, daemon=True).start()
+        self._lines = Lines(self._take)
+
+    def ended(self) -> NoReturn:
+        """The program has ended before the window was complete on this rank; raises ReportError once it has on all ranks."""
+        rank, ranks = self._witness.rank.index, range(self._witness.rank.world_size)
+        self._store.set(f"ended.{rank}", json.dumps([self._steps.reported, self._lines.read, self._lines.last]))
+        told = [json.loads(self._store.get(f"ended.{one}")) for one in ranks]
+        raise ReportError(too_few(self._witness, told))
+
+    def _take(self, line: str) -> None:
+        told = self._expects(line)
+        if told is None or not self._is_timed_here():
+            return
+        loss = self._expects.loss_of_new(told)
+        if loss is None:
+            return
+        if not self._steps.reported:
+            self._witness.look()
+        batch = self._witness.plan.batch
+        try:
+            self._steps.report(batch.micro * batch.accumulation * self._witness.plan.config.data.seq_len, loss)
+        except MeasuredError:
+            self._end()
+
+    def _is_timed_here(self) -> bool:
+        if self._leads is None:
+            own = str(self._witness.rank.index)
+            self._leads = self._store.compare_set("timed_by", "", own).decode() == own
+        return self._leads
+
+    def _end(self) -> NoReturn:
+        """Leave last, because a peer may be in a collective with this rank; and at once, because the program may clean up in one."""
+        rank = self._witness.rank
+        self._store.set("window_wall_s", str(self._steps.window_wall_s))
+        rank.write("rank", self._witness.summary(self._steps.window_wall_s, told_by(rank.index)))
+        self._store.wait([f"done.{one}" for one in range(rank.world_size) if one != rank.index])
+        leave(0)
+
+
+def too_few(witness: Witness, told: list[tuple[int, int, str]]) -> str:
+    """Why the window is not complete, from each rank's steps, lines and last line."""
+    measure = witness.plan.config.measure
+    reported, read = max(steps for steps, _, _ in told), sum(lines for _, lines, _ in told)
+    if reported:
+        return ended_after(reported, measure.warmup_steps + measure.steps)
+    rank, (_, _, last) = max(enumerate(told), key=lambda one: one[1][1])
+    return ended_unheard(witness.plan, Output(read, last, rank))
+
+
+def _meet_nobody() -> None:
+    """Who prints is not who waits."""

@@ -1,0 +1,92 @@
+"""What one rank knows of a program that is not ours: its model where it said so, what surrounds its first step, and at the end the summary."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import distributed
+
+from llmexp.launchers.rank.frame import Rank
+from llmexp.launchers.rank.versions import rank_environment
+from llmexp.launchers.script.own_model import OwnModel, why_no_flops
+from llmexp.launchers.training.measuring import counters_of, gpu_uuid
+from llmexp.measure import memory
+from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.unheard import unheard
+from llmexp.record.energy import EnergyMeter
+from llmexp.record.printed import Output
+from llmexp.record.result import RankSummary
+from llmexp.record.throttle_counters import ThrottleMeter
+
+
+class ReportError(BaseException):
+    """What the program reports cannot be measured as what was asked for; unwinds it past its own handlers of Exception."""
+
+
+class Witness:
+    """Looks, once a step is told, at what there is only while the program's process group is."""
+
+    def __init__(self, plan: RunPlan, rank: Rank, device: torch.device) -> None:
+        self.plan, self.rank, self.device = plan, rank, device
+        self._meter, self._throttling = EnergyMeter(counters_of(rank, device)), ThrottleMeter(gpu_uuid(device))
+        self.own_model: OwnModel | None = None
+        self._time_to_first_step_s = 0.0
+        self._environment: dict[str, Any] = {}
+        self._backend: str | None = None
+        self._peaks = memory.Peaks(device)
+
+    @contextmanager
+    def window(self) -> Iterator[None]:
+        """To stand around the measured steps: reads the hardware's counters at both ends."""
+        with self._throttling, self._meter:
+            yield
+
+    def look(self) -> None:
+        """To be called at the first step's end."""
+        self._time_to_first_step_s = self.rank.seconds_since_start()
+        self._environment = rank_environment(self.device, self.rank.folder)
+        self._backend = distributed.get_backend() if distributed.is_initialized() else None
+
+    def check(self, positions: int) -> None:
+        """Raise ReportError where a step of a replica is of another size than planned."""
+        batch, seq_len = self.plan.batch, self.plan.config.data.seq_len
+        planned = batch.micro * batch.accumulation * seq_len
+        if positions != planned:
+            raise ReportError(
+                f"the program's steps have {positions} tokens a rank, but batch.micro {batch.micro} x batch.accumulation {batch.accumulation} x "
+                f"data.seq_len {seq_len} = {planned}: set these to what it does, or pass them to it"
+            )
+
+    def summary(self, window_wall_s: float, steps_told_by: str) -> RankSummary:
+        """Sum up a window that is complete."""
+        own, doubt = self.own_model, why_no_flops(self.plan, self.own_model)
+        what_ran = {"program": shlex.join(self.plan.engine_config["argv"]), "steps_told_by": steps_told_by, "device": str(self.device)}
+        return RankSummary(
+            rank=self.rank.index,
+            window_wall_s=window_wall_s,
+            time_to_first_step_s=self._time_to_first_step_s,
+            parameters=own.parameters if own else None,
+            trainable_parameters=own.trainable_parameters if own else None,
+            state_bytes={},
+            what_ran=what_ran
+            | {"energy_counters": self._meter.covers, "backend": self._backend}
+            | ({"no_flops": doubt} if doubt else {"compute_dtype": own.dtype if own else None}),
+            environment=self._environment if self.rank.index == 0 else {},
+            energy=self._meter.energy,
+            gpu=self._throttling.found,
+            **self._peaks.summary(),
+        )
+
+
+def ended_unheard(plan: RunPlan, output: Output) -> str:
+    """Why a program that reported no step was not measured."""
+    return f"the program ended without reporting a step: {unheard(plan, output)}"
+
+
+def ended_after(reported: int, wanted: int) -> str:
+    """Why a program that reported some steps was not measured."""
+    return f"the program ended after {reported} of {wanted} steps: let it take more, or lower measure.warmup_steps or measure.steps"

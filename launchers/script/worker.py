@@ -1,0 +1,127 @@
+"""One rank of somebody's training program: run it in this process as torchrun or Python would, and listen to what it reports or prints."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import runpy
+import sys
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+from torch import distributed
+
+from llmexp import hook
+from llmexp.launchers.rank.frame import Rank, device_of, main
+from llmexp.launchers.script.own_model import OwnModel
+from llmexp.launchers.script.printed import Printed
+from llmexp.launchers.script.witness import ReportError, Witness, ended_after, ended_unheard
+from llmexp.measure import memory
+from llmexp.measure.clock import clock_for
+from llmexp.measure.reported import MeasuredError, Reader, ReportedSteps
+from llmexp.plan.dims import PYTHON
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.printed import Appended, Logs, lines_of
+from llmexp.record.result import RankSummary
+
+
+def run_program(argv: list[str]) -> None:
+    """Run `train.py …` or `-m package.train …` as the main program of this process."""
+    os.environ.pop("PYTHONSAFEPATH", None)  # of llmexp's own ranks: what the program starts finds its modules as it does without llmexp
+    module = argv[0] == "-m"
+    name, arguments = (argv[1], argv[2:]) if module else (argv[0], argv[1:])
+    # As Python itself does it: the program's folder first, of a module the working directory.
+    sys.path.insert(0, str(Path.cwd() if module else Path(name).absolute().parent))
+    sys.argv = [name, *arguments]
+    if module:
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(name, run_name="__main__")
+
+
+class Listener:
+    """Takes what the program reports by the hook."""
+
+    def __init__(self, witness: Witness, steps: ReportedSteps) -> None:
+        self._witness, self._steps = witness, steps
+
+    def step(self, positions: int, loss: Any) -> None:
+        """Take a step; raises ReportError for one of another size than planned, MeasuredError after the last."""
+        self._witness.check(positions)
+        if not self._steps.reported:
+            self._witness.look()
+        self._steps.report(positions, loss)
+
+    def model(self, module: Any) -> None:
+        """Take the model's size now, the dtype of its products when they are made."""
+        self._witness.own_model = OwnModel(module)
+
+
+def work(plan: RunPlan, rank: Rank) -> RankSummary:
+    """Run the program until its window is measured; raises ReportError where it ends before, or does other work than the plan says."""
+    if plan.config.engine.launcher == PYTHON:
+        hide_other_gpus()
+    device = device_of(plan.config.hardware, rank.local_index)
+    witness = Witness(plan, rank, device)
+    with rank.samples_path.open("a") as file:
+        return _by_lines(witness, file) if plan.engine_config["line"] else _by_hook(witness, file)
+
+
+def hide_other_gpus() -> None:
+    """Leave the first GPU alone visible: in one process a Trainer shares its batch out over all that it sees, and one is counted."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
+
+
+def _by_lines(witness: Witness, file: TextIO) -> NoReturn:
+    """Of a program that is measured the process ends in one of its lines."""
+    printed = Printed(witness, file)
+    _run_to_its_end(witness)
+    printed.ended()
+
+
+def _by_hook(witness: Witness, file: TextIO) -> RankSummary:
+    plan, protocol = witness.plan, witness.plan.config.measure
+    reader = Reader(clock_for(witness.device), memory.current_bytes(witness.device), _meet, witness.window())
+    steps = ReportedSteps(protocol.warmup_steps, protocol.steps, reader, file)
+    hook.connect(Listener(witness, steps))
+    if plan.engine_config["callback"]:
+        from llmexp.launchers.script.trainer_callback import add_to_every_trainer
+
+        add_to_every_trainer()
+    with contextlib.suppress(MeasuredError):
+        _run_to_its_end(witness)
+    wanted = protocol.warmup_steps + protocol.steps
+    if steps.reported < wanted:
+        raise ReportError(ended_after(steps.reported, wanted) if steps.reported else ended_unheard(plan, Logs(witness.rank.folder).read()))
+    return witness.summary(steps.window_wall_s, "callback" if plan.engine_config["callback"] else "hook")
+
+
+def _run_to_its_end(witness: Witness) -> None:
+    try:
+        run_program(witness.plan.engine_config["argv"])
+    except SystemExit as end:
+        if end.code:
+            raise RuntimeError(exit_reason(witness.rank, end.code)) from end
+
+
+def exit_reason(rank: Rank, code: Any) -> str:
+    """Name the exit code that Python makes of it, with the program's own words: of sys.exit("…"), or printed as argparse does."""
+    if not isinstance(code, int):
+        return f"the program ended with exit code 1: {' '.join(str(code).split())}"
+    said = last_words(lines_of(Appended(rank.log_path)))
+    return f"the program ended with exit code {int(code)}" + (f"; its last line: {said}" if said else "")
+
+
+def last_words(lines: list[str]) -> str:
+    """The last line with a word on it, which is where a frame around an error ends; what argparse and its like say stands there."""
+    return next((line for line in reversed(lines) if re.search(r"\w", line)), "")
+
+
+def _meet() -> None:
+    if distributed.is_initialized():
+        distributed.barrier()
+
+
+if __name__ == "__main__":
+    main(work)

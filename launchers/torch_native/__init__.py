@@ -1,0 +1,1 @@
+"""engine=torch: worker.py is what one rank runs."""

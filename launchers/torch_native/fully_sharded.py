@@ -1,0 +1,99 @@
+"""FSDP2: each decoder layer's parameters, gradients and optimizer states partitioned over the ranks, as torch's fully_shard does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import torch
+from accelerate import init_empty_weights
+from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from transformers import PreTrainedConfig
+
+from llmexp.errors import ConfigError
+from llmexp.launchers.models import assembly, building
+from llmexp.launchers.models.compiled import decoder_layers
+from llmexp.launchers.models.seeding import DTYPES
+from llmexp.launchers.models.weights import Source, weights_of
+from llmexp.plan.run_plan import RunPlan
+
+
+class FullySharded:
+    """A model whose layers are gathered when they compute, and the optimizer of this rank's part."""
+
+    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+        self._plan = plan
+        self._options = plan.engine_config
+        self.offloads = "cpu_offload" in self._options
+        with init_empty_weights(include_buffers=False):
+            model = assembly.unseeded_model(plan, device)
+            made = building.ExactBuffers(model)
+            model.to(DTYPES[plan.config.precision.master])
+            made.restore(device)
+        model.tie_weights()
+        self.model_class = assembly.class_name(model)
+        source = weights_of(plan.config)(model)
+        self.module = assembly.with_atoms(model, plan)
+        buffers = building.ExactBuffers(self.module)
+        self._shard(device)
+        self.module.to_empty(device="cpu" if self.offloads else device)
+        buffers.restore(device)
+        self._fill(device, source)
+        assembly.compile_atom(self.module, assembly.method_of(plan))
+        self.model = self.module
+        self.optimizer = assembly.optimizer(plan, assembly.trained(self.module))
+
+    def begin_pass(self, *, last: bool) -> None:
+        """Parameters that stay gathered after forward stay so until the pass that completes a step; gradients are partitioned in every pass."""
+        if not self._options["fully_shard"]["reshard_after_forward"]:
+            self.module.set_reshard_after_backward(last)
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """See Layout."""
+        return self.module.config
+
+    @property
+    def wrapper_class(self) -> str:
+        """The one that fully_shard has made of the model's."""
+        return assembly.class_name(self.model)
+
+    @property
+    def reduced_in(self) -> torch.dtype:
+        """The reduce-scatter's."""
+        return DTYPES[self._options["mixed_precision"]["reduce_dtype"]]
+
+    def _shard(self, device: torch.device) -> None:
+        layers = decoder_layers(self.module)
+        if not layers:
+            raise ConfigError(f"FSDP2 shards decoder layers, and {self.model_class} has none that is a GradientCheckpointingLayer of transformers")
+        options: dict[str, Any] = {**self._options["fully_shard"], "mesh": init_device_mesh(device.type, (distributed.get_world_size(),))}
+        dtypes: dict[str, Any] = {name: DTYPES[dtype] for name, dtype in self._options["mixed_precision"].items()}
+        options["mp_policy"] = MixedPrecisionPolicy(**dtypes)
+        options["shard_placement_fn"] = partial(_evenly, distributed.get_world_size())
+        if self.offloads:
+            options["offload_policy"] = CPUOffloadPolicy(**self._options["cpu_offload"])
+        for layer in layers:
+            fully_shard(layer, **options)
+        # The rest is needed last in forward and first in backward: always gathered in between.
+        fully_shard(self.module, **{**options, "reshard_after_forward": False})
+
+    def _fill(self, device: torch.device, source: Source) -> None:
+        dtype = DTYPES[self._plan.config.precision.parameters]
+        weights: Iterable[tuple[str, Any]] = building.named_weights(self.module)  # now DTensors
+        for name, parameter in weights:
+            whole = torch.empty(parameter.shape, dtype=dtype, device=device)
+            source(name, whole)
+            everywhere = DTensor.from_local(whole, parameter.device_mesh, [Replicate()], run_check=False)
+            parameter.to_local().detach().copy_(everywhere.redistribute(placements=parameter.placements).to_local())
+
+
+def _evenly(ranks: int, parameter: nn.Parameter) -> Shard | None:
+    """A stack of experts' matrices by their rows, where the experts cannot be shared out evenly: some ranks would hold nothing of it."""
+    if parameter.dim() < 3 or parameter.shape[0] % ranks == 0 or parameter.shape[1] % ranks:
+        return None
+    return Shard(1)

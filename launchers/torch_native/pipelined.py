@@ -1,0 +1,123 @@
+"""Pipelines of torch.distributed.pipelining: this rank's stages, a schedule of their passes, gradients averaged over the replicas after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
+from transformers import PreTrainedConfig
+
+from llmexp.launchers.models import assembly
+from llmexp.launchers.models.seeding import DTYPES
+from llmexp.launchers.torch_native.replicated import optimizer
+from llmexp.launchers.torch_native.stages import Stage, stages_of_rank
+from llmexp.launchers.torch_native.state import TorchState
+from llmexp.measure.loop import MicroBatch
+from llmexp.plan.run_plan import RunPlan
+
+
+class Pipelined:
+    """The stages of one rank, and their optimizer."""
+
+    offloads = False
+
+    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+        dims = plan.dims
+        self._plan, self._device = plan, device
+        # As ParallelDims.replica_of counts: the ranks of one stage are neighbours.
+        mesh = init_device_mesh(device.type, (dims.pp, dims.dp), mesh_dim_names=("stage", "replica"))
+        self.ranks, self._replicas = mesh.get_group("stage"), mesh.get_group("replica")
+        self.stages = [Stage(plan, index, device) for index in stages_of_rank(dims, mesh.get_local_rank("stage"))]
+        self.module: nn.Module = nn.ModuleList(self.stages)
+        self.model_class = assembly.class_name(self.stages[0].model)
+        self.trained = assembly.trained(self.module)
+        self.optimizer = optimizer(plan, self.trained, self._replicas)
+        self.schedule = self._schedule()
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """See Layout."""
+        return self.stages[0].model.config
+
+    @property
+    def wrapper_class(self) -> str:
+        """Of each stage."""
+        return f"{PipelineStage.__module__}.{PipelineStage.__name__}"
+
+    @property
+    def reduced_in(self) -> torch.dtype:
+        """Gradients are added up as they are."""
+        return DTYPES[self._plan.config.precision.gradients]
+
+    def backward(self, passes: Sequence[MicroBatch]) -> torch.Tensor:
+        """Gradients of a whole step, averaged over passes and replicas; returns the losses of the passes, of this replica, on every rank."""
+        losses: list[torch.Tensor] = []
+        # Only these can be the whole pipeline's first and last.
+        first, last = self.stages[0], self.stages[-1]
+        taken = [torch.cat([batch.input_ids for batch in passes])] if first.is_first else []
+        target = torch.cat([batch.labels for batch in passes]) if last.is_last else None
+        self.schedule.step(*taken, target=target, losses=losses, return_outputs=False)
+        self._average()
+        return self._of_whole_replica(losses)
+
+    def _schedule(self) -> Any:
+        options = dict(self._plan.engine_config["schedule"])
+        kind = get_schedule_class(options.pop("schedule_name"))
+        stages = [self._wrapped(stage) for stage in self.stages]
+        of_rank = stages if issubclass(kind, PipelineScheduleMulti) else stages[0]
+        return kind(of_rank, self._plan.batch.accumulation, loss_fn=self._share_of_loss, scale_grads=False, **options)
+
+    def _wrapped(self, stage: Stage) -> PipelineStage:
+        taken, given = stage.examples(self._plan.batch.micro, self._plan.config.data.seq_len)
+        return PipelineStage(stage, stage.index, stage.count, self._device, input_args=taken, output_args=given, group=self.ranks)
+
+    @property
+    def _shares(self) -> int:
+        """Into which a step's mean loss is parted: its passes on all replicas."""
+        return self._plan.batch.accumulation * self._plan.dims.dp
+
+    def _share_of_loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return self.stages[-1].loss(logits, labels) / self._shares
+
+    def _average(self) -> None:
+        # Not by DDP: a schedule that splits backward passes does not run the hooks that it reduces in.
+        if self._plan.dims.dp > 1:
+            sent = [distributed.all_reduce(parameter.grad, group=self._replicas, async_op=True) for parameter in self.trained]
+            for each in sent:
+                each.wait()
+
+    def _of_whole_replica(self, losses: Sequence[torch.Tensor]) -> torch.Tensor:
+        known = torch.stack(list(losses)).detach() * self._shares if losses else torch.empty(self._plan.batch.accumulation, device=self._device)
+        last = 0 if self._plan.dims.v_shaped else self._plan.dims.pp - 1
+        distributed.broadcast(known, group=self.ranks, group_src=last)
+        return known
+
+
+class PipelinedTraining(TorchState):
+    """A pipeline behind the measured loop's one call."""
+
+    layout: Pipelined
+
+    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+        super().__init__(plan, Pipelined(plan, device))
+        held = torch.tensor(self.trainable_parameters, device=device)
+        distributed.all_reduce(held, group=self.layout.ranks)
+        self.trainable_parameters = int(held)
+
+    def train(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Sequence[torch.Tensor]:
+        """One step: the schedule, then the update."""
+        losses = self.layout.backward(passes)
+        mark("forward_backward")
+        self.layout.optimizer.step()
+        self.layout.optimizer.zero_grad()
+        mark("optimizer")
+        return list(losses)
+
+    def what_ran(self) -> dict[str, Any]:
+        """See Built."""
+        return super().what_ran() | {"schedule": assembly.class_name(self.layout.schedule)}

@@ -1,0 +1,81 @@
+"""torch's replicas: the whole model on every rank, gradients averaged by DDP, with Z1 the optimizer's states shared out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import torch
+from torch import distributed, nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+from transformers import PreTrainedConfig
+
+from llmexp.launchers.models import assembly
+from llmexp.launchers.models.seeding import DTYPES
+from llmexp.launchers.torch_native.fused_backward import average_in_backward
+from llmexp.launchers.torch_native.master_copy import MasterCopy
+from llmexp.plan.run_plan import RunPlan
+
+
+class Replicated:
+    """A model, in DDP where there are several ranks, and its optimizer."""
+
+    offloads = False
+
+    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+        self._plan = plan
+        model = assembly.seeded_model(plan, device)
+        self.model_class = assembly.class_name(model)
+        self.module = assembly.with_atoms(model, plan)
+        assembly.compile_atom(self.module, assembly.method_of(plan))
+        self.model = self._wrapped(device)
+        if plan.config.optimizer.fused_backward and plan.dims.dp > 1:
+            average_in_backward(assembly.trained(self.module))
+        self.optimizer = optimizer(plan, assembly.trained(self.module))
+
+    def begin_pass(self, *, last: bool) -> None:
+        """Gradients stay on their rank until the pass that completes a step."""
+        if isinstance(self.model, DistributedDataParallel):
+            self.model.require_backward_grad_sync = last
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """See Layout."""
+        return self.module.config
+
+    @property
+    def wrapper_class(self) -> str:
+        """DDP, or the model itself."""
+        return assembly.class_name(self.model)
+
+    @property
+    def reduced_in(self) -> torch.dtype:
+        """DDP's buckets are of the gradients' dtype."""
+        return DTYPES[self._plan.config.precision.gradients]
+
+    def _wrapped(self, device: torch.device) -> nn.Module:
+        options = self._plan.engine_config.get("distributed_data_parallel")
+        if options is None:
+            return self.module
+        # Layers are compiled one by one: nothing is left to cut at the buckets' bounds.
+        torch._dynamo.config.optimize_ddp = False
+        # Weights are seeded alike on all ranks, so that there is nothing to send.
+        return DistributedDataParallel(self.module, device_ids=[device] if device.type == "cuda" else None, init_sync=False, **options)
+
+
+def optimizer(plan: RunPlan, parameters: list[nn.Parameter], replicas: distributed.ProcessGroup | None = None) -> torch.optim.Optimizer:
+    """Of whole parameters; with Z1 its states are shared out over `replicas`, None being all ranks."""
+    make = partial(_local, plan)
+    options = plan.engine_config.get("zero_redundancy_optimizer")
+    if options is None:
+        return make(parameters)
+    # Any callable does that makes an optimizer.
+    return ZeroRedundancyOptimizer(parameters, make, process_group=replicas, **options)  # type: ignore[arg-type]
+
+
+def _local(plan: RunPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    precision = plan.config.precision
+    if precision.master == precision.parameters:
+        return assembly.optimizer(plan, parameters)
+    return MasterCopy(parameters, DTYPES[precision.master], partial(assembly.optimizer, plan))

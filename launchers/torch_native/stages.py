@@ -1,0 +1,91 @@
+"""A model of transformers cut into the stages of a pipeline: each holds its decoder layers, under the names that they have in the whole model."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+import torch
+from accelerate import init_empty_weights
+from torch import nn
+from transformers import PreTrainedModel
+
+from llmexp.launchers.models import assembly, building
+from llmexp.launchers.models.weights import weights_of
+from llmexp.plan.dims import ParallelDims
+from llmexp.plan.run_plan import RunPlan
+
+
+class Elsewhere(nn.Module):
+    """In the place of what another stage holds: hands on what it is given."""
+
+    def forward(self, hidden_states: torch.Tensor, **_: Any) -> torch.Tensor:
+        """As it came."""
+        return hidden_states
+
+
+class Stage(nn.Module):
+    """Stage `index` of a plan's model, seeded, on `device`, with the method's atoms."""
+
+    def __init__(self, plan: RunPlan, index: int, device: torch.device) -> None:
+        super().__init__()
+        dims, method = plan.dims, assembly.method_of(plan)
+        self.index, self.count = index, dims.pp * dims.virtual_stages
+        with init_empty_weights(include_buffers=False):
+            whole = assembly.unseeded_model(plan, device)
+        source = weights_of(plan.config)(whole)
+        self._cut(whole)
+        self.model = building.materialise(whole, source, device, method.techniques.quantization)
+        assembly.with_atoms(self.model, plan)
+        assembly.compile_atom(self.model, method)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it takes token ids, and hidden states otherwise."""
+        return self.index == 0
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it gives logits, and hidden states otherwise."""
+        return self.index == self.count - 1
+
+    def forward(self, received: torch.Tensor) -> torch.Tensor:
+        """Ids [micro, seq_len] or hidden states [micro, seq_len, hidden_size] to hidden states or logits [micro, seq_len, vocab_size]."""
+        taken = {"input_ids" if self.is_first else "inputs_embeds": received}
+        given: torch.Tensor = self.model.lm_head(self.model.model(**taken).last_hidden_state)
+        return given
+
+    def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The model's own, of a pass through the last stage."""
+        loss: torch.Tensor = self.model.loss_function(logits=logits, labels=labels, vocab_size=self.model.config.vocab_size)
+        return loss
+
+    def examples(self, micro: int, seq_len: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """What it takes and what it gives, without memory: from these torch knows what to receive."""
+        config = self.model.config
+
+        def floating(size: int) -> torch.Tensor:
+            return torch.empty(micro, seq_len, size, dtype=config.dtype, device="meta", requires_grad=True)
+
+        taken = torch.empty(micro, seq_len, dtype=torch.int64, device="meta") if self.is_first else floating(config.hidden_size)
+        return taken, floating(config.vocab_size if self.is_last else config.hidden_size)
+
+    def _cut(self, whole: PreTrainedModel) -> None:
+        decoder = whole.model
+        size = len(decoder.layers) // self.count
+        _leave(decoder.layers, range(self.index * size, (self.index + 1) * size))
+        if not self.is_first:
+            decoder.embed_tokens = Elsewhere()
+        if not self.is_last:
+            decoder.norm, whole.lm_head = Elsewhere(), Elsewhere()
+
+
+def _leave(layers: nn.ModuleList, kept: Container[int]) -> None:
+    for index in range(len(layers)):
+        if index not in kept:
+            layers[index] = Elsewhere()
+
+
+def stages_of_rank(dims: ParallelDims, rank: int) -> list[int]:
+    """The stages of a rank of the pipeline, from 0: every pp-th one, or one of each arm of the V."""
+    return [rank, 2 * dims.pp - 1 - rank] if dims.v_shaped else list(range(rank, dims.pp * dims.virtual_stages, dims.pp))

@@ -1,0 +1,90 @@
+"""What torch's own wrappers hold of a training rank, whichever way they order its passes."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import distributed, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedConfig
+
+from llmexp.launchers.models import assembly
+from llmexp.launchers.models.quantize import quantized_tensors
+from llmexp.launchers.training.optimizer_state import first_gradient_norm, local, moments, not_of
+from llmexp.plan.run_plan import RunPlan
+
+
+class Layout(Protocol):
+    """How a rank holds its part of the model, and the optimizer of that part."""
+
+    module: nn.Module
+    model_class: str
+    optimizer: torch.optim.Optimizer
+    offloads: bool
+
+    @property
+    def config(self) -> PreTrainedConfig:
+        """Of the whole model."""
+
+    @property
+    def wrapper_class(self) -> str:
+        """Of what is called for a pass."""
+
+    @property
+    def reduced_in(self) -> torch.dtype:
+        """The dtype in which ranks add up gradients."""
+
+
+class TorchState:
+    """A look at a layout, as `Built` wants it."""
+
+    def __init__(self, plan: RunPlan, layout: Layout) -> None:
+        self.layout = layout
+        self._zero_stage = assembly.method_of(plan).techniques.zero_stage
+        self.module = layout.module
+        self.vocab_size = int(layout.config.vocab_size)
+        self.trainable_parameters = sum(parameter.numel() for parameter in assembly.trained(self.module))
+        self.parameters = plan.parameters or sum(parameter.numel() for parameter in self.module.parameters())
+
+    def state_tensors(self) -> dict[str, list[torch.Tensor]]:
+        """See Built."""
+        parameters, holder = list(self.module.parameters()), self._base_optimizer
+        updated, held = [parameter for group in holder.param_groups for parameter in group["params"]], moments(holder)
+        # FSDP2 has whole parameters in the place of their parts while they are gathered.
+        whole = [parameter.detach() for parameter in parameters if not isinstance(parameter, DTensor)]
+        return ({"gathered": whole} if isinstance(self.module, FSDPModule) else {}) | {
+            "parameters": [local(parameter) for parameter in parameters] + quantized_tensors(self.module),
+            # Parts of parameters, which have the gradients of earlier passes, are the optimizer's alone while whole ones stand in their place.
+            "gradients": [local(parameter.grad) for parameter in (*parameters, *updated) if parameter.grad is not None],
+            "optimizer": not_of(self.module, updated) + held,
+            "moments": held,
+        }
+
+    def gradient_norm(self) -> float | None:
+        """See Built."""
+        return first_gradient_norm(self._base_optimizer, self.trainable_parameters)
+
+    def offloaded(self) -> frozenset[str]:
+        """See Built."""
+        return frozenset({"parameters", "gradients", "optimizer"} if self.layout.offloads else ())
+
+    def what_ran(self) -> dict[str, Any]:
+        """See Built."""
+        return {
+            "attention_implementation": self.layout.config._attn_implementation,
+            "model_class": self.layout.model_class,
+            "wrapper_class": self.layout.wrapper_class,
+            "optimizer_class": assembly.class_name(self._base_optimizer),
+            "engine_optimizer_class": assembly.class_name(self.layout.optimizer),
+            "backend": distributed.get_backend(),
+            "reduced_in": str(self.layout.reduced_in),
+            "zero_stage": self._zero_stage,
+        } | assembly.experts_that_ran(self.layout.config)
+
+    @property
+    def _base_optimizer(self) -> torch.optim.Optimizer:
+        """The one that holds the moments: ZeroRedundancyOptimizer has it as `optim`, MasterCopy as `inner`."""
+        optimizer: torch.optim.Optimizer = getattr(self.layout.optimizer, "optim", self.layout.optimizer)
+        return getattr(optimizer, "inner", optimizer)

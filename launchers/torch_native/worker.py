@@ -1,0 +1,91 @@
+"""One rank of torch alone: build what plan.json says and run it."""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from llmexp.launchers.rank.starting import begin_imports, end_imports
+
+    begin_imports()
+
+from typing import Any
+
+import torch
+
+from llmexp.launchers.data.packing import model_inputs
+from llmexp.launchers.rank.frame import join_group
+from llmexp.launchers.torch_native.fully_sharded import FullySharded
+from llmexp.launchers.torch_native.pipelined import PipelinedTraining
+from llmexp.launchers.torch_native.replicated import Replicated
+from llmexp.launchers.torch_native.state import TorchState
+from llmexp.launchers.training.activations import around_forward, moved
+from llmexp.launchers.training.measuring import run_rank
+from llmexp.measure.loop import MicroBatch
+from llmexp.plan.run_plan import RunPlan
+
+
+class TorchTraining(TorchState):
+    """torch's own wrappers behind the measured loop's three calls."""
+
+    layout: Replicated | FullySharded
+
+    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+        super().__init__(plan, FullySharded(plan, device) if "fully_shard" in plan.engine_config else Replicated(plan, device))
+        self._accumulation, self._passes = plan.batch.accumulation, 0
+        self._around_forward = around_forward(plan, self.module, device)
+
+    def forward(self, batch: MicroBatch) -> torch.Tensor:
+        """Next-token loss of one pass."""
+        self._passes += 1
+        if self._accumulation > 1:
+            self.layout.begin_pass(last=self._completes)
+        with self._around_forward:
+            loss: torch.Tensor = self.layout.model(**model_inputs(batch)).loss
+        return loss
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Gradients of one pass, averaged over passes; over ranks where the pass completes a step or partitions them."""
+        (loss / self._accumulation if self._accumulation > 1 else loss).backward()
+
+    def step(self) -> None:
+        """Update where the accumulation is complete."""
+        if self._completes:
+            self.layout.optimizer.step()
+            self.layout.optimizer.zero_grad()
+
+    def what_ran(self) -> dict[str, Any]:
+        """See Built."""
+        return super().what_ran() | moved(self._around_forward)
+
+    @property
+    def _completes(self) -> bool:
+        return self._passes % self._accumulation == 0
+
+
+class FusedBackwardTraining(TorchTraining):
+    """The same with an optimizer that leaves nothing to do after backward."""
+
+    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+        super().__init__(plan, device)
+        self._lr = plan.config.optimizer.lr
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Gradients of the pass, each averaged over ranks and taken up as it comes."""
+        self.layout.optimizer.fused_backward(loss, self._lr)  # type: ignore[attr-defined]
+
+    def step(self) -> None:
+        """Backward was it."""
+
+
+join = join_group
+
+
+def build(plan: RunPlan, device: torch.device) -> TorchTraining | PipelinedTraining:
+    """The training step, ready to run; after `join`."""
+    if plan.dims.pp > 1:
+        return PipelinedTraining(plan, device)
+    return (FusedBackwardTraining if plan.config.optimizer.fused_backward else TorchTraining)(plan, device)
+
+
+if __name__ == "__main__":
+    end_imports()
+    run_rank(join, build)

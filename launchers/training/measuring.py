@@ -1,0 +1,153 @@
+"""The measured part of a training rank, the same for every engine: warm up, measure, trace, sum up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from io import StringIO
+from typing import Any
+
+import torch
+from torch import distributed
+
+from llmexp.launchers.data import loader
+from llmexp.launchers.data.sequences import Sequences
+from llmexp.launchers.models.weights import weights_that_ran
+from llmexp.launchers.rank.frame import Rank, device_of, main
+from llmexp.launchers.rank.versions import rank_environment
+from llmexp.launchers.training.engine_kinds import TrainingEngine
+from llmexp.launchers.training.state_watch import watch_over
+from llmexp.launchers.training.stopping import run_window
+from llmexp.measure import memory
+from llmexp.measure.clock import clock_for
+from llmexp.measure.compilation import Compilation
+from llmexp.measure.kernels import KernelProbe, trace_to
+from llmexp.measure.loop import MicroBatch, StepLoop
+from llmexp.method import Method
+from llmexp.plan.growth import LengthSchedule
+from llmexp.plan.kept import kept_weights
+from llmexp.plan.run_plan import RunPlan
+from llmexp.record.energy import Counter, EnergyMeter, gpu_counters, package_counters
+from llmexp.record.result import RankSummary
+from llmexp.record.throttle_counters import ThrottleMeter
+from llmexp.schema import MeasureConfig
+
+SAVING_REPEAT = "repeat.0"
+
+
+def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> RankSummary:
+    """Run the protocol of plan.config.measure on `engine` and return what this rank saw.
+
+    Weights are kept as the window leaves them; only then a profiler comes, which may leave something in the process that slows launches down.
+    """
+    protocol, sequences = plan.config.measure, _sequences(plan, engine.vocab_size)
+    batches = loader.batches(sequences, plan.dims.replica_of(rank.index), plan.dims.dp, plan.batch, device)
+    watch, peaks = watch_over(engine, device), memory.Peaks(device)
+    with rank.samples_path.open("a") as file:
+        loop = StepLoop(watch, clock_for(device), file, memory.current_bytes(device))
+        loop.phases = protocol.phases
+        loop.run(batches, range(1), warmup=True)
+        time_to_first_step_s, gradient_norm = rank.seconds_since_start(), engine.gradient_norm()
+        loop.trainable, loop.at_phase_end = engine, peaks.end_phase
+        peaks.begin_phases()
+        loop.run(batches, range(1, protocol.warmup_steps), warmup=True)
+        loop.at_phase_end = None
+        before = Compilation.so_far()
+        with ThrottleMeter(gpu_uuid(device)) as throttling, EnergyMeter(counters_of(rank, device)) as meter:
+            window_wall_s = run_window(loop, batches, protocol, rank, device)
+    compiled, peak_bytes = Compilation.so_far(), peaks.summary()
+    kept = _kept(plan, rank, engine, device)
+    probe = _profile(protocol, rank, _unrecorded(engine, device), batches)
+    # Nobody leaves while a peer may still wait for it in a collective.
+    distributed.barrier()
+    return RankSummary(
+        rank=rank.index,
+        window_wall_s=window_wall_s,
+        time_to_first_step_s=time_to_first_step_s,
+        parameters=engine.parameters,
+        trainable_parameters=engine.trainable_parameters,
+        compiled_in_window=compiled.graphs - before.graphs,
+        state_bytes=watch.count.state,
+        largest_update=watch.count.largest_update,
+        gradient_norm=gradient_norm,
+        what_ran={"device": str(device), "energy_counters": meter.covers, "peak_phase": peaks.phase}
+        | {"attention_kernel": probe.attention, "kernels": probe.costliest()}
+        | _read(plan, sequences)
+        | compiled.what_ran
+        | weights_that_ran(plan.config)
+        | engine.what_ran()
+        | kept,
+        environment=rank_environment(device, rank.folder) if rank.index == 0 else {},
+        energy=meter.energy,
+        gpu=throttling.found,
+        phase_peak_bytes=peaks.of_phases if device.type == "cuda" else {},
+        **peak_bytes,
+    )
+
+
+def run_rank(join: Callable[[torch.device], None], build: Callable[[RunPlan, torch.device], TrainingEngine]) -> None:
+    """One rank of an engine, from its command line to its summary: meet the others, build, measure."""
+
+    def work(plan: RunPlan, rank: Rank) -> RankSummary:
+        device = device_of(plan.config.hardware, rank.local_index)
+        join(device)
+        return measure_training(plan, rank, build(plan, device), device)
+
+    main(work)
+
+
+def _kept(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> dict[str, Any]:
+    kept = kept_weights(plan.config, Method.parse(plan.method, plan.config.task.name).techniques)
+    if not kept or rank.folder.name != SAVING_REPEAT:
+        return {}
+    from llmexp.launchers.training.saving import Saving  # of transformers' models, which not every engine trains
+
+    return Saving(plan, rank, engine.module, device).save(kept)
+
+
+def counters_of(rank: Rank, device: torch.device) -> list[Counter] | None:
+    """What this rank counts energy by: its own GPU's board; on cpu the node's packages, which one rank counts for all."""
+    if device.type == "cuda":
+        return gpu_counters(gpu_uuid(device) or "")
+    return package_counters() if rank.local_index == 0 else []
+
+
+def gpu_uuid(device: torch.device) -> str | None:
+    """What NVML knows the device by; None of a processor."""
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
+
+
+def _profile(protocol: MeasureConfig, rank: Rank, loop: StepLoop, batches: Iterator[Sequence[MicroBatch]]) -> KernelProbe:
+    """Say what one step runs, and trace some of the last repeat; of the first where precision decides how many there are."""
+    probe = KernelProbe()
+    with probe.watch():
+        loop.run(batches, range(1), warmup=True)
+    traced = 0 if protocol.stop_at_interval_share else protocol.repeats - 1
+    if protocol.profile and rank.folder.name == f"repeat.{traced}":
+        with trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz"):
+            loop.run(batches, range(protocol.profile_steps), warmup=True)
+    return probe
+
+
+def _unrecorded(engine: TrainingEngine, device: torch.device) -> StepLoop:
+    """A loop whose samples are dropped, because a profiled step is not a measured one."""
+    return StepLoop(engine, clock_for(device), StringIO(), memory.current_bytes(device))
+
+
+def _sequences(plan: RunPlan, vocab_size: int) -> Sequences:
+    protocol = plan.config.measure
+    steps = protocol.warmup_steps + protocol.steps + protocol.profile_steps
+    sequences = loader.load(plan.config.data, vocab_size, steps * plan.batch.global_, plan.config.seed)
+    if plan.config.data.seq_len_schedule:
+        sequences.length_of_step = LengthSchedule.of(plan.config).at
+    if protocol.tokens is None:
+        return sequences
+    # As many as the budget has whatever the batch, so that runs of all batches read them in one order.
+    return sequences.shuffled(-(-protocol.tokens // plan.config.data.seq_len), plan.config.seed)
+
+
+def _read(plan: RunPlan, sequences: Sequences) -> dict[str, Any]:
+    """What was read; data_passes: how often all sequences there are were read, 1 where there were enough of them for every step."""
+    protocol = plan.config.measure
+    wanted = (protocol.warmup_steps + protocol.steps) * plan.batch.global_
+    passes = round(max(1.0, wanted / len(sequences.ids)), 2)
+    return {"data_passes": passes, "data_records": sequences.records} | sequences.what_was_read

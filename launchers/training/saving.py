@@ -1,0 +1,134 @@
+"""What a run leaves of its weights, after everything is measured: adapter/ as PEFT has it, model/ as transformers has it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import init_empty_weights
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
+from llmexp.errors import RecordError
+from llmexp.launchers.models import assembly
+from llmexp.launchers.models.building import named_weights, transformer
+from llmexp.launchers.models.seeding import DTYPES
+from llmexp.launchers.rank.frame import Rank
+from llmexp.launchers.training.gathering import whole
+from llmexp.plan.kept import Kept
+from llmexp.plan.run_plan import RunPlan
+from llmexp.schema import ModelConfig
+
+SHARD_SIZE = "5GB"
+TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "chat_template*", "generation_config.json")
+ADAPTER_NAME = ".default"
+
+State = dict[str, torch.Tensor]
+
+
+class Saving:
+    """The weights of one run; every rank takes part in gathering them, the first one writes. Each rank may leave when it has taken part."""
+
+    def __init__(self, plan: RunPlan, rank: Rank, model: Any, device: torch.device) -> None:
+        self._plan, self._rank, self._model, self._device = plan, rank, model, device
+        self._dtype = DTYPES[plan.config.precision.parameters]
+
+    def save(self, kept: Sequence[Kept]) -> dict[str, Any]:
+        """Save these in the repeat's folder; says so for what_ran. Raises RecordError where one cannot be written."""
+        writers: dict[Kept, Callable[[Path], None]] = {"adapter": self._adapter, "model": self._whole_model}
+        for name in kept:
+            self._by_rename(self._rank.folder / name, writers[name])
+        return {"saved": [f"{self._rank.folder.name}/{name}" for name in kept]}
+
+    def _by_rename(self, folder: Path, write: Callable[[Path], None]) -> None:
+        unfinished = folder.with_name(f"{folder.name}.unfinished")
+        try:
+            write(unfinished)
+            if self._writes:
+                unfinished.rename(folder)
+        except (OSError, SafetensorError) as error:
+            raise RecordError(f"{folder} could not be saved: {error}; what was measured is in the samples") from error
+
+    @property
+    def _writes(self) -> bool:
+        return self._rank.index == 0
+
+    def _adapter(self, folder: Path) -> None:
+        state: State = {}
+        for name, parameter in self._model.named_parameters():
+            if parameter.requires_grad:
+                with whole([parameter], self._device) as (values,):
+                    self._keep(state, _name_in_adapter(name), values)
+        if self._writes:
+            folder.mkdir(parents=True, exist_ok=True)
+            save_file(state, folder / "adapter_model.safetensors", {"format": "pt"})
+            configuration = self._model.peft_config["default"]
+            configuration.base_model_name_or_path = base_of(self._plan.config.model)
+            configuration.inference_mode = True
+            configuration.save_pretrained(folder)
+
+    def _whole_model(self, folder: Path) -> None:
+        state = self._merged()
+        if self._writes:
+            with init_empty_weights(include_buffers=False):
+                empty = assembly.unseeded_model(self._plan, self._device)
+            empty.save_pretrained(folder, state_dict=state, max_shard_size=SHARD_SIZE)
+            _copy_tokenizer(self._plan.config.model, folder)
+
+    def _merged(self) -> State:
+        """All weights on the first rank's host: 4-bit ones widened, LoRA's B A added."""
+        weights, state = dict(named_weights(self._model)), State()
+        for name, parameter in weights.items():
+            if ".lora_" in name:
+                continue
+            layer = name.removesuffix(".weight")
+            low_rank = [weights[side] for side in (f"{layer}.lora_A{ADAPTER_NAME}.weight", f"{layer}.lora_B{ADAPTER_NAME}.weight") if side in weights]
+            with whole([parameter, *low_rank], self._device) as (values, *factors):
+                if self._writes:
+                    base = _widened(parameter, values)
+                    self._keep(state, name, base + self._added(layer, base, *factors) if factors else base)
+        return state
+
+    def _added(self, layer: str, base: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+        adapted = transformer(self._model).get_submodule(layer)
+        product = (high.float() @ low.float()) * adapted.scaling["default"]
+        return (product.T if adapted.fan_in_fan_out else product).to(base.device)
+
+    def _keep(self, state: State, name: str, values: torch.Tensor) -> None:
+        if self._writes:
+            state[name] = values.detach().to("cpu", self._dtype, copy=True).contiguous()
+
+
+def _name_in_adapter(name: str) -> str:
+    """PEFT's name of a saved parameter, without that of the adapter among several."""
+    return "prompt_embeddings" if name.startswith("prompt_encoder.") else name.replace(f"{ADAPTER_NAME}.", ".")
+
+
+def _widened(parameter: Any, values: torch.Tensor) -> torch.Tensor:
+    quantized = getattr(parameter, "quant_state", None)
+    if quantized is None:
+        return values.float()
+    from bitsandbytes.functional import dequantize_4bit  # large, and only Q and QL need it
+
+    return dequantize_4bit(values, quantized).float()
+
+
+def base_of(model: ModelConfig) -> str | None:
+    """The model below an adapter, as PEFT looks for it: a folder by its whole path, or the hub's name."""
+    if model.path is None:
+        return None
+    local = Path(model.path).expanduser()
+    return str(local.resolve()) if local.is_dir() else model.path
+
+
+def _copy_tokenizer(model: ModelConfig, folder: Path) -> None:
+    if model.weights == "random":
+        return
+    from llmexp.launchers.models.hub import folder_of
+
+    found = folder_of(model.path or "")
+    for path in (path for pattern in TOKENIZER_FILES for path in found.glob(pattern)):
+        shutil.copy(path, folder)

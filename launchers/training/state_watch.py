@@ -1,0 +1,143 @@
+"""The bytes of training state by kind, counted in one step while there is most of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import ref
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from llmexp.launchers.training.engine_kinds import Built, SchedulingEngine, SteppingEngine, TrainingEngine
+from llmexp.launchers.training.optimizer_state import local
+from llmexp.measure import memory
+from llmexp.measure.loop import MicroBatch, Scheduled
+from llmexp.record.result import StateBytes
+
+# Of each tensor, to see an update by: a copy of all parameters might not fit beside them.
+SAMPLED = 1024
+
+
+class StateWatch:
+    """Stands before an engine for one step and counts its state when there is most of it: what comes and goes after each pass and in the update.
+
+    The rest is counted after the update.
+    """
+
+    def __init__(self, engine: SteppingEngine, device: torch.device) -> None:
+        self._engine, self.count = engine, StateCount(engine, device)
+
+    def forward(self, batch: MicroBatch) -> torch.Tensor:
+        """As the engine does; then count what it has gathered."""
+        loss = self._engine.forward(batch)
+        self.count.passing()
+        return loss
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """As the engine does; then count the gradients."""
+        self._engine.backward(loss)
+        self.count.passing()
+
+    def step(self) -> None:
+        """As the engine does, with a count as it updates; then count what it updated."""
+        with self.count.in_updates():
+            self._engine.step()
+        self.count("parameters", "optimizer", "moments")
+
+
+class ScheduleWatch:
+    """The same before an engine that orders the passes itself: it counts at the end of those phases."""
+
+    def __init__(self, engine: SchedulingEngine, device: torch.device) -> None:
+        self._engine, self.count = engine, StateCount(engine, device)
+
+    def train(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Sequence[torch.Tensor]:
+        """As the engine does, with the counts."""
+
+        def counting(phase: str) -> None:
+            if phase.endswith("backward"):
+                self.count.passing()
+            elif phase == "optimizer":
+                self.count("parameters", "optimizer", "moments")
+            mark(phase)
+
+        with self.count.in_updates():
+            return self._engine.train(passes, counting)
+
+
+class StateCount:
+    """Bytes of an engine's state by kind, as they were when last counted, and how far its parameters have moved since it was made."""
+
+    def __init__(self, engine: Built, device: torch.device) -> None:
+        self._engine, self._device = engine, device
+        self.state: dict[str, StateBytes] = {}
+        self.largest_update: float | None = None
+        self._before = _samples(engine.state_tensors()["parameters"])
+        self._gradients: list[ref[torch.UntypedStorage]] = []
+
+    def __call__(self, *kinds: str) -> None:
+        """Count these kinds now."""
+        tensors, offloaded = self._engine.state_tensors(), self._engine.offloaded()
+        for kind in kinds:
+            self.state[kind] = memory.bytes_of(tensors[kind], self._device, offloaded=kind in offloaded)
+        if "parameters" in kinds:
+            self.state["parameters"] = _sum(self.state["parameters"], memory.bytes_of(tensors.get("scales", []), self._device))
+            self.largest_update = _largest_change(self._before, _samples(tensors["parameters"]))
+
+    def passing(self, copies: Iterable[torch.Tensor] = ()) -> None:
+        """Count gradients, with these copies of them, and what is gathered, each alone and both together; the most of each stays."""
+        tensors = self._engine.state_tensors()
+        gradients = self._bytes_of_gradients([*tensors["gradients"], *copies])
+        found = {"gradients": gradients}
+        if "gathered" in tensors:
+            found["gathered"] = memory.bytes_of(tensors["gathered"], self._device)
+            found["gradients_and_gathered"] = _sum(gradients, found["gathered"])
+        self.state |= {kind: _most(size, self.state.get(kind, size)) for kind, size in found.items()}
+
+    @contextmanager
+    def in_updates(self) -> Iterator[None]:
+        """Count as each optimizer begins an update: wrappers have given it copies of the gradients by then, and may have kept these."""
+
+        def begins(optimizer: torch.optim.Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+            updated = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            self.passing(local(parameter.grad) for parameter in updated if parameter.grad is not None)
+
+        handle = register_optimizer_step_pre_hook(begins)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def _bytes_of_gradients(self, tensors: Iterable[torch.Tensor]) -> StateBytes:
+        """Of these and of all seen before whose memory is still held, as that of DDP's buckets is after the gradients in them are gone."""
+        seen = [storage for known in self._gradients if (storage := known()) is not None]
+        storages = [*seen, *(tensor.untyped_storage() for tensor in tensors if tensor.numel())]
+        self._gradients = [ref(storage) for storage in storages]
+        return memory.bytes_of_storages(storages, self._device, offloaded="gradients" in self._engine.offloaded())
+
+
+def _sum(one: StateBytes, other: StateBytes) -> StateBytes:
+    return StateBytes(device=one.device + other.device, host=one.host + other.host)
+
+
+def _most(one: StateBytes, other: StateBytes) -> StateBytes:
+    return StateBytes(device=max(one.device, other.device), host=max(one.host, other.host))
+
+
+def _samples(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """The first elements of each that computes; quantised ones never change."""
+    return [tensor.detach().view(-1)[:SAMPLED].float().clone() for tensor in tensors if tensor.is_floating_point() and tensor.is_contiguous()]
+
+
+def _largest_change(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> float | None:
+    """The largest of all elements; None where an engine holds its parameters otherwise than before."""
+    if [one.shape for one in before] != [one.shape for one in after]:
+        return None
+    return max((float((new - old).abs().max()) for old, new in zip(before, after, strict=True) if old.numel()), default=None)
+
+
+def watch_over(engine: TrainingEngine, device: torch.device) -> StateWatch | ScheduleWatch:
+    """The watch for an engine's kind."""
+    return ScheduleWatch(engine, device) if isinstance(engine, Scheduled) else StateWatch(engine, device)

@@ -1,0 +1,57 @@
+"""The measured window of a training rank: all its steps, or as many as tokens/s takes to be known; the ranks agree on the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+from pathlib import Path
+from statistics import harmonic_mean
+
+import torch
+from torch import distributed
+
+from llmexp.analysis.quantity import Observed
+from llmexp.analysis.stability import is_known_to
+from llmexp.analysis.window import duration_s
+from llmexp.launchers.rank.frame import Rank
+from llmexp.measure.loop import MicroBatch, StepLoop
+from llmexp.record.result import read_samples
+from llmexp.schema import MeasureConfig
+
+# Looks at the interval lie this factor apart: few enough that waiting for the device costs nothing, and at most a fifth of the steps are too many.
+BETWEEN_LOOKS = 1.25
+
+
+def run_window(loop: StepLoop, batches: Iterator[Sequence[MicroBatch]], protocol: MeasureConfig, rank: Rank, device: torch.device) -> float:
+    """Run the measured steps and return their wall seconds: those of the blocks between two looks, without the looks themselves."""
+    wall_s, pieces = 0.0, list(blocks(protocol))
+    for block in pieces:
+        distributed.barrier()
+        wall_s += loop.run(batches, block, warmup=False)
+        if protocol.stop_at_interval_share and _agreed(rank, protocol.stop_at_interval_share, max(1, len(pieces) - 1), device):
+            break
+    return wall_s
+
+
+def blocks(protocol: MeasureConfig) -> Iterator[range]:
+    """The window's steps by number, cut where a look at the interval may end it; in one piece where all of them are wanted."""
+    taken, steps, first = 0, protocol.steps, protocol.warmup_steps
+    while taken < steps:
+        look = max(protocol.min_steps, ceil(taken * BETWEEN_LOOKS)) if protocol.stop_at_interval_share else steps
+        # A rest smaller than the block before it is not worth a look of its own.
+        end = steps if steps - look < look - taken else look
+        yield range(first + taken, first + end)
+        taken = end
+
+
+def _agreed(rank: Rank, share: float, looks: int, device: torch.device) -> bool:
+    """Rank 0 judges by its own steps, for all wait for each other in every one; the others do as it says."""
+    verdict = torch.tensor(int(rank.index == 0 and _known(rank.samples_path, share, looks)), device=device)
+    distributed.broadcast(verdict, src=0)
+    return bool(verdict)
+
+
+def _known(samples_path: Path, share: float, looks: int) -> bool:
+    measured = [sample for sample in read_samples(samples_path) if not sample.warmup]
+    rates = tuple(sample.positions / duration_s(sample) for sample in measured)
+    return is_known_to([Observed(harmonic_mean(rates), rates)], share, looks)

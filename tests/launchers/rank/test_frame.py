@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from planning import make_plan
+
+from llmexp.record.result import to_json
+
+WORK = """
+import resource, sys
+from llmexp.launchers.rank.frame import main
+from llmexp.record.result import RankSummary, StateBytes
+
+def work(plan, rank):
+    print("method", plan.method, "rank", rank.index, "of", rank.world_size)
+    {body}
+    return RankSummary(rank=rank.index, window_wall_s=1.0, time_to_first_step_s=rank.seconds_since_start(), parameters=1, trainable_parameters=1,
+                       peak_rss_bytes=1, state_bytes={{"parameters": StateBytes()}}, what_ran={{}})
+
+main(work)
+"""
+NO_GPU = "from llmexp.launchers.rank.frame import device_of; device_of(plan.config.hardware.model_copy(update={'name': 'a800', 'device': 'cuda'}), 1)"
+OUT_OF_MEMORY = "import torch; resource.setrlimit(resource.RLIMIT_DATA, (2**31, 2**31)); torch.ones(2**31)"
+
+
+def run(folder: Path, body: str) -> tuple[int, Path]:
+    (folder / "plan.json").write_text(to_json(make_plan("hardware=cpu", "method=R+F")))
+    repeat = folder / "repeat.0"
+    repeat.mkdir()
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+    done = subprocess.run([sys.executable, "-c", WORK.format(body=body), str(repeat)], env=environment, capture_output=True, timeout=60)
+    assert done.stdout == b""
+    return done.returncode, repeat
+
+
+def test_a_rank_that_finishes_leaves_its_summary_and_its_log(tmp_path: Path) -> None:
+    code, repeat = run(tmp_path, "pass")
+    assert code == 0
+    assert sorted(path.name for path in repeat.iterdir()) == ["log.1.txt", "process.1.json", "rank.1.json"]
+    assert (repeat / "log.1.txt").read_text() == "method F+R rank 1 of 2\n"
+    assert 0 < json.loads((repeat / "rank.1.json").read_text())["time_to_first_step_s"] < 60
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "message"),
+    [
+        (NO_GPU, "hardware", "WrongHardwareError: hardware=a800 needs GPU 1; torch"),
+        ("raise ValueError('no such\\nthing')", "error", "ValueError: no such"),
+        ("raise MemoryError('all gone')", "oom", "MemoryError: all gone"),
+        (OUT_OF_MEMORY, "oom", "RuntimeError: [enforce fail"),
+        ("raise SystemExit(0)", "error", "SystemExit: 0"),
+    ],
+)
+def test_a_rank_that_breaks_says_why(tmp_path: Path, body: str, kind: str, message: str) -> None:
+    code, repeat = run(tmp_path, body)
+    failure = json.loads((repeat / "failure.1.json").read_text())
+    assert code == 1
+    assert (failure["kind"], failure["rank"]) == (kind, 1)
+    assert failure["message"].startswith(message)
+    assert "Traceback" in failure["traceback"]
+    assert failure["message"][:20] in (repeat / "log.1.txt").read_text()
+    assert not (repeat / "rank.1.json").exists()
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from llmexp.record.lock import held
+with held(Path(sys.argv[1])):
+    print("holds", flush=True)
+    input()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a rank does not look")
+def test_a_rank_that_nobody_would_end_goes_with_its_driver(tmp_path: Path) -> None:
+    """As in a container, whose daemon has started it."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path / ".drivers")], **pipes) as driver:
+        assert driver.stdout
+        driver.stdout.readline()
+        ending = threading.Timer(3.0, driver.kill)
+        ending.start()
+        code, repeat = run(tmp_path, "import time; time.sleep(1000)")
+        ending.join()
+    assert code == 1
+    assert "the driver of this run has gone" in (repeat / "log.1.txt").read_text()

@@ -1,0 +1,85 @@
+"""What saving writes beside the weights, in one process; that the weights are those of the ranks is shown by test_checkpoints.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import checkpoints
+import pytest
+import torch
+from planning import make_plan
+from safetensors.torch import load_file
+from transformers import AutoConfig
+
+from llmexp.errors import RecordError
+from llmexp.launchers.models import assembly
+from llmexp.launchers.rank.frame import Rank
+from llmexp.launchers.training.saving import Saving
+from llmexp.plan.kept import kept_weights
+from llmexp.plan.run_plan import RunPlan
+
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+CPU = torch.device("cpu")
+
+
+def plan(folder: Path, *overrides: str) -> RunPlan:
+    return make_plan("hardware=cpu", "task=finetune", "method=L", "model=hf", f"model.path={folder}", "model.weights=pretrained", *overrides)
+
+
+def save(plan: RunPlan, repeat: Path) -> dict[str, Any]:
+    """As a single rank would."""
+    model = assembly.with_atoms(assembly.seeded_model(plan, CPU), plan)
+    return Saving(plan, Rank(0, 0, 1, repeat), model, CPU).save(kept(plan))
+
+
+def kept(plan: RunPlan) -> tuple[str, ...]:
+    return kept_weights(plan.config, assembly.method_of(plan).techniques)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "names"),
+    [
+        ((), ("adapter",)),
+        (("adapter.save=false",), ()),
+        (("adapter.save=false", "task.save_model=true"), ("model",)),
+        (("method=Naive",), ()),
+        (("method=Naive", "task.save_model=true"), ("model",)),
+        (("model.weights=random",), ()),
+        (("model.weights=random", "adapter.save=true"), ("adapter",)),
+    ],
+)
+def test_what_is_kept_by_default_and_by_wish(tmp_path: Path, overrides: tuple[str, ...], names: tuple[str, ...]) -> None:
+    assert kept(plan(checkpoints.write(tmp_path), *overrides)) == names
+
+
+def test_a_model_folder_has_its_configuration_dtype_and_tokenizer(tmp_path: Path) -> None:
+    (checkpoints.write(tmp_path / "base") / "tokenizer.json").write_text("{}")
+    said = save(plan(tmp_path / "base", "task.save_model=true", "precision=bf16_mixed"), tmp_path / "repeat.0")
+    assert said == {"saved": ["repeat.0/adapter", "repeat.0/model"]}
+    model = tmp_path / "repeat.0" / "model"
+    assert (model / "tokenizer.json").read_text() == "{}"
+    assert AutoConfig.from_pretrained(model).architectures == ["LlamaForCausalLM"]
+    saved, base = load_file(model / "model.safetensors"), load_file(tmp_path / "base" / "model.safetensors")
+    assert saved.keys() == base.keys()
+    for name, values in saved.items():  # an adapter begins as nothing
+        assert torch.equal(values, base[name].bfloat16()), name
+
+
+def test_an_adapter_folder_has_peft_s_two_files_and_names_the_base(tmp_path: Path) -> None:
+    save(plan(checkpoints.write(tmp_path / "base"), "adapter.rank=4", "adapter.targets=[q_proj]"), tmp_path / "repeat.0")
+    adapter = tmp_path / "repeat.0" / "adapter"
+    assert sorted(path.name for path in adapter.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
+    said = json.loads((adapter / "adapter_config.json").read_text())
+    assert (said["peft_type"], said["r"], said["base_model_name_or_path"]) == ("LORA", 4, str(tmp_path / "base"))
+    prefix = "base_model.model.model.layers.0.self_attn.q_proj"
+    assert {name for name in load_file(adapter / "adapter_model.safetensors") if ".0." in name} == {f"{prefix}.lora_{side}.weight" for side in "AB"}
+
+
+def test_what_cannot_be_written_is_one_line_and_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
+    (tmp_path / "repeat.0").mkdir()
+    (tmp_path / "repeat.0" / "adapter.unfinished").write_text("in the way")
+    with pytest.raises(RecordError, match=r"repeat\.0/adapter could not be saved: .*File exists"):
+        save(plan(checkpoints.write(tmp_path / "base")), tmp_path / "repeat.0")
+    assert not (tmp_path / "repeat.0" / "adapter").exists()
