@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 # A library and the only rooms that may import it.
 ONLY_IN = {
     "torch": ("measure", "launchers"),
-    "deepspeed": ("launchers",),
+    "deepspeed": ("launchers.deepspeed", "launchers.training.gathering"),
     "transformers": ("launchers",),
     "peft": ("launchers",),
     "bitsandbytes": ("launchers",),
@@ -47,10 +47,12 @@ ONLY_IN = {
     "datasets": ("launchers",),
     "huggingface_hub": ("launchers",),
     "safetensors": ("launchers",),
-    "megatron": ("launchers",),
+    "megatron": ("launchers.megatron",),
     "mlflow": ("record.mlflow",),
     "submitit": ("slurm.submit",),
 }
+# What only one engine needs: nothing else imports it, neither another engine nor what engines share.
+OF_ONE_ENGINE = ("launchers.deepspeed", "launchers.torch_native", "launchers.megatron", "launchers.script")
 # What makes a command slow to answer where it is imported before it is needed.
 LAZY = ("torch", "deepspeed", "transformers", "mlflow", "matplotlib", "pandas", "rich", "submitit")
 
@@ -89,6 +91,8 @@ def offences(module: str, source: str) -> list[str]:
         is_own = own != name or name.startswith(("hydra_plugins.", "."))
         if is_own and own != "__version__" and not within(own, (room, *MAY_IMPORT[room])):
             wrong.append(name)
+        if any(within(own, (one,)) and not within(module, (one,)) for one in OF_ONE_ENGINE):
+            wrong.append(name)
         if not within(module, ONLY_IN.get(name.partition(".")[0], (module,))):
             wrong.append(name)
     return wrong
@@ -104,10 +108,14 @@ def test_a_module_imports_only_what_its_room_may(module: str) -> None:
     [
         ("plan.dims", "from llmexp.launch.run import run_one"),
         ("analysis.metrics", "def f():\n    from llmexp import schema"),
-        ("engines.deepspeed", "import llmexp.launchers.ops"),
+        ("engines.deepspeed", "import llmexp.launchers.models.hub"),
         ("measure.loop", "from llmexp.record.folder import RunFolder"),
         ("measure.loop", "import deepspeed.ops"),
         ("launch.run", "def f():\n    import torch"),
+        ("launchers.megatron.model", "from llmexp.launchers.torch_native.stages import Stage"),
+        ("launchers.script.worker", "from llmexp.launchers import deepspeed"),
+        ("launchers.training.measuring", "def f():\n    import llmexp.launchers.deepspeed.state"),
+        ("launchers.models.building", "import deepspeed"),
         ("record.folder", "from mlflow import MlflowClient"),
         ("record.folder", "from . import result"),
     ],
@@ -124,7 +132,7 @@ def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
 
 
 def test_planning_needs_none_of_what_only_ranks_need() -> None:
-    absent = [name for name, rooms in ONLY_IN.items() if "launchers" in rooms]
+    absent = [name for name, rooms in ONLY_IN.items() if within(rooms[-1], ("launchers",))]
     hide = f"import runpy, sys\nfor name in {absent}: sys.modules[name] = None\nrunpy.run_module('llmexp', run_name='__main__', alter_sys=True)"
     done = subprocess.run([sys.executable, "-c", hide, "plan", "method=F+R+Z3", "model=13b", "hardware=a800"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

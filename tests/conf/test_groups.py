@@ -30,5 +30,6 @@ def test_every_option_composes_into_a_plan(option):
 
 def test_every_folder_is_packaged():
     packages = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    folders = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in (ROOT / "conf").rglob("*.yaml")}
+    files = [path for pattern in ("conf/**/*.yaml", "launchers/**/*.py", "llmexp/**/*.py") for path in ROOT.glob(pattern)]
+    folders = {path.parent.relative_to(ROOT).as_posix().replace("/", ".").removeprefix("llmexp.") for path in files} - {"llmexp"}
     assert {f"llmexp.{folder}" for folder in folders} <= packages

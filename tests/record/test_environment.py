@@ -75,5 +75,5 @@ def test_the_stack_changes_with_device_versions_and_worker_sources(tmp_path, mon
 
 def test_worker_sources_are_the_ranks_code():
     names = {f"{path.parent.name}/{path.name}" for path in environment._worker_sources()}
-    assert {"record/result.py", "measure/__init__.py", "launchers/__init__.py"} <= names
+    assert {"record/result.py", "measure/__init__.py", "launchers/__init__.py", "rank/frame.py", "deepspeed/worker.py"} <= names
     assert not any(name.startswith(("plan/", "report/", "launch/")) for name in names)
