@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -26,10 +25,3 @@ def test_every_option_composes_into_a_plan(option):
     words = [option, *filter(None, [VALUES.get(option)])]
     (job,) = jobs_of(run_parser().parse_intermixed_args(words))
     assert shlex.split(job.plan.rerun_command) == ["python", "-m", "llmexp", *words]
-
-
-def test_every_folder_is_packaged():
-    packages = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    files = [path for pattern in ("conf/**/*.yaml", "launchers/**/*.py", "llmexp/**/*.py") for path in ROOT.glob(pattern)]
-    folders = {path.parent.relative_to(ROOT).as_posix().replace("/", ".").removeprefix("llmexp.") for path in files} - {"llmexp"}
-    assert {f"llmexp.{folder}" for folder in folders} <= packages

@@ -45,13 +45,13 @@ for iter_num in range(50):
     {report}
 """
 TRAINER = """
-import torch
+import tempfile, torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 sizes = {{"vocab_size": 64, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}}
 data = [{{"input_ids": ids, "labels": ids}} for ids in torch.randint(64, (64, {seq_len}))]
 options = {{"max_steps": 20, "logging_steps": 1, "save_strategy": "no", "report_to": [], "use_cpu": True}}
-arguments = TrainingArguments("unused", per_device_train_batch_size={micro}, **options)
+arguments = TrainingArguments(tempfile.mkdtemp(), per_device_train_batch_size={micro}, **options)
 Trainer(LlamaForCausalLM(LlamaConfig(**sizes)), arguments, train_dataset=data).train()
 """
 HOOK = "from llmexp import hook; hook.step(tokens=ids.numel(), loss=loss)"

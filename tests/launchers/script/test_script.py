@@ -44,13 +44,13 @@ REPORT = "hook.step(tokens=ids.numel(), loss=loss)"
 
 # The configuration's model=tiny, and nothing of llmexp.
 TRAINER = """
-import torch
+import tempfile, torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 sizes = {"vocab_size": 512, "hidden_size": 128, "intermediate_size": 344, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
 options = {"max_steps": 20, "logging_steps": 1, "save_strategy": "no", "report_to": [], "use_cpu": True, "disable_tqdm": True}
 data = [{"input_ids": ids, "labels": ids} for ids in torch.randint(64, (64, {seq_len}))]
-arguments = TrainingArguments("unused", per_device_train_batch_size={micro}, **options)
+arguments = TrainingArguments(tempfile.mkdtemp(), per_device_train_batch_size={micro}, **options)
 Trainer(LlamaForCausalLM(LlamaConfig(**sizes)), arguments, train_dataset=data).train()
 """
 
