@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tomllib
@@ -39,8 +40,14 @@ def asked_for() -> set[str]:
     return found
 
 
+def make(*words: str) -> subprocess.CompletedProcess[str]:
+    """Without what the make around these tests was told."""
+    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "LOCKED", "TORCH")}
+    return subprocess.run(["make", *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+
 def recipe(*words: str) -> str:
-    done = subprocess.run(["make", "--dry-run", "--no-print-directory", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = make("--dry-run", *words)
     return done.stdout + done.stderr
 
 
@@ -81,7 +88,7 @@ def test_an_environment_that_was_begun_locked_stays_so(tmp_path: Path) -> None:
 
 
 def test_an_environment_that_was_begun_otherwise_is_refused(tmp_path: Path) -> None:
-    done = subprocess.run(["make", "LOCKED=1", f"VENV={tmp_path}", f"{tmp_path}/.python"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = make("LOCKED=1", f"VENV={tmp_path}", f"{tmp_path}/.python")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"{tmp_path} was installed without LOCKED=1: ")
 
