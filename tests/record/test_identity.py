@@ -117,10 +117,8 @@ def other_machine(tmp_path: Path) -> list[str]:
 def test_a_run_on_another_machine_is_running_until_it_has_been_silent_for_long(tmp_path: Path, other_machine: list[str]) -> None:
     folder = RunFolder(tmp_path / "run")
     look = [*other_machine, sys.executable, "-c", LOOKING, str(folder.path)]
-    with holding(folder, other_machine) as holder:
+    with holding(folder, other_machine):
         assert (folder.events()[0]["host"], folder.state()) == ("elsewhere", "running")
-    holder.wait()
-    assert folder.state() == "running"
     last = holder_file(folder.drivers)
     assert last
     os.utime(last, (last.stat().st_mtime - 2 * SILENT_S,) * 2)
@@ -132,7 +130,7 @@ def test_a_run_on_another_machine_is_running_until_it_has_been_silent_for_long(t
 
 def test_a_driver_that_stood_still_while_another_took_its_run_learns_it(tmp_path: Path, other_machine: list[str]) -> None:
     folder = RunFolder(tmp_path / "run")
-    with holding(folder, other_machine) as holder:
+    with holding(folder, other_machine):
         inside = psutil.Process(holder.pid).children(recursive=True)[-1]
         inside.suspend()
         last = holder_file(folder.drivers)
