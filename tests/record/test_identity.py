@@ -130,7 +130,7 @@ def test_a_run_on_another_machine_is_running_until_it_has_been_silent_for_long(t
 
 def test_a_driver_that_stood_still_while_another_took_its_run_learns_it(tmp_path: Path, other_machine: list[str]) -> None:
     folder = RunFolder(tmp_path / "run")
-    with holding(folder, other_machine):
+    with holding(folder, other_machine) as holder:
         inside = psutil.Process(holder.pid).children(recursive=True)[-1]
         inside.suspend()
         last = holder_file(folder.drivers)
