@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="boots and names
 OWN_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 HOST = socket.gethostname()
 HOLDING = """
+import signal
 import sys
 from pathlib import Path
 from llmexp.launch.attempt import RunLostError, check_still_mine
@@ -33,7 +34,7 @@ folder = RunFolder(Path(sys.argv[1]))
 with held(folder.drivers):
     folder.event("running", **process_identity())
     print("holds", flush=True)
-    sys.stdin.readline()
+    sys.stdin.readline() or signal.pause()  # what is killed must not end by itself, as its input does
     try:
         check_still_mine(folder)
     except RunLostError as error:
@@ -121,6 +122,8 @@ def test_a_run_on_another_machine_is_running_until_it_has_been_silent_for_long(t
         assert (folder.events()[0]["host"], folder.state()) == ("elsewhere", "running")
     last = holder_file(folder.drivers)
     assert last
+    await_unlocked(last)
+    assert folder.state() == "running"
     os.utime(last, (last.stat().st_mtime - 2 * SILENT_S,) * 2)
     assert folder.state() == "killed"
     with held(folder.drivers):
