@@ -20,8 +20,9 @@ from omegaconf import OmegaConf
 
 from llmexp.cli.check import validate
 from llmexp.engines.resolve import resolve
-from llmexp.plan.run_plan import RunPlan
-from llmexp.record.result import RunResult, StepSample
+from llmexp.plan.training_plan import TrainingPlan
+from llmexp.record.result import RunResult
+from llmexp.record.samples import StepSample
 
 # Let oneDNN and precision=auto leave bf16 instructions alone, so that every machine plans and runs the same: fp32 where no test says otherwise.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
@@ -103,10 +104,10 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
 
 @pytest.fixture
-def tiny_plan() -> Callable[..., RunPlan]:
+def tiny_plan() -> Callable[..., TrainingPlan]:
     """Plan a method; `section__field=value` changes a field, `section=value` a whole section. Hardware by any name but cpu is GPUs."""
 
-    def plan(method: str = "Naive", **changes: Any) -> RunPlan:
+    def plan(method: str = "Naive", **changes: Any) -> TrainingPlan:
         on_gpu = changes.get("hardware__name", changes.get("hardware", {}).get("name", "cpu")) != "cpu"
         choices = CHOICES | ({"precision": "bf16_mixed"} if on_gpu else {})
         config: dict[str, Any] = {group: OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml")) for group, name in choices.items()}
@@ -125,7 +126,7 @@ def tiny_plan() -> Callable[..., RunPlan]:
 def result_of() -> Callable[..., RunResult]:
     """The result of a plan that ended with a status; keywords set further fields."""
 
-    def result(plan: RunPlan, status: str, **fields: Any) -> RunResult:
+    def result(plan: TrainingPlan, status: str, **fields: Any) -> RunResult:
         names = {section: getattr(plan.config, section).name for section in ("task", "engine", "model", "hardware", "sweep")}
         planned = {"id": plan.id, "method": plan.method, "world_size": plan.dims.world_size, "batch": plan.batch, "command": plan.rerun_command}
         return RunResult(status=status, seq_len=plan.config.data.seq_len, **names, **planned, **{"stack": "0123456789ab"} | fields)

@@ -10,7 +10,8 @@ from planning import make_plan
 from llmexp.cli.sweep import folder_of
 from llmexp.launch.run import run_one
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import RunResult, StepSample, read_samples
+from llmexp.record.result import RunResult
+from llmexp.record.samples import StepSample, read_samples
 from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
 

@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.result import RunResult, read_samples
+from llmexp.record.result import RunResult
+from llmexp.record.samples import read_samples
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 

@@ -22,12 +22,13 @@ from llmexp.record.folder import RunFolder, write_atomically
 from llmexp.record.identity import process_identity
 from llmexp.record.lock import end_with_holder
 from llmexp.record.process import die_with_parent
-from llmexp.record.result import RankFailure, RankSummary, to_json
+from llmexp.record.result import to_json
+from llmexp.record.samples import RankFailure, RankSummary
 
 if TYPE_CHECKING:
     import torch
 
-    from llmexp.plan.run_plan import RunPlan
+    from llmexp.plan.training_plan import TrainingPlan
     from llmexp.schema import HardwareConfig
 
 
@@ -65,7 +66,7 @@ class Rank:
         return time.time() - psutil.Process().create_time()
 
 
-def main(work: Callable[[RunPlan, Rank], RankSummary]) -> None:
+def main(work: Callable[[TrainingPlan, Rank], RankSummary]) -> None:
     """Run `work` for the plan beside the repeat's folder, which the first argument names; never returns."""
     rank = Rank.from_environment(Path(sys.argv[1]))
     die_with_parent()
@@ -73,9 +74,9 @@ def main(work: Callable[[RunPlan, Rank], RankSummary]) -> None:
     end_with_holder(RunFolder(rank.folder.parent).drivers)
     write_atomically(rank.folder / f"process.{rank.index}.json", json.dumps(process_identity()) + "\n")
     try:
-        from llmexp.plan.run_plan import RunPlan
+        from llmexp.plan.training_plan import TrainingPlan
 
-        plan = RunPlan.read(rank.folder.parent / "plan.json")
+        plan = TrainingPlan.read(rank.folder.parent / "plan.json")
         if plan.config.hardware.device == "cuda" and rank.world_size > 1:
             log_connections(rank.folder)
         serve_store()

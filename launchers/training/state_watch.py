@@ -14,7 +14,7 @@ from llmexp.launchers.training.engine_kinds import Built, SchedulingEngine, Step
 from llmexp.launchers.training.optimizer_state import local
 from llmexp.measure import memory
 from llmexp.measure.loop import MicroBatch, Scheduled
-from llmexp.record.result import StateBytes
+from llmexp.record.samples import StateBytes
 
 # Of each tensor, to see an update by: a copy of all parameters might not fit beside them.
 SAMPLED = 1024

@@ -7,8 +7,8 @@ import sys
 from llmexp.cli.share import wait_for_any
 from llmexp.cli.sweep import folder_of, measure
 from llmexp.errors import LlmexpError
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import now
+from llmexp.record.plan import RunPlan
 from llmexp.record.process import die_with_parent
 
 

@@ -24,8 +24,8 @@ from llmexp.cli.typed import typed
 from llmexp.engines.resolve import resolve
 from llmexp.errors import ConfigError
 from llmexp.method import NAIVE
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.naming import apart, own_words
+from llmexp.record.plan import RunPlan
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _difference(overrides: Sequence[str], choices: Sequence[Sequence[str]]) -> s
 def told_apart(jobs: Sequence[Job]) -> list[Job]:
     """The jobs with plans that have names of their own."""
     told = apart([own_words(job.plan.rerun_command) for job in jobs])
-    return [Job(job.overrides, job.plan.model_copy(update={"told_by": words})) for job, words in zip(jobs, told, strict=True)]
+    return [Job(job.overrides, job.plan.model_copy(update={"label": words})) for job, words in zip(jobs, told, strict=True)]
 
 
 def _check_one_sweep(first: RunPlan, plan: RunPlan) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from llmexp.cli.jobs import Job
-    from llmexp.plan.run_plan import RunPlan
+    from llmexp.record.plan import RunPlan
 
 
 # What is said to somebody who has typed nothing yet.

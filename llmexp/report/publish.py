@@ -21,7 +21,7 @@ def publish(report: Report, folder: Path) -> list[Path]:
     """Write a table for each hardware and sweep; raises RecordError where nothing was measured, for then there is no table to show."""
     tables: dict[Path, list[Row]] = defaultdict(list)
     for row in report.rows:
-        tables[folder / _part(row.hardware) / _part(str(row.plan["config"]["sweep"]["name"]))].append(row)
+        tables[folder / _part(row.hardware) / _part(row.plan.config.sweep.name)].append(row)
     written = []
     for path, rows in tables.items():
         if not any(row.state == RunStatus.SUCCESS for row in rows):

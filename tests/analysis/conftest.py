@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from llmexp.record.result import RankSummary, StateBytes
+from llmexp.record.samples import StateBytes, TrainingSummary
 
 Write = Callable[..., Path]
 STATE = {"parameters": StateBytes(device=40), "gradients": StateBytes(device=20), "optimizer": StateBytes(host=80)}
@@ -26,7 +26,7 @@ def write_repeat(tmp_path: Path, write_samples: Callable[..., None]) -> Write:
     return write
 
 
-def _summary(rank: int, fields: dict[str, Any]) -> RankSummary:
+def _summary(rank: int, fields: dict[str, Any]) -> TrainingSummary:
     known = {
         "window_wall_s": 1.0,
         "time_to_first_step_s": 2.0,
@@ -36,4 +36,4 @@ def _summary(rank: int, fields: dict[str, Any]) -> RankSummary:
         "state_bytes": STATE,
         "what_ran": {},
     }
-    return RankSummary(rank=rank, **(known | fields))
+    return TrainingSummary(rank=rank, **(known | fields))

@@ -4,10 +4,10 @@ from math import isnan, nan
 
 import pytest
 
-from llmexp.analysis.convergence import LossCurve, curve_of, divergence
-from llmexp.analysis.metrics import measure
 from llmexp.analysis.quantity import Facts
 from llmexp.analysis.window import read_repeat
+from llmexp.tasks.training.convergence import LossCurve, curve_of, divergence
+from llmexp.tasks.training.metrics import measure
 
 # 40 steps of 10 tokens: 5 % are 2 steps, so that each smoothed loss is the mean of two.
 FALLING = [8.0, 6.0, *[4.0] * 18, *[2.0] * 20]

@@ -3,10 +3,10 @@ import re
 
 import pytest
 
-from llmexp.analysis.metrics import METRICS, Facts, measure
 from llmexp.errors import RecordError
 from llmexp.record.flops import Computed, Flops
-from llmexp.record.result import Energy, StateBytes
+from llmexp.record.samples import Energy, StateBytes
+from llmexp.tasks.training.metrics import METRICS, Facts, measure
 
 # Two replicas of unequal speed; micro 2, accumulation 3, seq_len 10: 60 positions a rank and step, of which padding takes some.
 FAST = [(9.0, 60, 50, 8.0), (1.0, 60, 45, 4.0), (2.0, 60, 55, 3.0)]

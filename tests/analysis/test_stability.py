@@ -4,9 +4,9 @@ from statistics import fmean
 import pytest
 
 from llmexp.analysis.contention import Machine
-from llmexp.analysis.metrics import Facts, tokens_per_s
 from llmexp.analysis.stability import drift, interval, judge, warmup_change
 from llmexp.analysis.window import read_repeat
+from llmexp.tasks.training.metrics import Facts, tokens_per_s
 
 QUIET = Machine([({"cpu_other_cores": 0.02}, 5.0)], cores=2, wanted_cores=2)
 CONTENDED = Machine([({"cpu_other_cores": 0.9, "load_average_1m": 3.2}, 5.0)], cores=2, wanted_cores=2)

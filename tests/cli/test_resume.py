@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.cli.resume import is_anothers, why_again
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.result import Batch, RunResult, RunStatus
 
@@ -86,7 +86,7 @@ def test_a_plan_written_again_has_the_command_and_the_skip_of_its_result(run, ll
     skipped = {"command": "python -m llmexp earlier", "status": RunStatus.SKIPPED, "reason": "out of memory already"}
     run.write(run.result_path, run.result().model_copy(update=skipped))
     llmexp(*WORDS)
-    plan = RunPlan.read(run.plan_path)
+    plan = TrainingPlan.read(run.plan_path)
     assert (runner.ran, plan.rerun_command, plan.skip) == ([], skipped["command"], skipped["reason"])
 
 

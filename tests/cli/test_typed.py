@@ -13,7 +13,7 @@ from llmexp.cli.app import hydra_app
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.run import jobs_of
 from llmexp.cli.typed import typed
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 TOKENIZER = r"data.tokenizer=$\{model.path\}"
 SHAPE = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "model_type": "llama"}
@@ -79,7 +79,7 @@ def test_words_that_a_place_does_not_stand_for_stay(words: list[str]) -> None:
         assert typed(hydra.config_loader, words) == words
 
 
-def planned(words: Sequence[str]) -> list[RunPlan]:
+def planned(words: Sequence[str]) -> list[TrainingPlan]:
     return [job.plan for job in jobs_of(run_parser().parse_intermixed_args(list(words)))]
 
 
@@ -110,4 +110,4 @@ def test_a_command_pasted_into_bash_repeats_its_run(words: list[str], commands: 
 def test_the_job_itself_records_the_same_command(llmexp, here: Path) -> None:
     assert llmexp("model=./mine", "hardware=cpu", "tracking=none")[0] == 0
     (plan,) = here.glob("outputs/main/*/plan.json")
-    assert RunPlan.read(plan).rerun_command == "python -m llmexp model=./mine hardware=cpu tracking=none"
+    assert TrainingPlan.read(plan).rerun_command == "python -m llmexp model=./mine hardware=cpu tracking=none"

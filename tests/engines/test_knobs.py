@@ -7,12 +7,12 @@ from planning import make_plan
 
 from llmexp.engines import get_engine
 from llmexp.method import Techniques
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 OFFLOAD, LIGER = "memory.activation_offload=true", "kernels.liger=true"
 
 
-def plan(*words: str) -> RunPlan:
+def plan(*words: str) -> TrainingPlan:
     return make_plan("parallelism.dp=2", *words)
 
 

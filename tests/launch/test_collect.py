@@ -12,7 +12,8 @@ from llmexp.analysis.contention import windows_unix_s
 from llmexp.launch.collect import conclude
 from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.launch.run import run_one
-from llmexp.record.result import RankFailure, RunStatus
+from llmexp.record.result import RunStatus
+from llmexp.record.samples import RankFailure
 
 
 @pytest.fixture

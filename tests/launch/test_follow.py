@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from llmexp.launch import follow
 from llmexp.launch.follow import SampleFollower, Silence
-from llmexp.record.result import StepSample
+from llmexp.record.samples import StepSample
 
 
 def line(step: int) -> str:

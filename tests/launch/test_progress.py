@@ -5,7 +5,7 @@ import pytest
 from llmexp.launch import display as module
 from llmexp.launch.display import display
 from llmexp.launch.progress import UNHEARD_AFTER_S, Progress
-from llmexp.record.result import StepSample
+from llmexp.record.samples import StepSample
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import torch
 
 from llmexp.measure.clock import HostClock, Mark
 from llmexp.measure.loop import MicroBatch, Packing, StepLoop
-from llmexp.record.result import StepSample
+from llmexp.record.samples import StepSample
 
 
 class Recorder:

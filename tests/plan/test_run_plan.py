@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.plan.run_plan import RunPlan, identity
+from llmexp.plan.identity import identity
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.schema import RunConfig
 
@@ -14,7 +15,7 @@ def test_a_plan_survives_its_file(plan, tmp_path: Path):
     made = plan("method=F+Z3", "model=7b")
     folder = RunFolder(tmp_path)
     folder.write(folder.plan_path, made)
-    assert RunPlan.read(folder.plan_path) == made
+    assert TrainingPlan.read(folder.plan_path) == made
 
 
 @pytest.mark.parametrize(

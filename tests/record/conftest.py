@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, RunResult, Stability
 
@@ -43,7 +43,9 @@ def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 
 @pytest.fixture
-def make_run(outputs: Path, tiny_plan: Callable[..., RunPlan], result_of: Callable[..., RunResult], write_samples: Callable[..., None]) -> MakeRun:
+def make_run(
+    outputs: Path, tiny_plan: Callable[..., TrainingPlan], result_of: Callable[..., RunResult], write_samples: Callable[..., None]
+) -> MakeRun:
     """Write a whole run's folder with fake values for 2 ranks; without its result and its event where status is None."""
 
     def make(method: str = "Naive", status: str | None = "success", repeats: int = 1, **changes: Any) -> RunFolder:

@@ -4,7 +4,8 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from llmexp.record.result import Metric, RunStatus, StepSample, read_samples, to_json
+from llmexp.record.result import Metric, RunStatus, to_json
+from llmexp.record.samples import StepSample, read_samples
 
 SAMPLE = StepSample(step=0, warmup=False, t_start_s=0.0, t_end_s=0.5, positions=700, real_tokens=650, loss=6.25)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, RunResult, Stability
 from llmexp.report.picture import new_figure
@@ -14,7 +14,7 @@ MakeRun = Callable[..., RunFolder]
 
 
 @pytest.fixture
-def make_run(tmp_path: Path, tiny_plan: Callable[..., RunPlan], result_of: Callable[..., RunResult]) -> MakeRun:
+def make_run(tmp_path: Path, tiny_plan: Callable[..., TrainingPlan], result_of: Callable[..., RunResult]) -> MakeRun:
     """Write a run's folder with a real plan, and a result with `metrics` (numbers or Metric) where `status` is given."""
 
     def make(

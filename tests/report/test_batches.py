@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from llmexp.report.batches import largest_batches
 from llmexp.report.table import build_report
 from llmexp.report.text import markdown
+from llmexp.tasks.training.report.batches import largest_batches
 
 
 def shown(report) -> list[tuple[str, int]]:

@@ -1,10 +1,10 @@
 import pytest
 
 from llmexp.record.result import Metric, Stability
-from llmexp.report.columns import columns
-from llmexp.report.legend import legend
 from llmexp.report.notes import notes_of
 from llmexp.report.table import build_report
+from llmexp.tasks.training.report.columns import columns
+from llmexp.tasks.training.report.legend import legend
 
 BETWEEN = Metric(mean=1000.0, std_between_repeats=12.5, std_within_run=99.0, n=3)
 WITHIN = Metric(mean=2000.0, std_within_run=40.0)

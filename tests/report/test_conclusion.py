@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from llmexp.record.result import Metric, Stability
-from llmexp.report.conclusion import ALIKE, FASTER, SLOWER, conclusion
+from llmexp.tasks.training.report.conclusion import ALIKE, FASTER, SLOWER, conclusion
 
 REPEATS = 3
 

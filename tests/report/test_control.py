@@ -1,10 +1,10 @@
 import pytest
 
 from llmexp.record.result import Metric
-from llmexp.report.conclusion import conclusion
 from llmexp.report.control import control_lines
-from llmexp.report.legend import legend
 from llmexp.report.table import build_report
+from llmexp.tasks.training.report.conclusion import conclusion
+from llmexp.tasks.training.report.legend import legend
 
 
 def run(make_run, method: str, mean: float, **changes):

@@ -3,12 +3,12 @@ from math import nan
 import pytest
 from matplotlib.image import imread
 
-from llmexp.record.result import RankSummary
-from llmexp.report.columns import columns
-from llmexp.report.legend import legend
+from llmexp.record.samples import TrainingSummary
 from llmexp.report.notes import notes_of
-from llmexp.report.pictures import draw_report
+from llmexp.report.plots import draw_report
 from llmexp.report.table import build_report
+from llmexp.tasks.training.report.columns import columns
+from llmexp.tasks.training.report.legend import legend
 
 BUDGET = {"measure__tokens": 4000, "parallelism__dp": 1, "data__seq_len": 100}
 FALLING = [5.0, 4.0, 3.0, *[2.0] * 37]
@@ -25,7 +25,7 @@ def trained(make_run, write_samples):
         write_samples(
             run.repeat(0), 0, [(step_s, loss, 100 * changes.get("batch__micro", 1), 100 * changes.get("batch__micro", 1)) for loss in losses]
         )
-        summary = RankSummary(
+        summary = TrainingSummary(
             rank=0, window_wall_s=1, time_to_first_step_s=1, parameters=1, trainable_parameters=1, peak_rss_bytes=1, state_bytes={}, what_ran={}
         )
         (run.repeat(0) / "rank.0.json").write_text(summary.model_dump_json())

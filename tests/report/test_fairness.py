@@ -3,10 +3,11 @@ from math import nan
 import pytest
 
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import RankSummary, to_json
-from llmexp.report.fairness import COMPARED_STEPS, fairness
+from llmexp.record.result import to_json
+from llmexp.record.samples import TrainingSummary
 from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
+from llmexp.tasks.training.report.fairness import COMPARED_STEPS, fairness
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def trained(make_run, write_samples):
         for rank in range(ranks):
             write_samples(run.repeat(0), rank, [(1.0, loss) for loss in losses])
             sizes = {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1, "state_bytes": {}, "what_ran": {}}
-            summary = RankSummary(rank=rank, window_wall_s=1.0, time_to_first_step_s=1.0, largest_update=update, gradient_norm=gradient, **sizes)
+            summary = TrainingSummary(rank=rank, window_wall_s=1.0, time_to_first_step_s=1.0, largest_update=update, gradient_norm=gradient, **sizes)
             (run.repeat(0) / f"rank.{rank}.json").write_text(to_json(summary))
         return run
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from matplotlib.text import Text
 
-from llmexp.plan.run_plan import RunPlan
-from llmexp.report.columns import columns
-from llmexp.report.fairness import fairness
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.report.plots import draw
-from llmexp.report.scaling_plot import draw_scaling
 from llmexp.report.table import build_report
 from llmexp.report.text import comma_separated, csv_columns
+from llmexp.tasks.training.report.columns import columns
+from llmexp.tasks.training.report.fairness import fairness
+from llmexp.tasks.training.report.scaling_plot import draw_scaling
 
 LONG = "--data_dir=/a/folder/with/a/long/name/of/somebody/{} --batch_size 12 --block_size 1024 --max_iters 5000 --device=cpu --dtype=float32"
 
@@ -52,7 +52,7 @@ def test_one_program_is_in_the_title_without_its_options(run):
 def test_what_was_typed_for_a_row_alone_does_not_repeat_its_program(run):
     folders = [run("--lr 1"), run("--lr 1", seed=1), run("--lr 2")]
     for folder, word in zip(folders, ("--lr 1", "--lr 1' seed=1 '", "--lr 2"), strict=True):
-        plan = RunPlan.read(folder.plan_path)
+        plan = TrainingPlan.read(folder.plan_path)
         folder.write(
             folder.plan_path, plan.model_copy(update={"rerun_command": f"python -m llmexp engine=script 'engine.options.command=train.py {word}'"})
         )

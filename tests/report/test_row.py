@@ -4,11 +4,11 @@ import pytest
 
 from llmexp.errors import RecordError
 from llmexp.record.identity import process_identity
-from llmexp.report.columns import columns
 from llmexp.report.notes import notes_of
 from llmexp.report.ratio import over_paper
 from llmexp.report.row import read_row
 from llmexp.report.table import build_report
+from llmexp.tasks.training.report.columns import columns
 
 PURE = {"name": "bf16_pure", **dict.fromkeys(("parameters", "gradients", "master", "moments"), "bf16")}
 PAPER = {"model__name": "7b", "hardware__name": "a800", "precision": PURE}

@@ -4,12 +4,12 @@ import io
 import pytest
 from matplotlib.image import imread
 
-from llmexp.report.columns import columns
-from llmexp.report.legend import legend
 from llmexp.report.notes import notes_of
-from llmexp.report.pictures import draw_report
+from llmexp.report.plots import draw_report
 from llmexp.report.table import build_report
 from llmexp.report.text import comma_separated
+from llmexp.tasks.training.report.columns import columns
+from llmexp.tasks.training.report.legend import legend
 
 # (ranks, passes): tokens/s. A batch of 2 a rank and pass; 4 ranks with one pass belong to both series.
 RATES = {(1, 1): 100.0, (2, 1): 180.0, (4, 1): 320.0, (1, 4): 110.0, (2, 2): 200.0}

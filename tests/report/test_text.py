@@ -4,11 +4,11 @@ import io
 import pytest
 from made_up_tokens import TOKENS
 
-from llmexp.analysis.metrics import METRICS as MEASURED
 from llmexp.record.result import Metric, SmClock, Stability
 from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
 from llmexp.report.text import METRICS, comma_separated, csv_columns, markdown
+from llmexp.tasks.training.metrics import METRICS as MEASURED
 
 
 def read(report):

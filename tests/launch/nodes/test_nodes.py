@@ -24,8 +24,9 @@ from llmexp.launch.nodes.team import Team
 from llmexp.launch.ranks import LOOPBACK
 from llmexp.launch.run import run_one
 from llmexp.launch.stack import stack_digest
-from llmexp.plan.run_plan import Command, RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
+from llmexp.record.plan import Command
 from llmexp.record.result import RunStatus
 
 HERE = Path(__file__).parent
@@ -40,10 +41,10 @@ def port() -> int:
 
 
 @pytest.fixture
-def make(make_plan: Callable[..., RunPlan], port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunPlan]:
+def make(make_plan: Callable[..., TrainingPlan], port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TrainingPlan]:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
-    def plan(behaviour: str = "well", **measure: object) -> RunPlan:
+    def plan(behaviour: str = "well", **measure: object) -> TrainingPlan:
         planned = make_plan(**measure)
         config = planned.config
         changes = {

@@ -17,7 +17,7 @@ from llmexp.launch.collect import facts
 from llmexp.launchers.data.sequences import Example, Sequences
 from llmexp.measure.clock import HostClock
 from llmexp.measure.loop import MicroBatch, StepLoop
-from llmexp.record.result import RankSummary, StepSample
+from llmexp.record.samples import StepSample, TrainingSummary
 
 SEQ_LEN, RECORD = 4096, 200
 PACKED = [RECORD] * (SEQ_LEN // RECORD)
@@ -58,7 +58,7 @@ def pairs(row: Sequence[int]) -> float:
 
 def repeat(sample: StepSample, **what_ran: str) -> Repeat:
     times = {"window_wall_s": WINDOW_S, "time_to_first_step_s": 1.0}
-    summary = RankSummary(rank=0, parameters=None, trainable_parameters=None, peak_rss_bytes=1, state_bytes={}, what_ran=what_ran, **times)
+    summary = TrainingSummary(rank=0, parameters=None, trainable_parameters=None, peak_rss_bytes=1, state_bytes={}, what_ran=what_ran, **times)
     return Repeat((summary,), (), ((sample,),))
 
 

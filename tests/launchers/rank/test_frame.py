@@ -15,12 +15,12 @@ from llmexp.record.result import to_json
 WORK = """
 import resource, sys
 from llmexp.launchers.rank.frame import main
-from llmexp.record.result import RankSummary, StateBytes
+from llmexp.record.samples import TrainingSummary, StateBytes
 
 def work(plan, rank):
     print("method", plan.method, "rank", rank.index, "of", rank.world_size)
     {body}
-    return RankSummary(rank=rank.index, window_wall_s=1.0, time_to_first_step_s=rank.seconds_since_start(), parameters=1, trainable_parameters=1,
+    return TrainingSummary(rank=rank.index, window_wall_s=1.0, time_to_first_step_s=rank.seconds_since_start(), parameters=1, trainable_parameters=1,
                        peak_rss_bytes=1, state_bytes={{"parameters": StateBytes()}}, what_ran={{}})
 
 main(work)

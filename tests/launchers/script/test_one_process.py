@@ -15,7 +15,8 @@ from llmexp.engines import get_engine
 from llmexp.launch.run import run_one
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.script.worker import exit_reason, hide_other_gpus
-from llmexp.record.result import RunResult, RunStatus, read_samples
+from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.samples import read_samples
 
 MICRO, SEQ_LEN, STEPS = 2, 16, 3
 NANOGPT = """

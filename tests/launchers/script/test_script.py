@@ -16,9 +16,10 @@ from llmexp.cli.sweep import folder_of
 from llmexp.errors import ConfigError
 from llmexp.launch.run import run_one
 from llmexp.launchers.script.worker import run_program
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import RunResult, RunStatus, read_samples
+from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.samples import read_samples
 from llmexp.report.table import build_report
 
 MICRO, SEQ_LEN, WARMUP, STEPS = 2, 16, 1, 3
@@ -146,7 +147,11 @@ def test_an_unedited_trainer_of_hugging_face_is_heard_and_its_model_held_against
     # The Trainer prints four digits.
     assert [sample.loss for sample in samples[: len(logged)]] == pytest.approx([float(loss) for loss in logged], rel=1e-3)
     assert len(samples) == WARMUP + STEPS
-    plan, rate, achieved = RunPlan.read(repeat.parent / "plan.json"), result.metrics["tokens_per_s_per_gpu"], result.metrics["tflops_per_s_per_gpu"]
+    plan, rate, achieved = (
+        TrainingPlan.read(repeat.parent / "plan.json"),
+        result.metrics["tokens_per_s_per_gpu"],
+        result.metrics["tflops_per_s_per_gpu"],
+    )
     assert rate is not None
     assert result.metrics["parameters"].mean == plan.parameters
     assert achieved.mean == pytest.approx(rate.mean * plan.flops_per_token / 1e12)

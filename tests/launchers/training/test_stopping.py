@@ -16,13 +16,14 @@ from llmexp.analysis.window import duration_s
 from llmexp.cli.sweep import folder_of
 from llmexp.launch.run import run_one
 from llmexp.launchers.training.stopping import blocks
-from llmexp.record.result import RunResult, StepSample, read_samples
-from llmexp.schema import MeasureConfig
+from llmexp.record.result import RunResult
+from llmexp.record.samples import StepSample, read_samples
+from llmexp.schema import TrainingMeasureConfig
 
 Measured = tuple[RunResult, list[list[StepSample]]]
 
 
-def protocol(**fields: float) -> MeasureConfig:
+def protocol(**fields: float) -> TrainingMeasureConfig:
     return make_plan("measure=adaptive").config.measure.model_copy(update=fields)
 
 

@@ -3,7 +3,7 @@
 import sys
 
 from llmexp.engines.base import Engine
-from llmexp.plan.run_plan import Command
+from llmexp.record.plan import Command
 
 
 class ScriptedEngine(Engine):

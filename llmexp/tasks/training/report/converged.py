@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from llmexp.analysis.convergence import REACHED_WITHIN, SMOOTHED_SHARE, LossCurve, curve_of
-from llmexp.analysis.quantity import Facts
-from llmexp.analysis.window import read_repeat
 from llmexp.errors import RecordError
-from llmexp.report.programs import engine_names
-from llmexp.report.row import Row
+from llmexp.report.section import own_words
+from llmexp.tasks.training.convergence import REACHED_WITHIN, SMOOTHED_SHARE, LossCurve, curve_of
+from llmexp.tasks.training.repeats import Facts, read_training
+from llmexp.tasks.training.report.programs import engine_names
+from llmexp.tasks.training.report.row import TrainingRow
 
 NAIVE = "Naive"
 NEVER, DIVERGED = "never", "diverged"
-_NAMED_ELSEWHERE = ("method=", "engine.options.command=")
 
 
 @dataclass(frozen=True)
 class Converged:
     """A run's losses over the tokens that it trained on, and those of its baseline; `label` is its method with what else it was asked for."""
 
-    row: Row
+    row: TrainingRow
     label: str
     curve: LossCurve
     baseline_id: str
@@ -66,38 +64,29 @@ class Converged:
         )
 
 
-def converged(rows: Sequence[Row]) -> dict[str, Converged]:
+def converged(rows: Sequence[TrainingRow]) -> dict[str, Converged]:
     """By run id, the measured runs with measure.tokens whose samples can be read."""
     engines, several = engine_names(rows), len({row.program for row in rows}) > 1
     words = zip(rows, own_words(rows), strict=True)
-    named = {
-        row.plan["id"]: " ".join(filter(None, [row.method, engines[row.plan["id"]] * (several and bool(row.program)), own])) for row, own in words
-    }
-    curves = {row.plan["id"]: curve for row in rows if (curve := _curve(row))}
-    alike: dict[str, list[Row]] = {}
+    named = {row.id: " ".join(filter(None, [row.method, engines[row.id] * (several and bool(row.program)), own])) for row, own in words}
+    curves = {row.id: curve for row in rows if (curve := _curve(row))}
+    alike: dict[str, list[TrainingRow]] = {}
     for row in rows:
-        if row.plan["id"] in curves:
+        if row.id in curves:
             alike.setdefault(_asked(row), []).append(row)
     found = {}
     for group in alike.values():
         base = _baseline(group, curves)
         for row in group:
-            found[row.plan["id"]] = Converged(row, named[row.plan["id"]], curves[row.plan["id"]], base, curves[base])
+            found[row.id] = Converged(row, named[row.id], curves[row.id], base, curves[base])
     return found
-
-
-def own_words(rows: Sequence[Row]) -> list[str]:
-    """Of each run those words of its command that not all others have; its method and its program, which are named elsewhere, are left out."""
-    words = [[word for word in shlex.split(row.command) if not word.lstrip("+").startswith(_NAMED_ELSEWHERE)] for row in rows]
-    shared = set(words[0]).intersection(*words) if words else set()
-    return [" ".join(word for word in own if word not in shared) for own in words]
 
 
 def convergence_legend(found: Sequence[Converged]) -> list[str]:
     """What the columns mean, which run is the baseline, and which data were read more than once."""
     if not found:
         return []
-    bases = list(dict.fromkeys(f"{one.label} ({one.row.plan['id']})" for one in found if one.is_baseline))
+    bases = list(dict.fromkeys(f"{one.label} ({one.row.id})" for one in found if one.is_baseline))
     passes = {one.label: _passes(one.row) for one in found}
     again = ", ".join(f"{label} {times:g} times" for label, times in passes.items() if times > 1)
     share = f"{SMOOTHED_SHARE:.0%}"
@@ -110,30 +99,30 @@ def convergence_legend(found: Sequence[Converged]) -> list[str]:
     ]
 
 
-def _curve(row: Row) -> LossCurve | None:
+def _curve(row: TrainingRow) -> LossCurve | None:
     if row.metric("smoothed_final_loss") is None:
         return None
     try:
-        repeats = [read_repeat(path, row.world_size) for path in row.folder.repeats()]
-        return curve_of(repeats, Facts(row.world_size, row.plan["dims"]["dp"]))
+        repeats = [read_training(path, row.processes) for path in row.folder.repeats()]
+        return curve_of(repeats, Facts.of(row.plan))
     except (RecordError, ValueError):
         return None
 
 
-def _asked(row: Row) -> str:
+def _asked(row: TrainingRow) -> str:
     """Task, model, data but for the cut into sequences, budget and seed: what runs must share for their losses to compare."""
-    config = row.plan["config"]
-    data = {key: value for key, value in config["data"].items() if key != "seq_len"}
+    config = row.plan.config
+    told = config.model_dump(mode="json", include={"task": True, "model": True, "measure": {"tokens"}, "seed": True, "data": True})
+    told["data"].pop("seq_len")
     # A program of one's own reads what it likes.
-    program = config["engine"]["name"] == "script"
-    return json.dumps([config["task"], config["model"], data, config["measure"]["tokens"], config["seed"], program], sort_keys=True)
+    return json.dumps([told, config.engine.name == "script"], sort_keys=True)
 
 
-def _baseline(group: Sequence[Row], curves: dict[str, LossCurve]) -> str:
+def _baseline(group: Sequence[TrainingRow], curves: dict[str, LossCurve]) -> str:
     """The first Naive run, else the first one, of those that did not diverge as far as there are any."""
-    sound = [row for row in group if isfinite(curves[row.plan["id"]].final_loss)] or group
-    return str(next((row for row in sound if row.method == NAIVE), sound[0]).plan["id"])
+    sound = [row for row in group if isfinite(curves[row.id].final_loss)] or group
+    return next((row for row in sound if row.method == NAIVE), sound[0]).id
 
 
-def _passes(row: Row) -> float:
+def _passes(row: TrainingRow) -> float:
     return float(row.result.what_ran.get("data_passes", 1)) if row.result else 1.0

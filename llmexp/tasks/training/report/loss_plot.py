@@ -7,9 +7,9 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmexp.analysis.convergence import SMOOTHED_SHARE
-from llmexp.report.converged import DIVERGED, Converged
 from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
+from llmexp.tasks.training.convergence import SMOOTHED_SHARE
+from llmexp.tasks.training.report.converged import DIVERGED, Converged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

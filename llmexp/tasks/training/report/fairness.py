@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 from llmexp.errors import RecordError
 from llmexp.record.reading import read_text
-from llmexp.record.result import RankSummary, read_samples
-from llmexp.report.programs import engine_names
-from llmexp.report.row import Row
+from llmexp.record.samples import StepSample, TrainingSummary, read_samples
+from llmexp.schema import TrainingConfig
+from llmexp.tasks.training.report.programs import engine_names
+from llmexp.tasks.training.report.row import TrainingRow
 
 # Later steps amplify differences of rounding.
 COMPARED_STEPS = 10
@@ -29,7 +30,7 @@ _NO_TRAINING = {("optimizer", "implementation"), ("adapter", "save"), ("model", 
 EXPLAINS = ("attention_kernel", "reduced_in")
 
 
-def fairness(rows: Iterable[Row]) -> list[str]:
+def fairness(rows: Iterable[TrainingRow]) -> list[str]:
     """A line for each pair of layouts that agree, over all methods, and one for each method where a pair does not, or nobody can tell."""
     agreed: dict[tuple[str, str], list[tuple[str, float]]] = {}
     lines, known = [], tuple(rows)
@@ -41,7 +42,7 @@ def fairness(rows: Iterable[Row]) -> list[str]:
             lines.append(f"not asked for the same training: {names[0]} and {names[1]} with {first.method}, by {differing}")
         elif share is None:
             continue
-        elif share > SAME_WITHIN[first.plan["config"]["precision"]["parameters"]]:
+        elif share > SAME_WITHIN[first.plan.config.precision.parameters]:
             lines.append(
                 f"not the same training: the losses of {names[1]} are up to {share:.2%} from those of {names[0]} with {first.method}, "
                 f"in the first steps, {COMPARED_STEPS} at most: their speeds do not compare"
@@ -57,37 +58,37 @@ def fairness(rows: Iterable[Row]) -> list[str]:
     return lines
 
 
-def _pairs(rows: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
+def _pairs(rows: Iterable[TrainingRow]) -> Iterator[tuple[TrainingRow, TrainingRow]]:
     """Each measured run with the first one of the same work on another layout."""
-    firsts: dict[tuple[Any, ...], Row] = {}
+    firsts: dict[tuple[Any, ...], TrainingRow] = {}
     for row in rows:
-        if row.metric("tokens_per_s") is None:
+        if row.rate is None:
             continue
         first = firsts.setdefault(_step(row), row)
         if _work(first) != _work(row):
             yield first, row
 
 
-def _step(row: Row) -> tuple[Any, ...]:
+def _step(row: TrainingRow) -> tuple[Any, ...]:
     """What is done in a step, whatever it is asked to learn by."""
-    config = row.plan["config"]
-    named = (config[section]["name"] for section in ("task", "model", "precision", "data"))
-    return (row.method, *named, config["seed"], row.batch.global_, row.seq_len)
+    config = row.plan.config
+    named = (config.task.name, config.model.name, config.precision.name, config.data.name)
+    return (row.method, *named, config.seed, row.batch.global_, row.seq_len)
 
 
-def _asked_otherwise(first: Row, other: Row) -> str:
+def _asked_otherwise(first: TrainingRow, other: TrainingRow) -> str:
     """Settings of optimizer, data, model, precision and adapter that differ, with both values; empty where none does."""
-    ours, theirs = (_settings(row.plan["config"]) for row in (first, other))
+    ours, theirs = (_settings(row.plan.config) for row in (first, other))
     differing = [key for key in dict.fromkeys([*ours, *theirs]) if ours.get(key) != theirs.get(key)]
     return ", ".join(f"{key} {ours.get(key)} and {theirs.get(key)}" for key in differing)
 
 
-def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    sections = {section: config.get(section, {}) for section in ("optimizer", "data", "model", "precision", "adapter")}
+def _settings(config: TrainingConfig) -> dict[str, Any]:
+    sections = config.model_dump(mode="json", include={"optimizer", "data", "model", "precision", "adapter"})
     return {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items() if (section, key) not in _NO_TRAINING}
 
 
-def _doubt(first: Row, other: Row) -> str:
+def _doubt(first: TrainingRow, other: TrainingRow) -> str:
     """Why equal losses do not say that both learned the same; empty where updates of one size are seen in both."""
     ours, theirs = (_first_step(row, "largest_update") for row in (first, other))
     if ours is None or theirs is None:
@@ -102,28 +103,28 @@ def _doubt(first: Row, other: Row) -> str:
     return ""
 
 
-def _first_step(row: Row, quantity: Literal["largest_update", "gradient_norm"]) -> float | None:
+def _first_step(row: TrainingRow, quantity: Literal["largest_update", "gradient_norm"]) -> float | None:
     """The largest of all ranks of the first repeat; None where they did not record it."""
-    paths = [row.folder.repeat(0) / f"rank.{rank}.json" for rank in range(row.world_size)]
+    paths = [row.folder.repeat(0) / f"rank.{rank}.json" for rank in range(row.processes)]
     try:
-        found = [getattr(RankSummary.model_validate_json(read_text(path)), quantity) for path in paths]
+        found = [getattr(TrainingSummary.model_validate_json(read_text(path)), quantity) for path in paths]
     except (OSError, ValueError):
         return None
     known = [each for each in found if each is not None]
     return max(known) if len(known) == len(found) else None
 
 
-def _work(row: Row) -> tuple[Any, ...]:
-    return row.work["engine"], row.plan["dims"]["dp"], row.layout
+def _work(row: TrainingRow) -> tuple[Any, ...]:
+    return row.work["engine"], row.plan.dims.dp, row.layout
 
 
-def _layout(row: Row, engines: Mapping[str, str]) -> str:
+def _layout(row: TrainingRow, engines: Mapping[str, str]) -> str:
     """The engine by its name in the table, and the degrees that are not 1."""
-    dp = row.plan["dims"]["dp"]
-    return " ".join(filter(None, [engines[row.plan["id"]], f"dp {dp}" * (dp > 1), row.layout]))
+    dp = row.plan.dims.dp
+    return " ".join(filter(None, [engines[row.id], f"dp {dp}" * (dp > 1), row.layout]))
 
 
-def _difference(first: Row, other: Row) -> float | None:
+def _difference(first: TrainingRow, other: TrainingRow) -> float | None:
     """The largest distance between the losses of a step, as a share of the first's; None where either has none that can be read."""
     try:
         pairs = list(zip(_losses(first), _losses(other), strict=False))
@@ -139,14 +140,14 @@ def _apart(loss: float, other: float) -> float:
     return abs(loss - other) / abs(loss) if loss else abs(other)
 
 
-def _losses(row: Row) -> Sequence[float]:
+def _losses(row: TrainingRow) -> Sequence[float]:
     """Mean over the ranks of the loss of each of the first steps, warm-up included, of the first repeat."""
     repeat = row.folder.repeat(0)
-    by_rank = [islice(read_samples(repeat / f"samples.{rank}.jsonl"), COMPARED_STEPS) for rank in range(row.world_size)]
+    by_rank = [islice(read_samples(repeat / f"samples.{rank}.jsonl", StepSample), COMPARED_STEPS) for rank in range(row.processes)]
     return [fmean(sample.loss for sample in step) for step in zip(*by_rank, strict=False)]
 
 
-def _explanation(first: Row, other: Row) -> str:
+def _explanation(first: TrainingRow, other: TrainingRow) -> str:
     one, another = (row.result.what_ran if row.result else {} for row in (first, other))
     told = [(name, one.get(name), another.get(name)) for name in EXPLAINS]
     differing = [f"{name.replace('_', ' ')} {ours} and {theirs}" for name, ours, theirs in told if ours and theirs and ours != theirs]

@@ -9,8 +9,8 @@ from itertools import accumulate
 from math import ceil, isfinite, nan
 from statistics import fmean
 
-from llmexp.analysis.quantity import Facts
-from llmexp.analysis.window import Repeat, duration_s, slowest
+from llmexp.analysis.window import duration_s, slowest
+from llmexp.tasks.training.repeats import Facts, TrainingRepeat
 
 # Of a run's steps: what the loss is averaged over, backwards from a step. Less would show the text of single steps, more would lag behind.
 SMOOTHED_SHARE = 0.05
@@ -63,19 +63,19 @@ class LossCurve:
         return self.seconds[steps] if steps < len(reached) else None
 
 
-def curve_of(repeats: Sequence[Repeat], facts: Facts) -> LossCurve:
+def curve_of(repeats: Sequence[TrainingRepeat], facts: Facts) -> LossCurve:
     """The mean over repeats, step by step; repeats of a token budget have the same steps, and the same data."""
-    steps = [sorted((*repeat.warmup, *repeat.measured), key=lambda step: step[0].step) for repeat in repeats]
+    steps = [sorted((*repeat.warmup, *repeat.measured), key=lambda step: step[0].index) for repeat in repeats]
     tokens = accumulate(round(facts.counted_share * sum(sample.real_tokens for sample in step)) for step in steps[0])
     losses = [fmean(sample.loss for step in same for sample in step) for same in zip(*steps, strict=True)]
     step_times_s = [duration_s(slowest(step)) for repeat in repeats for step in repeat.measured]
     return LossCurve(tuple(tokens), tuple(losses), fmean(step_times_s))
 
 
-def divergence(repeats: Sequence[Repeat]) -> str:
+def divergence(repeats: Sequence[TrainingRepeat]) -> str:
     """Say from which step on losses were no finite numbers; empty where all were."""
     for number, repeat in enumerate(repeats):
-        bad = [step[0].step for step in (*repeat.warmup, *repeat.measured) if not all(isfinite(sample.loss) for sample in step)]
+        bad = [step[0].index for step in (*repeat.warmup, *repeat.measured) if not all(isfinite(sample.loss) for sample in step)]
         if bad:
             return f"the loss diverged: no finite number at step {min(bad)} of repeat {number}"
     return ""

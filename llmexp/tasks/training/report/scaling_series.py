@@ -8,8 +8,8 @@ from typing import Literal
 
 from llmexp.analysis.scaling import efficiency
 from llmexp.reference import PAPER_FIGURE, SOURCE, PaperScaling, paper_scaling
-from llmexp.report.ratio import SpeedRatio
-from llmexp.report.row import PAPERS, Row
+from llmexp.report.ratio import RateRatio
+from llmexp.tasks.training.report.row import PAPERS, TrainingRow
 
 Kind = Literal["weak", "strong"]
 KINDS: tuple[Kind, ...] = ("weak", "strong")
@@ -20,16 +20,16 @@ class Series:
     """Measured runs by number of ranks, of at least two different numbers; all are held against the first one on the fewest."""
 
     kind: Kind
-    rows: tuple[Row, ...]
+    rows: tuple[TrainingRow, ...]
 
     @property
-    def least(self) -> Row:
+    def least(self) -> TrainingRow:
         """The run that is 100 %."""
-        return min(self.rows, key=lambda row: row.world_size)
+        return min(self.rows, key=lambda row: row.processes)
 
-    def efficiency_of(self, row: Row) -> SpeedRatio:
+    def efficiency_of(self, row: TrainingRow) -> RateRatio:
         """See analysis.scaling."""
-        return SpeedRatio(row, self.least, efficiency(1, row.world_size, 1, self.least.world_size))
+        return RateRatio(row, self.least, efficiency(1, row.processes, 1, self.least.processes))
 
     @property
     def passes_differ(self) -> bool:
@@ -37,22 +37,22 @@ class Series:
         return len({row.batch.micro for row in self.rows}) > 1
 
 
-def rate_of(row: Row) -> float:
+def rate_of(row: TrainingRow) -> float:
     """Tokens/s of a measured run."""
-    rate = row.metric("tokens_per_s")
+    rate = row.rate
     return rate.mean if rate else 0.0
 
 
-def series_of(rows: Sequence[Row]) -> list[Series]:
+def series_of(rows: Sequence[TrainingRow]) -> list[Series]:
     """All series among the measured rows, weak ones first."""
     return [series for kind in KINDS for series in _series(rows, kind)]
 
 
-def paper_of(row: Row) -> PaperScaling | None:
+def paper_of(row: TrainingRow) -> PaperScaling | None:
     """The paper's figure for this number of GPUs, which is of weak scaling with DeepSpeed."""
     if (row.work["task"], row.seq_len, row.batch.accumulation, row.layout) != PAPERS or row.work["engine"] != "deepspeed":
         return None
-    return paper_scaling(row.model, row.method, row.hardware, row.batch.micro, row.world_size)
+    return paper_scaling(row.model, row.method, row.hardware, row.batch.micro, row.processes)
 
 
 def scaling_legend(found: Sequence[Series]) -> list[str]:
@@ -61,7 +61,7 @@ def scaling_legend(found: Sequence[Series]) -> list[str]:
         return []
     kinds = {series.kind for series in found}
     rows = [row for series in found for row in series.rows]
-    shared = any(row.plan["config"]["hardware"]["device"] == "cpu" and not row.plan["config"]["measure"].get("threads_per_rank") for row in rows)
+    shared = any(row.plan.config.hardware.device == "cpu" and not row.plan.config.measure.threads_per_rank for row in rows)
     lines = {
         "scaling %: tokens/s over those of the fewest ranks, times fewest over own number of ranks; ± half its 95 % interval by the repeats": True,
         "weak: one batch a rank, so that more ranks have a larger global batch: their losses are not of the same training": "weak" in kinds,
@@ -75,15 +75,15 @@ def scaling_legend(found: Sequence[Series]) -> list[str]:
     return [line for line, applies in lines.items() if applies]
 
 
-def _series(rows: Sequence[Row], kind: Kind) -> Iterator[Series]:
-    alike: dict[tuple[str, ...], list[Row]] = {}
+def _series(rows: Sequence[TrainingRow], kind: Kind) -> Iterator[Series]:
+    alike: dict[tuple[str, ...], list[TrainingRow]] = {}
     for row in rows:
         if rate_of(row):
             alike.setdefault(_fixed(row, kind), []).append(row)
-    return (Series(kind, tuple(found)) for found in alike.values() if len({row.world_size for row in found}) > 1)
+    return (Series(kind, tuple(found)) for found in alike.values() if len({row.processes for row in found}) > 1)
 
 
-def _fixed(row: Row, kind: Kind) -> tuple[str, ...]:
+def _fixed(row: TrainingRow, kind: Kind) -> tuple[str, ...]:
     """What the runs of a series share."""
     varying = ("ranks",) if kind == "weak" else ("ranks", "batch")
     return (row.method, str(row.batch.global_) * (kind == "strong"), *(value for name, value in row.work.items() if name not in varying))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from llmexp.record.flops import Flops
-from llmexp.record.result import StepSample
+from llmexp.record.samples import StepSample
 
 # Of the names that a rank records for its attention kernel, those that keep no scores; others are a softmax between two products.
 _FUSED = re.compile(r"flash|cudnn_attention|efficient_attention", re.IGNORECASE)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from llmexp.reference import SOURCE
 from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
-from llmexp.report.programs import engine_names
-from llmexp.report.scaling_series import KINDS, Series, paper_of, rate_of
+from llmexp.tasks.training.report.programs import engine_names
+from llmexp.tasks.training.report.scaling_series import KINDS, Series, paper_of, rate_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ def draw_scaling(found: Sequence[Series], title: str, path: Path) -> None:
         10.5, 4.4 + 0.16 * (len(found) // 2), f"{title}\nover ranks: weak scaling keeps the batch of a rank, strong the global one{told}"
     )
     speed, share = figure.subplots(1, 2)
-    ranks = sorted({row.world_size for series in found for row in series.rows})
+    ranks = sorted({row.processes for series in found for row in series.rows})
     for axes, label in ((speed, "tokens/s (dotted: nothing lost)"), (share, "scaling efficiency (%)")):
         _prepare(axes, ranks, label)
     engines = engine_names([row for series in found for row in series.rows])
@@ -46,11 +46,11 @@ def _prepare(axes: Axes, ranks: Sequence[int], label: str) -> None:
 
 
 def _draw(speed: Axes, share: Axes, series: Series, colour: str, label: str) -> None:
-    rows = sorted(series.rows, key=lambda row: row.world_size)
-    ranks, least = [row.world_size for row in rows], series.least
+    rows = sorted(series.rows, key=lambda row: row.processes)
+    ranks, least = [row.processes for row in rows], series.least
     style: dict[str, Any] = {"color": colour, "linestyle": STYLES[series.kind], "marker": MARKERS[series.kind], "linewidth": 1.4, "markersize": 4}
     speed.plot(ranks, [rate_of(row) for row in rows], label=label, **style)
-    speed.plot(ranks, [rate_of(least) * n / least.world_size for n in ranks], ":", color=colour, linewidth=0.8)
+    speed.plot(ranks, [rate_of(least) * n / least.processes for n in ranks], ":", color=colour, linewidth=0.8)
     share.plot(ranks, [100 * series.efficiency_of(row).value for row in rows], **style)
     for number, percent in _papers(series):
         share.plot(number, percent, "D", color=colour, markerfacecolor="white", markersize=6)
@@ -58,10 +58,10 @@ def _draw(speed: Axes, share: Axes, series: Series, colour: str, label: str) -> 
 
 def _papers(series: Series) -> list[tuple[int, float]]:
     """Ranks and efficiency of the paper's figures for this series: all of weak scaling."""
-    return [(row.world_size, paper.percent) for row in series.rows if series.kind == "weak" and (paper := paper_of(row))]
+    return [(row.processes, paper.percent) for row in series.rows if series.kind == "weak" and (paper := paper_of(row))]
 
 
 def _label(series: Series, engines: Mapping[str, str]) -> str:
     row = series.least
     batch = f"batch {row.work['batch']} a rank" if series.kind == "weak" else f"global batch {row.batch.global_}"
-    return f"{series.kind}: {row.model} {row.method} on {row.hardware}, {engines[row.plan['id']]}, {batch}"
+    return f"{series.kind}: {row.model} {row.method} on {row.hardware}, {engines[row.id]}, {batch}"
