@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TextIO
 from torch import distributed
 
 from llmexp import hook
-from llmexp.launchers.rank.frame import Rank, device_of, main
+from llmexp.launchers.rank.frame import Rank, device_of, train
 from llmexp.launchers.script.own_model import OwnModel
 from llmexp.launchers.script.printed import Printed
 from llmexp.launchers.script.witness import ReportError, Witness, ended_after, ended_unheard
@@ -124,4 +124,4 @@ def _meet() -> None:
 
 
 if __name__ == "__main__":
-    main(work)
+    train(work)

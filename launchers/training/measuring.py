@@ -12,7 +12,7 @@ from torch import distributed
 from llmexp.launchers.data import loader
 from llmexp.launchers.data.sequences import Sequences
 from llmexp.launchers.models.weights import weights_that_ran
-from llmexp.launchers.rank.frame import Rank, device_of, main
+from llmexp.launchers.rank.frame import Rank, device_of, train
 from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.training.engine_kinds import TrainingEngine
 from llmexp.launchers.training.state_watch import watch_over
@@ -92,7 +92,7 @@ def run_rank(join: Callable[[torch.device], None], build: Callable[[TrainingPlan
         join(device)
         return measure_training(plan, rank, build(plan, device), device)
 
-    main(work)
+    train(work)
 
 
 def _kept(plan: TrainingPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> dict[str, Any]:

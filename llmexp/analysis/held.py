@@ -22,8 +22,8 @@ def useful_fraction(runs: Iterable[RunFolder]) -> float | None:
     for run in runs:
         result = run.result()
         if result and result.started_at and result.ended_at:
-            held_s += result.processes * _held_s(result)
-            useful_s += result.processes * (_measured_s(run) if result.status is RunStatus.SUCCESS else 0.0)
+            held_s += result.devices * _held_s(result)
+            useful_s += result.devices * (_measured_s(run) if result.status is RunStatus.SUCCESS else 0.0)
     return useful_s / held_s if held_s else None
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import getdoc
 from typing import Any, Literal, TypeVar
 
-from llmexp.analysis.quantity import Observed
+from llmexp.analysis.quantity import Observed, over_repeats
 from llmexp.analysis.window import Repeat
+from llmexp.record.result import Metric
 
 Function = Callable[[Repeat[Any, Any], Any], Observed | None]
 F = TypeVar("F", bound=Callable[..., Observed | None])
@@ -48,6 +49,10 @@ class Metrics(dict[str, MetricSpec]):
             return function
 
         return register
+
+    def measure(self, repeats: Sequence[Repeat[Any, Any]], facts: Any) -> dict[str, Metric | None]:
+        """Compute every metric over repeats; None where the run has not the data. Raises RecordError where figures cannot be."""
+        return {name: over_repeats([spec.function(repeat, facts) for repeat in repeats]) for name, spec in self.items()}
 
     def include(self, spec: MetricSpec) -> None:
         """Register a row."""

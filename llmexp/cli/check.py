@@ -95,6 +95,8 @@ def _first_unknown(kind: type[BaseModel], path: str) -> str | None:
 def unknown_key(path: str, kind: type[BaseModel] | None = None) -> ConfigError:
     """Build the error for a dotted key that a configuration has not, or any (None): what is meant by it, of its name elsewhere or nearest; then all
     beside it."""
+    if kind and (others := [task for task in task_names() if _first_unknown(get_task(task).config_type, path) is None]):
+        return ConfigError(f"{path} is of task={' or task='.join(others)}: add that, or leave it out")
     section, _, name = path.rpartition(".")
     every = keys(kind)
     beside = {key.rpartition(".")[2]: key for key in every if key.rpartition(".")[0] == section}

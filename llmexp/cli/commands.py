@@ -54,10 +54,9 @@ def report(words: Sequence[str]) -> int:
     from llmexp.report.table import build_report
     from llmexp.report.terminal import print_report
     from llmexp.report.text import comma_separated, markdown
-    from llmexp.tasks.training.report.batches import largest_batches
 
     found = build_report(_runs(args.paths))
-    table = largest_batches(found) if args.largest_batch else found
+    table = found.largest_batches() if args.largest_batch else found
     if args.into:
         print(*publish(table, args.into), sep="\n")
     elif args.format == "terminal":

@@ -20,11 +20,10 @@ def plan_text(plan: RunPlan) -> str:
 
 
 def _facts(plan: RunPlan) -> dict[str, str]:
-    own = get_task(plan.config.task.name).describe(plan)
     facts = {
         "skipped": plan.skip or "",
-        **own,
-        "memory": _memory(plan, plan.memory) if plan.memory else "not known before the run starts",
+        **get_task(plan.config.task.name).describe(plan),
+        **({"memory": _memory(plan, plan.memory)} if plan.memory else {}),
         "engine": json.dumps(plan.engine_config, indent=2),
         "command": _command(plan),
         "again": plan.rerun_command,

@@ -24,7 +24,7 @@ def get_engine(task: str, name: str) -> Engine[Any]:
     engine = _load(name) if name in (*ENGINES, *_outside()) else None
     if engine is None or task not in engine.tasks:
         names = engine_names(task)
-        raise ConfigError(f"engine '{name}' is none of task={task}: {hint('engine', name, names)}choices are {', '.join(names)}")
+        raise ConfigError(f"unknown engine '{name}': {hint('engine', name, names)}choices are {', '.join(names)}, with task={task}")
     return engine
 
 

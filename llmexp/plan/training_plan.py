@@ -46,6 +46,11 @@ class TrainingPlan(RunPlan):
     config: TrainingConfig
 
     @property
+    def asked(self) -> str:
+        """Method and data."""
+        return f"method={self.method}, data={self.config.data.name}"
+
+    @property
     def subject(self) -> dict[str, str]:
         """The model and the method."""
         return {"model": self.config.model.name, "method": self.method}

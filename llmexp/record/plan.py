@@ -87,6 +87,11 @@ class RunPlan(Record):
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
     @property
+    def asked(self) -> str:
+        """What besides the engine decides which libraries are needed, as it is typed."""
+        return f"task={self.config.task.name}"
+
+    @property
     def rate_unit(self) -> str:
         """The unit of the rate, such as tokens/s."""
         return self.rate.replace("_per_", "/")
@@ -189,14 +194,18 @@ class RunPlan(Record):
         return Path(self.config.sweep.outputs) / self.config.sweep.name / self.folder_name
 
     @classmethod
+    def of(cls, found: Any) -> Self:
+        """Take what a plan.json holds as its own task's type, or as this one; raises ConfigError for a task that is not here, else ValueError."""
+        kind: Any = get_task(found["config"]["task"]["name"]).plan_type if cls is RunPlan else cls
+        plan: Self = kind.model_validate(found, strict=False)
+        return plan
+
+    @classmethod
     def read(cls, path: Path) -> Self:
         """Read a plan.json as its own task's type, or as this one; raises RecordError where it is none of this version's, DamagedError where it is
         missing or no version's."""
         try:
-            found = read_json(path)
-            kind: Any = get_task(found["config"]["task"]["name"]).plan_type if cls is RunPlan else cls
-            plan: Self = kind.model_validate(found, strict=False)
-            return plan
+            return cls.of(read_json(path))
         except ConfigError as error:
             raise RecordError(f"{path}: {error}") from None
         except (FileNotFoundError, ValueError, KeyError, TypeError) as error:

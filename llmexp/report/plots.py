@@ -26,7 +26,7 @@ MOST_BARS = 100
 def draw_report(report: Report, path: Path) -> list[Path]:
     """Write a picture for each section, <name>.png (or SVG, PDF, by the suffix), and what only some sections have; returns what was written."""
     written = []
-    for number, section in enumerate(report.sections or [Section(())]):
+    for number, section in enumerate(report.sections or (Section(()),)):
         place = path.with_name(f"{path.stem}_{number + 1}{path.suffix}") if number else path
         draw(section, place)
         written += [place, *section.draw_more(place)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 
 from llmexp.errors import RecordError
@@ -26,7 +25,7 @@ def publish(report: Report, folder: Path) -> list[Path]:
     for path, rows in tables.items():
         if not any(row.state == RunStatus.SUCCESS for row in rows):
             raise RecordError(f"{path}.md is not written: none of its {len(rows)} runs was measured")
-        table = replace(report, rows=tuple(rows))
+        table = Report.of(rows, report.unreadable)
         for suffix, text in ((".md", markdown(table)), (".csv", comma_separated(table))):
             written.append(path.with_name(path.name + suffix))
             write_atomically(written[-1], text)

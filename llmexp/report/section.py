@@ -22,7 +22,7 @@ from llmexp.report.row import HERE, OOM, Row
 from llmexp.report.signs import UNKNOWN, UNSTABLE, deviation, doubt_sign, within_run
 from llmexp.tasks import get_task
 
-_IN_TITLE = {"hardware": "on {}", "ranks": "{} ranks"}
+_IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ranks", "runtime": "{}"}
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,15 @@ class Section:
 
     def words_of(self, name: str) -> str:
         """How a part of the work stands in the title, {} being its value."""
-        return _IN_TITLE.get(name, "{}")
+        return _IN_TITLE.get(name, f"{name} {{}}")
 
     def shown(self, row: Row) -> dict[str, str]:
         """A row's work in the words of cells and headings."""
         return row.work
+
+    def largest_batches(self) -> Section:
+        """The same with the smallest and the largest measured batch of each configuration alone; all rows where they have no batch."""
+        return self
 
     @property
     def columns(self) -> list[Column]:
@@ -186,11 +190,11 @@ class Section:
     def record(self, row: Row) -> dict[str, Any]:
         """A row's line of the CSV, in SI units and bytes; names do not depend on the runs.
 
-        A metric has three columns: mean, deviation between repeats and within the run. rate_low and rate_high are the ends of the 95 % confidence
+        A metric has three columns: mean, deviation between repeats and within the run. <rate>_low and <rate>_high are the ends of the 95 % confidence
         interval of the rate; clocks are those of the GPU with the lowest mean.
         """
         metrics = {name + suffix: value for name in self.metrics for suffix, value in _metric_values(row.metric(name)).items()}
-        judged = _stability(row.result.stability if row.result else None)
+        judged = _stability(row.plan.rate, row.result.stability if row.result else None)
         return self.identity(row) | judged | metrics | self.comparisons(row) | {"command": row.command}
 
     def identity(self, row: Row) -> dict[str, Any]:
@@ -316,13 +320,13 @@ def _metric_values(metric: Metric | None) -> dict[str, float | None]:
     return dict(zip(("", "_std_between_repeats", "_std_within_run"), values, strict=True))
 
 
-def _stability(judged: Stability | None) -> dict[str, Any]:
+def _stability(rate: str, judged: Stability | None) -> dict[str, Any]:
     clock = min(judged.sm_clocks, key=lambda clock: clock.mean_megahertz, default=None) if judged else None
     return {
         "stability": judged and judged.verdict,
         "stability_reasons": judged and "; ".join(judged.reasons),
-        "rate_low": judged and judged.low,
-        "rate_high": judged and judged.high,
+        f"{rate}_low": judged and judged.low,
+        f"{rate}_high": judged and judged.high,
         "interval_source": judged and judged.source,
         "beside": judged and "; ".join(judged.beside),
         "sm_clock_mean_megahertz": clock and clock.mean_megahertz,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
@@ -15,28 +14,31 @@ from llmexp.tasks import get_task
 
 @dataclass(frozen=True)
 class Report:
-    """Rows in the order of their folders; `unreadable` says of the other folders why they have none, `left_out` counts rows that are not shown."""
+    """Rows in sections, in the order in which their kinds come; `unreadable` says of the other folders why they have none."""
 
-    rows: tuple[Row, ...]
+    sections: tuple[Section, ...]
     unreadable: tuple[str, ...] = ()
-    left_out: int = 0
 
-    @cached_property
-    def sections(self) -> list[Section]:
-        """One for each kind of runs, in the order in which they come."""
+    @classmethod
+    def of(cls, rows: Iterable[Row], unreadable: Sequence[str] = ()) -> Report:
+        """Sort rows into sections."""
         kinds: dict[type[Section], list[Row]] = {}
-        for row in self.rows:
+        for row in rows:
             kinds.setdefault(get_task(row.plan.config.task.name).section_type, []).append(row)
-        return [kind(tuple(rows), self.left_out) for kind, rows in kinds.items()]
+        return cls(tuple(kind(tuple(found)) for kind, found in kinds.items()), tuple(unreadable))
 
     @property
-    def title(self) -> str:
-        """What all rows of each section have in common."""
-        return "; ".join(section.title for section in self.sections)
+    def rows(self) -> list[Row]:
+        """Those of all sections."""
+        return [row for section in self.sections for row in section.rows]
 
     def joined(self, others: Report) -> Report:
         """These rows and then the others."""
-        return Report(self.rows + others.rows, self.unreadable + others.unreadable, self.left_out + others.left_out)
+        return Report.of([*self.rows, *others.rows], self.unreadable + others.unreadable)
+
+    def largest_batches(self) -> Report:
+        """See Section."""
+        return replace(self, sections=tuple(section.largest_batches() for section in self.sections))
 
 
 def build_report(folders: Sequence[RunFolder]) -> Report:
@@ -47,4 +49,4 @@ def build_report(folders: Sequence[RunFolder]) -> Report:
             rows.append(read_row(folder))
         except RecordError as error:
             unreadable.append(str(error))
-    return Report(tuple(rows), tuple(unreadable))
+    return Report.of(rows, unreadable)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from llmexp.analysis.metric import Metrics
-from llmexp.analysis.quantity import Observed, over_repeats
+from llmexp.analysis.quantity import Observed
 from llmexp.analysis.window import Repeat, read_repeat
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import Metric, ResultPoint
@@ -65,8 +65,7 @@ class Task(ABC, Generic[C, P]):
 
     def measure(self, plan: P, repeats: Sequence[AnyRepeat]) -> dict[str, Metric | None]:
         """Compute every metric; None where the run has not the data. Raises RecordError where figures cannot be."""
-        facts = self.facts(plan)
-        return {name: over_repeats([spec.function(repeat, facts) for repeat in repeats]) for name, spec in self.metrics.items()}
+        return self.metrics.measure(repeats, self.facts(plan))
 
     def rates(self, plan: P, repeats: Sequence[AnyRepeat]) -> list[Observed]:
         """The rate of each repeat."""

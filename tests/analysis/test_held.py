@@ -47,7 +47,7 @@ def test_a_failed_run_held_its_devices_for_nothing(run_of: Callable[..., RunFold
 
 
 def test_a_run_on_more_devices_weighs_more(run_of: Callable[..., RunFolder]) -> None:
-    runs = [run_of("a", "success", (60.0,), world_size=3), run_of("b", "success", (0.001,), world_size=1)]
+    runs = [run_of("a", "success", (60.0,), devices=3), run_of("b", "success", (0.001,), devices=1)]
     assert useful_fraction(runs) == pytest.approx(0.75, abs=1e-3)
 
 

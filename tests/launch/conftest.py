@@ -24,7 +24,8 @@ MARK = "LLMEXP_TEST_MARK"
 
 @pytest.fixture(autouse=True)
 def _scripted_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llmexp.engines, "__path__", [*llmexp.engines.__path__, str(HERE / "engines")])
+    monkeypatch.syspath_prepend(HERE / "engines")
+    monkeypatch.setitem(llmexp.engines.ENGINES, "scripted", "scripted:ENGINE")
 
 
 @pytest.fixture(autouse=True)

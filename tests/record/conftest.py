@@ -82,7 +82,7 @@ def _measured(status: str, repeats: int) -> dict[str, Any]:
     if status != "success":
         return {"reason": f"made to end as {status}", "repeats": repeats, "environment": environment}
     metrics = {"tokens_per_s": Metric(mean=7000.0, std_between_repeats=12.5, n=repeats), "mfu": None}
-    judged = Stability(verdict="unstable", reasons=["drift: a", "noise: b"], tokens_per_s_low=6900.0, tokens_per_s_high=7100.0, source="steps")
+    judged = Stability(verdict="unstable", metric="tokens_per_s", reasons=["drift: a", "noise: b"], low=6900.0, high=7100.0, source="steps")
     return {
         "stability": judged,
         "metrics": metrics,

@@ -22,6 +22,7 @@ def describe(plan: TrainingPlan) -> dict[str, str]:
         "steps": _steps(plan),
         "precision": bf16.about(config) or f"precision={config.precision.name}",
         "parameters": _parameters(plan),
+        "memory": "not known before the model is built",
         "weights": f"the checkpoint {config.model.path}" if config.model.weights == "pretrained" else "",
         "leaves": ", ".join(f"repeat.0/{name}" for name in kept_weights(config, plan.techniques)),
     }

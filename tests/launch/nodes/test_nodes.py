@@ -98,7 +98,7 @@ def test_both_machines_run_their_ranks_and_the_first_records(make, folder: RunFo
     joined = second()
     result = run_one(make(repeats=2), folder)
     assert result.status is RunStatus.SUCCESS, result.reason
-    assert (result.world_size, result.repeats) == (2, 2)
+    assert (result.processes, result.repeats) == (2, 2)
     first_met, other_met = ((folder.repeat(0) / f"met.{node}").read_text().split() for node in (0, 1))
     assert first_met[0] == other_met[0]
     assert (first_met[1], other_met[1]) == (str(tmp_path), str(tmp_path / "second"))

@@ -2,11 +2,11 @@
 
 import sys
 
-from llmexp.engines.base import Engine
+from llmexp.engines.base import TrainingEngine
 from llmexp.record.plan import Command
 
 
-class ScriptedEngine(Engine):
+class ScriptedEngine(TrainingEngine):
     name = "scripted"
     modules = ()
     distributions = ()

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Sequence
 
 from llmexp.record.naming import NOT_MEASURED
 from llmexp.record.result import RunStatus
-from llmexp.report.table import Report
 from llmexp.tasks.training.report.row import TrainingRow
 
 
-def largest_batches(report: Report) -> Report:
-    """Keep of each otherwise equal configuration the smallest batch.micro and the largest that was measured; the rest is counted in `left_out`.
-
-    Runs of tasks that have no batch stay.
-    """
+def largest_batches(rows: Sequence[TrainingRow]) -> tuple[TrainingRow, ...]:
+    """Of each otherwise equal configuration the smallest batch.micro and the largest that was measured, in their order."""
     alike: dict[str, list[TrainingRow]] = defaultdict(list)
-    for row in report.rows:
-        if isinstance(row, TrainingRow):
-            alike[_but_for_batch(row)].append(row)
-    kept = {id(row) for rows in alike.values() for row in _ends(rows)}
-    rows = tuple(row for row in report.rows if id(row) in kept or not isinstance(row, TrainingRow))
-    return replace(report, rows=rows, left_out=len(report.rows) - len(rows))
+    for row in rows:
+        alike[_but_for_batch(row)].append(row)
+    kept = {id(row) for same in alike.values() for row in _ends(same)}
+    return tuple(row for row in rows if id(row) in kept)
 
 
 def _ends(rows: list[TrainingRow]) -> list[TrainingRow]:

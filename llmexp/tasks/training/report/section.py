@@ -13,6 +13,7 @@ from llmexp.report.ratio import RateRatio
 from llmexp.report.row import Row
 from llmexp.report.section import Bars, Column, Section
 from llmexp.report.signs import PARTLY_TRAINED
+from llmexp.tasks.training.report.batches import largest_batches
 from llmexp.tasks.training.report.columns import columns
 from llmexp.tasks.training.report.converged import NAIVE, Converged, converged
 from llmexp.tasks.training.report.legend import legend
@@ -22,7 +23,7 @@ from llmexp.tasks.training.report.programs import engine_names
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.scaling_series import KINDS, Kind, Series, series_of
 
-_IN_TITLE = {"batch": "batch {} a rank", "seq_len": "seq_len {}"}
+_IN_TITLE = {"batch": "batch {} a rank"} | dict.fromkeys(("model", "layout", "data", "precision", "optimizer"), "{}")
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,13 @@ class TrainingSection(Section):
 
     rows: tuple[TrainingRow, ...]
 
+    def largest_batches(self) -> TrainingSection:
+        """Table IV's question; the rest is counted in `left_out`."""
+        rows = largest_batches(self.rows)
+        return replace(self, rows=rows, left_out=len(self.rows) - len(rows))
+
     def words_of(self, name: str) -> str:
-        """Batch and sequence length are numbers that need a word."""
+        """Names say by themselves what they are."""
         return _IN_TITLE.get(name) or super().words_of(name)
 
     def shown(self, row: Row) -> dict[str, str]:

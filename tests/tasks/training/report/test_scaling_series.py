@@ -4,12 +4,9 @@ import io
 import pytest
 from matplotlib.image import imread
 
-from llmexp.report.notes import notes_of
 from llmexp.report.plots import draw_report
 from llmexp.report.table import build_report
 from llmexp.report.text import comma_separated
-from llmexp.tasks.training.report.columns import columns
-from llmexp.tasks.training.report.legend import legend
 
 # (ranks, passes): tokens/s. A batch of 2 a rank and pass; 4 ranks with one pass belong to both series.
 RATES = {(1, 1): 100.0, (2, 1): 180.0, (4, 1): 320.0, (1, 4): 110.0, (2, 2): 200.0}
@@ -27,12 +24,12 @@ def scaled(make_run):
 
 
 def shown(*runs):
-    found = {column.header: list(column.cells) for column in columns(build_report(runs))}
+    found = {column.header: list(column.cells) for column in build_report(runs).sections[0].columns}
     return [found.get(f"{kind} scaling %") for kind in ("weak", "strong", "paper")]
 
 
 def said(*runs):
-    return "\n".join(legend(build_report(runs)))
+    return "\n".join(build_report(runs).sections[0].legend)
 
 
 def test_weak_keeps_the_batch_of_a_rank_and_strong_the_global_one(scaled):
@@ -72,7 +69,7 @@ def test_the_papers_figure_stands_beside_eight_gpus_of_weak_scaling(make_run, fi
 
     runs = [run(ranks, hardware) for hardware in ("rtx4090", "rtx3090", "a800") for ranks in (1, 8)]
     assert shown(*runs)[2] == ["", "90.8", "", "85.9 (1)", "", ""]
-    assert notes_of(build_report(runs))[0].startswith("paper, figure 4: doubt:")
+    assert build_report(runs).sections[0].notes[0].startswith("paper, figure 4: doubt:")
     assert "figure 4" in said(*runs)
     draw_report(build_report(runs), tmp_path / "report.png")
     diamonds = [line for line in figures[-1].axes[1].lines if line.get_marker() == "D"]

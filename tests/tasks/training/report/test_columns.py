@@ -1,10 +1,7 @@
 import pytest
 
 from llmexp.record.result import Metric, Stability
-from llmexp.report.notes import notes_of
 from llmexp.report.table import build_report
-from llmexp.tasks.training.report.columns import columns
-from llmexp.tasks.training.report.legend import legend
 
 BETWEEN = Metric(mean=1000.0, std_between_repeats=12.5, std_within_run=99.0, n=3)
 WITHIN = Metric(mean=2000.0, std_within_run=40.0)
@@ -13,11 +10,11 @@ A800 = {"hardware__name": "a800", "precision": PURE}
 
 
 def shown(*folders):
-    return {column.header: list(column.cells) for column in columns(build_report(folders))}
+    return {column.header: list(column.cells) for column in build_report(folders).sections[0].columns}
 
 
 def said(*folders):
-    return "\n".join(legend(build_report(folders)))
+    return "\n".join(build_report(folders).sections[0].legend)
 
 
 def test_deviation_is_the_one_between_repeats_and_else_the_marked_one_within_the_run(make_run):
@@ -37,7 +34,7 @@ def test_an_unstable_figure_and_one_that_cannot_be_judged_have_signs_and_their_r
     found = [Stability(verdict=verdict, reasons=told) for verdict, told in reasons.items()]
     folders = [make_run(method, metrics={"tokens_per_s": WITHIN}, stability=one) for method, one in zip(("Naive", "F", "R"), found, strict=True)]
     assert shown(*folders)["tokens/s"] == ["2,000.0 ± 40.0 w ! (1)", "2,000.0 ± 40.0 w ? (2)", "2,000.0 ± 40.0 w"]
-    assert notes_of(build_report(folders)) == [
+    assert build_report(folders).sections[0].notes == [
         "unstable: contention: a hog; noise: ± 9 %",
         "not known whether stable: too few steps to judge: 2 in the window, 18 are needed",
     ]
@@ -64,14 +61,14 @@ def test_only_out_of_memory_is_a_dash(make_run):
     table = shown(*folders, make_run("F+R", None))
     assert table["tokens/s"] == ["-", "skipped (1)", "timeout (2)", "failed (3)", "killed (4)", "incomplete (5)", "planned"]
     assert table["memory GB"] == ["-", "", "", "", "", "", ""]
-    assert notes_of(build_report(folders)) == ["why skipped", "why timeout", "why failed", "why killed", "why incomplete"]
+    assert build_report(folders).sections[0].notes == ["why skipped", "why timeout", "why failed", "why killed", "why incomplete"]
     assert "-: out of memory" in said(*folders)
 
 
 def test_one_reason_is_one_note(make_run):
     folders = [make_run(method, "skipped", reason="too large") for method in ("Naive", "F")]
     assert shown(*folders)["tokens/s"] == ["skipped (1)", "skipped (1)"]
-    assert notes_of(build_report(folders)) == ["too large"]
+    assert build_report(folders).sections[0].notes == ["too large"]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +123,7 @@ def test_speed_is_relative_to_naive_with_the_same_work(make_run):
 def test_what_varies_has_a_column_and_what_does_not_is_in_the_title(make_run):
     folders = make_run("Naive"), make_run("Naive", batch={"micro": 2, "accumulation": 3})
     assert shown(*folders)["batch"] == ["1", "2 x 3 passes"]
-    assert build_report(folders).title == "pretrain, tiny, on cpu, deepspeed, 2 ranks, seq_len 350, fp32, adamw"
+    assert build_report(folders).sections[0].title == "pretrain, tiny, on cpu, deepspeed, 2 ranks, seq_len 350, fp32, adamw"
     assert "precision" not in shown(*folders)
 
 
@@ -151,7 +148,7 @@ def test_a_doubtful_figure_of_the_paper_has_a_note(make_run):
     folder = make_run("R+Z2+O", model__name="13b", batch={"micro": 64, "accumulation": 1}, **A800)
     assert shown(folder)["paper tokens/s"] == ["6,404.4 (1)"]
     assert shown(make_run("R+Z2", model__name="7b", **A800))["paper tokens/s"] == ["5,704.0 (1)"]
-    assert notes_of(build_report([folder]))[0].startswith("paper, table IV: doubt: ")
+    assert build_report([folder]).sections[0].notes[0].startswith("paper, table IV: doubt: ")
 
 
 def test_q_is_labelled(make_run):
@@ -198,4 +195,4 @@ def test_records_that_were_cut_are_said(make_run, tmp_path):
 def test_why_a_program_has_no_mfu_is_said(make_run):
     folder = make_run(metrics={"tokens_per_s": 1.0})
     folder.write(folder.result_path, folder.result().model_copy(update={"what_ran": {"no_flops": "the program's matrix products are in fp32"}}))
-    assert "no MFU: the program's matrix products are in fp32" in legend(build_report([folder]))
+    assert "no MFU: the program's matrix products are in fp32" in build_report([folder]).sections[0].legend

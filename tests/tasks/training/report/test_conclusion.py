@@ -23,7 +23,7 @@ def row(method: str, speeds: list[float] | None, reasons: tuple[str, ...] = (), 
         is_control=False,
         work={"model": work},
         result=SimpleNamespace(stability=judged),
-        metric=lambda name: metric,
+        rate=metric,
     )
 
 

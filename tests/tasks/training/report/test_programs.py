@@ -8,10 +8,9 @@ import pytest
 from matplotlib.text import Text
 
 from llmexp.plan.training_plan import TrainingPlan
-from llmexp.report.plots import draw
+from llmexp.report.plots import draw_report
 from llmexp.report.table import build_report
-from llmexp.report.text import comma_separated, csv_columns
-from llmexp.tasks.training.report.columns import columns
+from llmexp.report.text import comma_separated
 from llmexp.tasks.training.report.fairness import fairness
 from llmexp.tasks.training.report.scaling_plot import draw_scaling
 
@@ -36,17 +35,17 @@ def run(make_run, tmp_path: Path, write_samples):
 
 def test_the_column_is_short_and_what_is_compared_is_whole(run):
     report = build_report([run(LONG.format("a")), run(LONG.format("b"), speed=200.0)])
-    shown = {column.header: column.cells for column in columns(report)}
+    shown = {column.header: column.cells for column in report.sections[0].columns}
     assert shown["engine"] == ("script train.py --data_dir=/a/f…me/of/somebody/a", "script train.py --data_dir=/a/f…me/of/somebody/b")
     assert all(LONG.format(name) in row.work["engine"] for name, row in zip("ab", report.rows, strict=True))
     assert shown["x Naive"] == ("1.00", "1.00"), "each command is work of its own"
-    assert "script" not in report.title
+    assert "script" not in report.sections[0].title
     told = comma_separated(report).splitlines()
-    assert [LONG.format(name) in line for name, line in zip("ab", told[1:], strict=True)] == [True, True], csv_columns()
+    assert [LONG.format(name) in line for name, line in zip("ab", told[1:], strict=True)] == [True, True]
 
 
 def test_one_program_is_in_the_title_without_its_options(run):
-    assert "on cpu, script train.py, 1 ranks" in build_report([run(LONG.format("a")), run(LONG.format("a"), seed=1)]).title
+    assert "on cpu, script train.py, 1 ranks" in build_report([run(LONG.format("a")), run(LONG.format("a"), seed=1)]).sections[0].title
 
 
 def test_what_was_typed_for_a_row_alone_does_not_repeat_its_program(run):
@@ -57,7 +56,7 @@ def test_what_was_typed_for_a_row_alone_does_not_repeat_its_program(run):
             folder.plan_path, plan.model_copy(update={"rerun_command": f"python -m llmexp engine=script 'engine.options.command=train.py {word}'"})
         )
     report = build_report(folders)
-    asked = next(column.cells for column in columns(report) if column.header == "asked for")
+    asked = next(column.cells for column in report.sections[0].columns if column.header == "asked for")
     assert [words.strip() for words in asked] == ["", "seed=1", ""]
 
 
@@ -69,11 +68,11 @@ def test_training_on_two_programs_is_compared_under_their_short_names(run):
 def test_pictures_have_room_for_programs(run, figures, tmp_path: Path):
     longer = "an_experiment_with_a_long_name_of_its_own"
     report = build_report([run(f"{LONG.format(longer)} --seed {number}", folder=longer) for number in range(4)])
-    draw(report, tmp_path / "report.png")  # warnings are errors: a layout without room for its panels would warn
+    draw_report(report, tmp_path / "report.png")  # warnings are errors: a layout without room for its panels would warn
     speed = figures[0].axes[0]
     assert [label.get_text() for label in speed.get_yticklabels()] == [f"script train.py --seed {number} Naive" for number in range(4)]
     assert speed.get_window_extent().width > figures[0].bbox.width / 3
-    draw(
+    draw_report(
         build_report([run(LONG.format("a"), precision__name="a_precision_of_my_own", optimizer__name="an_optimizer_of_my_own")]), tmp_path / "one.png"
     )
     titles = [text.get_window_extent() for figure in figures for text in figure.findobj(Text) if text.get_text().startswith("pretrain, ")]
@@ -83,5 +82,5 @@ def test_pictures_have_room_for_programs(run, figures, tmp_path: Path):
 
 def test_series_of_ranks_name_the_program(run, figures, tmp_path: Path):
     report = build_report([run(LONG.format("a"), parallelism__dp=ranks) for ranks in (1, 2)])
-    draw_scaling(report.series, report.title, tmp_path / "scaling.png")
+    draw_scaling(report.sections[0].series, report.sections[0].title, tmp_path / "scaling.png")
     assert [text.get_text() for text in figures[0].legends[0].texts] == ["weak: tiny Naive on cpu, script train.py, batch 1 a rank"]

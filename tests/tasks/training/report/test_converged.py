@@ -4,11 +4,8 @@ import pytest
 from matplotlib.image import imread
 
 from llmexp.record.samples import TrainingSummary
-from llmexp.report.notes import notes_of
 from llmexp.report.plots import draw_report
 from llmexp.report.table import build_report
-from llmexp.tasks.training.report.columns import columns
-from llmexp.tasks.training.report.legend import legend
 
 BUDGET = {"measure__tokens": 4000, "parallelism__dp": 1, "data__seq_len": 100}
 FALLING = [5.0, 4.0, 3.0, *[2.0] * 37]
@@ -37,7 +34,7 @@ def trained(make_run, write_samples):
 
 
 def shown(*runs):
-    found = {column.header: list(column.cells) for column in columns(build_report(runs))}
+    found = {column.header: list(column.cells) for column in build_report(runs).sections[0].columns}
     return [found.get(header) for header in ("final loss", "loss over baseline", "s to loss")]
 
 
@@ -48,7 +45,7 @@ def test_each_run_is_held_against_the_first_naive_one_at_equal_tokens(trained):
     assert final == ["2.0000", "2.0000", "2.7500"]
     assert over == ["+0.0000", "", "+0.7500"]
     assert seconds == ["2.5", "5", "never"]
-    assert f"baseline: Naive ({build_report(runs).rows[1].plan['id']})" in "\n".join(legend(build_report(runs)))
+    assert f"baseline: Naive ({build_report(runs).rows[1].id})" in "\n".join(build_report(runs).sections[0].legend)
 
 
 def test_other_batches_compare_at_equal_tokens(trained):
@@ -60,15 +57,15 @@ def test_other_batches_compare_at_equal_tokens(trained):
 def test_runs_of_one_method_are_told_apart_by_what_was_asked_for(trained):
     optimizer = {"name": "adamw", "implementation": "torch", "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.0}
     runs = [trained(FALLING, optimizer=optimizer | {"lr": lr}) for lr in (1e-3, 1e-4)]
-    table = {column.header: column.cells for column in columns(build_report(runs))}
+    table = {column.header: column.cells for column in build_report(runs).sections[0].columns}
     assert [cell.partition("'lr': ")[2] for cell in table["asked for"]] == ["0.001}", "0.0001}"]
-    assert "asked for" not in {column.header for column in columns(build_report([trained(FALLING), trained(FALLING, method="F")]))}
+    assert "asked for" not in {column.header for column in build_report([trained(FALLING), trained(FALLING, method="F")]).sections[0].columns}
 
 
 def test_other_data_seeds_and_budgets_have_baselines_of_their_own(trained):
     runs = [trained(FALLING), trained(SLOWER, seed=1), trained(SLOWER, measure__tokens=5000)]
     assert shown(*runs)[1] is None
-    assert len([one for one in build_report(runs).converged.values() if one.is_baseline]) == 3
+    assert len([one for one in build_report(runs).sections[0].converged.values() if one.is_baseline]) == 3
 
 
 def test_a_program_of_ones_own_is_held_against_its_kind_alone(trained, tmp_path):
@@ -82,14 +79,14 @@ def test_a_diverged_run_says_so_and_is_no_baseline(trained):
     lost = [*FALLING[:10], *[nan] * 30]
     runs = [trained(lost, reason="the loss diverged: no finite number at step 10 of repeat 0"), trained(FALLING, method="F")]
     assert shown(*runs) == [["diverged (1)", "2.0000"], None, ["never", "5"]]
-    assert notes_of(build_report(runs)) == ["the loss diverged: no finite number at step 10 of repeat 0"]
-    table = {column.header: column.cells for column in columns(build_report(runs))}
+    assert build_report(runs).sections[0].notes == ["the loss diverged: no finite number at step 10 of repeat 0"]
+    table = {column.header: column.cells for column in build_report(runs).sections[0].columns}
     assert table["tokens/s"] == ("10.0 (1)", "10.0")
 
 
 def test_text_that_was_read_twice_is_said(trained):
     runs = trained(FALLING, what_ran={"data_passes": 2.5}), trained(FALLING, method="F", what_ran={"data_passes": 1.0})
-    said = "\n".join(legend(build_report(runs)))
+    said = "\n".join(build_report(runs).sections[0].legend)
     assert "all of it was read by Naive 2.5 times" in said
 
 
@@ -128,5 +125,5 @@ def test_programs_are_told_apart_by_their_short_names(trained, tmp_path):
     (tmp_path / "train.py").write_text("")
     script = {"name": "script", "launcher": "spawn"}
     runs = [trained(FALLING, engine=script | {"options": {"command": f"{tmp_path / 'train.py'} --seed 1 --lr {lr}"}}) for lr in (1, 2)]
-    labels = [one.label for one in build_report(runs).converged.values()]
+    labels = [one.label for one in build_report(runs).sections[0].converged.values()]
     assert [label.partition(" engine=")[0] for label in labels] == ["Naive script train.py --lr 1", "Naive script train.py --lr 2"]
