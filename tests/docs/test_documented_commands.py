@@ -18,6 +18,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from llmexp.__main__ import main
+from llmexp.analysis.metrics import METRICS
 from llmexp.cli.app import CONFIG, hydra_app
 from llmexp.cli.arguments import COMMAND_NAMES, Parser, run_parser
 from llmexp.cli.commands import command_in
@@ -177,6 +178,11 @@ def test_the_keys_in_backticks_are_llmexps(composed) -> None:
             except (ConfigError, HydraException) as error:
                 wrong.append(f"{name(page)}: {words}: {error}")
     assert wrong == []
+
+
+def test_every_metric_is_defined() -> None:
+    told = {span for page in PAGES if page.name == "numbers.md" for span in spans(page)}
+    assert set(METRICS) - told == set()
 
 
 def test_make_has_its_targets_and_variables() -> None:
