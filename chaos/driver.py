@@ -55,9 +55,11 @@ class Driver:
 
     @property
     def pid(self) -> int:
-        """Its process number here."""
-        inner = self._process.children() if self.place == OWN_NAMESPACES else []
-        return inner[0].pid if inner else self._process.pid
+        """Its process number here, also when it has ended."""
+        with suppress(psutil.NoSuchProcess):
+            if self.place == OWN_NAMESPACES and (inner := self._process.children()):
+                return inner[0].pid
+        return self._process.pid
 
     @property
     def lives(self) -> bool:
