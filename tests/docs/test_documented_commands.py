@@ -18,7 +18,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from llmexp.__main__ import main
-from llmexp.analysis.metrics import METRICS
+from llmexp.tasks.training.metrics import METRICS
 from llmexp.cli.app import CONFIG, hydra_app
 from llmexp.cli.arguments import COMMAND_NAMES, Parser, run_parser
 from llmexp.cli.commands import command_in
