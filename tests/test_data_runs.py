@@ -25,7 +25,7 @@ def run(folder: Path, *words: str) -> tuple[RunFolder, RunResult, list[StepSampl
     result = run_one(plan, ran := folder_of(plan))
     assert result is not None
     assert result.status == "success", result.reason
-    return ran, result, list(read_samples(ran.repeat(0) / "samples.0.jsonl"))
+    return ran, result, list(read_samples(ran.repeat(0) / "samples.0.jsonl", StepSample))
 
 
 @pytest.mark.sweep

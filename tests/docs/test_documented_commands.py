@@ -18,7 +18,6 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from llmexp.__main__ import main
-from llmexp.tasks.training.metrics import METRICS
 from llmexp.cli.app import CONFIG, hydra_app
 from llmexp.cli.arguments import COMMAND_NAMES, Parser, run_parser
 from llmexp.cli.commands import command_in
@@ -28,6 +27,7 @@ from llmexp.cli.overrides import accept
 from llmexp.errors import ConfigError
 from llmexp.plan.detect import Detected
 from llmexp.schema import RunConfig
+from llmexp.tasks.training.metrics import METRICS
 
 SHAPE = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "model_type": "llama"}
 RECORD = {"instruction": "Add the numbers.", "input": "1 2", "output": "3"}

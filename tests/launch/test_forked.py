@@ -48,7 +48,7 @@ def make_forked_plan(make_plan):
 
 
 def losses(samples: Path) -> list[float]:
-    found: list[StepSample] = list(read_samples(samples))
+    found: list[StepSample] = list(read_samples(samples, StepSample))
     return [sample.loss for sample in found]
 
 

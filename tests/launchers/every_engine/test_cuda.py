@@ -22,7 +22,7 @@ from llmexp.launchers.training.measuring import counters_of, gpu_uuid
 from llmexp.method import Method
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.energy import EnergyMeter
-from llmexp.record.samples import read_samples
+from llmexp.record.samples import StepSample, read_samples
 from llmexp.record.throttle_counters import ThrottleMeter
 
 pytestmark = pytest.mark.gpu
@@ -79,7 +79,7 @@ def test_a_run_measures_with_the_devices_clock(tmp_path: Path) -> None:
     assert tokens_per_s is not None
     assert allocated is not None
     assert allocated.mean > 8 * 857_216
-    measured = [sample for sample in read_samples(folder.repeat(0) / "samples.0.jsonl") if not sample.warmup]
+    measured = [sample for sample in read_samples(folder.repeat(0) / "samples.0.jsonl", StepSample) if not sample.warmup]
     window_s = measured[-1].t_end_s - measured[0].t_start_s
     assert sum(sample.positions for sample in measured) / window_s == pytest.approx(tokens_per_s.mean, rel=0.05)
     assert result.environment["nccl"]

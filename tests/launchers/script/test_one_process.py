@@ -16,7 +16,7 @@ from llmexp.launch.run import run_one
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.script.worker import exit_reason, hide_other_gpus
 from llmexp.record.result import RunResult, RunStatus
-from llmexp.record.samples import read_samples
+from llmexp.record.samples import StepSample, read_samples
 
 MICRO, SEQ_LEN, STEPS = 2, 16, 3
 NANOGPT = """
@@ -100,7 +100,7 @@ def test_one_process_that_no_launcher_started_is_measured(run: Run, adapter: str
     assert result.status is RunStatus.SUCCESS, result.reason
     assert (result.processes, result.what_ran["steps_told_by"], result.what_ran["backend"]) == (1, told_by, None)
     assert [path.name for path in repeat.glob("samples.*")] == ["samples.0.jsonl"]
-    samples = read_samples(repeat / "samples.0.jsonl")
+    samples = read_samples(repeat / "samples.0.jsonl", StepSample)
     assert [sample.positions for sample in samples] == [MICRO * SEQ_LEN] * (1 + STEPS)
     said = (repeat / "log.0.txt").read_text()
     if program.get("text") != TRAINER:

@@ -19,7 +19,7 @@ from llmexp.launchers.script.worker import run_program
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunResult, RunStatus
-from llmexp.record.samples import read_samples
+from llmexp.record.samples import StepSample, read_samples
 from llmexp.report.table import build_report
 
 MICRO, SEQ_LEN, WARMUP, STEPS = 2, 16, 1, 3
@@ -85,7 +85,7 @@ WORDS = (
 
 def assert_placed_in_time(repeat: Path, rank: int) -> None:
     path = repeat / f"samples.{rank}.jsonl"
-    assert read_samples(path)[-1].at_s == pytest.approx(path.stat().st_mtime, abs=5)
+    assert read_samples(path, StepSample)[-1].at_s == pytest.approx(path.stat().st_mtime, abs=5)
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_a_program_is_measured_as_long_as_wanted_and_by_its_own_account(run: Run
     result, repeat = run()
     assert result.status is RunStatus.SUCCESS, result.reason
     for rank in range(2):
-        samples = read_samples(repeat / f"samples.{rank}.jsonl")
+        samples = read_samples(repeat / f"samples.{rank}.jsonl", StepSample)
         printed = [float(line.split()[2]) for line in (repeat / f"log.{rank}.txt").read_text().splitlines() if line.startswith("loss ")]
         assert [sample.warmup for sample in samples] == [True] * WARMUP + [False] * STEPS
         assert [sample.loss for sample in samples] == pytest.approx(printed)
@@ -142,7 +142,7 @@ def test_a_program_is_measured_as_long_as_wanted_and_by_its_own_account(run: Run
 def test_an_unedited_trainer_of_hugging_face_is_heard_and_its_model_held_against_the_configuration(run: Run):
     result, repeat = run("engine.options.adapter=trainer", "precision=fp32", text=TRAINER)
     assert result.status is RunStatus.SUCCESS, result.reason
-    samples = read_samples(repeat / "samples.1.jsonl")
+    samples = read_samples(repeat / "samples.1.jsonl", StepSample)
     logged = re.findall(r"'loss': '?([\d.]+)", (repeat / "log.0.txt").read_text())
     # The Trainer prints four digits.
     assert [sample.loss for sample in samples[: len(logged)]] == pytest.approx([float(loss) for loss in logged], rel=1e-3)
@@ -161,7 +161,7 @@ def test_an_unedited_trainer_of_hugging_face_is_heard_and_its_model_held_against
 def test_steps_that_the_last_rank_prints_are_those_of_all_ranks(run: Run):
     result, repeat = run("engine.options.adapter=megatron_lm", text=PRINTING)
     assert result.status is RunStatus.SUCCESS, result.reason
-    first, last = (read_samples(repeat / f"samples.{rank}.jsonl") for rank in range(2))
+    first, last = (read_samples(repeat / f"samples.{rank}.jsonl", StepSample) for rank in range(2))
     assert [sample.loss for sample in last] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=1e-6)
     own = {"memory_bytes": 0, "at_s": None}
     assert [sample.model_copy(update=own) for sample in first] == [sample.model_copy(update=own) for sample in last]

@@ -64,7 +64,7 @@ def measured(tmp_path: Path) -> Callable[..., Measured]:
         plan = make_plan(*ranks, "data.seq_len=64", f"sweep.outputs={tmp_path}", "measure.profile=false", *words)
         result = run_one(plan, folder := folder_of(plan))
         assert result.status == "success", result.reason
-        samples = [read_samples(folder.repeat(0) / f"samples.{rank}.jsonl") for rank in (0, 1)]
+        samples = [read_samples(folder.repeat(0) / f"samples.{rank}.jsonl", StepSample) for rank in (0, 1)]
         return result, [[sample for sample in rank if not sample.warmup] for rank in samples]
 
     return run
