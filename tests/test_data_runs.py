@@ -51,7 +51,7 @@ def test_packed_and_padded_instructions_are_two_rows_with_their_real_tokens(
 
 def test_sequences_grow_from_step_to_step(tmp_path: Path) -> None:
     folder, result, steps = run(tmp_path, "data.seq_len=64", "data.seq_len_schedule=[16,32,64]", "measure.steps=5")
-    assert "growing 16 32 64" in build_report([folder]).title
+    assert "growing 16 32 64" in build_report([folder]).sections[0].title
     assert [step.positions for step in steps] == [16, 16, 32, 32, 64, 64]
     assert result.metrics["tflops_per_s_per_gpu"] is not None
     assert result.stability is not None

@@ -133,7 +133,7 @@ def test_a_program_is_measured_as_long_as_wanted_and_by_its_own_account(run: Run
     assert result.metrics["mfu"] is None  # nobody here knows what model that was
     assert result.metrics["real_tokens_per_s"] is None  # nor what is padding
     assert result.what_ran["backend"] == "gloo"
-    title = build_report([RunFolder(repeat.parent)]).title
+    title = build_report([RunFolder(repeat.parent)]).sections[0].title
     assert "declared adamw" in title
     assert "script train.py, 2 ranks" in title
 
@@ -173,7 +173,7 @@ def test_steps_that_the_last_rank_prints_are_those_of_all_ranks(run: Run):
     assert result.what_ran["steps_told_by"] == "output of rank 1"
     assert result.environment["communication"]["backend"] == "gloo"
     report = build_report([RunFolder(repeat.parent)])
-    assert f"batch {MICRO} a rank, seq_len declared {SEQ_LEN}" in report.title
+    assert f"batch {MICRO} a rank, seq_len declared {SEQ_LEN}" in report.sections[0].title
 
 
 @pytest.mark.ranks
