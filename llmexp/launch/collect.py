@@ -73,9 +73,10 @@ def _answer(plan: RunPlan, folder: RunFolder, finished: list[Path], environment:
     metrics, points = task.measure(plan, repeats), task.points(plan, repeats)
     cpus = [environment["cpu"], *environment.get("other_nodes_cpu", ())]
     machines = [replace(_machine(plan, folder, finished, node, cpu), counted=_counted(plan, repeats, node)) for node, cpu in enumerate(cpus)]
-    judged = judge(repeats, task.rates(plan, repeats), machines, plan.rate, task.against(repeats))
+    rates = task.rates(plan, repeats)
+    judged = judge(repeats, rates, machines, plan.rate, task.against(repeats)) if len(rates) == len(repeats) else None
     neighbours = beside(folder, windows_unix_s(repeat / "samples.0.jsonl" for repeat in finished))
-    return Answer(finished, metrics, points, judged.model_copy(update={"beside": neighbours})), task.remark(repeats)
+    return Answer(finished, metrics, points, judged and judged.model_copy(update={"beside": neighbours})), task.remark(repeats)
 
 
 def _machine(plan: RunPlan, folder: RunFolder, finished: list[Path], node: int, cpu: Mapping[str, Any]) -> Machine:

@@ -185,8 +185,8 @@ class RunPlan(Record):
 
     @property
     def folder_name(self) -> str:
-        """<subject>_<id12>, of training <model>_<method>_<id12>."""
-        return "_".join((*self.subject.values(), self.id))
+        """<subject>_<id12>, of training <model>_<method>_<id12>; a part of a path, whatever the subject."""
+        return "_".join((*self.subject.values(), self.id)).replace("/", "-")
 
     @property
     def folder(self) -> Path:
