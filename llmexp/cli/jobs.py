@@ -26,6 +26,7 @@ from llmexp.errors import ConfigError
 from llmexp.method import NAIVE
 from llmexp.record.naming import apart, own_words
 from llmexp.record.plan import RunPlan
+from llmexp.tasks import get_task
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
             raise ConfigError(f"{_difference(overrides, choices)}{plan}")
         jobs.setdefault(plan.id, Job(tuple(overrides), plan))
         _check_one_sweep(next(iter(jobs.values())).plan, plan)
+    _check_that_all_counts(list(jobs.values()))
     return told_apart(list(jobs.values()))
 
 
@@ -137,6 +139,14 @@ def told_apart(jobs: Sequence[Job]) -> list[Job]:
     """The jobs with plans that have names of their own."""
     told = apart([own_words(job.plan.rerun_command) for job in jobs])
     return [Job(job.overrides, job.plan.model_copy(update={"label": words})) for job, words in zip(jobs, told, strict=True)]
+
+
+def _check_that_all_counts(jobs: Sequence[Job]) -> None:
+    """Raise ConfigError for a key that changes nothing in any run of the sweep: the runs would be others than were asked for."""
+    idle = [get_task(job.plan.config.task.name).idle_keys(job.plan) for job in jobs]
+    everywhere = [key for key in (idle[0] if idle else ()) if all(key in each for each in idle)]
+    if everywhere:
+        raise ConfigError(f"{everywhere[0]} does nothing here: {idle[0][everywhere[0]].rstrip('?')}; leave it out")
 
 
 def _check_one_sweep(first: RunPlan, plan: RunPlan) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -94,6 +94,10 @@ class TrainingEngine(Engine[TrainingConfig]):
     def recomputes_whole(self, techniques: Techniques) -> bool:
         """Whether what R and RS run again runs to its end: torch's checkpoints stop where they have all that backward needs."""
         return False
+
+    def known_options(self, config: TrainingConfig, native: Mapping[str, Any]) -> Collection[str] | None:
+        """Names of engine.options that it looks at in this run, whose native configuration is given; None where that is not known."""
+        return native
 
     @abstractmethod
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from llmexp.engines.base import TrainingEngine
 from llmexp.engines.commands import module, ranks_of
+from llmexp.engines.deepspeed_options import deepspeed_options
 from llmexp.engines.limits import beyond_context_parallelism, flash_without_bf16, quantized_experts, unadaptable, unpackable
 from llmexp.engines.optimizers import misdeclared_moments, unpartitioned
 from llmexp.method import Techniques
@@ -89,6 +90,10 @@ class DeepSpeedEngine(TrainingEngine):
             # torch's AdamW is handed over; these two let ZeRO and its offload take it.
             native |= {"zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
         return native
+
+    def known_options(self, config: TrainingConfig, native: Mapping[str, Any]) -> Collection[str] | None:
+        """Those of the DeepSpeed that is installed here; below them its own checks are strict."""
+        return deepspeed_options() or None
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """Start one rank a device, by DeepSpeed's own launcher or as the others do."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,10 @@ class ScriptEngine(TrainingEngine):
         # A program does other things without a rank's variables, and the launcher alone would not change the run's id.
         alone = {"launcher": PYTHON} if config.engine.launcher == PYTHON else {}
         return program | _heard(given.get("adapter"), given.get("pattern")) | alone
+
+    def known_options(self, config: TrainingConfig, native: Mapping[str, Any]) -> Collection[str] | None:
+        """Its own, which it has checked."""
+        return OPTIONS
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """One rank a device, or one process as Python starts it."""

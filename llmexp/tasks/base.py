@@ -55,6 +55,10 @@ class Task(ABC, Generic[C, P]):
         """What should be known before the run starts, such as what a precision was chosen for; empty where nothing should."""
         return ""
 
+    def idle_keys(self, plan: P) -> dict[str, str]:
+        """Keys that were set and change nothing in this run, each with the reason."""
+        return {}
+
     def facts(self, plan: P) -> Any:
         """What the functions of the metrics get beside a repeat."""
         return plan

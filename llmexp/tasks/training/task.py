@@ -16,6 +16,7 @@ from llmexp.schema import TrainingConfig
 from llmexp.tasks.base import Task
 from llmexp.tasks.training.convergence import divergence
 from llmexp.tasks.training.describe import describe
+from llmexp.tasks.training.idle import idle_keys
 from llmexp.tasks.training.metrics import METRICS
 from llmexp.tasks.training.planning import plan_training
 from llmexp.tasks.training.repeats import Facts, TrainingRepeat
@@ -53,6 +54,10 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def warning(self, plan: TrainingPlan) -> str:
         """What precision=auto chose, or what bf16 costs here."""
         return bf16.about(plan.config)
+
+    def idle_keys(self, plan: TrainingPlan) -> dict[str, str]:
+        """Such as adapter.rank without L or QL."""
+        return idle_keys(plan)
 
     def facts(self, plan: TrainingPlan) -> Facts:
         """Degrees, FLOPs, peak and price."""
