@@ -23,7 +23,11 @@ from llmexp.tasks.training.idle import idle_keys
         ("data=synthetic data.tokenizer=./mine", "data.tokenizer", "data=synthetic draws its tokens"),
         ("measure.min_steps=50", "measure.min_steps", "no repeat ends early without measure.stop_at_interval_share"),
         ("measure.profile=false measure.profile_steps=5", "measure.profile_steps", "measure.profile=false traces no step"),
-        ("engine.options.gradient_cliping=1", "engine.options.gradient_cliping", "engine=deepspeed has no such option: did you mean gradient_clipping?"),
+        (
+            "engine.options.gradient_cliping=1",
+            "engine.options.gradient_cliping",
+            "engine=deepspeed has no such option: did you mean gradient_clipping?",
+        ),
         (
             "engine=megatron engine.options.transfomer={num_layers:1}",
             "engine.options.transfomer",
