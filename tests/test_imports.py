@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 # A library and the only rooms that may import it.
 ONLY_IN = {
+    "hydra._internal": ("cli.hydra_private", "hydra_plugins.llmexp_sweeper.sweeper"),
     "torch": ("measure", "launchers"),
     "deepspeed": ("launchers.deepspeed", "launchers.training.gathering"),
     "transformers": ("launchers",),
@@ -96,7 +97,7 @@ def offences(module: str, source: str) -> list[str]:
             wrong.append(name)
         if any(within(own, (one,)) and not within(module, (one,)) for one in (*OF_ONE_ENGINE, *OF_ONE_TASK)):
             wrong.append(name)
-        if not within(module, ONLY_IN.get(name.partition(".")[0], (module,))):
+        if any(within(name, (library,)) and not within(module, rooms) for library, rooms in ONLY_IN.items()):
             wrong.append(name)
     return wrong
 
@@ -120,6 +121,7 @@ def test_a_module_imports_only_what_its_room_may(module: str) -> None:
         ("launchers.training.measuring", "def f():\n    import llmexp.launchers.deepspeed.state"),
         ("launchers.models.building", "import deepspeed"),
         ("launch.collect", "from llmexp.tasks.training.metrics import METRICS"),
+        ("cli.jobs", "from hydra._internal.hydra import Hydra"),
         ("record.folder", "from mlflow import MlflowClient"),
         ("record.folder", "from . import result"),
     ],

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.conf import HydraConf
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -19,6 +18,7 @@ from llmexp.cli.check import validate
 from llmexp.cli.compose import Composer
 from llmexp.cli.counting import counted
 from llmexp.cli.explain import explain
+from llmexp.cli.hydra_private import multiplied
 from llmexp.cli.overrides import accept, as_typed
 from llmexp.cli.typed import typed
 from llmexp.engines.resolve import resolve
@@ -94,10 +94,10 @@ def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[s
     parser = OverridesParser.create(config_loader=loader)
     parsed = [parser.parse_overrides(accept(loader, [f"{key}={_sweep(value)}" for key, value in cell.items()])) for cell in cells or [{}]]
     found: list[list[str]] = []
-    for job in _product(parser.parse_overrides(list(words))):
+    for job in multiplied(parser.parse_overrides(list(words))):
         own = {key: value for key, _, value in (word.partition("=") for word in as_typed(job))}
         for cell in select(parsed, own):
-            found += [job + rest for rest in _product([override for override in cell if override.key_or_group not in own])]
+            found += [job + rest for rest in multiplied([override for override in cell if override.key_or_group not in own])]
     return [list(job) for job in dict.fromkeys(tuple(job) for job in found)]
 
 
@@ -109,10 +109,6 @@ def select(cells: list[list[Override]], job: Mapping[str, str]) -> list[list[Ove
         if any(spelling in values for values in held):
             cells = [cell for cell, values in zip(cells, held, strict=True) if not values or spelling in values]
     return cells
-
-
-def _product(overrides: list[Override]) -> list[list[str]]:
-    return [list(job) for job in BasicSweeper.split_arguments(overrides, None)[0]]
 
 
 def _values(override: Override) -> list[str]:
