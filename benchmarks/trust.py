@@ -112,7 +112,7 @@ def _lines(naive: Simulated, other: Simulated, tries: int) -> list[str]:
 
 def _row(method: str, speed: Metric, judged: Stability) -> SimpleNamespace:
     """What the conclusion asks of a row of the table."""
-    return SimpleNamespace(method=method, is_control=False, work={}, result=SimpleNamespace(stability=judged), metric=lambda _: speed)
+    return SimpleNamespace(method=method, is_control=False, work={}, result=SimpleNamespace(stability=judged), rate=speed)
 
 
 def _of_stopping(tries: int) -> Iterator[Figure]:

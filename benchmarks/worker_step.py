@@ -21,7 +21,7 @@ from benchmarks.bare import STEPS
 from llmexp.launchers.data import loader
 from llmexp.launchers.rank.frame import device_of
 from llmexp.launchers.rank.meeting import serve_store
-from llmexp.launchers.training.engine_kinds import TrainingEngine
+from llmexp.launchers.training.engine_kinds import RankEngine
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.loop import StepLoop
@@ -44,7 +44,7 @@ def measure(plans: Sequence[TrainingPlan], folder: Path, rounds: int, steps: int
     return _alternate(blocks, rounds)
 
 
-def ours(plan: TrainingPlan, training: TrainingEngine, folder: Path, total: int, steps: int) -> Block:
+def ours(plan: TrainingPlan, training: RankEngine, folder: Path, total: int, steps: int) -> Block:
     """A block of llmexp's loop: its batches, clocks, phases and samples."""
     device = device_of(plan.config.hardware, int(os.environ["LOCAL_RANK"]))
     rank = distributed.get_rank()
@@ -59,7 +59,7 @@ def ours(plan: TrainingPlan, training: TrainingEngine, folder: Path, total: int,
     return block
 
 
-def bare(plan: TrainingPlan, training: TrainingEngine, steps: int) -> Block:
+def bare(plan: TrainingPlan, training: RankEngine, steps: int) -> Block:
     """A block of the engine's own calls."""
     device = device_of(plan.config.hardware, int(os.environ["LOCAL_RANK"]))
     sequences = loader.load(plan.config.data, training.vocab_size, plan.batch.global_, plan.config.seed)

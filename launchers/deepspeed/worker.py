@@ -74,19 +74,19 @@ class DeepSpeedTraining:
         self.engine.step()
 
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
-        """See TrainingEngine."""
+        """See RankEngine."""
         return state_tensors(self.engine, self.module) | {"scales": quantization_scales(self.module)}
 
     def gradient_norm(self) -> float | None:
-        """See TrainingEngine."""
+        """See RankEngine."""
         return first_gradient_norm(self.engine.basic_optimizer, self.trainable_parameters)
 
     def offloaded(self) -> frozenset[str]:
-        """See TrainingEngine."""
+        """See RankEngine."""
         return offloaded_kinds(self.engine, self.module)
 
     def what_ran(self) -> dict[str, Any]:
-        """See TrainingEngine."""
+        """See RankEngine."""
         stage = self.engine.zero_optimization_stage()
         return (
             {

@@ -14,7 +14,7 @@ from llmexp.launchers.data.sequences import Sequences
 from llmexp.launchers.models.weights import weights_that_ran
 from llmexp.launchers.rank.frame import Rank, device_of, train
 from llmexp.launchers.rank.versions import rank_environment
-from llmexp.launchers.training.engine_kinds import TrainingEngine
+from llmexp.launchers.training.engine_kinds import RankEngine
 from llmexp.launchers.training.state_watch import watch_over
 from llmexp.launchers.training.stopping import run_window
 from llmexp.measure import memory
@@ -34,7 +34,7 @@ from llmexp.schema import TrainingMeasureConfig
 SAVING_REPEAT = "repeat.0"
 
 
-def measure_training(plan: TrainingPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> TrainingSummary:
+def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device: torch.device) -> TrainingSummary:
     """Run the protocol of plan.config.measure on `engine` and return what this rank saw.
 
     Weights are kept as the window leaves them; only then a profiler comes, which may leave something in the process that slows launches down.
@@ -84,7 +84,7 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: TrainingEngine, dev
     )
 
 
-def run_rank(join: Callable[[torch.device], None], build: Callable[[TrainingPlan, torch.device], TrainingEngine]) -> None:
+def run_rank(join: Callable[[torch.device], None], build: Callable[[TrainingPlan, torch.device], RankEngine]) -> None:
     """One rank of an engine, from its command line to its summary: meet the others, build, measure."""
 
     def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
@@ -95,7 +95,7 @@ def run_rank(join: Callable[[torch.device], None], build: Callable[[TrainingPlan
     train(work)
 
 
-def _kept(plan: TrainingPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> dict[str, Any]:
+def _kept(plan: TrainingPlan, rank: Rank, engine: RankEngine, device: torch.device) -> dict[str, Any]:
     kept = kept_weights(plan.config, Method.parse(plan.method, plan.config.task.name).techniques)
     if not kept or rank.folder.name != SAVING_REPEAT:
         return {}
@@ -128,7 +128,7 @@ def _profile(protocol: TrainingMeasureConfig, rank: Rank, loop: StepLoop, batche
     return probe
 
 
-def _unrecorded(engine: TrainingEngine, device: torch.device) -> StepLoop:
+def _unrecorded(engine: RankEngine, device: torch.device) -> StepLoop:
     """A loop whose samples are dropped, because a profiled step is not a measured one."""
     return StepLoop(engine, clock_for(device), StringIO(), memory.current_bytes(device))
 
