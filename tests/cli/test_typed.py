@@ -46,6 +46,10 @@ def checkpoints(here: Path) -> None:
             ["model=./mine", "data.tokenizer=bytes"],
         ),
         (["data=instructions", "data.files=[./mine.jsonl]"], ["data=./mine.jsonl"]),
+        (
+            ["model=hf", "model.path=./mine", TOKENIZER, "model.weights=pretrained", "data=instructions", "data.files=[./mine.jsonl]"],
+            ["model=./mine", "data=./mine.jsonl"],
+        ),
         (["model=7b", TOKENIZER], ["model=7b", "data.tokenizer=${model.path}"]),
         (["model=hf", "model.path=./bare", "model.weights=pretrained", TOKENIZER], ["model=./bare", "data.tokenizer=${model.path}"]),
     ],
