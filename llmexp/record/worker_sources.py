@@ -6,6 +6,7 @@ import importlib.util
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 ROOMS = ("llmexp.launchers", "llmexp.measure", "llmexp.record.samples")
@@ -17,9 +18,9 @@ _IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n#]+)|imp
 
 @cache
 def worker_sources(words: tuple[str, ...]) -> tuple[Path, ...]:
-    """In order of modules, for a command's words; all of the rooms where no word is a module that starts ranks."""
+    """In order of modules, for a command's words; all of the rooms where no word is a worker's module."""
     known = _modules()
-    workers = [word for word in words if word in known or _is_others_worker(word)]
+    workers = [word for word in words if word in known] or list(_others_worker(words))
     if not workers:
         return tuple(known.values())
     reached = _reached([*workers, *[_FORKED] * (_FORKER in words)], known)
@@ -40,9 +41,11 @@ def _modules() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def _is_others_worker(word: str) -> bool:
-    """Whether a word is a module of another package, from which llmexp's are reached."""
-    return bool(re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", word)) and not word.startswith("llmexp.") and _source(word) is not None
+def _others_worker(words: Sequence[str]) -> Iterator[str]:
+    """The module of another package before the repeat's folder, from which llmexp's are reached."""
+    for word, after in pairwise(words):
+        if after == "{folder}" and re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", word) and _source(word):
+            yield word
 
 
 def _reached(workers: Sequence[str], known: dict[str, Path]) -> set[str]:
@@ -75,8 +78,12 @@ def _above(name: str) -> Iterable[str]:
 
 
 def _source(module: str) -> Path | None:
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        return None
-    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+    """A module's file, found without importing the packages that it lies in."""
+    top, *inner = module.split(".")
+    spec = importlib.util.find_spec(top)
+    for root in map(Path, (spec.submodule_search_locations if spec else None) or ()):
+        place = root.joinpath(*inner)
+        found = next((path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()), None)
+        if found:
+            return found
+    return None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,8 +39,15 @@ def test_a_worker_of_another_package_reaches_what_its_own_modules_import(tmp_pat
     monkeypatch.syspath_prepend(tmp_path)
     found = names("python", "-m", "somebodys.worker", "{folder}")
     assert "rank/frame.py" in found
+    assert "somebodys" not in sys.modules
     assert not [name for name in found if name.startswith(("deepspeed/", "training/"))]
-    sys.modules.pop("somebodys", None)
+
+
+def test_no_launcher_is_imported_to_find_its_worker() -> None:
+    words = "python", "-m", "torch.distributed.run", "--nnodes", "1", "-m", TORCH, "{folder}"
+    code = f"import sys; from llmexp.record.worker_sources import worker_sources; print(len(worker_sources({words})), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(len(worker_sources(("-m", TORCH)))), "False"]
 
 
 def test_a_command_that_names_no_module_stands_for_all() -> None:
