@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmexp.plan.run_plan import RunPlan, identity
+from llmexp.plan.identity import identity
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 
 WRITTEN = ("plan.json", "result.json")
@@ -18,10 +19,10 @@ def multiply(seeds: Sequence[RunFolder], outputs: Path, sweeps: int, runs: int) 
 
 
 def _copy(seed: RunFolder, outputs: Path, sweep: str, number: int) -> RunFolder:
-    earlier, result = RunPlan.read(seed.plan_path), seed.result()
+    earlier, result = TrainingPlan.read(seed.plan_path), seed.result()
     sweep_config = earlier.config.sweep.model_copy(update={"name": sweep, "outputs": str(outputs)})
     config = earlier.config.model_copy(update={"seed": number, "sweep": sweep_config})
-    plan = earlier.model_copy(update={"config": config, "id": identity(config, earlier.method, earlier.engine_config)})
+    plan = earlier.model_copy(update={"config": config, "id": identity(config, earlier.engine_config)})
     folder = RunFolder(outputs / sweep / plan.folder_name)
     for path in seed.path.rglob("*"):
         place = folder.path / path.relative_to(seed.path)

@@ -9,11 +9,13 @@ from math import sqrt
 from typing import Any
 
 from llmexp.analysis.contention import Machine
-from llmexp.analysis.metrics import Facts, tokens_per_s
 from llmexp.analysis.quantity import over_repeats
 from llmexp.analysis.stability import judge
 from llmexp.analysis.window import Repeat, duration_s
-from llmexp.record.result import Metric, RankSummary, Stability, StepSample
+from llmexp.record.result import Metric, Stability
+from llmexp.record.samples import StepSample, TrainingSummary
+from llmexp.tasks.training.metrics import tokens_per_s
+from llmexp.tasks.training.repeats import Facts, TrainingRepeat
 
 QUIET = Machine([], cores=1, wanted_cores=1)
 ONE_RANK = Facts(world_size=1, dp=1)
@@ -67,15 +69,15 @@ class Simulated:
         speeds = [tokens_per_s(repeat, ONE_RANK) for repeat in repeats]
         metric = over_repeats(speeds)
         assert metric is not None
-        return metric, judge(repeats, speeds, [QUIET])
+        return metric, judge(repeats, speeds, [QUIET], "tokens_per_s")
 
-    def _repeat(self, level_s: float, draw: random.Random) -> Repeat:
+    def _repeat(self, level_s: float, draw: random.Random) -> TrainingRepeat:
         samples, end_s, first = [], 0.0, self.protocol.warmup_steps
         for step, deviation in zip(range(first + self.protocol.steps), self.scatter.deviations(draw), strict=False):
             # Thirds lie two thirds of the window apart.
             drifted = (1 + self.drift) ** (1.5 * max(step - first, 0) / self.protocol.steps)
             begin_s, end_s = end_s, end_s + level_s * drifted * max(1 + deviation, 0.1)
-            sample = _sample(step=step, warmup=step < first, t_start_s=begin_s, t_end_s=end_s)
+            sample = _sample(index=step, warmup=step < first, t_start_s=begin_s, t_end_s=end_s)
             samples.append((sample,))
         measured = tuple(samples[first:])
         return Repeat((_summary(sum(duration_s(step[0]) for step in measured)),), tuple(samples[:first]), measured)
@@ -87,6 +89,6 @@ def _sample(**times: float) -> StepSample:
     return StepSample.model_construct(**known)
 
 
-def _summary(wall_s: float) -> RankSummary:
+def _summary(wall_s: float) -> TrainingSummary:
     sizes = {"parameters": None, "trainable_parameters": None, "peak_rss_bytes": 0}
-    return RankSummary(rank=0, window_wall_s=wall_s, time_to_first_step_s=0.0, state_bytes={}, what_ran={}, **sizes)
+    return TrainingSummary(rank=0, window_wall_s=wall_s, time_to_first_step_s=0.0, state_bytes={}, **sizes)

@@ -15,7 +15,7 @@ from llmexp.cli.arguments import run_parser
 from llmexp.cli.run import jobs_of
 from llmexp.launch.ranks import LOOPBACK, listening
 from llmexp.launch.spawn import environment
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import to_json
 
 RANKS, STEPS = 2, 4
@@ -44,7 +44,7 @@ def engine_against_engine(folder: Path, rounds: int) -> Iterator[Figure]:
             yield Figure(f"step of {engine} over that of deepspeed", "x", paired_ratio(found[engine], found["deepspeed"]), rounds)
 
 
-def _blocks(folder: Path, plans: Sequence[RunPlan], rounds: int) -> dict[str, list[float]]:
+def _blocks(folder: Path, plans: Sequence[TrainingPlan], rounds: int) -> dict[str, list[float]]:
     """CPU seconds of all ranks together, block by block."""
     folder.mkdir()
     for plan in plans:
@@ -61,6 +61,7 @@ def _blocks(folder: Path, plans: Sequence[RunPlan], rounds: int) -> dict[str, li
     return {name: [sum(block) for block in zip(*(rank[name] for rank in ranks), strict=True)] for name in ranks[0]}
 
 
-def _plan(engine: str, *words: str) -> RunPlan:
+def _plan(engine: str, *words: str) -> TrainingPlan:
     (job,) = jobs_of(run_parser().parse_intermixed_args((*WORDS, f"engine={engine}", *words)))
+    assert isinstance(job.plan, TrainingPlan)
     return job.plan

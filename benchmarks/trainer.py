@@ -21,7 +21,7 @@ from llmexp.errors import ConfigError, LlmexpError
 from llmexp.launch.run import run_one
 from llmexp.launch.spawn import environment
 from llmexp.method import Method
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import to_json
 
@@ -43,19 +43,19 @@ def beside_trainer(folder: Path, pairs: int) -> Iterator[Figure]:
         yield ratio(plan, compared(plan, folder / f"trainer.{plan.id}", pairs))
 
 
-def ratio(plan: RunPlan, rates: dict[str, list[float]]) -> Figure:
+def ratio(plan: TrainingPlan, rates: dict[str, list[float]]) -> Figure:
     """Tokens/s over the Trainer's of all pairs; what slows both sides of a pair cancels."""
     adapted = method_of(plan).techniques.adapter is not None
     name, floor = (", with LoRA", ADAPTED_FLOOR) if adapted else ("", FLOOR)
     return Figure(f"tokens/s over a plain Trainer's{name}", "x", paired_ratio(rates["llmexp"], rates["Trainer"]), len(rates["llmexp"]), floor=floor)
 
 
-def method_of(plan: RunPlan) -> Method:
+def method_of(plan: TrainingPlan) -> Method:
     """The plan's, of its task."""
     return Method.parse(plan.method, plan.config.task.name)
 
 
-def compared(plan: RunPlan, folder: Path, pairs: int) -> dict[str, list[float]]:
+def compared(plan: TrainingPlan, folder: Path, pairs: int) -> dict[str, list[float]]:
     """Tokens/s of each run of each side; which goes first changes from pair to pair."""
     rates: dict[str, list[float]] = {"llmexp": [], "Trainer": []}
     for pair in range(pairs):
@@ -64,7 +64,7 @@ def compared(plan: RunPlan, folder: Path, pairs: int) -> dict[str, list[float]]:
     return rates
 
 
-def ours(plan: RunPlan, folder: Path) -> float:
+def ours(plan: TrainingPlan, folder: Path) -> float:
     """A run as `python -m llmexp` makes it; raises ConfigError where it ends without a measurement."""
     result = run_one(plan, RunFolder(folder))
     assert result is not None  # nobody else holds a new folder
@@ -74,7 +74,7 @@ def ours(plan: RunPlan, folder: Path) -> float:
     return rate.mean
 
 
-def trainers(plan: RunPlan, folder: Path) -> float:
+def trainers(plan: TrainingPlan, folder: Path) -> float:
     """The Trainer's; raises ConfigError with the end of its log where it fails."""
     folder.mkdir(parents=True)
     (folder / "plan.json").write_text(to_json(plan))
@@ -86,7 +86,7 @@ def trainers(plan: RunPlan, folder: Path) -> float:
     return float(json.loads((folder / "rate.json").read_text()))
 
 
-def comparable(words: Sequence[str]) -> tuple[RunPlan, int]:
+def comparable(words: Sequence[str]) -> tuple[TrainingPlan, int]:
     """The plan that the words give, and the number of pairs; raises ConfigError for what a plain Trainer loop has no equal of.
 
     C stands beside a Trainer without it: a plain loop does not compile, and what that gains is a question too.
@@ -98,7 +98,9 @@ def comparable(words: Sequence[str]) -> tuple[RunPlan, int]:
     given = {word.partition("=")[0] for word in args.overrides}
     args.overrides += [word for word in WORDS if word.partition("=")[0] not in given]
     (job,) = jobs_of(args)
-    plan, codes = job.plan, method_of(job.plan).codes
+    plan = job.plan
+    assert isinstance(plan, TrainingPlan)
+    codes = method_of(plan).codes
     precision = plan.config.precision
     if args.pairs < 2 or plan.dims.world_size > 1 or not set(codes) <= COMPARED or precision.master != precision.parameters:
         asked = f"--pairs {args.pairs}, {plan.dims.world_size} ranks, method={plan.method}, precision={precision.name}"
@@ -106,7 +108,7 @@ def comparable(words: Sequence[str]) -> tuple[RunPlan, int]:
     return plan, args.pairs
 
 
-def lines(plan: RunPlan, rates: dict[str, list[float]]) -> list[str]:
+def lines(plan: TrainingPlan, rates: dict[str, list[float]]) -> list[str]:
     """What to print: each side's tokens/s and the ratio, with 95 % intervals, and which side is slower."""
 
     def line(name: str, found: Interval, form: str) -> str:

@@ -24,7 +24,7 @@ from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.rank.frame import device_of
 from llmexp.measure.clock import clock_for
 from llmexp.method import Method
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
 class Rows(Dataset[dict[str, torch.Tensor]]):
@@ -43,7 +43,7 @@ class Rows(Dataset[dict[str, torch.Tensor]]):
 class Window(TrainerCallback):
     """Wall seconds of the measured steps; waits for the device at the window's two ends only, as llmexp does."""
 
-    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+    def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         self._first, self._last = plan.config.measure.warmup_steps, plan.config.measure.warmup_steps + plan.config.measure.steps
         self._clock = clock_for(device)
         self._start_s = self.wall_s = 0.0
@@ -55,7 +55,7 @@ class Window(TrainerCallback):
             self._start_s, self.wall_s = time.perf_counter(), time.perf_counter() - self._start_s
 
 
-def measure(plan: RunPlan, folder: str) -> float:
+def measure(plan: TrainingPlan, folder: str) -> float:
     """Positions a second over the plan's measured steps."""
     config = plan.config
     device = device_of(config.hardware, 0)
@@ -72,7 +72,7 @@ def measure(plan: RunPlan, folder: str) -> float:
     return config.measure.steps * plan.batch.global_ * config.data.seq_len / window.wall_s
 
 
-def _trainer(plan: RunPlan, model: PreTrainedModel, folder: str, window: Window) -> Trainer:
+def _trainer(plan: TrainingPlan, model: PreTrainedModel, folder: str, window: Window) -> Trainer:
     config, techniques = plan.config, Method.parse(plan.method, plan.config.task.name).techniques
     steps, constants = config.measure.warmup_steps + config.measure.steps, config.optimizer
     sequences = loader.load(config.data, int(model.config.vocab_size), steps * plan.batch.global_, config.seed)
@@ -101,5 +101,5 @@ def _trainer(plan: RunPlan, model: PreTrainedModel, folder: str, window: Window)
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
-        found = measure(RunPlan.read(Path(sys.argv[1])), scratch)
+        found = measure(TrainingPlan.read(Path(sys.argv[1])), scratch)
     Path(sys.argv[2]).write_text(json.dumps(found))

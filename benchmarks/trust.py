@@ -17,8 +17,8 @@ from llmexp.analysis.inference import log_ratio
 from llmexp.analysis.quantity import Observed
 from llmexp.analysis.stability import is_known_to
 from llmexp.record.result import Metric, Stability
-from llmexp.report.conclusion import ALIKE, FASTER, SLOWER, conclusion
 from llmexp.report.equivalence import equivalence
+from llmexp.tasks.training.report.conclusion import ALIKE, FASTER, SLOWER, conclusion
 
 PAPER, FIRST_RUN, QUICK = Protocol("paper", 3, 30, 100), Protocol("first_run", 3, 5, 20), Protocol("quick", 1, 5, 20)
 # Quiet machines: steps as CPUs and GPUs show them, each depending on the one before it by as much as was measured.
@@ -72,7 +72,7 @@ def _of_pairs(first: Protocol, second: Protocol, scatter: Scatter, tries: int) -
     case = f"{first.name}{'' if first is second else f' and {second.name}'}, {scatter}"
     for speed, answer, limit in ((1.0, "different", FALSE_ALARMS), (0.95, "same", FALSE_ALARMS), (0.9, "same", FALSE_ALARMS)):
         pairs = _pairs(Simulated(first, scatter), Simulated(second, scatter, speed), tries)
-        answers: list[str] = [equivalence(a, b, (of_a, of_b)).answer for (a, of_a), (b, of_b) in pairs]
+        answers: list[str] = [equivalence(a, b, (of_a, of_b), "tokens_per_s").answer for (a, of_a), (b, of_b) in pairs]
         yield rate(f"speed x {speed:g} called {answer}: {case}", answers.count(answer), tries, limit=limit)
         told = "same" if speed == 1 else "different"
         yield rate(f"speed x {speed:g} called {told}: {case}", answers.count(told), tries)
@@ -112,15 +112,15 @@ def _lines(naive: Simulated, other: Simulated, tries: int) -> list[str]:
 
 def _row(method: str, speed: Metric, judged: Stability) -> SimpleNamespace:
     """What the conclusion asks of a row of the table."""
-    return SimpleNamespace(method=method, is_control=False, work={}, result=SimpleNamespace(stability=judged), metric=lambda _: speed)
+    return SimpleNamespace(method=method, is_control=False, work={}, result=SimpleNamespace(stability=judged), rate=speed)
 
 
 def _of_stopping(tries: int) -> Iterator[Figure]:
     """Adaptive stopping within a repeat: how often the speed that it stops at is as near the truth as was asked for."""
     from llmexp.launchers.training.stopping import blocks
-    from llmexp.schema import MeasureConfig
+    from llmexp.schema import TrainingMeasureConfig
 
-    protocol = MeasureConfig.model_validate(
+    protocol = TrainingMeasureConfig.model_validate(
         {"name": "adaptive", "warmup_steps": 30, "steps": 400, "repeats": 1, "profile": False, "timeout_s": 1, "no_progress_timeout_s": 1}
         | {"stop_at_interval_share": 0.01}
     )

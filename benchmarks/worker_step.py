@@ -21,16 +21,16 @@ from benchmarks.bare import STEPS
 from llmexp.launchers.data import loader
 from llmexp.launchers.rank.frame import device_of
 from llmexp.launchers.rank.meeting import serve_store
-from llmexp.launchers.training.engine_kinds import TrainingEngine
+from llmexp.launchers.training.engine_kinds import RankEngine
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.loop import StepLoop
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 Block = Callable[[], None]
 
 
-def measure(plans: Sequence[RunPlan], folder: Path, rounds: int, steps: int) -> dict[str, list[float]]:
+def measure(plans: Sequence[TrainingPlan], folder: Path, rounds: int, steps: int) -> dict[str, list[float]]:
     """CPU seconds of this rank's blocks: `ours` and `bare` of a plan alone, else those of llmexp's loop by engine."""
     device = device_of(plans[0].config.hardware, int(os.environ["LOCAL_RANK"]))
     # The engine's worker stands before the folder in its command.
@@ -44,7 +44,7 @@ def measure(plans: Sequence[RunPlan], folder: Path, rounds: int, steps: int) -> 
     return _alternate(blocks, rounds)
 
 
-def ours(plan: RunPlan, training: TrainingEngine, folder: Path, total: int, steps: int) -> Block:
+def ours(plan: TrainingPlan, training: RankEngine, folder: Path, total: int, steps: int) -> Block:
     """A block of llmexp's loop: its batches, clocks, phases and samples."""
     device = device_of(plan.config.hardware, int(os.environ["LOCAL_RANK"]))
     rank = distributed.get_rank()
@@ -59,7 +59,7 @@ def ours(plan: RunPlan, training: TrainingEngine, folder: Path, total: int, step
     return block
 
 
-def bare(plan: RunPlan, training: TrainingEngine, steps: int) -> Block:
+def bare(plan: TrainingPlan, training: RankEngine, steps: int) -> Block:
     """A block of the engine's own calls."""
     device = device_of(plan.config.hardware, int(os.environ["LOCAL_RANK"]))
     sequences = loader.load(plan.config.data, training.vocab_size, plan.batch.global_, plan.config.seed)
@@ -97,7 +97,7 @@ def _alternate(blocks: dict[str, Block], rounds: int) -> dict[str, list[float]]:
 def main() -> None:
     """Measure and leave the figures."""
     serve_store()
-    folder, rounds, steps, plans = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), [RunPlan.read(Path(path)) for path in sys.argv[4:]]
+    folder, rounds, steps, plans = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), [TrainingPlan.read(Path(path)) for path in sys.argv[4:]]
     found = measure(plans, folder, rounds, steps)
     (folder / f"blocks.{distributed.get_rank()}.json").write_text(json.dumps(found))
 

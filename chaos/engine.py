@@ -6,29 +6,29 @@ import sys
 from typing import Any
 
 from chaos.ranks import LAUNCHER
-from llmexp.engines.base import Engine
+from llmexp.engines.base import TrainingEngine
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.plan.run_plan import Command
-from llmexp.schema import RunConfig
+from llmexp.record.plan import Command
+from llmexp.schema import TrainingConfig
 
 
-class ScriptedEngine(Engine):
+class ScriptedEngine(TrainingEngine):
     """Starts chaos.ranks; every method is the same to it."""
 
     name = "scripted"
     modules = ()
     distributions = ()
 
-    def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Nothing."""
         return None
 
-    def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
+    def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """None of its own."""
         return {}
 
-    def command(self, config: RunConfig, dims: ParallelDims) -> Command:
+    def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """One launcher a node, which starts its ranks."""
         return Command(argv=[sys.executable, "-m", "chaos.ranks", "{folder}", f"{LAUNCHER}{{node}}"])
 

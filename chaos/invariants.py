@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from chaos.surroundings import Surroundings
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.mlflow.content import read
-from llmexp.record.result import RunStatus, read_samples
+from llmexp.record.result import RunStatus
+from llmexp.record.samples import StepSample, read_samples
 
 COLUMNS = re.compile(r"  +")
 ANSWERED = [status.value for status in RunStatus if status.is_answer]
@@ -46,14 +47,14 @@ def status_is_true(surroundings: Surroundings, sweep: Path, under_way: Callable[
 
 
 def _is_whole(folder: RunFolder) -> Iterator[str]:
-    plan = RunPlan.read(folder.plan_path)
+    plan = TrainingPlan.read(folder.plan_path)
     planned, repeats = plan.config.measure.warmup_steps + plan.config.measure.steps, folder.repeats()
     if len(repeats) != plan.config.measure.repeats:
         yield f"{folder.path.name} is a success with {len(repeats)} repeats"
     for repeat in repeats:
         for rank in range(plan.dims.world_size):
             samples = repeat / f"samples.{rank}.jsonl"
-            steps = len(read_samples(samples)) if samples.exists() else 0
+            steps = len(read_samples(samples, StepSample)) if samples.exists() else 0
             if steps != planned or not (repeat / f"rank.{rank}.json").exists():
                 yield f"{folder.path.name} is a success, but rank {rank} has {steps} of {planned} steps in {repeat.name}"
 
@@ -111,7 +112,7 @@ def _is_the_same(client: Any, run: Any, folder: RunFolder) -> Iterator[str]:
         if other:
             yield f"{folder.path.name}: {kind} that differ in MLflow: {other}"
     for repeat in folder.repeats() if result.status is RunStatus.SUCCESS else ():
-        samples = read_samples(repeat / "samples.0.jsonl")
+        samples = read_samples(repeat / "samples.0.jsonl", StepSample)
         measured = max(index for index, sample in enumerate(samples) if not sample.warmup)
         losses = [sample.loss for sample in samples[: measured + 1]]  # what comes later was profiled
         recorded = [metric.value for metric in sorted(client.get_metric_history(run.info.run_id, f"{repeat.name}/loss"), key=lambda one: one.step)]

@@ -52,7 +52,7 @@ def write_step(samples: Path, step: int, warmup: bool) -> None:
     """Append one step's sample."""
     times = {"t_start_s": step * STEP_S, "t_end_s": (step + 1) * STEP_S}
     with samples.open("a") as file:
-        file.write(json.dumps({"step": step, "warmup": warmup, **times, "positions": 100, "real_tokens": 100, "loss": 1 / (1 + step)}) + "\n")
+        file.write(json.dumps({"index": step, "warmup": warmup, **times, "positions": 100, "real_tokens": 100, "loss": 1 / (1 + step)}) + "\n")
 
 
 def obey_faults(folder: Path, rank: int) -> None:

@@ -1,6 +1,6 @@
-"""What other installed packages add: atoms, engines and configuration files, each named by an entry point of that package.
+"""What other installed packages add: atoms, engines, tasks and configuration files, each named by an entry point of that package.
 
-Nothing of a package is imported before its atom, engine or file is asked for, except the (empty) package that holds its files.
+Nothing of a package is imported before its atom, engine, task or file is asked for, except the (empty) package that holds its files.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from llmexp.errors import ConfigError
 
 ATOMS = "llmexp.atoms"
 ENGINES = "llmexp.engines"
+TASKS = "llmexp.tasks"
 CONF = "llmexp.conf"
 
 

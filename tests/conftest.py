@@ -20,17 +20,21 @@ from omegaconf import OmegaConf
 
 from llmexp.cli.check import validate
 from llmexp.engines.resolve import resolve
-from llmexp.plan.run_plan import RunPlan
-from llmexp.record.result import RunResult, StepSample
+from llmexp.plan.training_plan import TrainingPlan
+from llmexp.record.folder import RunFolder
+from llmexp.record.result import Metric, RunResult, Stability
+from llmexp.record.samples import StateBytes, StepSample, TrainingSummary
 
 # Let oneDNN and precision=auto leave bf16 instructions alone, so that every machine plans and runs the same: fp32 where no test says otherwise.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 # What torch.compile keeps for one kind of instructions breaks ranks that use another (torch 2.13: corrupted memory).
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{gettempdir()}/llmexp-tests-inductor-{os.environ.get('ATEN_CPU_CAPABILITY', 'own')}")
 
+Write = Callable[..., Path]
+MakeRun = Callable[..., RunFolder]
+STATE = {"parameters": StateBytes(device=40), "gradients": StateBytes(device=20), "optimizer": StateBytes(host=80)}
 CONF = Path(__file__).parents[1] / "conf"
 CHOICES = {
-    "task": "pretrain",
     "model": "tiny",
     "hardware": "cpu",
     "engine": "deepspeed",
@@ -42,7 +46,14 @@ CHOICES = {
     "runtime": "here",
     "tracking": "none",
 }
-IN_NO_GROUP = {"batch": {"micro": 1, "accumulation": 1}, "sweep": {"name": "main"}, "seed": 0, "force": False, "rerun": "none"}
+IN_NO_GROUP = {
+    "task": {"name": "pretrain"},
+    "batch": {"micro": 1, "accumulation": 1},
+    "sweep": {"name": "main"},
+    "seed": 0,
+    "force": False,
+    "rerun": "none",
+}
 GPU = {"device": "cuda", "devices_per_node": 8}
 
 
@@ -103,10 +114,10 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
 
 @pytest.fixture
-def tiny_plan() -> Callable[..., RunPlan]:
+def tiny_plan() -> Callable[..., TrainingPlan]:
     """Plan a method; `section__field=value` changes a field, `section=value` a whole section. Hardware by any name but cpu is GPUs."""
 
-    def plan(method: str = "Naive", **changes: Any) -> RunPlan:
+    def plan(method: str = "Naive", **changes: Any) -> TrainingPlan:
         on_gpu = changes.get("hardware__name", changes.get("hardware", {}).get("name", "cpu")) != "cpu"
         choices = CHOICES | ({"precision": "bf16_mixed"} if on_gpu else {})
         config: dict[str, Any] = {group: OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml")) for group, name in choices.items()}
@@ -125,10 +136,10 @@ def tiny_plan() -> Callable[..., RunPlan]:
 def result_of() -> Callable[..., RunResult]:
     """The result of a plan that ended with a status; keywords set further fields."""
 
-    def result(plan: RunPlan, status: str, **fields: Any) -> RunResult:
+    def result(plan: TrainingPlan, status: str, **fields: Any) -> RunResult:
         names = {section: getattr(plan.config, section).name for section in ("task", "engine", "model", "hardware", "sweep")}
-        planned = {"id": plan.id, "method": plan.method, "world_size": plan.dims.world_size, "batch": plan.batch, "command": plan.rerun_command}
-        return RunResult(status=status, seq_len=plan.config.data.seq_len, **names, **planned, **{"stack": "0123456789ab"} | fields)
+        planned = {"id": plan.id, "processes": plan.processes, "devices": plan.devices, "command": plan.rerun_command} | plan.in_result
+        return RunResult(status=status, **names | planned | {"stack": "0123456789ab"} | fields)
 
     return result
 
@@ -145,7 +156,7 @@ def write_samples() -> Callable[..., None]:
         for number, (duration_s, loss, *tokens) in enumerate(steps):
             positions, real_tokens, *records = tokens or (350, 350)
             sample = StepSample(
-                step=number,
+                index=number,
                 warmup=number in warmup,
                 t_start_s=start_s,
                 t_end_s=start_s + duration_s,
@@ -163,3 +174,71 @@ def write_samples() -> Callable[..., None]:
         (repeat / f"samples.{rank}.jsonl").write_text("".join(lines))
 
     return write
+
+
+@pytest.fixture
+def write_repeat(tmp_path: Path, write_samples: Callable[..., None]) -> Write:
+    """Write one repeat: `ranks` maps a rank to its summary's fields, `samples` a rank to its (duration, positions, real tokens, loss) a step."""
+
+    def write(index: int, ranks: dict[int, dict[str, Any]], samples: dict[int, list[tuple[float, int, int, float]]], warmup: int = 1) -> Path:
+        folder = tmp_path / f"repeat.{index}"
+        folder.mkdir(parents=True)
+        for rank, fields in ranks.items():
+            (folder / f"rank.{rank}.json").write_text(_summary(rank, fields).model_dump_json())
+        for rank, steps in samples.items():
+            write_samples(folder, rank, [(duration_s, loss, *tokens) for duration_s, *tokens, loss in steps], range(warmup))
+        return folder
+
+    return write
+
+
+def _summary(rank: int, fields: dict[str, Any]) -> TrainingSummary:
+    known = {
+        "window_wall_s": 1.0,
+        "time_to_first_step_s": 2.0,
+        "parameters": 1000,
+        "trainable_parameters": 1000,
+        "peak_rss_bytes": 500,
+        "state_bytes": STATE,
+        "what_ran": {},
+    }
+    return TrainingSummary(rank=rank, **(known | fields))
+
+
+@pytest.fixture
+def make_run(tmp_path: Path, tiny_plan: Callable[..., TrainingPlan], result_of: Callable[..., RunResult]) -> MakeRun:
+    """Write a run's folder with a real plan, and a result with `metrics` (numbers or Metric) where `status` is given."""
+
+    def make(
+        method: str = "Naive",
+        status: str | None = "success",
+        metrics: dict[str, Any] | None = None,
+        reason: str = "",
+        stability: Stability | None = None,
+        **changes: Any,
+    ) -> RunFolder:
+        plan = tiny_plan(method, **changes)
+        folder = RunFolder(tmp_path / plan.config.sweep.name / plan.folder_name)
+        folder.write(folder.plan_path, plan)
+        if status:
+            values = {name: value if isinstance(value, Metric) else Metric(mean=value) for name, value in (metrics or {}).items()}
+            folder.write(folder.result_path, result_of(plan, status, reason=reason, metrics=values, stability=stability))
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """All figures that are drawn, to look at what they hold."""
+    from llmexp.report.picture import new_figure
+
+    made: list[Any] = []
+
+    def keep(*arguments: Any) -> Any:
+        made.append(new_figure(*arguments))
+        return made[-1]
+
+    for module in ("report.plots", "report.run_plots", "tasks.training.report.loss_plot", "tasks.training.report.scaling_plot"):
+        monkeypatch.setattr(f"llmexp.{module}.new_figure", keep)
+    return made

@@ -15,7 +15,7 @@ from llmexp.cli.compose import Composer
 from llmexp.cli.jobs import plan_of, words_of
 from llmexp.cli.overrides import accept
 from llmexp.cli.run import jobs_of
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.reference import read_table
 
 Observed = dict[str, list[dict[str, Any]]]
@@ -25,7 +25,7 @@ def table03_methods(model: str = "7B") -> list[str]:
     return list(dict.fromkeys(row["method"] for row in read_table("table03_pretrain_bs1") if row["model"] == model))
 
 
-def make_plan(*words: str) -> RunPlan:
+def make_plan(*words: str) -> TrainingPlan:
     """Of one run, not of an experiment's cells."""
     loader, master, composer = _composed_once()
     overrides = accept(loader, list(words))
@@ -40,7 +40,7 @@ def _composed_once() -> tuple[ConfigLoader, DictConfig, Composer]:
 
 
 @cache
-def make_plans(methods: tuple[str, ...], *words: str) -> dict[str, RunPlan]:
+def make_plans(methods: tuple[str, ...], *words: str) -> dict[str, TrainingPlan]:
     """Of these methods, by their canonical names: planned as one sweep, which is composed once."""
     jobs = jobs_of(run_parser().parse_intermixed_args([*words, f"method={','.join(methods)}"]))
     return {job.plan.method: job.plan for job in jobs}

@@ -10,7 +10,8 @@ from planning import make_plan
 from llmexp.cli.sweep import folder_of
 from llmexp.launch.run import run_one
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import RunResult, StepSample, read_samples
+from llmexp.record.result import RunResult
+from llmexp.record.samples import StepSample, read_samples
 from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
 
@@ -24,7 +25,7 @@ def run(folder: Path, *words: str) -> tuple[RunFolder, RunResult, list[StepSampl
     result = run_one(plan, ran := folder_of(plan))
     assert result is not None
     assert result.status == "success", result.reason
-    return ran, result, list(read_samples(ran.repeat(0) / "samples.0.jsonl"))
+    return ran, result, list(read_samples(ran.repeat(0) / "samples.0.jsonl", StepSample))
 
 
 @pytest.mark.sweep
@@ -50,7 +51,7 @@ def test_packed_and_padded_instructions_are_two_rows_with_their_real_tokens(
 
 def test_sequences_grow_from_step_to_step(tmp_path: Path) -> None:
     folder, result, steps = run(tmp_path, "data.seq_len=64", "data.seq_len_schedule=[16,32,64]", "measure.steps=5")
-    assert "growing 16 32 64" in build_report([folder]).title
+    assert "growing 16 32 64" in build_report([folder]).sections[0].title
     assert [step.positions for step in steps] == [16, 16, 32, 32, 64, 64]
     assert result.metrics["tflops_per_s_per_gpu"] is not None
     assert result.stability is not None

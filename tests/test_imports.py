@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 # A room of llmexp and the rooms, or single modules, that it may import besides itself.
-LOWEST = ("errors", "terms", "schema", "record", "outside")
+LOWEST = ("errors", "terms", "schema", "record", "outside", "tasks")
 PLANNING = (*LOWEST, "method", "plan")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "terms": (),
@@ -20,14 +20,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "hook": (),
     "outside": ("errors",),
     "schema": ("errors",),
-    "record": ("errors", "schema"),
+    "record": ("errors", "schema", "tasks"),
     "reference": ("errors",),
     "method": ("errors", "schema", "outside"),
     "plan": PLANNING,
     "engines": PLANNING,
     "analysis": ("errors", "record"),
-    "report": ("errors", "record", "reference", "analysis"),
-    "measure": ("schema", "record.result"),
+    "report": ("errors", "record", "reference", "analysis", "tasks"),
+    "tasks": (*PLANNING, "engines", "analysis", "reference", "report"),
+    "measure": ("schema", "record.samples"),
     "launch": (*PLANNING, "engines", "analysis"),
     "doctor": (*PLANNING, "engines", "launch"),
     "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed", "hook"),
@@ -38,6 +39,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 # A library and the only rooms that may import it.
 ONLY_IN = {
+    "hydra._internal": ("cli.hydra_private", "hydra_plugins.llmexp_sweeper.sweeper"),
     "torch": ("measure", "launchers"),
     "deepspeed": ("launchers.deepspeed", "launchers.training.gathering"),
     "transformers": ("launchers",),
@@ -53,6 +55,8 @@ ONLY_IN = {
 }
 # What only one engine needs: nothing else imports it, neither another engine nor what engines share.
 OF_ONE_ENGINE = ("launchers.deepspeed", "launchers.torch_native", "launchers.megatron", "launchers.script")
+# A task's own: others know it by its name, and what it shares lies in the rooms that all tasks import.
+OF_ONE_TASK = ("tasks.training",)
 # What makes a command slow to answer where it is imported before it is needed.
 LAZY = ("torch", "deepspeed", "transformers", "mlflow", "matplotlib", "pandas", "rich", "submitit")
 
@@ -91,9 +95,9 @@ def offences(module: str, source: str) -> list[str]:
         is_own = own != name or name.startswith(("hydra_plugins.", "."))
         if is_own and own != "__version__" and not within(own, (room, *MAY_IMPORT[room])):
             wrong.append(name)
-        if any(within(own, (one,)) and not within(module, (one,)) for one in OF_ONE_ENGINE):
+        if any(within(own, (one,)) and not within(module, (one,)) for one in (*OF_ONE_ENGINE, *OF_ONE_TASK)):
             wrong.append(name)
-        if not within(module, ONLY_IN.get(name.partition(".")[0], (module,))):
+        if any(within(name, (library,)) and not within(module, rooms) for library, rooms in ONLY_IN.items()):
             wrong.append(name)
     return wrong
 
@@ -116,6 +120,8 @@ def test_a_module_imports_only_what_its_room_may(module: str) -> None:
         ("launchers.script.worker", "from llmexp.launchers import deepspeed"),
         ("launchers.training.measuring", "def f():\n    import llmexp.launchers.deepspeed.state"),
         ("launchers.models.building", "import deepspeed"),
+        ("launch.collect", "from llmexp.tasks.training.metrics import METRICS"),
+        ("cli.jobs", "from hydra._internal.hydra import Hydra"),
         ("record.folder", "from mlflow import MlflowClient"),
         ("record.folder", "from . import result"),
     ],

@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.result import RunResult, read_samples
+from llmexp.record.result import RunResult
+from llmexp.record.samples import StepSample, read_samples
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 
@@ -52,7 +53,7 @@ def test_the_deepspeed_launcher_starts_ranks_too_and_the_same_command_keeps_its_
         done = llmexp(*words)
     assert done.returncode == 0, done.stderr
     first = results(tmp_path / "outputs")["F"]
-    assert (first.status, first.world_size, first.what_ran["backend"]) == ("success", 2, "gloo")
+    assert (first.status, first.processes, first.what_ran["backend"]) == ("success", 2, "gloo")
     assert sorted(path.name for path in (tmp_path / "outputs").glob("main/*/repeat.0/rank.*.json")) == ["rank.0.json", "rank.1.json"]
     again = llmexp(*words)
     assert again.returncode == 0
@@ -76,7 +77,7 @@ def test_padding_accumulation_and_ranks_are_counted_once(llmexp: Llmexp, tmp_pat
     assert result is not None
     assert (result.batch.micro, result.batch.accumulation, result.batch.global_) == (2, 3, 12)
     repeat = folder.repeat(0)
-    ranks = [[s for s in read_samples(repeat / f"samples.{rank}.jsonl") if not s.warmup] for rank in (0, 1)]
+    ranks = [[s for s in read_samples(repeat / f"samples.{rank}.jsonl", StepSample) if not s.warmup] for rank in (0, 1)]
     assert {sample.positions for rank in ranks for sample in rank} == {2 * 3 * 512}
     assert len({sample.real_tokens for rank in ranks for sample in rank}) > 1
     window_s = max(json.loads((repeat / f"rank.{rank}.json").read_text())["window_wall_s"] for rank in (0, 1))

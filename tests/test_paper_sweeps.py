@@ -32,7 +32,7 @@ def rows(folder: Path, sweep: str) -> list[dict[str, str]]:
 
 def test_figure_4_on_one_and_two_ranks_is_weak_and_strong_scaling_of_the_same_training(tmp_path: Path) -> None:
     said = run(tmp_path, "experiment=paper_fig04", "parallelism.dp=1,2")
-    found = {(int(row["world_size"]), int(row["batch_accumulation"])): row for row in rows(tmp_path, "paper_fig04")}
+    found = {(int(row["processes"]), int(row["batch_accumulation"])): row for row in rows(tmp_path, "paper_fig04")}
     assert {key: (row["method"], row["state"]) for key, row in found.items()} == dict.fromkeys([(1, 1), (1, 8), (2, 1), (2, 4)], ("Q", "success"))
     for kind, one, two in (("weak", (1, 1), (2, 1)), ("strong", (1, 8), (2, 4))):
         rates = [float(found[key]["tokens_per_s"]) for key in (one, two)]

@@ -32,7 +32,7 @@ def test_all_methods_run_on_two_cpu_ranks_are_tracked_and_end_with_their_table(t
     found = {result.method: result for folder in find_runs(sweep) if (result := folder.result())}
     assert len(found) == methods
     for method, result in found.items():
-        assert (result.task, result.status, result.world_size, result.evidence) == (task, "success", 2, "measured"), result.reason
+        assert (result.task, result.status, result.processes, result.evidence) == (task, "success", 2, "measured"), result.reason
         assert ("flash" in result.what_ran["attention_kernel"]) == ("F" in method.split("+"))
         tokens_per_s, state_bytes = result.metrics["tokens_per_s"], result.metrics["training_state_bytes"]
         assert tokens_per_s is not None

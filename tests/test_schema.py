@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from llmexp.schema import ModelConfig, RunConfig
+from llmexp.schema import ModelConfig, TrainingConfig
 
 
 def test_every_section_refuses_unknown_keys_and_coercion():
-    sections = [info.annotation for info in RunConfig.model_fields.values() if hasattr(info.annotation, "model_config")]
+    sections = [info.annotation for info in TrainingConfig.model_fields.values() if hasattr(info.annotation, "model_config")]
     assert len(sections) >= 12
     for section in sections:
         assert section.model_config["extra"] == "forbid"

@@ -41,7 +41,7 @@ def test_two_nodes_train_as_one_does_and_each_tells_what_disturbs_it(tmp_path: P
             hog.kill()
     assert subprocess.run([*RUN, f"sweep.outputs={tmp_path}", "sweep.name=alone"], capture_output=True).returncode == 0
     one, two = sorted((run.result() for run in find_runs(tmp_path)), key=lambda result: len(result.environment.get("other_nodes", ())))
-    assert (one.world_size, two.world_size, two.environment["other_nodes"]) == (2, 2, [f"node 1 ({socket.gethostname()})"])
+    assert (one.processes, two.processes, two.environment["other_nodes"]) == (2, 2, [f"node 1 ({socket.gethostname()})"])
     assert two.environment["communication"]["interfaces"] == ["lo"]
     contended = [reason.partition("contention: ")[0] for reason in two.stability.reasons if "contention: other processes took" in reason]
     assert contended == ["", "node 1: "]

@@ -18,7 +18,7 @@ from llmexp.launchers.data.sequences import IGNORED
 from llmexp.launchers.models import building
 from llmexp.measure.loop import MicroBatch
 from llmexp.method import Method
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
 class WholeSequences:
@@ -42,7 +42,7 @@ class WholeSequences:
 class CutSequences:
     """A replica whose neighbouring ranks share its sequences, each with one part of them in order."""
 
-    def __init__(self, plan: RunPlan) -> None:
+    def __init__(self, plan: TrainingPlan) -> None:
         self.groups = _groups(plan.dims.cp)
         self._group = self.groups.get_sequence_parallel_group()
         zero = plan.engine_config["zero_optimization"]

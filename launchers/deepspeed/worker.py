@@ -28,13 +28,13 @@ from llmexp.launchers.training.activations import around_forward, moved
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.launchers.training.optimizer_state import first_gradient_norm
 from llmexp.measure.loop import MicroBatch
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
 class DeepSpeedTraining:
     """A deepspeed engine behind the measured loop's three calls, with a look at what it holds."""
 
-    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+    def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         self._plan, self._device = plan, device
         self._method = assembly.method_of(plan)
         self._techniques = self._method.techniques
@@ -74,19 +74,19 @@ class DeepSpeedTraining:
         self.engine.step()
 
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
-        """See TrainingEngine."""
+        """See RankEngine."""
         return state_tensors(self.engine, self.module) | {"scales": quantization_scales(self.module)}
 
     def gradient_norm(self) -> float | None:
-        """See TrainingEngine."""
+        """See RankEngine."""
         return first_gradient_norm(self.engine.basic_optimizer, self.trainable_parameters)
 
     def offloaded(self) -> frozenset[str]:
-        """See TrainingEngine."""
+        """See RankEngine."""
         return offloaded_kinds(self.engine, self.module)
 
     def what_ran(self) -> dict[str, Any]:
-        """See TrainingEngine."""
+        """See RankEngine."""
         stage = self.engine.zero_optimization_stage()
         return (
             {
@@ -145,7 +145,7 @@ def join(device: torch.device) -> None:
     deepspeed.init_distributed()
 
 
-def build(plan: RunPlan, device: torch.device) -> DeepSpeedTraining:
+def build(plan: TrainingPlan, device: torch.device) -> DeepSpeedTraining:
     """The training step, ready to run; after `join`."""
     return DeepSpeedTraining(plan, device)
 

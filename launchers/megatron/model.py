@@ -20,10 +20,10 @@ from llmexp.launchers.megatron.modules import FlashAttention, RMSNorm
 from llmexp.launchers.megatron.weights import fill_stage
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.method import Method
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
-def form_groups(plan: RunPlan) -> None:
+def form_groups(plan: TrainingPlan) -> None:
     """Share the ranks out by tensor, context, data and pipeline degree, tensor fastest: as ParallelDims.replica_of counts.
 
     Experts are shared out over neighbours among the ranks of context and data degree.
@@ -41,7 +41,7 @@ def form_groups(plan: RunPlan) -> None:
     model_parallel_cuda_manual_seed(plan.config.seed)
 
 
-def transformer_config(plan: RunPlan) -> TransformerConfig:
+def transformer_config(plan: TrainingPlan) -> TransformerConfig:
     """Megatron's configuration of the model and its schedule; weights are ours, so it initialises none."""
     dtype = DTYPES[plan.config.precision.parameters]
     return TransformerConfig(
@@ -54,7 +54,7 @@ def transformer_config(plan: RunPlan) -> TransformerConfig:
     )
 
 
-def stages(plan: RunPlan, config: TransformerConfig) -> list[DistributedDataParallel]:
+def stages(plan: TrainingPlan, config: TransformerConfig) -> list[DistributedDataParallel]:
     """This rank's model chunks, one a virtual stage, with seeded weights."""
     ddp = DistributedDataParallelConfig(**plan.engine_config["ddp"])
     chunks = [_stage(plan, config, index) for index in range(plan.dims.virtual_stages)]
@@ -65,7 +65,7 @@ def stages(plan: RunPlan, config: TransformerConfig) -> list[DistributedDataPara
     return wrapped
 
 
-def _stage(plan: RunPlan, config: TransformerConfig, index: int) -> GPTModel:
+def _stage(plan: TrainingPlan, config: TransformerConfig, index: int) -> GPTModel:
     model, virtual = plan.config.model, index if plan.dims.virtual_stages > 1 else None
     place = {"ignore_virtual": False, "vp_stage": virtual}
     stage = GPTModel(
@@ -86,12 +86,12 @@ def _stage(plan: RunPlan, config: TransformerConfig, index: int) -> GPTModel:
     return stage.train()
 
 
-def _block(plan: RunPlan, config: TransformerConfig, virtual: int | None) -> TransformerBlockSubmodules:
+def _block(plan: TrainingPlan, config: TransformerConfig, virtual: int | None) -> TransformerBlockSubmodules:
     layers = get_num_layers_to_build(config, vp_stage=virtual)
     return TransformerBlockSubmodules(layer_specs=[_layer(plan)] * layers, layer_norm=RMSNorm)
 
 
-def _layer(plan: RunPlan) -> ModuleSpec:
+def _layer(plan: TrainingPlan) -> ModuleSpec:
     shape = plan.engine_config["transformer"]
     spec = get_gpt_layer_local_spec(num_experts=shape.get("num_moe_experts"), normalization="RMSNorm", qk_layernorm=shape["qk_layernorm"])
     attention = spec.submodules.self_attention

@@ -26,7 +26,7 @@ from llmexp.launchers.megatron.state import parts, state_tensors, torch_optimize
 from llmexp.launchers.rank.frame import join_group
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.measure.loop import MicroBatch
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 Losses = list[torch.Tensor]
 
@@ -34,7 +34,7 @@ Losses = list[torch.Tensor]
 class MegatronTraining:
     """megatron-core's model, data parallelism, schedule and optimizer behind the measured loop's one call, with a look at what they hold."""
 
-    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+    def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         self._plan, self._device = plan, device
         config = transformer_config(plan)
         self.stages = stages(plan, config)
@@ -163,7 +163,7 @@ def join(device: torch.device) -> None:
     join_group(device)
 
 
-def build(plan: RunPlan, device: torch.device) -> MegatronTraining:
+def build(plan: TrainingPlan, device: torch.device) -> MegatronTraining:
     """The training step, ready to run; after `join`."""
     form_groups(plan)
     return MegatronTraining(plan, device)

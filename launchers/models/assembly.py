@@ -14,31 +14,31 @@ from llmexp.launchers.models.compiled import compile_regions
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import weights_of
 from llmexp.method import Method
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
-def method_of(plan: RunPlan) -> Method:
+def method_of(plan: TrainingPlan) -> Method:
     """The method, with all that its atoms set."""
     return Method.parse(plan.method, plan.config.task.name)
 
 
-def unseeded_model(plan: RunPlan, device: torch.device) -> PreTrainedModel:
+def unseeded_model(plan: TrainingPlan, device: torch.device) -> PreTrainedModel:
     """The model with whatever weights its class gives it, where the caller's context puts them; the caller seeds them."""
     return building.from_configuration(*_kind(plan, device))
 
 
-def seeded_model(plan: RunPlan, device: torch.device) -> PreTrainedModel:
+def seeded_model(plan: TrainingPlan, device: torch.device) -> PreTrainedModel:
     """The whole model on `device`, with 4-bit layers where the method wants them."""
     return building.build(*_kind(plan, device), device=device, weights=weights_of(plan.config), quantization=method_of(plan).techniques.quantization)
 
 
-def _kind(plan: RunPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.dtype, str, str | None]:
+def _kind(plan: TrainingPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.dtype, str, str | None]:
     model, dtype = plan.config.model, DTYPES[plan.config.precision.parameters]
     attention = ULYSSES if plan.dims.cp > 1 else implementation(method_of(plan).techniques, device, records=plan.config.data.isolates)
     return building.configuration(model), dtype, attention, model.target
 
 
-def with_atoms(model: PreTrainedModel, plan: RunPlan) -> PreTrainedModel:
+def with_atoms(model: PreTrainedModel, plan: TrainingPlan) -> PreTrainedModel:
     """The model with Liger's kernels, recomputation, outside hooks and an adapter, before an engine takes it; C comes last, by `compile_atom`."""
     method = method_of(plan)
     techniques = method.techniques
@@ -69,7 +69,7 @@ def trained(module: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
-def optimizer(plan: RunPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def optimizer(plan: TrainingPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """torch's fused AdamW, or the class that optimizer.target names; one that updates in backward takes a model, here of what trains alone."""
     chosen = plan.config.optimizer
     if chosen.target:

@@ -8,10 +8,10 @@ from transformers import PreTrainedModel
 from llmexp.launchers.models.building import named_weights
 from llmexp.launchers.models.seeding import fill
 from llmexp.method import Adapter
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
-def adapted(model: PreTrainedModel, kind: Adapter, plan: RunPlan) -> PeftModel:
+def adapted(model: PreTrainedModel, kind: Adapter, plan: TrainingPlan) -> PeftModel:
     """The model with all of its own parameters frozen, and an adapter in their dtype; seeded, but where the model itself has no memory yet."""
     dtype = model.get_input_embeddings().weight.dtype
     wrapped = get_peft_model(model, _configuration(kind, plan), autocast_adapter_dtype=False)
@@ -23,7 +23,7 @@ def adapted(model: PreTrainedModel, kind: Adapter, plan: RunPlan) -> PeftModel:
     return wrapped.train()
 
 
-def _configuration(kind: Adapter, plan: RunPlan) -> PeftConfig:
+def _configuration(kind: Adapter, plan: TrainingPlan) -> PeftConfig:
     chosen = plan.config.adapter
     if kind == "prompt":
         return PromptTuningConfig(task_type=TaskType.CAUSAL_LM, num_virtual_tokens=chosen.virtual_tokens)

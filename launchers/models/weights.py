@@ -14,7 +14,7 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.models.seeding import fill
 from llmexp.launchers.models.stacked_experts import matrices_of, router_of
 from llmexp.plan.checkpoint import Checkpoint
-from llmexp.schema import RunConfig
+from llmexp.schema import TrainingConfig
 
 NAMED_IN_ERRORS = 3
 ADAPTERS = (".lora_", "prompt_encoder.")
@@ -28,21 +28,21 @@ def seeded(seed: int) -> Callable[[nn.Module], Source]:
     return lambda _: partial(fill, seed=seed)
 
 
-def weights_of(config: RunConfig) -> Callable[[nn.Module], Source]:
+def weights_of(config: TrainingConfig) -> Callable[[nn.Module], Source]:
     """What fills a whole model, given while it has all of its names; raises ConfigError where the checkpoint is another model's."""
     if config.model.weights == "random":
         return seeded(config.seed)
     return partial(Pretrained, _checkpoint(config), config.seed)
 
 
-def weights_that_ran(config: RunConfig) -> dict[str, Any]:
+def weights_that_ran(config: TrainingConfig) -> dict[str, Any]:
     """Which weights training started from, for what_ran."""
     if config.model.weights == "random":
         return {"weights": f"random, seed {config.seed}"}
     return {"weights": f"pretrained, {_checkpoint(config).digest}"}
 
 
-def _checkpoint(config: RunConfig) -> Checkpoint:
+def _checkpoint(config: TrainingConfig) -> Checkpoint:
     from llmexp.launchers.models.hub import folder_of  # not every engine's ranks have Hugging Face's packages
 
     return Checkpoint.read(folder_of(config.model.path or "", code=config.model.trust_remote_code))

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
 import psutil
 
@@ -22,13 +22,17 @@ from llmexp.record.folder import RunFolder, write_atomically
 from llmexp.record.identity import process_identity
 from llmexp.record.lock import end_with_holder
 from llmexp.record.process import die_with_parent
-from llmexp.record.result import RankFailure, RankSummary, to_json
+from llmexp.record.result import to_json
+from llmexp.record.samples import RankFailure, RankSummary
 
 if TYPE_CHECKING:
     import torch
 
-    from llmexp.plan.run_plan import RunPlan
+    from llmexp.plan.training_plan import TrainingPlan
+    from llmexp.record.plan import RunPlan
     from llmexp.schema import HardwareConfig
+
+P = TypeVar("P", bound="RunPlan")
 
 
 @dataclass(frozen=True)
@@ -65,17 +69,18 @@ class Rank:
         return time.time() - psutil.Process().create_time()
 
 
-def main(work: Callable[[RunPlan, Rank], RankSummary]) -> None:
-    """Run `work` for the plan beside the repeat's folder, which the first argument names; never returns."""
+def main(work: Callable[[P, Rank], RankSummary], plan_type: Callable[[], type[P]]) -> NoReturn:
+    """Run `work` for the plan beside the repeat's folder, which the first argument names; never returns.
+
+    `plan_type` imports the plan's type, so that a failure to do so is told as any other.
+    """
     rank = Rank.from_environment(Path(sys.argv[1]))
     die_with_parent()
     _log_to(rank.log_path)
     end_with_holder(RunFolder(rank.folder.parent).drivers)
     write_atomically(rank.folder / f"process.{rank.index}.json", json.dumps(process_identity()) + "\n")
     try:
-        from llmexp.plan.run_plan import RunPlan
-
-        plan = RunPlan.read(rank.folder.parent / "plan.json")
+        plan = plan_type().read(rank.folder.parent / "plan.json")
         if plan.config.hardware.device == "cuda" and rank.world_size > 1:
             log_connections(rank.folder)
         serve_store()
@@ -83,6 +88,17 @@ def main(work: Callable[[RunPlan, Rank], RankSummary]) -> None:
     except BaseException as error:
         fail(rank, error)
     leave(0)
+
+
+def train(work: Callable[[TrainingPlan, Rank], RankSummary]) -> NoReturn:
+    """Run `work` for a training run's plan."""
+
+    def plan_type() -> type[TrainingPlan]:
+        from llmexp.plan.training_plan import TrainingPlan
+
+        return TrainingPlan
+
+    main(work, plan_type)
 
 
 def fail(rank: Rank, error: BaseException) -> NoReturn:

@@ -15,7 +15,7 @@ from llmexp.launchers.rank.frame import fail, leave
 from llmexp.launchers.rank.meeting import connection
 from llmexp.launchers.script.witness import Witness
 from llmexp.measure import memory
-from llmexp.record.result import StepSample
+from llmexp.record.samples import StepSample
 
 
 def store_for(witness: Witness) -> Store:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from llmexp.launchers.script.witness import ReportError
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.printed import SHOWN
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -49,7 +49,7 @@ class Lines:
 class StepLines:
     """Which lines end a step, held against the plan."""
 
-    def __init__(self, plan: RunPlan) -> None:
+    def __init__(self, plan: TrainingPlan) -> None:
         self._expression = re.compile(plan.engine_config["line"])
         self._every_step = plan.engine_config["every_step"]
         self._samples, self._seq_len = plan.batch.global_, plan.config.data.seq_len

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
@@ -34,7 +34,7 @@ class OwnModel:
             self._seen.remove()
 
 
-def why_no_flops(plan: RunPlan, own: OwnModel | None) -> str | None:
+def why_no_flops(plan: TrainingPlan, own: OwnModel | None) -> str | None:
     """What stands against taking the FLOPs of the configuration's model for those of the program; None where size and dtype are the same."""
     if plan.engine_config["line"]:
         return "a printed line does not tell which model was trained"

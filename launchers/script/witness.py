@@ -15,11 +15,11 @@ from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.script.own_model import OwnModel, why_no_flops
 from llmexp.launchers.training.measuring import counters_of, gpu_uuid
 from llmexp.measure import memory
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.plan.unheard import unheard
 from llmexp.record.energy import EnergyMeter
 from llmexp.record.printed import Output
-from llmexp.record.result import RankSummary
+from llmexp.record.samples import TrainingSummary
 from llmexp.record.throttle_counters import ThrottleMeter
 
 
@@ -30,7 +30,7 @@ class ReportError(BaseException):
 class Witness:
     """Looks, once a step is told, at what there is only while the program's process group is."""
 
-    def __init__(self, plan: RunPlan, rank: Rank, device: torch.device) -> None:
+    def __init__(self, plan: TrainingPlan, rank: Rank, device: torch.device) -> None:
         self.plan, self.rank, self.device = plan, rank, device
         self._meter, self._throttling = EnergyMeter(counters_of(rank, device)), ThrottleMeter(gpu_uuid(device))
         self.own_model: OwnModel | None = None
@@ -61,11 +61,11 @@ class Witness:
                 f"data.seq_len {seq_len} = {planned}: set these to what it does, or pass them to it"
             )
 
-    def summary(self, window_wall_s: float, steps_told_by: str) -> RankSummary:
+    def summary(self, window_wall_s: float, steps_told_by: str) -> TrainingSummary:
         """Sum up a window that is complete."""
         own, doubt = self.own_model, why_no_flops(self.plan, self.own_model)
         what_ran = {"program": shlex.join(self.plan.engine_config["argv"]), "steps_told_by": steps_told_by, "device": str(self.device)}
-        return RankSummary(
+        return TrainingSummary(
             rank=self.rank.index,
             window_wall_s=window_wall_s,
             time_to_first_step_s=self._time_to_first_step_s,
@@ -82,7 +82,7 @@ class Witness:
         )
 
 
-def ended_unheard(plan: RunPlan, output: Output) -> str:
+def ended_unheard(plan: TrainingPlan, output: Output) -> str:
     """Why a program that reported no step was not measured."""
     return f"the program ended without reporting a step: {unheard(plan, output)}"
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TextIO
 from torch import distributed
 
 from llmexp import hook
-from llmexp.launchers.rank.frame import Rank, device_of, main
+from llmexp.launchers.rank.frame import Rank, device_of, train
 from llmexp.launchers.script.own_model import OwnModel
 from llmexp.launchers.script.printed import Printed
 from llmexp.launchers.script.witness import ReportError, Witness, ended_after, ended_unheard
@@ -21,9 +21,9 @@ from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.reported import MeasuredError, Reader, ReportedSteps
 from llmexp.plan.dims import PYTHON
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.printed import Appended, Logs, lines_of
-from llmexp.record.result import RankSummary
+from llmexp.record.samples import TrainingSummary
 
 
 def run_program(argv: list[str]) -> None:
@@ -58,7 +58,7 @@ class Listener:
         self._witness.own_model = OwnModel(module)
 
 
-def work(plan: RunPlan, rank: Rank) -> RankSummary:
+def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
     """Run the program until its window is measured; raises ReportError where it ends before, or does other work than the plan says."""
     if plan.config.engine.launcher == PYTHON:
         hide_other_gpus()
@@ -80,7 +80,7 @@ def _by_lines(witness: Witness, file: TextIO) -> NoReturn:
     printed.ended()
 
 
-def _by_hook(witness: Witness, file: TextIO) -> RankSummary:
+def _by_hook(witness: Witness, file: TextIO) -> TrainingSummary:
     plan, protocol = witness.plan, witness.plan.config.measure
     reader = Reader(clock_for(witness.device), memory.current_bytes(witness.device), _meet, witness.window())
     steps = ReportedSteps(protocol.warmup_steps, protocol.steps, reader, file)
@@ -124,4 +124,4 @@ def _meet() -> None:
 
 
 if __name__ == "__main__":
-    main(work)
+    train(work)

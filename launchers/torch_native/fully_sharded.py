@@ -19,13 +19,13 @@ from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.compiled import decoder_layers
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import Source, weights_of
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
 class FullySharded:
     """A model whose layers are gathered when they compute, and the optimizer of this rank's part."""
 
-    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+    def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         self._plan = plan
         self._options = plan.engine_config
         self.offloads = "cpu_offload" in self._options

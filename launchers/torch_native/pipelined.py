@@ -18,7 +18,7 @@ from llmexp.launchers.torch_native.replicated import optimizer
 from llmexp.launchers.torch_native.stages import Stage, stages_of_rank
 from llmexp.launchers.torch_native.state import TorchState
 from llmexp.measure.loop import MicroBatch
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
 class Pipelined:
@@ -26,7 +26,7 @@ class Pipelined:
 
     offloads = False
 
-    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+    def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         dims = plan.dims
         self._plan, self._device = plan, device
         # As ParallelDims.replica_of counts: the ranks of one stage are neighbours.
@@ -103,7 +103,7 @@ class PipelinedTraining(TorchState):
 
     layout: Pipelined
 
-    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+    def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         super().__init__(plan, Pipelined(plan, device))
         held = torch.tensor(self.trainable_parameters, device=device)
         distributed.all_reduce(held, group=self.layout.ranks)

@@ -15,7 +15,7 @@ from llmexp.launchers.models import assembly
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.torch_native.fused_backward import average_in_backward
 from llmexp.launchers.torch_native.master_copy import MasterCopy
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
 class Replicated:
@@ -23,7 +23,7 @@ class Replicated:
 
     offloads = False
 
-    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+    def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         self._plan = plan
         model = assembly.seeded_model(plan, device)
         self.model_class = assembly.class_name(model)
@@ -64,7 +64,7 @@ class Replicated:
         return DistributedDataParallel(self.module, device_ids=[device] if device.type == "cuda" else None, init_sync=False, **options)
 
 
-def optimizer(plan: RunPlan, parameters: list[nn.Parameter], replicas: distributed.ProcessGroup | None = None) -> torch.optim.Optimizer:
+def optimizer(plan: TrainingPlan, parameters: list[nn.Parameter], replicas: distributed.ProcessGroup | None = None) -> torch.optim.Optimizer:
     """Of whole parameters; with Z1 its states are shared out over `replicas`, None being all ranks."""
     make = partial(_local, plan)
     options = plan.engine_config.get("zero_redundancy_optimizer")
@@ -74,7 +74,7 @@ def optimizer(plan: RunPlan, parameters: list[nn.Parameter], replicas: distribut
     return ZeroRedundancyOptimizer(parameters, make, process_group=replicas, **options)  # type: ignore[arg-type]
 
 
-def _local(plan: RunPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def _local(plan: TrainingPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     precision = plan.config.precision
     if precision.master == precision.parameters:
         return assembly.optimizer(plan, parameters)

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.weights import weights_of
 from llmexp.plan.dims import ParallelDims
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
 class Elsewhere(nn.Module):
@@ -27,7 +27,7 @@ class Elsewhere(nn.Module):
 class Stage(nn.Module):
     """Stage `index` of a plan's model, seeded, on `device`, with the method's atoms."""
 
-    def __init__(self, plan: RunPlan, index: int, device: torch.device) -> None:
+    def __init__(self, plan: TrainingPlan, index: int, device: torch.device) -> None:
         super().__init__()
         dims, method = plan.dims, assembly.method_of(plan)
         self.index, self.count = index, dims.pp * dims.virtual_stages

@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.quantize import quantized_tensors
 from llmexp.launchers.training.optimizer_state import first_gradient_norm, local, moments, not_of
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
 class Layout(Protocol):
@@ -40,7 +40,7 @@ class Layout(Protocol):
 class TorchState:
     """A look at a layout, as `Built` wants it."""
 
-    def __init__(self, plan: RunPlan, layout: Layout) -> None:
+    def __init__(self, plan: TrainingPlan, layout: Layout) -> None:
         self.layout = layout
         self._zero_stage = assembly.method_of(plan).techniques.zero_stage
         self.module = layout.module

@@ -20,7 +20,7 @@ from llmexp.launchers.torch_native.state import TorchState
 from llmexp.launchers.training.activations import around_forward, moved
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.measure.loop import MicroBatch
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
 class TorchTraining(TorchState):
@@ -28,7 +28,7 @@ class TorchTraining(TorchState):
 
     layout: Replicated | FullySharded
 
-    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+    def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         super().__init__(plan, FullySharded(plan, device) if "fully_shard" in plan.engine_config else Replicated(plan, device))
         self._accumulation, self._passes = plan.batch.accumulation, 0
         self._around_forward = around_forward(plan, self.module, device)
@@ -64,7 +64,7 @@ class TorchTraining(TorchState):
 class FusedBackwardTraining(TorchTraining):
     """The same with an optimizer that leaves nothing to do after backward."""
 
-    def __init__(self, plan: RunPlan, device: torch.device) -> None:
+    def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         super().__init__(plan, device)
         self._lr = plan.config.optimizer.lr
 
@@ -79,7 +79,7 @@ class FusedBackwardTraining(TorchTraining):
 join = join_group
 
 
-def build(plan: RunPlan, device: torch.device) -> TorchTraining | PipelinedTraining:
+def build(plan: TrainingPlan, device: torch.device) -> TorchTraining | PipelinedTraining:
     """The training step, ready to run; after `join`."""
     if plan.dims.pp > 1:
         return PipelinedTraining(plan, device)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
 class OnHost(saved_tensors_hooks):
@@ -42,7 +42,7 @@ class OnHost(saved_tensors_hooks):
         return host.to(device, non_blocking=host.is_pinned())
 
 
-def around_forward(plan: RunPlan, module: nn.Module, device: torch.device) -> AbstractContextManager[Any]:
+def around_forward(plan: TrainingPlan, module: nn.Module, device: torch.device) -> AbstractContextManager[Any]:
     """The context of every forward pass, once the engine has placed the parameters."""
     return OnHost(module, device) if plan.config.memory.activation_offload else nullcontext()
 

@@ -42,4 +42,4 @@ class SchedulingEngine(Built, Scheduled, Protocol):
     """An engine that orders the passes of a step itself."""
 
 
-TrainingEngine = SteppingEngine | SchedulingEngine
+RankEngine = SteppingEngine | SchedulingEngine

@@ -12,9 +12,9 @@ from torch import distributed
 from llmexp.launchers.data import loader
 from llmexp.launchers.data.sequences import Sequences
 from llmexp.launchers.models.weights import weights_that_ran
-from llmexp.launchers.rank.frame import Rank, device_of, main
+from llmexp.launchers.rank.frame import Rank, device_of, train
 from llmexp.launchers.rank.versions import rank_environment
-from llmexp.launchers.training.engine_kinds import TrainingEngine
+from llmexp.launchers.training.engine_kinds import RankEngine
 from llmexp.launchers.training.state_watch import watch_over
 from llmexp.launchers.training.stopping import run_window
 from llmexp.measure import memory
@@ -25,16 +25,16 @@ from llmexp.measure.loop import MicroBatch, StepLoop
 from llmexp.method import Method
 from llmexp.plan.growth import LengthSchedule
 from llmexp.plan.kept import kept_weights
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.energy import Counter, EnergyMeter, gpu_counters, package_counters
-from llmexp.record.result import RankSummary
+from llmexp.record.samples import TrainingSummary
 from llmexp.record.throttle_counters import ThrottleMeter
-from llmexp.schema import MeasureConfig
+from llmexp.schema import TrainingMeasureConfig
 
 SAVING_REPEAT = "repeat.0"
 
 
-def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> RankSummary:
+def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device: torch.device) -> TrainingSummary:
     """Run the protocol of plan.config.measure on `engine` and return what this rank saw.
 
     Weights are kept as the window leaves them; only then a profiler comes, which may leave something in the process that slows launches down.
@@ -59,7 +59,7 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
     probe = _profile(protocol, rank, _unrecorded(engine, device), batches)
     # Nobody leaves while a peer may still wait for it in a collective.
     distributed.barrier()
-    return RankSummary(
+    return TrainingSummary(
         rank=rank.index,
         window_wall_s=window_wall_s,
         time_to_first_step_s=time_to_first_step_s,
@@ -84,18 +84,18 @@ def measure_training(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: 
     )
 
 
-def run_rank(join: Callable[[torch.device], None], build: Callable[[RunPlan, torch.device], TrainingEngine]) -> None:
+def run_rank(join: Callable[[torch.device], None], build: Callable[[TrainingPlan, torch.device], RankEngine]) -> None:
     """One rank of an engine, from its command line to its summary: meet the others, build, measure."""
 
-    def work(plan: RunPlan, rank: Rank) -> RankSummary:
+    def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
         device = device_of(plan.config.hardware, rank.local_index)
         join(device)
         return measure_training(plan, rank, build(plan, device), device)
 
-    main(work)
+    train(work)
 
 
-def _kept(plan: RunPlan, rank: Rank, engine: TrainingEngine, device: torch.device) -> dict[str, Any]:
+def _kept(plan: TrainingPlan, rank: Rank, engine: RankEngine, device: torch.device) -> dict[str, Any]:
     kept = kept_weights(plan.config, Method.parse(plan.method, plan.config.task.name).techniques)
     if not kept or rank.folder.name != SAVING_REPEAT:
         return {}
@@ -116,7 +116,7 @@ def gpu_uuid(device: torch.device) -> str | None:
     return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
 
 
-def _profile(protocol: MeasureConfig, rank: Rank, loop: StepLoop, batches: Iterator[Sequence[MicroBatch]]) -> KernelProbe:
+def _profile(protocol: TrainingMeasureConfig, rank: Rank, loop: StepLoop, batches: Iterator[Sequence[MicroBatch]]) -> KernelProbe:
     """Say what one step runs, and trace some of the last repeat; of the first where precision decides how many there are."""
     probe = KernelProbe()
     with probe.watch():
@@ -128,12 +128,12 @@ def _profile(protocol: MeasureConfig, rank: Rank, loop: StepLoop, batches: Itera
     return probe
 
 
-def _unrecorded(engine: TrainingEngine, device: torch.device) -> StepLoop:
+def _unrecorded(engine: RankEngine, device: torch.device) -> StepLoop:
     """A loop whose samples are dropped, because a profiled step is not a measured one."""
     return StepLoop(engine, clock_for(device), StringIO(), memory.current_bytes(device))
 
 
-def _sequences(plan: RunPlan, vocab_size: int) -> Sequences:
+def _sequences(plan: TrainingPlan, vocab_size: int) -> Sequences:
     protocol = plan.config.measure
     steps = protocol.warmup_steps + protocol.steps + protocol.profile_steps
     sequences = loader.load(plan.config.data, vocab_size, steps * plan.batch.global_, plan.config.seed)
@@ -145,7 +145,7 @@ def _sequences(plan: RunPlan, vocab_size: int) -> Sequences:
     return sequences.shuffled(-(-protocol.tokens // plan.config.data.seq_len), plan.config.seed)
 
 
-def _read(plan: RunPlan, sequences: Sequences) -> dict[str, Any]:
+def _read(plan: TrainingPlan, sequences: Sequences) -> dict[str, Any]:
     """What was read; data_passes: how often all sequences there are were read, 1 where there were enough of them for every step."""
     protocol = plan.config.measure
     wanted = (protocol.warmup_steps + protocol.steps) * plan.batch.global_

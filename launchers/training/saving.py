@@ -19,7 +19,7 @@ from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.training.gathering import whole
 from llmexp.plan.kept import Kept
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.schema import ModelConfig
 
 SHARD_SIZE = "5GB"
@@ -32,7 +32,7 @@ State = dict[str, torch.Tensor]
 class Saving:
     """The weights of one run; every rank takes part in gathering them, the first one writes. Each rank may leave when it has taken part."""
 
-    def __init__(self, plan: RunPlan, rank: Rank, model: Any, device: torch.device) -> None:
+    def __init__(self, plan: TrainingPlan, rank: Rank, model: Any, device: torch.device) -> None:
         self._plan, self._rank, self._model, self._device = plan, rank, model, device
         self._dtype = DTYPES[plan.config.precision.parameters]
 

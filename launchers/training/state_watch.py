@@ -10,11 +10,11 @@ from weakref import ref
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from llmexp.launchers.training.engine_kinds import Built, SchedulingEngine, SteppingEngine, TrainingEngine
+from llmexp.launchers.training.engine_kinds import Built, RankEngine, SchedulingEngine, SteppingEngine
 from llmexp.launchers.training.optimizer_state import local
 from llmexp.measure import memory
 from llmexp.measure.loop import MicroBatch, Scheduled
-from llmexp.record.result import StateBytes
+from llmexp.record.samples import StateBytes
 
 # Of each tensor, to see an update by: a copy of all parameters might not fit beside them.
 SAMPLED = 1024
@@ -138,6 +138,6 @@ def _largest_change(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor
     return max((float((new - old).abs().max()) for old, new in zip(before, after, strict=True) if old.numel()), default=None)
 
 
-def watch_over(engine: TrainingEngine, device: torch.device) -> StateWatch | ScheduleWatch:
+def watch_over(engine: RankEngine, device: torch.device) -> StateWatch | ScheduleWatch:
     """The watch for an engine's kind."""
     return ScheduleWatch(engine, device) if isinstance(engine, Scheduled) else StateWatch(engine, device)

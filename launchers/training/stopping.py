@@ -15,14 +15,14 @@ from llmexp.analysis.stability import is_known_to
 from llmexp.analysis.window import duration_s
 from llmexp.launchers.rank.frame import Rank
 from llmexp.measure.loop import MicroBatch, StepLoop
-from llmexp.record.result import read_samples
-from llmexp.schema import MeasureConfig
+from llmexp.record.samples import StepSample, read_samples
+from llmexp.schema import TrainingMeasureConfig
 
 # Looks at the interval lie this factor apart: few enough that waiting for the device costs nothing, and at most a fifth of the steps are too many.
 BETWEEN_LOOKS = 1.25
 
 
-def run_window(loop: StepLoop, batches: Iterator[Sequence[MicroBatch]], protocol: MeasureConfig, rank: Rank, device: torch.device) -> float:
+def run_window(loop: StepLoop, batches: Iterator[Sequence[MicroBatch]], protocol: TrainingMeasureConfig, rank: Rank, device: torch.device) -> float:
     """Run the measured steps and return their wall seconds: those of the blocks between two looks, without the looks themselves."""
     wall_s, pieces = 0.0, list(blocks(protocol))
     for block in pieces:
@@ -33,7 +33,7 @@ def run_window(loop: StepLoop, batches: Iterator[Sequence[MicroBatch]], protocol
     return wall_s
 
 
-def blocks(protocol: MeasureConfig) -> Iterator[range]:
+def blocks(protocol: TrainingMeasureConfig) -> Iterator[range]:
     """The window's steps by number, cut where a look at the interval may end it; in one piece where all of them are wanted."""
     taken, steps, first = 0, protocol.steps, protocol.warmup_steps
     while taken < steps:
@@ -52,6 +52,6 @@ def _agreed(rank: Rank, share: float, looks: int, device: torch.device) -> bool:
 
 
 def _known(samples_path: Path, share: float, looks: int) -> bool:
-    measured = [sample for sample in read_samples(samples_path) if not sample.warmup]
+    measured = [sample for sample in read_samples(samples_path, StepSample) if not sample.warmup]
     rates = tuple(sample.positions / duration_s(sample) for sample in measured)
     return is_known_to([Observed(harmonic_mean(rates), rates)], share, looks)

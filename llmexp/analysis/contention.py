@@ -8,7 +8,9 @@ from pathlib import Path
 
 from llmexp.analysis.throttling import Sample, counted, known_reasons, locked, sampled, sm_clock
 from llmexp.record.folder import read_json_lines
-from llmexp.record.result import GpuWindow, SmClock, origin_unix_s, read_samples
+from llmexp.record.result import SmClock
+from llmexp.record.samples import GpuWindow, origin_unix_s, read_samples
+from llmexp.record.samples import Sample as RankSample
 
 Window = tuple[float, float]
 # A quiet machine's services take under 0.1 core; one busy process gets half a core even where it must share with a rank.
@@ -112,7 +114,7 @@ def _of_gpu(samples: Iterable[Sample], index: int) -> list[Sample]:
 
 def _window_unix_s(path: Path) -> Iterator[Window]:
     """Begin and end of a rank's measured window in Unix time."""
-    samples = read_samples(path)
+    samples = read_samples(path, RankSample)
     measured = [sample for sample in samples if not sample.warmup]
     if measured:
         origin_s = origin_unix_s(path, samples)

@@ -9,7 +9,8 @@ from pathlib import Path
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.reading import read_text
-from llmexp.record.result import RankSummary, RunResult, RunStatus
+from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.samples import RankSummary
 
 
 def useful_fraction(runs: Iterable[RunFolder]) -> float | None:
@@ -21,8 +22,8 @@ def useful_fraction(runs: Iterable[RunFolder]) -> float | None:
     for run in runs:
         result = run.result()
         if result and result.started_at and result.ended_at:
-            held_s += result.world_size * _held_s(result)
-            useful_s += result.world_size * (_measured_s(run) if result.status is RunStatus.SUCCESS else 0.0)
+            held_s += result.devices * _held_s(result)
+            useful_s += result.devices * (_measured_s(run) if result.status is RunStatus.SUCCESS else 0.0)
     return useful_s / held_s if held_s else None
 
 

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan, sqrt
 from statistics import fmean, stdev, variance
 
-from llmexp.analysis.window import Repeat
-from llmexp.record.flops import Flops
 from llmexp.record.result import Metric
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What the plan knows and samples don't: degrees, FLOPs of model and devices, a device's dense peak, price, budget of tokens."""
-
-    world_size: int
-    dp: int
-    flops: Flops | None = None
-    peak_flops_per_s: float | None = None
-    price_per_device_hour_usd: float | None = None
-    token_budget: int | None = None
-
-    @property
-    def counted_share(self) -> float:
-        """Of the sum over ranks, what counts: the ranks of one replica (tp, pp, cp) work on the same positions, which count once."""
-        return self.dp / self.world_size
 
 
 @dataclass(frozen=True)
@@ -39,9 +20,6 @@ class Observed:
     def times(self, factor: float) -> Observed:
         """The same quantity in another unit."""
         return Observed(self.value * factor, tuple(value * factor for value in self.steps))
-
-
-Function = Callable[[Repeat, Facts], Observed | None]
 
 
 def over_repeats(observed: Sequence[Observed | None]) -> Metric | None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 from llmexp.analysis.contention import Machine, disturbances, sm_clocks
 from llmexp.analysis.inference import Estimate, apart, batch_levels, batch_rates, half_width, half_width_of_one, repeats_for, trend
 from llmexp.analysis.quantity import Observed
-from llmexp.analysis.window import Repeat, Step, duration_s, slowest, timed_shares
+from llmexp.analysis.window import Repeat, duration_s, slowest, timed_shares
 from llmexp.record.result import Stability
+from llmexp.record.samples import Sample
 
+AnyRepeat = Repeat[Any, Any]
 # Methods of a table often differ by a tenth; a trend or an uncertainty of half of that may turn their order round.
 RELEVANT = 0.05
 # A trend that a stable run may not have, whatever its scatter hides.
@@ -34,7 +36,7 @@ THIRD_TO_THIRD = 2 / 3
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % confidence interval of tokens_per_s, and what it was drawn from."""
+    """A 95 % confidence interval of the rate, and what it was drawn from."""
 
     mean: float
     half_width: float
@@ -47,20 +49,23 @@ class Interval:
         return self.half_width / self.mean
 
 
-def judge(repeats: Sequence[Repeat], speeds: Sequence[Observed], machines: Sequence[Machine]) -> Stability:
-    """Judge a run by all its repeats and the tokens_per_s of each, and what its machines say."""
+def judge(
+    repeats: Sequence[AnyRepeat], speeds: Sequence[Observed], machines: Sequence[Machine], metric: str, of_task: Sequence[str] = ()
+) -> Stability:
+    """Judge a run by all its repeats and the rate of each, the metric of that name; by what its machines say, and what its task has against it."""
     together, settled = drift(repeats), warmup_change(repeats)
     drifted = _drift_of_one(repeats) or together
     found = interval(speeds) if len(repeats) > 1 or _of_one_size(repeats[0]) else None
     disturbed = [reason for machine in machines for reason in disturbances(machine)]
     other_cores = [machine.other_cores for machine in machines if machine.other_cores is not None]
-    against = [*_compiled(repeats), *disturbed, *(_drifted(drifted) or _not_warm(settled)), *_held_up(repeats)]
-    missing = _missing(repeats, found, together, settled)
+    against = [*of_task, *disturbed, *(_drifted(drifted) or _not_warm(settled)), *_held_up(repeats)]
+    missing = _missing(repeats, _wide(found, metric) if found else None, together, settled)
     return Stability(
+        metric=metric,
         verdict="unstable" if against else "unknown" if missing else "stable",
         reasons=against or missing,
-        tokens_per_s_low=max(found.mean - found.half_width, 0.0) if found else None,
-        tokens_per_s_high=found.mean + found.half_width if found else None,
+        low=max(found.mean - found.half_width, 0.0) if found else None,
+        high=found.mean + found.half_width if found else None,
         source=found.source if found else None,
         drift_ratio=drifted.ratio if drifted else None,
         warmup_ratio=settled.ratio if settled else None,
@@ -69,16 +74,16 @@ def judge(repeats: Sequence[Repeat], speeds: Sequence[Observed], machines: Seque
     )
 
 
-def drift(repeats: Sequence[Repeat]) -> Estimate | None:
+def drift(repeats: Sequence[AnyRepeat]) -> Estimate | None:
     """Step times of the window's last third over those of its first (the logarithm), by one trend of all repeats; None for few or growing ones."""
     if not all(map(_of_one_size, repeats)) or min(len(repeat.measured) for repeat in repeats) < MIN_STEPS:
         return None
     return trend([_levels(repeat.measured, STEPS_PER_BATCH) for repeat in repeats], THIRD_TO_THIRD)
 
 
-def warmup_change(repeats: Sequence[Repeat]) -> Estimate | None:
+def warmup_change(repeats: Sequence[AnyRepeat]) -> Estimate | None:
     """Step times at the end of the warm-up, before the window, over those of the window (the logarithm); None where either is too short."""
-    before = [[step for step in repeat.warmup if step[0].step < repeat.measured[0][0].step][1:] for repeat in repeats]
+    before = [[step for step in repeat.warmup if step[0].index < repeat.measured[0][0].index][1:] for repeat in repeats]
     window, warmup = min(len(repeat.measured) for repeat in repeats), min(map(len, before))
     if not all(map(_of_one_size, repeats)) or warmup < WARMUP_END or window < MIN_STEPS:
         return None
@@ -101,7 +106,7 @@ def interval(speeds: Sequence[Observed], confidence: float = 0.95) -> Interval |
 
 
 def is_known_to(speeds: Sequence[Observed], share: float, looks: int) -> bool:
-    """Whether half the interval is less than this share of tokens_per_s; False where there is no interval yet.
+    """Whether half the interval is less than this share of the rate; False where there is no interval yet.
 
     Who looks several times stops where the interval happens to be narrow: its error is shared out among all `looks`.
     """
@@ -109,23 +114,23 @@ def is_known_to(speeds: Sequence[Observed], share: float, looks: int) -> bool:
     return found is not None and found.share < share
 
 
-def _of_one_size(repeat: Repeat) -> bool:
-    """Whether all steps have as many positions, so that their times may be held against each other."""
-    return len({step[0].positions for step in (*repeat.warmup, *repeat.measured)}) == 1
+def _of_one_size(repeat: AnyRepeat) -> bool:
+    """Whether all steps do as much, so that their times may be held against each other."""
+    return len({step[0].amount for step in (*repeat.warmup, *repeat.measured)}) == 1
 
 
-def _drift_of_one(repeats: Sequence[Repeat]) -> Estimate | None:
+def _drift_of_one(repeats: Sequence[AnyRepeat]) -> Estimate | None:
     """The largest drift that one of several repeats shows by itself, where others hide it; with room for error shared out among them."""
     each = [found for repeat in repeats if (found := drift([repeat]))] if len(repeats) > 1 else []
     sure = [found for found in each if _counts(found, 1 - (1 - CONFIDENCE) / len(repeats))]
     return max(sure, key=lambda found: abs(found.value), default=None)
 
 
-def _levels(steps: Sequence[Step], size: int) -> list[float]:
+def _levels(steps: Sequence[Sequence[Sample]], size: int) -> list[float]:
     return batch_levels(_times_s(steps), min(MAX_BATCHES, len(steps) // size))
 
 
-def _times_s(steps: Sequence[Step]) -> list[float]:
+def _times_s(steps: Sequence[Sequence[Sample]]) -> list[float]:
     return [duration_s(slowest(step)) for step in steps]
 
 
@@ -142,38 +147,33 @@ def _not_warm(found: Estimate | None) -> list[str]:
     return [f"warm-up not settled: its last steps took {found.ratio:.2f} times those of the window"] if found and _counts(found) else []
 
 
-def _held_up(repeats: Sequence[Repeat]) -> list[str]:
+def _held_up(repeats: Sequence[AnyRepeat]) -> list[str]:
     share = min(share for repeat in repeats for share in timed_shares(repeat))
     if share >= 1 - RELEVANT:
         return []
     return [f"host between steps: only {100 * share:.1f} % of the window was inside steps, between them the device waited for the host"]
 
 
-def _compiled(repeats: Sequence[Repeat]) -> list[str]:
-    graphs = max(rank.compiled_in_window for repeat in repeats for rank in repeat.ranks)
-    return [f"compilation: torch.compile made {graphs} graph{'s' * (graphs > 1)} inside the measured window"] if graphs else []
-
-
-def _wide(found: Interval) -> list[str]:
+def _wide(found: Interval, metric: str) -> list[str]:
     if found.share <= RELEVANT:
         return []
-    said = f"noise: the 95 % interval of tokens/s is ± {100 * found.share:.1f} %, from {found.count} "
+    said = f"noise: the 95 % interval of {metric.replace('_per_', '/')} is ± {100 * found.share:.1f} %, from {found.count} "
     if found.source == "steps":
         return [f"{said}batches of steps: take more"]
     needed = repeats_for(found.share / half_width_of_one(found.count), RELEVANT)
     return [f"{said}repeats: {f'about {needed} would make it less than {RELEVANT:.0%}' if needed else 'find what makes them differ so much'}"]
 
 
-def _missing(repeats: Sequence[Repeat], found: Interval | None, drifted: Estimate | None, settled: Estimate | None) -> list[str]:
-    """What a verdict lacks; a drift that cannot be judged leaves it open, however narrow the interval."""
+def _missing(repeats: Sequence[AnyRepeat], wide: list[str] | None, drifted: Estimate | None, settled: Estimate | None) -> list[str]:
+    """What a verdict lacks, `wide` being what is said of the interval, None where there is none; a drift that cannot be judged leaves it open."""
     if not all(map(_of_one_size, repeats)):
         return ["sequences grew from step to step, whose times say nothing of each other then"]
     shortest = min(len(repeat.measured) for repeat in repeats)
-    if drifted is None or found is None:
+    if drifted is None or wide is None:
         return [f"too few steps to judge: {shortest} in the window, {MIN_STEPS} are needed"]
     if settled is None:
         return [f"warm-up too short to judge: {WARMUP_END + 1} steps are needed"]
     shows = drifted.is_within(RULED_OUT, CONFIDENCE)
     hidden = [] if shows else [f"steps scatter so much that a drift of {RULED_OUT:.0%} would not show: take more steps"]
     alone = ["one repeat is one process, and how far another would be from it is not known: measure.repeats=3 tells"] if len(repeats) == 1 else []
-    return [*_wide(found), *hidden, *alone]
+    return [*wide, *hidden, *alone]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from llmexp.record.result import GpuWindow, SmClock
+from llmexp.record.result import SmClock
+from llmexp.record.samples import GpuWindow
 from llmexp.record.throttle_counters import HEAT, HEAT_BY_HARDWARE, POWER_BRAKE, POWER_CAP
 
 Sample = Mapping[str, float]

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from llmexp.errors import RecordError
 from llmexp.record.reading import read_text
-from llmexp.record.result import RankSummary, StepSample, read_samples
+from llmexp.record.samples import RankSummary, Sample, read_samples
 
-Step = tuple[StepSample, ...]
+S = TypeVar("S", bound=Sample)
+R = TypeVar("R", bound=RankSummary)
 
 
 @dataclass(frozen=True)
-class Repeat:
+class Repeat(Generic[S, R]):
     """All ranks' summaries in order of rank, and all ranks' samples of each step, warm-up and measured apart."""
 
-    ranks: tuple[RankSummary, ...]
-    warmup: tuple[Step, ...]
-    measured: tuple[Step, ...]
+    ranks: tuple[R, ...]
+    warmup: tuple[tuple[S, ...], ...]
+    measured: tuple[tuple[S, ...], ...]
 
 
-def read_repeat(folder: Path, world_size: int) -> Repeat:
+def read_repeat(folder: Path, world_size: int, samples: type[S], summaries: type[R]) -> Repeat[S, R]:
     """Read a repeat that ended well; raises RecordError where a rank is missing or the ranks did not take the same steps."""
-    ranks = tuple(_summary(folder / f"rank.{rank}.json") for rank in range(world_size))
-    by_rank = [_samples(folder / f"samples.{rank}.jsonl") for rank in range(world_size)]
-    taken = [[(s.step, s.warmup) for s in samples] for samples in by_rank]
+    ranks = tuple(_summary(folder / f"rank.{rank}.json", summaries) for rank in range(world_size))
+    by_rank = [_samples(folder / f"samples.{rank}.jsonl", samples) for rank in range(world_size)]
+    taken = [[(sample.index, sample.warmup) for sample in of_rank] for of_rank in by_rank]
     odd = next((rank for rank in range(world_size) if taken[rank] != taken[0]), None)
     if odd is not None:
         raise RecordError(f"{folder}: rank {odd} wrote {len(taken[odd])} steps, rank 0 {len(taken[0])}, not the same ones")
@@ -38,29 +41,30 @@ def read_repeat(folder: Path, world_size: int) -> Repeat:
     return Repeat(ranks, tuple(step for step in steps if step[0].warmup), measured)
 
 
-def duration_s(sample: StepSample) -> float:
+def duration_s(sample: Sample) -> float:
     """Wall time of one step on one rank."""
     return sample.t_end_s - sample.t_start_s
 
 
-def timed_shares(repeat: Repeat) -> list[float]:
+def timed_shares(repeat: Repeat[Any, Any]) -> list[float]:
     """Of each rank, the time inside its measured steps by the device's clock over the wall time of its window by the host's."""
     inside_s = (sum(duration_s(step[rank]) for step in repeat.measured) for rank in range(len(repeat.ranks)))
     return [seconds / rank.window_wall_s for seconds, rank in zip(inside_s, repeat.ranks, strict=True)]
 
 
-def slowest(step: Step) -> StepSample:
+def slowest(step: Sequence[S]) -> S:
     """The sample of the rank that took longest over this step: the one that the others waited for."""
     return max(step, key=duration_s)
 
 
-def _summary(path: Path) -> RankSummary:
+def _summary(path: Path, kind: type[R]) -> R:
     try:
-        summary = RankSummary.model_validate_json(read_text(path))
+        summary = kind.model_validate_json(read_text(path))
     except FileNotFoundError:
         raise RecordError(f"{path} is missing: this rank did not finish") from None
     except ValidationError as error:
-        raise RecordError(f"{path} is not a rank's summary: {error.errors()[0]['msg']}") from None
+        first = error.errors()[0]
+        raise RecordError(f"{path} is not a rank's summary: {'.'.join(map(str, first['loc']))}: {first['msg']}".replace(": : ", ": ")) from None
     except ValueError as error:
         raise RecordError(f"{path} is not a rank's summary: {error}") from None
     if summary.window_wall_s <= 0:
@@ -68,14 +72,14 @@ def _summary(path: Path) -> RankSummary:
     return summary
 
 
-def _samples(path: Path) -> list[StepSample]:
+def _samples(path: Path, kind: type[S]) -> list[S]:
     try:
-        samples = read_samples(path)
+        samples = read_samples(path, kind)
     except FileNotFoundError:
         raise RecordError(f"{path} is missing: this rank took no step") from None
     except ValueError as error:
         raise RecordError(f"{path} holds no samples: {error}") from None
     impossible = next((s for s in samples if duration_s(s) <= 0), None)
     if impossible:
-        raise RecordError(f"{path}: step {impossible.step} took {duration_s(impossible)} s, which cannot be")
+        raise RecordError(f"{path}: step {impossible.index} took {duration_s(impossible)} s, which cannot be")
     return samples

@@ -10,8 +10,8 @@ from pathlib import Path
 from llmexp.cli.sweep import joined, measure, record
 from llmexp.errors import LlmexpError
 from llmexp.launch.interrupt import ignore_signals
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
+from llmexp.record.plan import RunPlan
 from llmexp.slurm.jobs import run_of
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 from llmexp.cli.share import wait_for_any
 from llmexp.cli.sweep import folder_of, measure
 from llmexp.errors import LlmexpError
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import now
+from llmexp.record.plan import RunPlan
 from llmexp.record.process import die_with_parent
 
 
 def main() -> int:
     """Measure the plan as a sweep does; 0 where that went well, whatever the run's own ending."""
     die_with_parent()
-    plan, began = RunPlan.model_validate_json(sys.stdin.read(), strict=False), now()
+    plan, began = RunPlan.of(json.load(sys.stdin)), now()
     folder = folder_of(plan)
     try:
         while not measure(plan, folder, began):

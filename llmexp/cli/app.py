@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hydra import initialize_config_module
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
@@ -18,11 +17,12 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from llmexp.cli.explain import explain, raised_by_parsers
+from llmexp.cli.hydra_private import add_folder
 from llmexp.cli.resolvers import register
 from llmexp.outside import conf_packages
 
 if TYPE_CHECKING:
-    from hydra._internal.hydra import Hydra
+    from llmexp.cli.hydra_private import Hydra
 
 CONFIG = "config"
 
@@ -51,7 +51,7 @@ def hydra_app(folder: Path | None = None) -> Iterator[Hydra]:
             hydra = GlobalHydra.instance().hydra
             assert hydra is not None
             if folder:
-                _add(hydra, folder)
+                add_folder(hydra, folder)
             yield hydra
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise explain(error) from None
@@ -59,11 +59,3 @@ def hydra_app(folder: Path | None = None) -> Iterator[Hydra]:
         if not raised_by_parsers(error):
             raise
         raise explain(error) from None
-
-
-def _add(hydra: Hydra, folder: Path) -> None:
-    """Let Hydra list a folder's groups and options; the override hydra.searchpath alone lets it only compose them."""
-    loader = hydra.config_loader
-    assert isinstance(loader, ConfigLoaderImpl)
-    loader.config_search_path.prepend("--config-dir", f"file://{folder}", anchor="schema")  # Hydra wants its schema to be the last
-    loader.repository.initialize_sources(loader.config_search_path)

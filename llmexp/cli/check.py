@@ -9,19 +9,21 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from llmexp.errors import ConfigError, nearest
+from llmexp.errors import ConfigError, nearest, unknown
 from llmexp.record.redact import is_secret_name, secret_in
 from llmexp.schema import RunConfig
 from llmexp.schema.kinds import wrong_value
+from llmexp.tasks import get_task, task_names
 from llmexp.terms import meant_by
 
 
 def validate(container: Mapping[str, Any]) -> RunConfig:
-    """Check a composed configuration; raises ConfigError with one line: field, value, reason, choices."""
+    """Check a composed configuration against its task's; raises ConfigError with one line: field, value, reason, choices."""
+    kind = _kind_of(container)
     try:
-        config = RunConfig.model_validate(dict(container))
+        config = kind.model_validate(dict(container))
     except ValidationError as error:
-        raise _explain(error.errors()[0]) from None
+        raise _explain(kind, error.errors()[0]) from None
     for key, value in _texts(container):
         refuse_secret(key, value)
     return config
@@ -51,15 +53,18 @@ def refuse_secret(key: str, value: str) -> None:
         )
 
 
-def keys(model: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:
-    """All dotted keys of the configuration, sections before their members."""
-    found = []
+def keys(kind: type[BaseModel] | None = None) -> list[str]:
+    """All dotted keys of a configuration, sections before their members; of None those of every task."""
+    kinds = [kind] if kind else [get_task(name).config_type for name in task_names()]
+    return list(dict.fromkeys(key for each in kinds for key in _keys(each)))
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     for name, info in model.model_fields.items():
-        found.append(prefix + name)
+        yield prefix + name
         section = _section(info.annotation)
         if section:
-            found += keys(section, f"{prefix}{name}.")
-    return found
+            yield from _keys(section, f"{prefix}{name}.")
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
@@ -68,22 +73,32 @@ def _section(annotation: Any) -> type[BaseModel] | None:
 
 
 def check_key(path: str) -> None:
-    """Raise ConfigError where the configuration has no such dotted key; below a free mapping such as engine.options any key goes."""
-    section: type[BaseModel] = RunConfig
-    parts = path.split(".")
+    """Raise ConfigError where no task has such a dotted key; below a free mapping such as engine.options any key goes."""
+    unknown_parts = [_first_unknown(get_task(name).config_type, path) for name in task_names()]
+    if None not in unknown_parts:
+        raise unknown_key(max(map(str, unknown_parts), key=len))
+
+
+def _first_unknown(kind: type[BaseModel], path: str) -> str | None:
+    """The path down to its first part that a configuration has not; None where it has all."""
+    section, parts = kind, path.split(".")
     for depth, name in enumerate(parts, start=1):
         if name not in section.model_fields:
-            raise unknown_key(".".join(parts[:depth]))
+            return ".".join(parts[:depth])
         inner = _section(section.model_fields[name].annotation)
         if inner is None:
-            return
+            return None
         section = inner
+    return None
 
 
-def unknown_key(path: str) -> ConfigError:
-    """Build the error for a dotted key that the configuration has not: what is meant by it, of its name elsewhere or nearest; then all beside it."""
+def unknown_key(path: str, kind: type[BaseModel] | None = None) -> ConfigError:
+    """Build the error for a dotted key that a configuration has not, or any (None): what is meant by it, of its name elsewhere or nearest; then all
+    beside it."""
+    if kind and (others := [task for task in task_names() if _first_unknown(get_task(task).config_type, path) is None]):
+        return ConfigError(f"{path} is of task={' or task='.join(others)}: add that, or leave it out")
     section, _, name = path.rpartition(".")
-    every = keys()
+    every = keys(kind)
     beside = {key.rpartition(".")[2]: key for key in every if key.rpartition(".")[0] == section}
     elsewhere = [key for key in every if key.rpartition(".")[2] == name]
     guess = next(iter(elsewhere), None) or beside.get(nearest(name, beside) or "")
@@ -92,7 +107,16 @@ def unknown_key(path: str) -> ConfigError:
     return ConfigError(f"unknown key '{path}': {said}{f'keys of {section}' if section else 'keys'} are {', '.join(beside)}")
 
 
-def _explain(error: ErrorDetails) -> ConfigError:
+def _kind_of(container: Mapping[str, Any]) -> type[RunConfig]:
+    """The configuration's type, by its task; raises ConfigError where that is none."""
+    task = container.get("task")
+    name = task.get("name") if isinstance(task, Mapping) else None
+    if not isinstance(name, str):
+        raise unknown("task", str(name), task_names())
+    return get_task(name).config_type
+
+
+def _explain(kind: type[RunConfig], error: ErrorDetails) -> ConfigError:
     if error["type"] == "extra_forbidden":
-        return unknown_key(".".join(map(str, error["loc"])))
-    return ConfigError(wrong_value(RunConfig, error))
+        return unknown_key(".".join(map(str, error["loc"])), kind)
+    return ConfigError(wrong_value(kind, error))

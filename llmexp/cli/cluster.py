@@ -14,9 +14,9 @@ from llmexp.errors import DamagedError, RecordError
 from llmexp.launch.attempt import only_attempt, set_aside
 from llmexp.launch.preflight import certain_skip
 from llmexp.launch.stack import stack_digest
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.environment import recorded_device_model
 from llmexp.record.folder import RunFolder
+from llmexp.record.plan import RunPlan
 from llmexp.slurm.board import board
 from llmexp.slurm.catch_up import under_way
 from llmexp.slurm.follow import Followed, follow

@@ -50,14 +50,13 @@ def report(words: Sequence[str]) -> int:
     parser.add_argument("--into", type=Path, metavar="FOLDER", help="leave it as FOLDER/<hardware>/<sweep>.md and .csv instead")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it too: a PNG, SVG or PDF")
     args = parser.parse_args(words)
-    from llmexp.report.batches import largest_batches
     from llmexp.report.publish import publish
     from llmexp.report.table import build_report
     from llmexp.report.terminal import print_report
     from llmexp.report.text import comma_separated, markdown
 
     found = build_report(_runs(args.paths))
-    table = largest_batches(found) if args.largest_batch else found
+    table = found.largest_batches() if args.largest_batch else found
     if args.into:
         print(*publish(table, args.into), sep="\n")
     elif args.format == "terminal":
@@ -65,7 +64,7 @@ def report(words: Sequence[str]) -> int:
     else:
         print(markdown(table) if args.format == "markdown" else comma_separated(table), end="")
     if args.figure:
-        from llmexp.report.pictures import draw_report
+        from llmexp.report.plots import draw_report
 
         draw_report(table, args.figure)
     return 0

@@ -7,11 +7,12 @@ from copy import deepcopy
 from functools import lru_cache
 from typing import Any
 
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
+
+from llmexp.cli.hydra_private import set_values
 
 
 def container_of(config: DictConfig) -> dict[str, Any]:
@@ -48,7 +49,7 @@ class Composer:
         if choices not in self._composed:
             self._composed[choices] = _own(self._loader.load_sweep_config(self._master, list(choices)))
         config = deepcopy(self._composed[choices])
-        ConfigLoaderImpl._apply_overrides_to_config(values, config)
+        set_values(values, config)
         return config
 
     def _is_value(self, override: Override) -> bool:

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from llmexp.errors import RecordError
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
+from llmexp.record.plan import RunPlan
 from llmexp.record.redact import redact
 from llmexp.schema import TrackingConfig
 

@@ -12,12 +12,12 @@ from statistics import fmean
 from llmexp.cli.resume import why_again
 from llmexp.errors import RecordError
 from llmexp.launch.preflight import certain_skip
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.duration import duration
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.index import Standing, standings, work_of
+from llmexp.record.index import Standing, kind_of, standings
+from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
-from llmexp.reference import SEQ_LEN, WORLD_SIZE, paper_cell
+from llmexp.tasks import get_task
 
 # How long a run holds its devices is told by what it did then only where it came to an end of its own.
 _TELLING = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.TIMEOUT)
@@ -42,7 +42,7 @@ class Cost:
     @property
     def device_hours(self) -> float | None:
         """Of all devices together; on cpu a rank counts as a device."""
-        return None if self.held_s is None else self.held_s * self.plan.dims.world_size / 3600
+        return None if self.held_s is None else self.held_s * self.plan.processes / 3600
 
     @property
     def usd(self) -> float | None:
@@ -90,7 +90,7 @@ def time_on_devices(costs: Sequence[Cost]) -> str:
     """How long runs hold how many devices, one run after the other; those that take no time, or an unknown one, are left out."""
     held_s: dict[int, float] = defaultdict(float)
     for cost in costs:
-        held_s[cost.plan.dims.world_size] += cost.held_s or 0.0
+        held_s[cost.plan.processes] += cost.held_s or 0.0
     return " and ".join(f"{duration(time_s)} on {ranks} device{'s' * (ranks > 1)}" for ranks, time_s in sorted(held_s.items()) if time_s)
 
 
@@ -99,7 +99,7 @@ def _read_history(outputs: Path) -> _History:
     for standing in standings(find_runs(outputs)):
         if standing.state in _TELLING and standing.held_s:
             history.held_s.setdefault(standing.id, []).append(standing.held_s)
-        if standing.state == RunStatus.SUCCESS and standing.held_s and standing.repeats and (standing.tokens_per_s or 0) > 0:
+        if standing.state == RunStatus.SUCCESS and standing.held_s and standing.repeats and (standing.rate or 0) > 0 and standing.amount:
             history.like.setdefault(standing.work, []).append(standing)
     return history
 
@@ -109,13 +109,12 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
         return 0.0, "nothing"
     if plan.id in history.held_s:
         return fmean(history.held_s[plan.id]), "same"
-    positions = plan.batch.global_ * plan.config.data.seq_len
-    like = history.like.get(work_of(plan.model_dump(mode="json")))
+    like = history.like.get(kind_of(plan)) if plan.amount else None
     if like:
-        nearest = min(like, key=lambda run: max(run.positions / positions, positions / run.positions))
-        return _held_like_s(nearest, plan, positions), "like"
-    rate = _paper_rate(plan)
-    return (_steps(plan) * positions / rate, "paper") if rate else (None, "unknown")
+        nearest = min(like, key=lambda run: max(run.amount / plan.amount, plan.amount / run.amount))
+        return _held_like_s(nearest, plan), "like"
+    rate = get_task(plan.config.task.name).published_rate(plan)
+    return (_amount(plan) / rate, "paper") if rate else (None, "unknown")
 
 
 def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
@@ -128,22 +127,13 @@ def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
     return False
 
 
-def _held_like_s(run: Standing, plan: RunPlan, positions: int) -> float:
-    """The run's start-up as often as there are repeats, and all steps at its tokens/s."""
-    rate = run.tokens_per_s or 0.0
-    startup_s = max(0.0, (run.held_s or 0.0) / run.repeats - (run.warmup_steps + run.steps) * run.positions / rate)
-    return plan.config.measure.repeats * startup_s + _steps(plan) * positions / rate
+def _held_like_s(run: Standing, plan: RunPlan) -> float:
+    """The run's start-up as often as there are repeats, and all samples at its rate."""
+    rate = run.rate or 0.0
+    startup_s = max(0.0, (run.held_s or 0.0) / run.repeats - (run.warmup_samples + run.samples) * run.amount / rate)
+    return plan.config.measure.repeats * startup_s + _amount(plan) / rate
 
 
-def _paper_rate(plan: RunPlan) -> float | None:
-    """Tokens/s of the paper's cell; None too where it ran out of memory."""
-    config, batch = plan.config, plan.batch
-    cell = paper_cell(config.model.name, plan.method, config.hardware.name, batch.micro, config.engine.name)
-    here = (config.task.name, plan.dims.world_size, config.data.seq_len, batch.accumulation)
-    return cell.tokens_per_s if cell and here == (cell.task, WORLD_SIZE, SEQ_LEN, 1) else None
-
-
-def _steps(plan: RunPlan) -> int:
-    """All steps of all repeats."""
-    measure = plan.config.measure
-    return measure.repeats * (measure.warmup_steps + measure.steps)
+def _amount(plan: RunPlan) -> float:
+    """What all samples of all repeats come to."""
+    return plan.config.measure.repeats * plan.samples * plan.amount

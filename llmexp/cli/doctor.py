@@ -11,7 +11,7 @@ from llmexp.doctor import check_node, check_software
 from llmexp.doctor.check_run import check_run, check_submitting
 from llmexp.doctor.finding import Finding
 from llmexp.plan.detect import detect
-from llmexp.plan.run_plan import RunPlan
+from llmexp.record.plan import RunPlan
 
 
 def examine(outputs: Path) -> Iterator[Finding]:

@@ -36,6 +36,8 @@ def explain(error: Exception) -> ConfigError:
     unset = next((each for each in chain if isinstance(each, ConfigAttributeError | ConfigKeyError)), None)
     if unset and (typed := re.search(r"Could not override '([^']+)'", str(error))):
         return _unknown_key(typed[1], unset)
+    if lone := re.search(r"Could not override '([^'.]+)'\. No match in the defaults list", str(error)):
+        return ConfigError(f"{lone[1]}=… is a choice that this task has not: leave it out, or name another task")
     return ConfigError(_text(chain))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.conf import HydraConf
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -19,13 +18,15 @@ from llmexp.cli.check import validate
 from llmexp.cli.compose import Composer
 from llmexp.cli.counting import counted
 from llmexp.cli.explain import explain
+from llmexp.cli.hydra_private import multiplied
 from llmexp.cli.overrides import accept, as_typed
 from llmexp.cli.typed import typed
 from llmexp.engines.resolve import resolve
 from llmexp.errors import ConfigError
 from llmexp.method import NAIVE
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.naming import apart, own_words
+from llmexp.record.plan import RunPlan
+from llmexp.tasks import get_task
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
             raise ConfigError(f"{_difference(overrides, choices)}{plan}")
         jobs.setdefault(plan.id, Job(tuple(overrides), plan))
         _check_one_sweep(next(iter(jobs.values())).plan, plan)
+    _check_that_all_counts(list(jobs.values()))
     return told_apart(list(jobs.values()))
 
 
@@ -92,10 +94,10 @@ def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[s
     parser = OverridesParser.create(config_loader=loader)
     parsed = [parser.parse_overrides(accept(loader, [f"{key}={_sweep(value)}" for key, value in cell.items()])) for cell in cells or [{}]]
     found: list[list[str]] = []
-    for job in _product(parser.parse_overrides(list(words))):
+    for job in multiplied(parser.parse_overrides(list(words))):
         own = {key: value for key, _, value in (word.partition("=") for word in as_typed(job))}
         for cell in select(parsed, own):
-            found += [job + rest for rest in _product([override for override in cell if override.key_or_group not in own])]
+            found += [job + rest for rest in multiplied([override for override in cell if override.key_or_group not in own])]
     return [list(job) for job in dict.fromkeys(tuple(job) for job in found)]
 
 
@@ -107,10 +109,6 @@ def select(cells: list[list[Override]], job: Mapping[str, str]) -> list[list[Ove
         if any(spelling in values for values in held):
             cells = [cell for cell, values in zip(cells, held, strict=True) if not values or spelling in values]
     return cells
-
-
-def _product(overrides: list[Override]) -> list[list[str]]:
-    return [list(job) for job in BasicSweeper.split_arguments(overrides, None)[0]]
 
 
 def _values(override: Override) -> list[str]:
@@ -136,7 +134,15 @@ def _difference(overrides: Sequence[str], choices: Sequence[Sequence[str]]) -> s
 def told_apart(jobs: Sequence[Job]) -> list[Job]:
     """The jobs with plans that have names of their own."""
     told = apart([own_words(job.plan.rerun_command) for job in jobs])
-    return [Job(job.overrides, job.plan.model_copy(update={"told_by": words})) for job, words in zip(jobs, told, strict=True)]
+    return [Job(job.overrides, job.plan.model_copy(update={"label": words})) for job, words in zip(jobs, told, strict=True)]
+
+
+def _check_that_all_counts(jobs: Sequence[Job]) -> None:
+    """Raise ConfigError for a key that changes nothing in any run of the sweep: the runs would be others than were asked for."""
+    idle = [get_task(job.plan.config.task.name).idle_keys(job.plan) for job in jobs]
+    everywhere = [key for key in (idle[0] if idle else ()) if all(key in each for each in idle)]
+    if everywhere:
+        raise ConfigError(f"{everywhere[0]} does nothing here: {idle[0][everywhere[0]].rstrip('?')}; leave it out")
 
 
 def _check_one_sweep(first: RunPlan, plan: RunPlan) -> None:

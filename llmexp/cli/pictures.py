@@ -7,8 +7,7 @@ from contextlib import suppress
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.report.pictures import draw_report
-from llmexp.report.plots import can_draw, draw_run
+from llmexp.report.plots import can_draw, draw_report, draw_run
 from llmexp.report.table import build_report
 
 

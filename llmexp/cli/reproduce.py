@@ -14,8 +14,8 @@ from llmexp.engines.resolve import resolve
 from llmexp.errors import ConfigError, RecordError
 from llmexp.launch.preflight import other_hardware
 from llmexp.plan.detect import detect
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
+from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 from llmexp.report.compare import compare
 from llmexp.report.reproduction import Verdict, judge

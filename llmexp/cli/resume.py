@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from llmexp.errors import DamagedError, RecordError
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, now
+from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.schema import RunConfig
 

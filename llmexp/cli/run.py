@@ -17,12 +17,12 @@ from llmexp.errors import ConfigError
 from llmexp.outside import known_files
 
 if TYPE_CHECKING:
-    from hydra._internal.hydra import Hydra
     from hydra.core.config_loader import ConfigLoader
     from omegaconf import DictConfig
 
+    from llmexp.cli.hydra_private import Hydra
     from llmexp.cli.jobs import Job
-    from llmexp.plan.run_plan import RunPlan
+    from llmexp.record.plan import RunPlan
 
 
 # What is said to somebody who has typed nothing yet.

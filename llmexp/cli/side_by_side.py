@@ -11,8 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from hydra.core.utils import JobReturn, JobStatus
 
 from llmexp.launch.display import say
-from llmexp.method import Method
-from llmexp.plan.run_plan import RunPlan
+from llmexp.record.plan import RunPlan
 
 # A rank feeds its GPU with one core; its process has more threads than that.
 CORES_PER_DEVICE = 2
@@ -24,18 +23,18 @@ Run = Callable[[RunPlan, Sequence[str]], bool]
 
 def may_stand_beside(plan: RunPlan) -> bool:
     """Whether a run leaves alone what it shares with others, host memory and slow links among them, is a first look, and has cores enough."""
-    hardware, techniques = plan.config.hardware, Method.parse(plan.method, plan.config.task.name).techniques
-    if hardware.device != "cuda" or hardware.nodes > 1 or techniques.offload_optimizer or techniques.offload_parameters:
+    hardware = plan.config.hardware
+    if hardware.device != "cuda" or hardware.nodes > 1 or plan.loads_host:
         return False
     if plan.config.measure.name in ALONE_BY_PROTOCOL:
         return False
-    own_links = plan.dims.world_size == 1 or str(hardware.interconnect).startswith("NVLink")
+    own_links = plan.processes == 1 or str(hardware.interconnect).startswith("NVLink")
     return own_links and len(os.sched_getaffinity(0)) >= CORES_PER_DEVICE * hardware.devices_per_node
 
 
 def worth_it(plans: Sequence[RunPlan], devices: Sequence[str]) -> bool:
     """Whether any two of these runs would stand side by side on these devices."""
-    sizes = sorted(plan.dims.world_size for plan in plans if plan.config.sweep.side_by_side and may_stand_beside(plan))
+    sizes = sorted(plan.processes for plan in plans if plan.config.sweep.side_by_side and may_stand_beside(plan))
     return len(sizes) > 1 and sizes[0] + sizes[1] <= len(devices)
 
 
@@ -49,7 +48,7 @@ def run_all(plans: Sequence[RunPlan], devices: Sequence[str], run: Run | None = 
             while waiting and (taken := _devices_for(waiting[0][1], free, devices)):
                 number, plan = waiting.pop(0)
                 free = [device for device in free if device not in taken]
-                working[threads.submit(run, plan, taken[: plan.dims.world_size])] = (number, taken)
+                working[threads.submit(run, plan, taken[: plan.processes])] = (number, taken)
             finished, _ = wait(working, return_when=FIRST_COMPLETED)
             for future in finished:
                 number, taken = working.pop(future)
@@ -60,7 +59,7 @@ def run_all(plans: Sequence[RunPlan], devices: Sequence[str], run: Run | None = 
 def _devices_for(plan: RunPlan, free: Sequence[str], devices: Sequence[str]) -> list[str]:
     """What the next run takes now: its own number of devices, or all of them to be alone; none where it must wait."""
     if may_stand_beside(plan):
-        return list(free[: plan.dims.world_size]) if len(free) >= plan.dims.world_size else []
+        return list(free[: plan.processes]) if len(free) >= plan.processes else []
     return list(free) if len(free) == len(devices) else []
 
 

@@ -17,7 +17,7 @@ from llmexp.slurm.catch_up import catch_up
 from llmexp.slurm.jobs import Submitted, readable
 from llmexp.slurm.queue import JobState
 
-HEADERS = ("run", "state", "repeats", "measured steps", "asked for", "reason")
+HEADERS = ("run", "state", "repeats", "measured", "asked for", "reason")
 # States in which the same command has something to do.
 OPEN = {"planned", *(status.value for status in RunStatus if not status.is_answer)}
 Job = tuple[Submitted, JobState]
@@ -64,7 +64,7 @@ def with_job(standing: Standing, job: Job | None) -> Standing:
     if state.is_hopeless:
         told += "; the same command again takes it up, or llmexp cancel ends it"
     if state.name in ("PENDING", "CONFIGURING"):
-        return replace(standing, state="queued", reason=told, repeats=0, steps=0)
+        return replace(standing, state="queued", reason=told, repeats=0, samples=0)
     return replace(standing, state="running", reason=told)
 
 
@@ -82,5 +82,5 @@ def row(folder: RunFolder, standing: Standing, told: str) -> tuple[str, ...]:
     name = f"{folder.path.parent.name}/{folder.path.name}"
     if standing.state == UNREADABLE:
         return (name, standing.state, "", "", told, standing.reason)
-    repeats, steps = f"{standing.repeats}/{standing.planned_repeats}", f"{standing.steps}/{standing.planned_steps}"
-    return (name, standing.state, repeats, steps, told, " ".join(standing.reason.split()))
+    repeats, measured = f"{standing.repeats}/{standing.planned_repeats}", f"{standing.samples}/{standing.planned_samples}"
+    return (name, standing.state, repeats, measured, told, " ".join(standing.reason.split()))

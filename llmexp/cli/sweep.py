@@ -24,15 +24,14 @@ from llmexp.cli.jobs import Job, plan_of, words_of
 from llmexp.cli.resolvers import register
 from llmexp.cli.resume import is_anothers, restored_plan, why_run
 from llmexp.cli.share import HELD, settle
-from llmexp.cli.siblings import with_memory_of_siblings
 from llmexp.cli.side_by_side import run_all, worth_it
 from llmexp.cli.sweep_report import report
 from llmexp.errors import ConfigError, LlmexpError, RecordError
-from llmexp.plan import bf16
 from llmexp.plan.detect import detect
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.filesystem import nearest_existing
 from llmexp.record.folder import RunFolder
+from llmexp.record.plan import RunPlan
+from llmexp.tasks import get_task
 
 
 @runtime_checkable
@@ -58,7 +57,7 @@ def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
     together = here and worth_it(plans, devices)
     if here:
         basic: Any = launcher
-        basic.task_function = partial(basic.task_function, told_by={plan.id: plan.told_by for plan in plans})
+        basic.task_function = partial(basic.task_function, labels={plan.id: plan.label for plan in plans})
     folders = [folder_of(plan) for plan in plans]
 
     def launch(places: Sequence[int]) -> Sequence[JobReturn]:
@@ -75,18 +74,18 @@ def run_sweep(jobs: Sequence[Job], launcher: Launcher) -> int:
     return 0 if all(answered(*pair) for pair in zip(folders, returned, strict=True)) else 1
 
 
-def run_job(config: DictConfig, began: str, told_by: Mapping[str, str] | None = None) -> str | None:
+def run_job(config: DictConfig, began: str, labels: Mapping[str, str] | None = None) -> str | None:
     """Measure one composed run, or keep its result: what Hydra's launcher calls, here or on another machine; HELD where another driver is at it.
 
     `began` is when the sweep did, in ISO 8601: what other drivers measure after that is not measured again.
-    `told_by`: of each run of the sweep, by its id, the words that tell it from the others.
+    `labels`: of each run of the sweep, by its id, the words that tell it from the others.
     """
     register()  # a launcher may have brought this to a process of its own
     try:
         hydra = HydraConfig.get()
         words = words_of(GlobalHydra.instance().config_loader(), hydra, hydra.overrides.task)
         plan = plan_of(container_of(config), words)
-        plan = plan.model_copy(update={"told_by": (told_by or {}).get(plan.id, "")})
+        plan = plan.model_copy(update={"label": (labels or {}).get(plan.id, "")})
         return None if joined(plan) or measure(plan, folder_of(plan), began) else HELD
     except LlmexpError as error:
         print(f"llmexp: {error}", file=sys.stderr)
@@ -132,7 +131,8 @@ def _measure(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
 
     if why_run(plan, folder, stack, began) is not None:
         try:
-            return remeasure(with_memory_of_siblings(plan, folder, stack), folder, wanted) or _keep(plan, folder, began)
+            foretold = plan.skip or get_task(plan.config.task.name).foretold(plan, folder.path.parent, stack)
+            return remeasure(plan.model_copy(update={"skip": foretold}), folder, wanted) or _keep(plan, folder, began)
         except RunHeldError as held:
             print(f"{folder.path.name}: {held}", flush=True)
             return False
@@ -203,8 +203,8 @@ def affordable(jobs: Sequence[Job]) -> list[Job]:
     costs = costs_of(plans, [folder_of(plan) for plan in plans])
     allowed = within_budget(costs, plans[0].config.budget)
     kept = list(compress(jobs, allowed))
-    precisions = dict.fromkeys(bf16.about(job.plan.config) for job in kept)
-    lines = (announcement([job.plan for job in kept]), *precisions, cost_line(list(compress(costs, allowed))), left_out_line(costs, allowed))
+    warnings = dict.fromkeys(get_task(job.plan.config.task.name).warning(job.plan) for job in kept)
+    lines = (announcement([job.plan for job in kept]), *warnings, cost_line(list(compress(costs, allowed))), left_out_line(costs, allowed))
     print(*filter(None, lines), sep="\n", flush=True)
     return kept
 
@@ -213,7 +213,8 @@ def announcement(plans: Sequence[RunPlan]) -> str:
     """One line: what will run, where it goes."""
     work: dict[str, list[str]] = {}
     for plan in plans:
-        where = f"{plan.config.model.name} on {plan.dims.world_size} x {plan.config.hardware.name}"
-        work.setdefault(where, []).append(plan.method + " (control)" * plan.config.control)
-    parts = [f"{where}: {', '.join(methods)}" for where, methods in work.items()]
+        first, *rest = plan.subject.values()
+        where = f"{first} on {plan.devices} x {plan.config.hardware.name}"
+        work.setdefault(where, []).append(" ".join(rest) + " (control)" * plan.config.control)
+    parts = [f"{where}: {', '.join(filter(None, compared))}".removesuffix(": ") for where, compared in work.items()]
     return f"{len(plans)} run{'s' * (len(plans) > 1)} of {plans[0].folder.parent} | {' | '.join(parts)}"

@@ -10,8 +10,7 @@ from llmexp.schema import TrackingConfig
 
 def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
     """Print the table of these runs; leave that of the whole folder, these first, beside them as Markdown, CSV and PNG."""
-    from llmexp.report.pictures import draw_report
-    from llmexp.report.plots import can_draw
+    from llmexp.report.plots import can_draw, draw_report
     from llmexp.report.table import build_report
     from llmexp.report.terminal import print_report
     from llmexp.report.text import comma_separated, markdown

@@ -49,7 +49,7 @@ def _data_as_place(words: Sequence[str]) -> Iterator[list[str]]:
 def _mean_the_same(loader: ConfigLoader, words: Sequence[str], others: Sequence[str]) -> bool:
     """Whether they do; not where they are no words that a person may type."""
     try:
-        return _settings(spelled_out(loader, words)) == _settings(others)
+        return _settings(spelled_out(loader, words)) == _settings(spelled_out(loader, others))
     except (ConfigError, HydraException):
         return False
 

@@ -10,7 +10,7 @@ from llmexp.launch.compilers import uncompilable
 from llmexp.launch.ops import unbuildable
 from llmexp.launch.preflight import certain_skip, missing_libraries, other_hardware
 from llmexp.plan.detect import Detected
-from llmexp.plan.run_plan import RunPlan
+from llmexp.record.plan import RunPlan
 
 
 def check_run(plan: RunPlan, node: Detected | None) -> Iterator[Finding]:

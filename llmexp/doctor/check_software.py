@@ -89,11 +89,13 @@ def driver_cuda() -> Cuda | None:
 
 def check_engine(name: str) -> Finding:
     """Whether an engine's ranks can start at all."""
-    missing = [module for module in get_engine(name).modules if find_spec(module) is None]
+    missing = [module for module in get_engine("pretrain", name).modules if find_spec(module) is None]
     if not missing:
         return Finding("ok", name, "has what its ranks import")
     return Finding(
-        "warn", name, f"needs {', '.join(missing)}: {installs(get_engine(name).extras)}, torch first; without internet, make wheelhouse elsewhere"
+        "warn",
+        name,
+        f"needs {', '.join(missing)}: {installs(get_engine('pretrain', name).extras)}, torch first; without internet, make wheelhouse elsewhere",
     )
 
 

@@ -1,35 +1,46 @@
-"""Engines: who runs the training step. One file an engine; its module-level ENGINE is found by the file's name, other packages' by entry points."""
+"""Engines: who does a task's work. One file an engine, known here by its name and loaded when it is asked for; other packages' by entry points."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
 from importlib.metadata import EntryPoint
+from typing import Any
 
 from llmexp import outside
 from llmexp.engines.base import Engine
-from llmexp.errors import unknown
+from llmexp.errors import ConfigError, hint
+
+ENGINES = {name: f"llmexp.engines.{name}:ENGINE" for name in ("deepspeed", "megatron", "script", "torch")}
 
 
-def engine_names() -> list[str]:
-    """Names that `engine=` accepts."""
-    return [*_own(), *_outside()]
+def engine_names(task: str) -> list[str]:
+    """Names that `engine=` accepts with this task; engines of packages that are broken are left out."""
+    return [name for name, engine in _loadable() if task in engine.tasks]
 
 
-def get_engine(name: str) -> Engine:
-    """The engine of that name; raises ConfigError with the names there are."""
-    if name not in engine_names():
-        raise unknown("engine", name, engine_names())
-    point = _outside().get(name)
-    engine: Engine = outside.load(point, Engine) if point else importlib.import_module(f"llmexp.engines.{name}").ENGINE
+def get_engine(task: str, name: str) -> Engine[Any]:
+    """The engine of that name for a task; raises ConfigError with the names there are."""
+    engine = _load(name) if name in (*ENGINES, *_outside()) else None
+    if engine is None or task not in engine.tasks:
+        names = engine_names(task)
+        raise ConfigError(f"unknown engine '{name}': {hint('engine', name, names)}choices are {', '.join(names)}, with task={task}")
     return engine
 
 
-def _own() -> list[str]:
-    """Modules here that have an ENGINE; none of them imports what its ranks run."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    return [name for name in names if hasattr(importlib.import_module(f"{__name__}.{name}"), "ENGINE")]
+def _load(name: str) -> Engine[Any]:
+    module, _, attribute = ENGINES.get(name, "").partition(":")
+    engine: Engine[Any] = getattr(import_module(module), attribute) if module else outside.load(_outside()[name], Engine)
+    return engine
+
+
+def _loadable() -> Iterator[tuple[str, Engine[Any]]]:
+    for name in (*ENGINES, *_outside()):
+        try:
+            yield name, _load(name)
+        except ConfigError:
+            continue
 
 
 def _outside() -> dict[str, EntryPoint]:
-    return outside.points(outside.ENGINES, frozenset(_own()))
+    return outside.points(outside.ENGINES, frozenset(ENGINES))

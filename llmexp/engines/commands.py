@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from llmexp.plan.dims import ParallelDims
-from llmexp.plan.run_plan import Command
 from llmexp.plan.runtime import interpreter
+from llmexp.record.plan import Command
 from llmexp.schema import RunConfig
 
 # What torchrun and its like tell a rank; a program that finds them takes itself for one of several.
@@ -17,10 +16,10 @@ _OF_RANKS = (
 _DEVICE: dict[str, dict[str, str]] = {"cpu": {"CUDA_VISIBLE_DEVICES": ""}, "cuda": {}}
 
 
-def ranks_of(config: RunConfig, dims: ParallelDims, worker: str) -> Command:
+def ranks_of(config: RunConfig, processes: int, worker: str) -> Command:
     """One node's ranks of the module `worker`, by the launcher that the configuration names, but deepspeed's own."""
     nodes = config.hardware.nodes
-    ranks = str(dims.world_size // nodes)
+    ranks = str(processes // nodes)
     start = {
         "spawn": ["llmexp.launch.ranks", ranks, "{node}", str(nodes), "{address}", "{port}", "-m", worker],
         "fork": ["llmexp.launch.fork_server", worker, ranks, "{port}"],

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from llmexp.engines.base import Engine
+from llmexp.engines.base import TrainingEngine
 from llmexp.engines.commands import module, ranks_of
+from llmexp.engines.deepspeed_options import deepspeed_options
 from llmexp.engines.limits import beyond_context_parallelism, flash_without_bf16, quantized_experts, unadaptable, unpackable
 from llmexp.engines.optimizers import misdeclared_moments, unpartitioned
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import Held, Storage
-from llmexp.plan.run_plan import Command
 from llmexp.plan.shape import shape_of
 from llmexp.plan.trained import Trained
-from llmexp.schema import BYTES_PER_ELEMENT, CpKind, RunConfig
+from llmexp.record.plan import Command
+from llmexp.schema import BYTES_PER_ELEMENT, CpKind, TrainingConfig
 
 WORKER = "llmexp.launchers.deepspeed.worker"
 # Names to the ranks the op that was compiled for them.
@@ -28,7 +29,7 @@ DEFAULT_SUB_GROUP_ELEMENTS = 1_000_000_000
 NEVER = 2**31 - 1
 
 
-class DeepSpeedEngine(Engine):
+class DeepSpeedEngine(TrainingEngine):
     """Data parallelism with ZeRO 0 to 3, context parallelism by Ulysses."""
 
     name = "deepspeed"
@@ -38,7 +39,7 @@ class DeepSpeedEngine(Engine):
     modules = ("torch", "deepspeed", "transformers", "accelerate")
     distributions = ("deepspeed", "torch", "transformers", "peft", "bitsandbytes", "flash-attn", "liger-kernel", "triton")
 
-    def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Degrees that it has no place for here, and what its offload and its launcher cannot do."""
         if config.engine.launcher == "deepspeed" and config.hardware.nodes > 1:
             return "engine.launcher=deepspeed starts ranks on one node only: set engine.launcher=spawn"
@@ -54,17 +55,17 @@ class DeepSpeedEngine(Engine):
         """Of Z3 layers do: its own linear function tells what it keeps once it has computed (0.19.8, zero/linear.py). Compiled code leaves it out."""
         return techniques.recomputation and techniques.zero_stage == 3 and not techniques.compilation
 
-    def keeps_master_copy(self, config: RunConfig, techniques: Techniques) -> bool:
+    def keeps_master_copy(self, config: TrainingConfig, techniques: Techniques) -> bool:
         """ZeRO's partitions are copies, also where their dtype is the parameters' own."""
         return techniques.zero_stage > 0 or super().keeps_master_copy(config, techniques)
 
-    def storage(self, config: RunConfig, techniques: Techniques) -> Storage:
+    def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
         """ZeRO's way; gradients come in the parameters' dtype, and are copied into the master copy's for the update."""
         made = super().storage(config, techniques)
         reduced = made.gradients if techniques.offload_optimizer else replace(made.gradients, bytes_per_parameter=made.parameters.bytes_per_parameter)
         return replace(made, gradients=reduced, update=_update(config, techniques))
 
-    def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
+    def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """The dictionary that deepspeed.initialize takes."""
         native: dict[str, Any] = {
             "train_micro_batch_size_per_gpu": config.batch.micro,
@@ -90,16 +91,20 @@ class DeepSpeedEngine(Engine):
             native |= {"zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
         return native
 
-    def command(self, config: RunConfig, dims: ParallelDims) -> Command:
+    def known_options(self, config: TrainingConfig, native: Mapping[str, Any]) -> Collection[str] | None:
+        """Those of the DeepSpeed that is installed here; below them its own checks are strict."""
+        return deepspeed_options() or None
+
+    def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """Start one rank a device, by DeepSpeed's own launcher or as the others do."""
         meet = ["--master_addr", "{address}", "--master_port", "{port}"]
         own = ["deepspeed.launcher.runner", "--num_gpus", str(dims.world_size), *meet, "--no_local_rank", "--module", WORKER, "{folder}"]
-        command = module(config, own) if config.engine.launcher == "deepspeed" else ranks_of(config, dims, WORKER)
+        command = module(config, own) if config.engine.launcher == "deepspeed" else ranks_of(config, dims.world_size, WORKER)
         accelerator = {"DS_ACCELERATOR": "cpu"} if config.hardware.device == "cpu" else {}
         return command.model_copy(update={"env": accelerator | command.env})
 
 
-def _zero(config: RunConfig, techniques: Techniques) -> dict[str, Any]:
+def _zero(config: TrainingConfig, techniques: Techniques) -> dict[str, Any]:
     zero: dict[str, Any] = {"stage": techniques.zero_stage}
     shape = shape_of(config.model)
     if techniques.zero_stage and shape:
@@ -117,7 +122,7 @@ def _zero(config: RunConfig, techniques: Techniques) -> dict[str, Any]:
     return zero
 
 
-def _update(config: RunConfig, techniques: Techniques) -> tuple[Held, ...]:
+def _update(config: TrainingConfig, techniques: Techniques) -> tuple[Held, ...]:
     """What there is of gradients while the optimizer updates; ZeRO-3 keeps its buffer for reduced ones throughout, with O on the host."""
     size, precision, stage, on_host = BYTES_PER_ELEMENT, config.precision, techniques.zero_stage, techniques.offload_optimizer
     if stage == 0 and precision.master == precision.parameters:
@@ -133,22 +138,22 @@ def _update(config: RunConfig, techniques: Techniques) -> tuple[Held, ...]:
     return Held(size[precision.parameters], True, on_host), copies
 
 
-def _uses_bf16_section(config: RunConfig, techniques: Techniques) -> bool:
+def _uses_bf16_section(config: TrainingConfig, techniques: Techniques) -> bool:
     # At stage 0 DeepSpeed refuses bf16 states in its section; a model that is bf16 already trains so without it.
     return config.precision.parameters == "bf16" and (config.precision.master == "fp32" or techniques.zero_stage > 0)
 
 
-def _bf16(config: RunConfig) -> dict[str, Any]:
+def _bf16(config: TrainingConfig) -> dict[str, Any]:
     pure = config.precision.master == "bf16"
     return {"enabled": True} | ({"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True} if pure else {})
 
 
-def _uses_own_optimizer(config: RunConfig, techniques: Techniques) -> bool:
+def _uses_own_optimizer(config: TrainingConfig, techniques: Techniques) -> bool:
     chosen = config.optimizer.implementation
     return chosen == "deepspeed" or (chosen == "deepspeed_with_offload" and techniques.offload_optimizer)
 
 
-def _optimizer(config: RunConfig) -> dict[str, Any]:
+def _optimizer(config: TrainingConfig) -> dict[str, Any]:
     return {"type": "AdamW", "params": config.optimizer.arguments}
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.schema import RunConfig
+from llmexp.schema import TrainingConfig
 
 NOT_TRANSFORMERS = ("megatron", "script")
 # Of transformers' models that llmexp's own files describe; Liger has them all.
 LIGER_ARCHITECTURES = ("llama", "qwen3", "mixtral")
 
 
-def unmoved(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def unmoved(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     """memory.activation_offload: on engines whose ranks hold whole parameters and call one forward pass after the other."""
     if not config.memory.activation_offload:
         return None
@@ -30,7 +30,7 @@ def unmoved(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> st
     return f"memory.activation_offload=true: {reason}" if reason else None
 
 
-def unfused(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def unfused(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     """kernels.liger: Triton's kernels in the place of those of a model of transformers."""
     if not config.kernels.liger:
         return None

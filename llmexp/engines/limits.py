@@ -6,19 +6,19 @@ from collections.abc import Collection, Iterable
 
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.schema import CpKind, RunConfig
+from llmexp.schema import CpKind, RunConfig, TrainingConfig
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 PACKED = "data.pack=true with data=instructions"
 
 
-def beyond_data_parallelism(config: RunConfig, dims: ParallelDims) -> str | None:
+def beyond_data_parallelism(config: TrainingConfig, dims: ParallelDims) -> str | None:
     """For engines that know no other degree than dp."""
     wide = wider(dims, ("tp", "pp", "cp", "ep"))
     return f"engine={config.engine.name} runs data parallelism only, not {', '.join(wide)}" if wide else None
 
 
-def beyond_context_parallelism(config: RunConfig, techniques: Techniques, dims: ParallelDims, kinds: Collection[CpKind]) -> str | None:
+def beyond_context_parallelism(config: TrainingConfig, techniques: Techniques, dims: ParallelDims, kinds: Collection[CpKind]) -> str | None:
     """For engines that know dp, and cp of these kinds with a model of transformers."""
     if dims.cp_kind and dims.cp_kind not in kinds:
         return f"engine={config.engine.name} runs parallelism.cp_kind={', '.join(kinds)}, not {dims.cp_kind}"
@@ -51,14 +51,14 @@ def other_schedule(dims: ParallelDims, schedules: Iterable[str]) -> str | None:
     return f"its pipeline schedules are {', '.join(schedules)}, not {dims.schedule}"
 
 
-def quantized_experts(config: RunConfig, techniques: Techniques) -> str | None:
+def quantized_experts(config: TrainingConfig, techniques: Techniques) -> str | None:
     """For engines that run transformers' models with Q."""
     if techniques.quantization and config.model.architecture == "mixtral":
         return f"Q replaces linear layers, and the experts of model={config.model.name} are stacks of matrices"
     return None
 
 
-def unadaptable(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def unadaptable(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     """For engines that run transformers' models with L, QL and P."""
     if techniques.adapter is None:
         return None
@@ -75,7 +75,7 @@ def unadaptable(config: RunConfig, techniques: Techniques, dims: ParallelDims) -
     return None
 
 
-def unpackable(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def unpackable(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     """For engines that run transformers' models, with records that must not see each other."""
     if not config.data.isolates:
         return None
@@ -89,7 +89,7 @@ def unpackable(config: RunConfig, techniques: Techniques, dims: ParallelDims) ->
     return None
 
 
-def flash_without_bf16(config: RunConfig, techniques: Techniques) -> str | None:
+def flash_without_bf16(config: TrainingConfig, techniques: Techniques) -> str | None:
     """For engines that run transformers' models with F."""
     if techniques.flash_attention and config.hardware.device == "cuda" and config.precision.parameters != "bf16":
         return f"F: the flash kernels of CUDA take bf16, not precision={config.precision.name}"

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from llmexp.engines.base import Engine
+from llmexp.engines.base import TrainingEngine
 from llmexp.engines.commands import ranks_of
 from llmexp.engines.limits import PACKED, flash_without_bf16, other_schedule
 from llmexp.method import Method, Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import Held, Storage
-from llmexp.plan.run_plan import Command
 from llmexp.plan.schedules import ANY, GROUPS_OF_PP, Passes
-from llmexp.schema import BYTES_PER_ELEMENT, CpKind, RunConfig
+from llmexp.record.plan import Command
+from llmexp.schema import BYTES_PER_ELEMENT, CpKind, TrainingConfig
 
 WORKER = "llmexp.launchers.megatron.worker"
 # Its own names of what context parallelism sends.
@@ -29,7 +29,7 @@ PRECISIONS = {
 }
 
 
-class MegatronEngine(Engine):
+class MegatronEngine(TrainingEngine):
     """Data, tensor, sequence, context, pipeline and expert parallelism; the distributed optimizer by Z1."""
 
     name = "megatron"
@@ -40,7 +40,7 @@ class MegatronEngine(Engine):
     distributions = ("megatron-core", "torch")
     schedules: ClassVar[Mapping[str, Passes]] = {"1f1b": ANY, "interleaved": GROUPS_OF_PP}
 
-    def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """What the package or this loop lacks."""
         lacks = _lacks_atom(config, techniques) or _lacks_degree(config, dims) or _lacks_model(config) or _lacks_states(config, techniques)
         if config.data.isolates:
@@ -51,14 +51,14 @@ class MegatronEngine(Engine):
         """Its own checkpoints do (0.16.1)."""
         return True
 
-    def storage(self, config: RunConfig, techniques: Techniques) -> Storage:
+    def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
         """ZeRO-1's way; gradients narrower than the master copy are copied into its dtype, while their buffers stay."""
         made, precision = super().storage(config, techniques), config.precision
         if precision.gradients == precision.master:
             return made
         return replace(made, update=(made.gradients, Held(BYTES_PER_ELEMENT[precision.master], made.optimizer.partitioned)))
 
-    def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
+    def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Keyword arguments of Megatron's TransformerConfig, DistributedDataParallelConfig and OptimizerConfig."""
         partitioned = techniques.zero_stage > 0
         return {
@@ -71,12 +71,12 @@ class MegatronEngine(Engine):
             "optimizer": _optimizer(config) | {"use_distributed_optimizer": partitioned},
         }
 
-    def command(self, config: RunConfig, dims: ParallelDims) -> Command:
+    def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """Start torchrun with one rank a device."""
-        return ranks_of(config, dims, WORKER)
+        return ranks_of(config, dims.world_size, WORKER)
 
 
-def _shape(config: RunConfig) -> dict[str, Any]:
+def _shape(config: TrainingConfig) -> dict[str, Any]:
     model = config.model
     return {
         "num_layers": model.num_layers,
@@ -96,7 +96,7 @@ def _shape(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _experts(config: RunConfig, dims: ParallelDims) -> dict[str, Any]:
+def _experts(config: TrainingConfig, dims: ParallelDims) -> dict[str, Any]:
     """As Mixtral routes: softmax over the chosen experts' logits, no token dropped, no loss that balances their load."""
     model = config.model
     if model.num_experts is None:
@@ -113,11 +113,11 @@ def _experts(config: RunConfig, dims: ParallelDims) -> dict[str, Any]:
     }
 
 
-def _counts_differ_on_gloo(config: RunConfig, dims: ParallelDims) -> bool:
+def _counts_differ_on_gloo(config: TrainingConfig, dims: ParallelDims) -> bool:
     return dims.tp > 1 and config.hardware.device == "cpu"
 
 
-def _layout(config: RunConfig, dims: ParallelDims) -> dict[str, Any]:
+def _layout(config: TrainingConfig, dims: ParallelDims) -> dict[str, Any]:
     interleaved = dims.virtual_stages > 1
     return {
         "tensor_model_parallel_size": dims.tp,
@@ -139,7 +139,7 @@ def _recomputation(techniques: Techniques) -> dict[str, Any]:
     return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1} if techniques.recomputation else {}
 
 
-def _optimizer(config: RunConfig) -> dict[str, Any]:
+def _optimizer(config: TrainingConfig) -> dict[str, Any]:
     chosen = config.optimizer
     first, second = chosen.betas or (None, None)
     return {
@@ -155,7 +155,7 @@ def _optimizer(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _lacks_atom(config: RunConfig, techniques: Techniques) -> str | None:
+def _lacks_atom(config: TrainingConfig, techniques: Techniques) -> str | None:
     if techniques.zero_stage > 1:
         return f"Z{techniques.zero_stage}: megatron-core's distributed optimizer partitions optimizer states only, which is Z1"
     if techniques.offload_optimizer:
@@ -171,13 +171,13 @@ def _lacks_atom(config: RunConfig, techniques: Techniques) -> str | None:
     return f"{', '.join(foreign)} acts on a model of transformers, not megatron-core's" if foreign else None
 
 
-def _lacks_degree(config: RunConfig, dims: ParallelDims) -> str | None:
+def _lacks_degree(config: TrainingConfig, dims: ParallelDims) -> str | None:
     if config.model.num_experts and dims.tp > 1 and not dims.sequence:
         return f"experts with parallelism.tp={dims.tp} need parallelism.sequence=true"
     return other_schedule(dims, MegatronEngine.schedules) or _trains_wrongly(config, dims)
 
 
-def _trains_wrongly(config: RunConfig, dims: ParallelDims) -> str | None:
+def _trains_wrongly(config: TrainingConfig, dims: ParallelDims) -> str | None:
     """Options of the user's that Megatron, or this loop, would take without a word (0.16.1 on gloo)."""
     chosen = config.engine.options.get("transformer", {})
     if dims.pp > 1 and config.hardware.device == "cpu" and chosen.get("deallocate_pipeline_outputs"):
@@ -191,7 +191,7 @@ def _trains_wrongly(config: RunConfig, dims: ParallelDims) -> str | None:
     return None
 
 
-def _lacks_model(config: RunConfig) -> str | None:
+def _lacks_model(config: TrainingConfig) -> str | None:
     if config.model.target:
         return "it builds its own model, not model.target"
     if config.model.architecture not in ARCHITECTURES:
@@ -199,7 +199,7 @@ def _lacks_model(config: RunConfig) -> str | None:
     return None
 
 
-def _lacks_states(config: RunConfig, techniques: Techniques) -> str | None:
+def _lacks_states(config: TrainingConfig, techniques: Techniques) -> str | None:
     precision, chosen = config.precision, config.optimizer
     if chosen.target or chosen.implementation != "torch":
         return f"its optimizer is AdamW (optimizer=adamw), not optimizer={chosen.name}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.schema import RunConfig
+from llmexp.schema import TrainingConfig
 
 BITSANDBYTES = "bitsandbytes"
 
 
-def misdeclared_moments(config: RunConfig) -> str | None:
+def misdeclared_moments(config: TrainingConfig) -> str | None:
     """Moments in a floating dtype of the optimizer's own are not those of precision.moments."""
     own, said = config.optimizer.moment_dtype, config.precision.moments
     if own in (None, "int8", said) or not config.optimizer.moments:
@@ -17,7 +17,7 @@ def misdeclared_moments(config: RunConfig) -> str | None:
     return f"optimizer={config.optimizer.name} keeps its moments in {own}, not precision.moments={said}: set precision.moments={own}"
 
 
-def unpartitioned(config: RunConfig, techniques: Techniques) -> str | None:
+def unpartitioned(config: TrainingConfig, techniques: Techniques) -> str | None:
     """For ZeRO, whose partitions are flat pieces of all parameters one after the other."""
     chosen = config.optimizer
     if chosen.fused_backward:
@@ -30,7 +30,7 @@ def unpartitioned(config: RunConfig, techniques: Techniques) -> str | None:
     return None
 
 
-def unsharded(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def unsharded(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     """For torch's wrappers."""
     chosen = config.optimizer
     if chosen.package == BITSANDBYTES and techniques.zero_stage >= 2:
@@ -42,7 +42,7 @@ def unsharded(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> 
     return _unfused(config, techniques, dims) if chosen.fused_backward else None
 
 
-def _unfused(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def _unfused(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     name, precision = config.optimizer.name, config.precision
     if techniques.zero_stage:
         return f"Z{techniques.zero_stage}: optimizer={name} updates whole parameters in backward: leave Z out"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from llmexp.method import Method, Techniques
 from llmexp.plan.schedules import ANY, EVEN_ROUNDS, NO_FEWER_THAN_STAGES, Passes
-from llmexp.schema import RunConfig
+from llmexp.schema import TrainingConfig
 
 # As its get_schedule_class knows them.
 CLASSES = {
@@ -32,7 +32,7 @@ SPLIT_BACKWARD = ("zero_bubble", "zbv", "dualpipev")
 ARCHITECTURES = ("llama", "qwen3", "mixtral")
 
 
-def unpipelined(config: RunConfig, techniques: Techniques) -> str | None:
+def unpipelined(config: TrainingConfig, techniques: Techniques) -> str | None:
     """What cannot be cut into stages."""
     model = config.model
     if model.architecture not in ARCHITECTURES or model.target:

@@ -8,17 +8,18 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from llmexp.engines.adapters import ADAPTERS
-from llmexp.engines.base import Engine
+from llmexp.engines.base import TrainingEngine
 from llmexp.engines.commands import ranks_of
 from llmexp.errors import ConfigError, unknown
 from llmexp.method import Techniques
 from llmexp.plan.dims import PYTHON, ParallelDims
-from llmexp.plan.run_plan import Command
-from llmexp.schema import RunConfig
+from llmexp.record.plan import Command
+from llmexp.schema import TrainingConfig
 
 WORKER = "llmexp.launchers.script.worker"
 COMMAND = "command"
@@ -27,7 +28,7 @@ _OF_GPUS = re.compile(r"NCCL|CUDA|_cuda_")
 GROUPS = ("loss", "step", "samples", "tokens")
 
 
-class ScriptEngine(Engine):
+class ScriptEngine(TrainingEngine):
     """Starts the program and listens; model, batch, precision and optimizer are the program's own, and the configuration only says what they are."""
 
     name = "script"
@@ -36,7 +37,7 @@ class ScriptEngine(Engine):
     distributions = ("torch", "transformers", "accelerate", "deepspeed", "trl", "megatron-core", "torchtitan", "lightning", "flash-attn", "triton")
     builds_model = False
 
-    def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """No atom and no weights reach into the program."""
         if config.model.weights == "pretrained":
             return "engine=script: which weights a program starts from it says itself: set model.weights=random"
@@ -44,7 +45,7 @@ class ScriptEngine(Engine):
             return f"engine=script cannot apply method={config.method} to a program: write it into engine.options.{COMMAND}, and leave method=Naive"
         return None
 
-    def advice(self, config: RunConfig, reason: str) -> str:
+    def advice(self, config: TrainingConfig, reason: str) -> str:
         """On hardware=cpu, for a program that takes GPUs all the same."""
         if config.hardware.device != "cpu" or not _OF_GPUS.search(reason):
             return ""
@@ -52,7 +53,7 @@ class ScriptEngine(Engine):
             return f"hardware={config.hardware.name} hides the GPUs: give the program its own option for CPUs"
         return f"many programs take GPUs where they find RANK: engine.launcher={PYTHON} starts one process without it"
 
-    def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
+    def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """The program's words, how its steps are heard of, and the digest of its file, so that another program is another run."""
         given = config.engine.options
         surplus = next((key for key in given if key not in OPTIONS), None)
@@ -66,9 +67,13 @@ class ScriptEngine(Engine):
         alone = {"launcher": PYTHON} if config.engine.launcher == PYTHON else {}
         return program | _heard(given.get("adapter"), given.get("pattern")) | alone
 
-    def command(self, config: RunConfig, dims: ParallelDims) -> Command:
+    def known_options(self, config: TrainingConfig, native: Mapping[str, Any]) -> Collection[str] | None:
+        """Its own, which it has checked."""
+        return OPTIONS
+
+    def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """One rank a device, or one process as Python starts it."""
-        return ranks_of(config, dims, WORKER)
+        return ranks_of(config, dims.world_size, WORKER)
 
 
 def _heard(adapter: str | None, pattern: str | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from llmexp.engines.base import Engine
+from llmexp.engines.base import TrainingEngine
 from llmexp.engines.commands import ranks_of
 from llmexp.engines.limits import flash_without_bf16, quantized_experts, unadaptable, unpackable, wider
 from llmexp.engines.optimizers import misdeclared_moments, unsharded
@@ -14,13 +14,13 @@ from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import Gathered, Held, Storage
 from llmexp.plan.moments import moment_bytes
-from llmexp.plan.run_plan import Command
-from llmexp.schema import BYTES_PER_ELEMENT, RunConfig
+from llmexp.record.plan import Command
+from llmexp.schema import BYTES_PER_ELEMENT, TrainingConfig
 
 WORKER = "llmexp.launchers.torch_native.worker"
 
 
-class TorchEngine(Engine):
+class TorchEngine(TrainingEngine):
     """Replicas, with Z1 the optimizer's states shared out, with Z2 and Z3 everything; or pipelines of stages, with or without replicas."""
 
     name = "torch"
@@ -30,7 +30,7 @@ class TorchEngine(Engine):
     launchers = ("spawn", "torchrun", "fork")
     schedules = PASSES
 
-    def unsupported(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Optimizers that are DeepSpeed's, and dtypes that torch's optimizers do not keep."""
         wanted = config.optimizer.implementation
         if wanted == "deepspeed" or (wanted == "deepspeed_with_offload" and techniques.offload_optimizer):
@@ -50,7 +50,7 @@ class TorchEngine(Engine):
             or _unkept_dtypes(config, techniques)
         )
 
-    def storage(self, config: RunConfig, techniques: Techniques) -> Storage:
+    def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
         """FSDP2 keeps one partitioned copy, which the optimizer updates; its gradients are of that copy's dtype, and what it gathers is not."""
         if not _shards(techniques):
             return replace(super().storage(config, techniques), update=self._update(config, techniques))
@@ -64,7 +64,7 @@ class TorchEngine(Engine):
             gathered=Gathered(BYTES_PER_ELEMENT[config.precision.parameters], reshards is False, config.batch.accumulation > 1),
         )
 
-    def _update(self, config: RunConfig, techniques: Techniques) -> tuple[Held, ...]:
+    def _update(self, config: TrainingConfig, techniques: Techniques) -> tuple[Held, ...]:
         """MasterCopy takes gradients up into the copy's dtype; DDP's buckets stay, and without them what other ranks update."""
         precision = config.precision
         if precision.master == precision.parameters or config.optimizer.fused_backward:
@@ -74,7 +74,7 @@ class TorchEngine(Engine):
         left = Held(BYTES_PER_ELEMENT[precision.parameters] * (1 - own))
         return (left,) * (own < 1) + (Held(BYTES_PER_ELEMENT[precision.master], shared),)
 
-    def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
+    def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Arguments of torch's wrappers by their names; a rank alone without Z1 to Z3 has none."""
         if _shards(techniques):
             return {"fully_shard": {"reshard_after_forward": techniques.zero_stage == 3}} | _mixed_precision(config) | _offload(config, techniques)
@@ -86,9 +86,9 @@ class TorchEngine(Engine):
             native = {"schedule": {"schedule_name": CLASSES[dims.schedule]}}
         return native | ({"zero_redundancy_optimizer": {"parameters_as_bucket_view": True}} if techniques.zero_stage == 1 else {})
 
-    def command(self, config: RunConfig, dims: ParallelDims) -> Command:
+    def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """torchrun with one rank a device."""
-        return ranks_of(config, dims, WORKER)
+        return ranks_of(config, dims.world_size, WORKER)
 
 
 def _shards(techniques: Techniques) -> bool:
@@ -101,7 +101,7 @@ def _unsharded_bits(techniques: Techniques) -> str | None:
     return None
 
 
-def _unkept_dtypes(config: RunConfig, techniques: Techniques) -> str | None:
+def _unkept_dtypes(config: TrainingConfig, techniques: Techniques) -> str | None:
     precision = config.precision
     if precision.moments != precision.master and config.optimizer.moment_dtype is None:
         return f"torch's optimizers keep moments in the dtype that they update: precision.moments={precision.moments} needs precision.master the same"
@@ -112,12 +112,12 @@ def _unkept_dtypes(config: RunConfig, techniques: Techniques) -> str | None:
     return None
 
 
-def _mixed_precision(config: RunConfig) -> dict[str, Any]:
+def _mixed_precision(config: TrainingConfig) -> dict[str, Any]:
     precision = config.precision
     return {"mixed_precision": {"param_dtype": precision.parameters, "reduce_dtype": precision.gradients}}
 
 
-def _offload(config: RunConfig, techniques: Techniques) -> dict[str, Any]:
+def _offload(config: TrainingConfig, techniques: Techniques) -> dict[str, Any]:
     return {"cpu_offload": {"pin_memory": config.hardware.device == "cuda"}} if techniques.offload_optimizer else {}
 
 

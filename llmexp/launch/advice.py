@@ -7,8 +7,8 @@ from pathlib import Path
 
 from llmexp.engines import get_engine
 from llmexp.launch.ending import Ending
-from llmexp.plan.run_plan import RunPlan
 from llmexp.plan.unheard import unheard
+from llmexp.record.plan import RunPlan
 from llmexp.record.printed import Logs
 from llmexp.record.result import RunStatus
 
@@ -17,7 +17,7 @@ def advised(plan: RunPlan, repeat: Path, ending: Ending) -> Ending:
     """Return the ending with the advice behind its reason."""
     advice = ""
     if ending.status is RunStatus.FAILED:
-        advice = get_engine(plan.config.engine.name).advice(plan.config, ending.reason)
+        advice = get_engine(plan.config.task.name, plan.config.engine.name).advice(plan.config, ending.reason)
     elif ending.status is RunStatus.TIMEOUT and not _has_steps(repeat):
         told = unheard(plan, Logs(repeat).read())
         advice = f"no step was heard of: {told}" if told else ""

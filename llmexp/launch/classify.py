@@ -11,7 +11,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from llmexp.launch.ending import SUCCESS, Ending
-from llmexp.record.result import RankFailure, RunStatus
+from llmexp.record.result import RunStatus
+from llmexp.record.samples import RankFailure
 
 # Signals that a rank also gets because of another one's end: from the launcher's clean-up, from NCCL's watchdog.
 SIGNALS_OF_A_PEERS_END = (signal.SIGTERM, signal.SIGABRT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +11,29 @@ from pydantic import ValidationError
 
 from llmexp import __version__
 from llmexp.analysis.contention import Machine, read_machine, windows_unix_s
-from llmexp.analysis.convergence import divergence
-from llmexp.analysis.metrics import measure, tokens_per_s
-from llmexp.analysis.quantity import Facts
-from llmexp.analysis.stability import is_known_to, judge
-from llmexp.analysis.window import Repeat, read_repeat
+from llmexp.analysis.stability import AnyRepeat, judge
 from llmexp.errors import RecordError
 from llmexp.launch.attempt import check_still_mine
 from llmexp.launch.ending import Ending
 from llmexp.launch.stack import stack_digest
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.beside import beside
 from llmexp.record.folder import RunFolder, force_to_disk, now
+from llmexp.record.plan import RunPlan
 from llmexp.record.redact import redact, redact_all
-from llmexp.record.result import GpuWindow, Metric, RankFailure, RankSummary, RunResult, RunStatus, Stability
+from llmexp.record.result import Metric, ResultPoint, RunResult, RunStatus, Stability
+from llmexp.record.samples import GpuWindow, RankFailure, RankSummary
+from llmexp.tasks import get_task
 
-# Two repeats that happen to agree would end a run by chance.
-MIN_REPEATS = 3
+
+@dataclass(frozen=True)
+class Answer:
+    """What a run has found out."""
+
+    finished: Sequence[Path] = ()
+    """Folders of the repeats that ended well."""
+    metrics: dict[str, Metric | None] = field(default_factory=dict)
+    points: list[ResultPoint] = field(default_factory=list)
+    stability: Stability | None = None
 
 
 def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapping[str, Any]) -> RunResult:
@@ -36,18 +42,15 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
     Raises RunLostError, and writes nothing, where another driver has taken the run from this one: the folder is the other's.
     """
     check_still_mine(folder, asking=True)
-    finished = [repeat for repeat in folder.repeats() if _finished(repeat, plan.dims.world_size)]
-    metrics: dict[str, Metric | None] = {}
-    stability = None
+    finished = [repeat for repeat in folder.repeats() if _finished(repeat, plan.processes)]
+    answer = Answer(finished)
     if ending.status is RunStatus.SUCCESS:
         try:
-            metrics = measure(finished, facts(plan))
-            stability = _stability(plan, folder, finished, environment)
-            ending = replace(ending, reason=divergence([read_repeat(repeat, plan.dims.world_size) for repeat in finished]))
+            answer, remark = _answer(plan, folder, finished, environment)
+            ending = replace(ending, reason=remark)
         except RecordError as error:
             ending = replace(ending, status=RunStatus.FAILED, reason=str(error))
-    known = {"stability": stability, "started_at": _started_at(folder)}
-    result = _result(plan, ending, metrics, finished, environment).model_copy(update=known)
+    result = _result(plan, folder, ending, answer, environment)
     force_to_disk(path for repeat in finished for pattern in ("samples.*", "rank.*") for path in repeat.glob(pattern))
     check_still_mine(folder, asking=True)  # what was read may have been much
     folder.write(folder.result_path, result)
@@ -56,33 +59,24 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
 
 
 def precise_enough(plan: RunPlan, repeats: Sequence[Path]) -> bool:
-    """Whether the finished repeats know tokens_per_s as well as measure.stop_at_interval_share asks, so that no more are needed."""
-    wanted = plan.config.measure.stop_at_interval_share
-    if wanted is None or len(repeats) < MIN_REPEATS:
-        return False
-    speeds = [tokens_per_s(read_repeat(repeat, plan.dims.world_size), facts(plan)) for repeat in repeats]
-    return is_known_to(speeds, wanted, looks=max(1, plan.config.measure.repeats - MIN_REPEATS))
+    """Whether the finished repeats know what is asked for as well as the protocol wants, so that no more are needed."""
+    task = get_task(plan.config.task.name)
+    return task.may_end_early(plan) and task.is_known_enough(plan, [task.read(repeat, plan) for repeat in repeats])
 
 
-def facts(plan: RunPlan) -> Facts:
-    """What metrics need of the plan; the peak is that of the dtype which the matrix products run in, the parameters'."""
-    hardware = plan.config.hardware
-    return Facts(
-        world_size=plan.dims.world_size,
-        dp=plan.dims.dp,
-        flops=plan.flops,
-        peak_flops_per_s=hardware.peak_flops_per_s.get(plan.config.precision.parameters),
-        price_per_device_hour_usd=hardware.price_per_device_hour_usd,
-        token_budget=plan.config.measure.tokens,
-    )
-
-
-def _stability(plan: RunPlan, folder: RunFolder, finished: list[Path], environment: Mapping[str, Any]) -> Stability:
-    repeats = [read_repeat(repeat, plan.dims.world_size) for repeat in finished]
+def _answer(plan: RunPlan, folder: RunFolder, finished: list[Path], environment: Mapping[str, Any]) -> tuple[Answer, str]:
+    """Compute what the finished repeats say, and what must be said of it; raises RecordError."""
+    if not finished:
+        raise RecordError("there is no finished repeat to measure")
+    task = get_task(plan.config.task.name)
+    repeats = [task.read(repeat, plan) for repeat in finished]
+    metrics, points = task.measure(plan, repeats), task.points(plan, repeats)
     cpus = [environment["cpu"], *environment.get("other_nodes_cpu", ())]
     machines = [replace(_machine(plan, folder, finished, node, cpu), counted=_counted(plan, repeats, node)) for node, cpu in enumerate(cpus)]
-    found = judge(repeats, [tokens_per_s(repeat, facts(plan)) for repeat in repeats], machines)
-    return found.model_copy(update={"beside": beside(folder, windows_unix_s(repeat / "samples.0.jsonl" for repeat in finished))})
+    rates = task.rates(plan, repeats)
+    judged = judge(repeats, rates, machines, plan.rate, task.against(repeats)) if len(rates) == len(repeats) else None
+    neighbours = beside(folder, windows_unix_s(repeat / "samples.0.jsonl" for repeat in finished))
+    return Answer(finished, metrics, points, judged and judged.model_copy(update={"beside": neighbours})), task.remark(repeats)
 
 
 def _machine(plan: RunPlan, folder: RunFolder, finished: list[Path], node: int, cpu: Mapping[str, Any]) -> Machine:
@@ -94,15 +88,15 @@ def _machine(plan: RunPlan, folder: RunFolder, finished: list[Path], node: int, 
     return replace(machine, name=f"node {node}" if node else "", on_gpus=plan.config.hardware.device == "cuda")
 
 
-def _counted(plan: RunPlan, repeats: Sequence[Repeat], node: int) -> list[GpuWindow | None]:
+def _counted(plan: RunPlan, repeats: Sequence[AnyRepeat], node: int) -> list[GpuWindow | None]:
     """What NVML counted for the ranks of one machine."""
     first = node * plan.ranks_per_node
     return [rank.gpu for repeat in repeats for rank in repeat.ranks[first : first + plan.ranks_per_node]]
 
 
-def _result(plan: RunPlan, ending: Ending, metrics: dict[str, Metric | None], finished: list[Path], environment: Mapping[str, Any]) -> RunResult:
+def _result(plan: RunPlan, folder: RunFolder, ending: Ending, answer: Answer, environment: Mapping[str, Any]) -> RunResult:
     config = plan.config
-    first = _summary(finished[0] / "rank.0.json") if finished else None
+    first = _summary(answer.finished[0] / "rank.0.json") if answer.finished else None
     return RunResult(
         id=plan.id,
         stack=stack_digest(plan),
@@ -111,20 +105,21 @@ def _result(plan: RunPlan, ending: Ending, metrics: dict[str, Metric | None], fi
         failure=_without_secrets(ending.failure),
         task=config.task.name,
         engine=config.engine.name,
-        model=config.model.name,
-        method=plan.method,
         hardware=config.hardware.name,
         sweep=config.sweep.name,
-        world_size=plan.dims.world_size,
-        batch=plan.batch,
-        seq_len=config.data.seq_len,
-        metrics=metrics,
-        repeats=len(finished),
+        processes=plan.processes,
+        devices=plan.devices,
+        metrics=answer.metrics,
+        points=answer.points,
+        stability=answer.stability,
+        repeats=len(answer.finished),
         what_ran=redact_all(first.what_ran) if first else {},
         environment=redact_all(dict(environment) | (first.environment if first else {})),
         command=plan.rerun_command,
+        started_at=_started_at(folder),
         ended_at=now(),
         written_by=__version__,
+        **plan.in_result,
     )
 
 

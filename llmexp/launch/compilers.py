@@ -6,9 +6,8 @@ import os
 from tempfile import gettempdir
 
 from llmexp.launch.runtime import Runtime
-from llmexp.method import Method
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.installed import C_COMPILERS, COMPILERS, Installed
+from llmexp.record.plan import RunPlan
 
 
 def compile_tools(found: Installed, device: str) -> dict[str, str | None]:
@@ -22,7 +21,7 @@ def compile_tools(found: Installed, device: str) -> dict[str, str | None]:
 
 def uncompilable(plan: RunPlan) -> str | None:
     """Say what torch.compile lacks where the plan's ranks run, if the plan has C and something is missing."""
-    if not _compiles(plan):
+    if not plan.compiles:
         return None
     missing = [name for name, path in compile_tools(Runtime(plan).installed, plan.config.hardware.device).items() if not path]
     return f"C: torch.compile compiles in the ranks, and this machine has no {' and no '.join(missing)}" if missing else None
@@ -30,14 +29,10 @@ def uncompilable(plan: RunPlan) -> str | None:
 
 def compiler_variables(plan: RunPlan) -> dict[str, str]:
     """What torch.compile reads: the C++ compiler that was found, where by itself it knows g++ alone, and a cache for these instructions alone."""
-    if not _compiles(plan):
+    if not plan.compiles:
         return {}
     found, instructions = Runtime(plan).installed.compiler, os.environ.get("ATEN_CPU_CAPABILITY")
     # Of another choice of instructions it takes what it kept all the same (torch 2.13), and the ranks' memory breaks.
     cache = f"{gettempdir()}/torchinductor_{os.getuid()}_{instructions}" if instructions else None
     variables = {"CXX": found, "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR") or cache}
     return {name: value for name, value in variables.items() if value}
-
-
-def _compiles(plan: RunPlan) -> bool:
-    return Method.parse(plan.method, plan.config.task.name).techniques.compilation

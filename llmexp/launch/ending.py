@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import RankFailure, RunResult, RunStatus
+from llmexp.record.plan import RunPlan
+from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.samples import RankFailure
+from llmexp.tasks import get_task
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,8 @@ SUCCESS = Ending(RunStatus.SUCCESS)
 
 
 def in_words(plan: RunPlan, folder: RunFolder, result: RunResult) -> str:
-    """The status and its reason; of a success the last step's loss, and the folders of the weights that it left."""
+    """The status and its reason; of a success what came out, and the folders that it left."""
     parts = [f"{result.status}: {result.reason}" if result.reason else f"{result.status}"]
-    loss = result.metrics.get("final_loss")
-    if loss and isfinite(loss.mean):
-        parts.append(f"loss {loss.mean:.4g} after {plan.config.measure.warmup_steps + plan.config.measure.steps} steps")
+    parts += filter(None, [get_task(plan.config.task.name).outcome(plan, result.metrics)])
     parts += [f"{name.rpartition('/')[2]} in {folder.path / name}" for name in result.what_ran.get("saved", ())]
     return " · ".join(parts)

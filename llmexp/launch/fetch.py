@@ -8,7 +8,7 @@ from pathlib import Path
 from llmexp.errors import ConfigError
 from llmexp.launch.display import say
 from llmexp.launch.runtime import Runtime
-from llmexp.plan.run_plan import RunPlan
+from llmexp.record.plan import RunPlan
 
 FETCHER = ("-m", "llmexp.launchers.models.hub")
 LOOK_S = 10.0
@@ -16,8 +16,8 @@ LOOK_S = 10.0
 
 def fetch_weights(plan: RunPlan, log: Path) -> None:
     """Fetch what a hub name needs and this node's cache has not, saying how far it is; raises ConfigError in one line where that fails."""
-    model = plan.config.model
-    if model.weights == "random" or Path(model.path or "").expanduser().is_dir():
+    model = plan.model_to_fetch
+    if model is None or Path(model.path or "").expanduser().is_dir():
         return
     runtime, log = Runtime(plan), log.absolute()
     say(f"looking for {model.path} in the Hugging Face cache and on its hub ...")

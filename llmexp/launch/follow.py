@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from llmexp.record.printed import Appended
-from llmexp.record.result import StepSample
+from llmexp.record.samples import Sample
+
+S = TypeVar("S", bound=Sample)
 
 
-class SampleFollower:
-    """The steps that a samples file has gained since the last look."""
+class SampleFollower(Generic[S]):
+    """The samples that a file has gained since the last look."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = Appended(path)
+    def __init__(self, path: Path, kind: type[S]) -> None:
+        self._file, self._kind = Appended(path), kind
 
-    def read(self) -> list[StepSample]:
+    def read(self) -> list[S]:
         """New complete lines; a line still being written waits for the next look."""
-        return [StepSample.model_validate_json(line) for line in self._file.read()]
+        return [self._kind.model_validate_json(line) for line in self._file.read()]
 
 
 class Silence:

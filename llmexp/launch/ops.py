@@ -21,10 +21,10 @@ from llmexp.launch.code import cache_folder
 from llmexp.launch.display import say
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import agent_log
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.duration import duration
 from llmexp.record.installed import COMPILERS, Installed
 from llmexp.record.lock import held_in_turn
+from llmexp.record.plan import RunPlan
 
 BUILDER = ("-m", "llmexp.launchers.deepspeed.ops")
 BUILD_TIMEOUT_S = 1200.0
@@ -45,8 +45,8 @@ def unbuildable(plan: RunPlan) -> str | None:
     missing = _missing(plan, op) if op else []
     if not missing:
         return None
-    chosen, lacking = plan.config.optimizer.implementation, " and no ".join(missing)
-    return f"optimizer.implementation={chosen} compiles DeepSpeed's {op}, and this machine has no {lacking}; optimizer=adamw compiles nothing"
+    lacking = " and no ".join(missing)
+    return f"DeepSpeed's own optimizer needs its {op} compiled, and this machine has no {lacking}; optimizer=adamw compiles nothing"
 
 
 def prepare_ops(plan: RunPlan) -> dict[str, str]:

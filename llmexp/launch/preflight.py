@@ -10,8 +10,8 @@ from llmexp.launch.ops import unbuildable
 from llmexp.launch.runtime import Runtime
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import shortage
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.installed import OLDEST_PYTHON, installs, version_of
+from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 
 
@@ -56,8 +56,8 @@ def missing_libraries(plan: RunPlan) -> str | None:
     if not found.missing:
         return None
     missing = ", ".join(dict.fromkeys(found.missing)) + ("" if config.runtime.plain else f" in runtime={config.runtime.name}")
-    wanted_by = f"engine={config.engine.name} with method={plan.method}, data={config.data.name}"
-    return f"{wanted_by} needs {missing}: {installs(get_engine(config.engine.name).extras)}, torch first"
+    wanted_by = f"engine={config.engine.name} with {plan.asked}"
+    return f"{wanted_by} needs {missing}: {installs(get_engine(config.task.name, config.engine.name).extras)}, torch first"
 
 
 def _certain_shortage(plan: RunPlan, node: Detected | None) -> str | None:

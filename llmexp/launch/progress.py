@@ -7,11 +7,12 @@ from collections import deque
 from pathlib import Path
 
 from llmexp.launch.follow import SampleFollower
-from llmexp.plan.run_plan import RunPlan
 from llmexp.plan.unheard import unheard
 from llmexp.record.duration import duration
+from llmexp.record.plan import RunPlan
 from llmexp.record.printed import Logs, Output
-from llmexp.record.result import StepSample
+from llmexp.record.samples import Sample
+from llmexp.tasks import get_task
 
 RECENT_STEPS = 10
 # A program that has printed for so long without a step is one whose steps are not heard of.
@@ -24,12 +25,11 @@ class Progress:
 
     def __init__(self, plan: RunPlan) -> None:
         self._plan, self.name = plan, plan.name
-        self.steps_per_repeat = plan.config.measure.warmup_steps + plan.config.measure.steps
+        self.steps_per_repeat = plan.samples
         self.repeats = plan.config.measure.repeats
-        self._replicas = plan.dims.dp
         self._repeat = 0
         self._steps = 0
-        self._recent: deque[StepSample] = deque(maxlen=RECENT_STEPS)
+        self._recent: deque[Sample] = deque(maxlen=RECENT_STEPS)
         self._startup_s = 0.0
         self._logs: Logs | None = None
         self._printing_since_s: float | None = None
@@ -48,7 +48,7 @@ class Progress:
         """Turn to a repeat that is about to start, counted from 0."""
         self._repeat, self._steps = repeat, 0
         self._recent.clear()
-        self._follower = SampleFollower(folder / "samples.0.jsonl")
+        self._follower = SampleFollower(folder / "samples.0.jsonl", get_task(self._plan.config.task.name).sample_type)
         self._begun_s = time.monotonic()
         # llmexp's own loops need no such look.
         self._logs, self._printing_since_s = Logs(folder) if unheard(self._plan, Output()) else None, None
@@ -73,7 +73,10 @@ class Progress:
         if not self._recent:
             return f"{repeat}starting{self._unheard}"
         last = self._recent[-1]
-        parts = [f"step {self._steps}/{self.steps_per_repeat} ({'warm-up' if last.warmup else 'measured'})", f"{self.tokens_per_s:,.0f} tokens/s"]
+        parts = [
+            f"step {self._steps}/{self.steps_per_repeat} ({'warm-up' if last.warmup else 'measured'})",
+            f"{self.rate:,.0f} {self._plan.rate_unit}",
+        ]
         if last.memory_bytes is not None:
             parts.append(f"{last.memory_bytes / GIB:.2f} GiB")
         left = f"{duration(self.remaining_s)} left" if self.steps_done < self.steps_in_all else "ending"
@@ -87,9 +90,9 @@ class Progress:
         return f" · no step heard of yet: {unheard(self._plan, self._logs.output)}"
 
     @property
-    def tokens_per_s(self) -> float:
-        """Positions a second of all replicas over the recent steps, each taken to do what rank 0 does."""
-        return self._replicas * sum(sample.positions for sample in self._recent) / self._recent_s
+    def rate(self) -> float:
+        """What was done a second over the recent steps, each replica taken to do what rank 0 does."""
+        return self._plan.replicas * sum(sample.amount for sample in self._recent) / self._recent_s
 
     @property
     def remaining_s(self) -> float:

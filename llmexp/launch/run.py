@@ -30,11 +30,11 @@ from llmexp.launch.stack import stack_digest
 from llmexp.launch.watch import Limits, watch
 from llmexp.plan.detect import detect
 from llmexp.plan.dims import PYTHON
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.duration import duration
 from llmexp.record.environment import capture
 from llmexp.record.folder import RunFolder
 from llmexp.record.identity import process_identity
+from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.system import SystemSampler
 
@@ -109,7 +109,7 @@ def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Lim
         exit_code = group.stop()
     killed_for_memory = oom_kills() > kills or any(member.killed_for_memory for member in team.members)
     launcher = "rank 0" if plan.config.engine.launcher == PYTHON else group.launcher
-    ending = reached or _of_others(group) or classify(Ended(repeat, plan.dims.world_size, exit_code, killed_for_memory, launcher))
+    ending = reached or _of_others(group) or classify(Ended(repeat, plan.processes, exit_code, killed_for_memory, launcher))
     return advised(plan, repeat, ending)
 
 

@@ -17,11 +17,10 @@ from llmexp.engines import get_engine
 from llmexp.launch.code import cache_folder, snapshot
 from llmexp.launch.forked import ForkedAgent
 from llmexp.launch.spawn import Agent
-from llmexp.method import Method
-from llmexp.plan.run_plan import RunPlan
 from llmexp.plan.runtime import Needs, ending, interpreter, wrap
 from llmexp.record.environment import DISTRIBUTIONS, VARIABLES
 from llmexp.record.installed import Installed, answer, look, question
+from llmexp.record.plan import RunPlan
 from llmexp.schema import RunConfig
 
 # The first use of an image may have to fetch it.
@@ -44,9 +43,10 @@ class Runtime:
     @property
     def installed(self) -> Installed:
         """What that interpreter has of all that results name or the ranks import; another one than llmexp's own is asked once a process."""
-        engine, config = get_engine(self._plan.config.engine.name), self._plan.config
+        config = self._plan.config
+        engine = get_engine(config.task.name, config.engine.name)
         distributions = dict.fromkeys((*DISTRIBUTIONS, *engine.distributions, *contributors(self._plan)))
-        modules = (*engine.needed_modules(config, Method.parse(self._plan.method, config.task.name).techniques), *RANK_MODULES)
+        modules = (*engine.needed_modules(config), *RANK_MODULES)
         if self._config.plain:
             return look(distributions, modules)
         env = self._environment({**os.environ, **self._config.environment})
@@ -89,23 +89,20 @@ def _container(log: Path) -> str:
 def contributors(plan: RunPlan) -> list[str]:
     """Distributions of other packages whose code the ranks run: those of the method's atoms, the engine, the optimizer's and the model's class."""
     named = {outside.distribution(point) for point in _points(plan)}
-    packages = _target_packages(plan)
+    packages = {target.partition(".")[0] for target in plan.config.targets}
     known = packages_distributions() if packages else {}
     return sorted(named.union(*(known.get(package, ()) for package in packages)))
 
 
 def contributing_modules(plan: RunPlan) -> set[str]:
     """The importable names, without dots, of the same code."""
-    return {point.module.partition(".")[0] for point in _points(plan)} | _target_packages(plan)
+    return {point.module.partition(".")[0] for point in _points(plan)} | {target.partition(".")[0] for target in plan.config.targets}
 
 
 def _points(plan: RunPlan) -> list[EntryPoint]:
-    used = {outside.ATOMS: plan.method.split("+"), outside.ENGINES: [plan.config.engine.name]}
+    config = plan.config
+    used = {outside.ATOMS: plan.atom_codes, outside.ENGINES: (config.engine.name,), outside.TASKS: (config.task.name,)}
     return [point for group, names in used.items() for name, point in outside.points(group).items() if name in names]
-
-
-def _target_packages(plan: RunPlan) -> set[str]:
-    return {target.partition(".")[0] for target in (plan.config.optimizer.target, plan.config.model.target) if target}
 
 
 @cache
@@ -125,5 +122,4 @@ def _why(done: subprocess.CompletedProcess[str]) -> str:
 
 def _inputs(config: RunConfig) -> tuple[str, ...]:
     """Folders and files that the configuration names and that exist here; a container must show them to the ranks."""
-    named = (config.model.path, config.data.path, config.data.tokenizer, *(pattern.partition("*")[0] for pattern in config.data.files))
-    return tuple(str(Path(name).expanduser().absolute()) for name in named if name and Path(name).expanduser().exists())
+    return tuple(str(Path(name).expanduser().absolute()) for name in config.inputs if Path(name).expanduser().exists())

@@ -16,7 +16,7 @@ from types import TracebackType
 import psutil
 
 from llmexp.launch.keeper import GRACE_S, PATIENCE_S, SIGNALLED
-from llmexp.plan.run_plan import RunPlan
+from llmexp.record.plan import RunPlan
 
 # Of the first node, or the only one; another's has its number before the suffix.
 AGENT_LOG = "log.agent.txt"

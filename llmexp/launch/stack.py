@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from llmexp.engines import get_engine
 from llmexp.launch.runtime import Runtime, contributors
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record import environment
+from llmexp.record.plan import RunPlan
+from llmexp.record.worker_sources import worker_sources
 
 
 def stack_digest(plan: RunPlan, device: str | None = None) -> str:
-    """12 hexadecimal digits that change when worker code, the engine's libraries or the device model (None: this node's) do."""
-    names = (*get_engine(plan.config.engine.name).distributions, *contributors(plan))
+    """12 hexadecimal digits that change when code that its worker can import, the engine's libraries or the device model (None: this node's) do."""
+    names = (*get_engine(plan.config.task.name, plan.config.engine.name).distributions, *contributors(plan))
     installed = Runtime(plan).installed.distributions
     versions = {name: installed[name] for name in names if name in installed}
-    return environment.stack_digest(versions, device or environment.device_model(plan.config.hardware.device))
+    return environment.stack_digest(
+        worker_sources(tuple(plan.command.argv)), versions, device or environment.device_model(plan.config.hardware.device)
+    )

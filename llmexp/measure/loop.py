@@ -11,7 +11,7 @@ from typing import Protocol, TextIO, runtime_checkable
 import torch
 
 from llmexp.measure.clock import Clock, Mark, unix_s
-from llmexp.record.result import StepSample
+from llmexp.record.samples import StepSample
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class StepLoop:
             phases[phase] += later.seconds_since(earlier)
         phases.pop("end")
         return StepSample(
-            step=done.step,
+            index=done.step,
             warmup=done.warmup,
             t_start_s=done.marks[0][1].seconds_since(self._origin),
             t_end_s=done.marks[-1][1].seconds_since(self._origin),

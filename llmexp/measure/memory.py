@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 import psutil
 import torch
 
-from llmexp.record.result import StateBytes
+from llmexp.record.samples import StateBytes
 
 
 def current_bytes(device: torch.device) -> Callable[[], int]:

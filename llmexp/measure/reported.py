@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from llmexp.measure.clock import Clock, Mark, unix_s
-from llmexp.record.result import StepSample
+from llmexp.record.samples import StepSample
 
 
 class MeasuredError(BaseException):
@@ -96,7 +96,7 @@ class ReportedSteps:
     def _sample(self, done: _Pending) -> StepSample:
         start, end = done.marks
         return StepSample(
-            step=done.step,
+            index=done.step,
             warmup=done.step < self._warmup_steps,
             t_start_s=start.seconds_since(self._origin),
             t_end_s=end.seconds_since(self._origin),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.plan.detect import compute_capability, detect
-from llmexp.schema import RunConfig
+from llmexp.schema import TrainingConfig
 
 CPU_INFO = Path("/proc/cpuinfo")
 # As Linux names them: x86's two kinds, and ARM's.
@@ -50,7 +50,7 @@ def chosen(hardware: Mapping[str, Any]) -> tuple[str, str]:
     return (ELSE, why) if why else (NATIVE, f"hardware={hardware['name']} multiplies bf16 natively")
 
 
-def about(config: RunConfig) -> str:
+def about(config: TrainingConfig) -> str:
     """Say in a line what precision=auto chose, or what bf16 costs where it was asked for without instructions for it; empty where neither is so."""
     precision = config.precision
     if precision.chosen_because:

@@ -9,8 +9,9 @@ from llmexp.errors import ConfigError
 from llmexp.plan import schedules
 from llmexp.plan.schedules import SCHEDULES, Passes, Pipeline
 from llmexp.plan.shape import shape_of
-from llmexp.record.result import Batch, Record
-from llmexp.schema import CpKind, RunConfig
+from llmexp.record.result import Batch
+from llmexp.record.samples import Record
+from llmexp.schema import CpKind, TrainingConfig
 
 # The value of engine.launcher that starts one process without any launcher.
 PYTHON = "python"
@@ -51,7 +52,7 @@ class ParallelDims(Record):
         return f"tp {self.tp}, pp {self.pp}" + f", ep {self.ep}" * (self.ep > 1)
 
     @classmethod
-    def of(cls, config: RunConfig, passes: Mapping[str, Passes], cp_chunks: Mapping[CpKind, int]) -> ParallelDims:
+    def of(cls, config: TrainingConfig, passes: Mapping[str, Passes], cp_chunks: Mapping[CpKind, int]) -> ParallelDims:
         """Take the degrees of a configuration; dp null fills the node, or is 1 by engine.launcher=python.
 
         `passes`: what each of the engine's schedules takes.
@@ -84,7 +85,7 @@ class ParallelDims(Record):
         return Batch(micro=micro, accumulation=accumulation, global_=self.dp * micro * accumulation)
 
 
-def _devices(config: RunConfig) -> int:
+def _devices(config: TrainingConfig) -> int:
     """Devices that ranks are started for: one each, or one of all by engine.launcher=python, which raises ConfigError for more ranks."""
     degrees, hardware = config.parallelism, config.hardware
     if config.engine.launcher != PYTHON:
@@ -99,7 +100,7 @@ def _devices(config: RunConfig) -> int:
     return 1
 
 
-def _check_tensor(config: RunConfig) -> None:
+def _check_tensor(config: TrainingConfig) -> None:
     tp, model = config.parallelism.tp, config.model
     for field in ("num_heads", "num_kv_heads", "intermediate_size", "vocab_size"):
         _check_divides("tp", tp, f"model.{field}", getattr(model, field))
@@ -107,7 +108,7 @@ def _check_tensor(config: RunConfig) -> None:
         raise ConfigError("parallelism.sequence=true cuts the sequence over the tensor-parallel ranks, and parallelism.tp=1: set parallelism.tp")
 
 
-def _check_sequence(config: RunConfig, chunks: int) -> None:
+def _check_sequence(config: TrainingConfig, chunks: int) -> None:
     degrees, seq_len = config.parallelism, config.data.seq_len
     a_rank = lcm(chunks, degrees.tp if degrees.sequence else 1)
     parts = degrees.cp * a_rank
@@ -120,7 +121,7 @@ def _check_sequence(config: RunConfig, chunks: int) -> None:
         )
 
 
-def _check_context(config: RunConfig, kind: CpKind | None) -> None:
+def _check_context(config: TrainingConfig, kind: CpKind | None) -> None:
     """Ulysses shares out the heads that a rank has; several ranks may share one key and value head."""
     degrees, shape = config.parallelism, shape_of(config.model)
     if degrees.cp_kind and degrees.cp == 1:
@@ -136,7 +137,7 @@ def _check_context(config: RunConfig, kind: CpKind | None) -> None:
         )
 
 
-def _schedule(config: RunConfig, passes: Mapping[str, Passes]) -> str | None:
+def _schedule(config: TrainingConfig, passes: Mapping[str, Passes]) -> str | None:
     """The schedule that orders the passes; None without a pipeline."""
     degrees, layers = config.parallelism, config.model.num_layers
     _check_divides("pp", degrees.pp, "model.num_layers", layers)
@@ -149,7 +150,7 @@ def _schedule(config: RunConfig, passes: Mapping[str, Passes]) -> str | None:
     return schedule
 
 
-def _check_nothing_of_a_pipeline(config: RunConfig) -> None:
+def _check_nothing_of_a_pipeline(config: TrainingConfig) -> None:
     degrees = config.parallelism
     if degrees.virtual_stages > 1:
         raise ConfigError(f"parallelism.virtual_stages={degrees.virtual_stages} are those of a pipeline, and parallelism.pp=1: set parallelism.pp")
@@ -157,7 +158,7 @@ def _check_nothing_of_a_pipeline(config: RunConfig) -> None:
         raise ConfigError(f"parallelism.schedule={degrees.schedule} orders the passes of a pipeline, and parallelism.pp=1: set parallelism.pp")
 
 
-def _check_experts(config: RunConfig, dims: ParallelDims) -> None:
+def _check_experts(config: TrainingConfig, dims: ParallelDims) -> None:
     ep, model = dims.ep, config.model
     if ep > 1 and model.num_experts is None and model.architecture != "hf":
         raise ConfigError(f"parallelism.ep={ep} shares out experts, and model={model.name} has none: set parallelism.ep=1, or model=mixtral")

@@ -10,7 +10,7 @@ from llmexp.plan.growth import LengthSchedule
 from llmexp.plan.shape import ModelShape
 from llmexp.plan.trained import flops_per_token, lora_parameters
 from llmexp.record.flops import Computed, Flops
-from llmexp.schema import AdapterConfig, RunConfig
+from llmexp.schema import AdapterConfig, TrainingConfig
 
 # Products of attention: scores and weighted values forward, two gradients of each backward. A kernel that keeps no scores makes them again in
 # backward (FlashAttention, arXiv 2205.14135, algorithm 4).
@@ -19,7 +19,7 @@ FORWARD, BACKWARD, SCORES_AGAIN = 2, 4, 1
 IN_TURN = (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",))
 
 
-def flops_of(shape: ModelShape, config: RunConfig, techniques: Techniques, computed: Computed | None) -> Flops:
+def flops_of(shape: ModelShape, config: TrainingConfig, techniques: Techniques, computed: Computed | None) -> Flops:
     """The model's, with what the devices compute beside them."""
     return Flops(
         per_position=flops_per_token(shape, 0, techniques, config.adapter),
@@ -29,7 +29,7 @@ def flops_of(shape: ModelShape, config: RunConfig, techniques: Techniques, compu
     )
 
 
-def computed_flops(shape: ModelShape, config: RunConfig, techniques: Techniques, dims: ParallelDims, *, whole: bool) -> Computed:
+def computed_flops(shape: ModelShape, config: TrainingConfig, techniques: Techniques, dims: ParallelDims, *, whole: bool) -> Computed:
     """What the devices compute; `whole`: layers that run again do so to their end."""
     missing = _missing(shape, techniques, config.adapter)
     matrices = flops_per_token(shape, 0, techniques, config.adapter) - missing.matrices
@@ -47,7 +47,7 @@ def computed_flops(shape: ModelShape, config: RunConfig, techniques: Techniques,
     )
 
 
-def recomputed_flops_per_token(shape: ModelShape, config: RunConfig, techniques: Techniques, dims: ParallelDims, *, whole: bool) -> float:
+def recomputed_flops_per_token(shape: ModelShape, config: TrainingConfig, techniques: Techniques, dims: ParallelDims, *, whole: bool) -> float:
     """What R or RS adds to a position of a sequence without padding."""
     once = replace(techniques, recomputation=False, attention_recomputation=False)
     seq_len = LengthSchedule.of(config).of_mean_token

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from llmexp.errors import ConfigError
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.schema import RunConfig
+from llmexp.schema import TrainingConfig
 
 KEY = "data.seq_len_schedule"
 
@@ -21,7 +21,7 @@ class LengthSchedule:
     steps: int
 
     @classmethod
-    def of(cls, config: RunConfig) -> LengthSchedule:
+    def of(cls, config: TrainingConfig) -> LengthSchedule:
         """That of a configuration, one length where it has none; raises ConfigError where the steps are too few or not known beforehand."""
         given, protocol = config.data.seq_len_schedule, config.measure
         made = cls(given or (config.data.seq_len,), protocol.warmup_steps, protocol.steps)
@@ -48,7 +48,7 @@ class LengthSchedule:
         return sum(length * length for length in steps) / sum(steps)
 
 
-def ungrowable(config: RunConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def ungrowable(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     """Why sequences cannot grow in this run, as the reason of a skip."""
     if not config.data.seq_len_schedule:
         return None

@@ -7,12 +7,12 @@ from typing import Literal
 from llmexp.errors import ConfigError
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.schema import RunConfig
+from llmexp.schema import TrainingConfig
 
 Kept = Literal["adapter", "model"]
 
 
-def kept_weights(config: RunConfig, techniques: Techniques) -> tuple[Kept, ...]:
+def kept_weights(config: TrainingConfig, techniques: Techniques) -> tuple[Kept, ...]:
     """The folders that the first repeat leaves: adapter, in PEFT's format, and model, in transformers'."""
     asked = config.adapter.save
     adapter = techniques.adapter is not None and (config.model.weights == "pretrained" if asked is None else asked)
@@ -20,7 +20,7 @@ def kept_weights(config: RunConfig, techniques: Techniques) -> tuple[Kept, ...]:
     return (*kept, "model") if config.task.save_model else tuple(kept)
 
 
-def check_keeping(config: RunConfig, techniques: Techniques, dims: ParallelDims, *, engine_keeps: bool) -> None:
+def check_keeping(config: TrainingConfig, techniques: Techniques, dims: ParallelDims, *, engine_keeps: bool) -> None:
     """Raise ConfigError where weights are to be kept that nothing could save as one model."""
     kept = kept_weights(config, techniques)
     if not kept:

@@ -5,46 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, inf
 
-from pydantic import Field
-
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.shape import ModelShape
 from llmexp.plan.trained import Trained
-from llmexp.record.result import Record, StateBytes
+from llmexp.record.plan import MemoryEstimate
+from llmexp.record.samples import StateBytes
 from llmexp.schema import BYTES_PER_ELEMENT, PrecisionConfig
 
 GIB = 1024**3
 # NF4 with double quantisation (arXiv 2305.14314, section 3): 4 bits; and an 8-bit scale for 64 of them, with a 32-bit scale for 256 such scales.
 NF4_BYTES_PER_PARAMETER = 4 / 8
 NF4_SCALE_BYTES_PER_PARAMETER = (8 / 64 + 32 / (64 * 256)) / 8
-
-
-class MemoryEstimate(Record):
-    """Bytes of training state that one rank holds for certain at one time; activations, buffers and the allocator's waste come on top."""
-
-    parameters: StateBytes
-    gradients: StateBytes = Field(description="the most between backward and update, copies for the update among them")
-    optimizer: StateBytes
-    gathered: int = Field(0, description="whole parameters on the device at the end of forward, beside the rank's part of them")
-    gathered_beside_gradients: int = Field(0, description="of these what is still there when all gradients are")
-    arithmetic: str = Field(description="the same in words, for people")
-
-    @property
-    def device(self) -> int:
-        """Bytes on the device, of one rank: at the end of forward, or when gradients are there."""
-        return self.parameters.device + self.optimizer.device + max(self.gathered, self.gathered_beside_gradients + self.gradients.device)
-
-    @property
-    def host(self) -> int:
-        """Bytes in host memory, of one rank."""
-        return self.parameters.host + self.gradients.host + self.optimizer.host
-
-    @property
-    def in_all(self) -> int:
-        """Bytes of one rank wherever they lie, which on a CPU rank is one memory: less than both where they have their most at different times."""
-        lasting = sum(kind.device + kind.host for kind in (self.parameters, self.optimizer))
-        return lasting + max(self.gathered, self.gathered_beside_gradients + self.gradients.device + self.gradients.host)
 
 
 @dataclass(frozen=True)

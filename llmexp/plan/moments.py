@@ -5,12 +5,12 @@ from __future__ import annotations
 from llmexp.method import Techniques
 from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.plan.trained import Trained
-from llmexp.schema import BYTES_PER_MOMENT, RunConfig
+from llmexp.schema import BYTES_PER_MOMENT, TrainingConfig
 
 ADAMW_MOMENTS = 2
 
 
-def moment_bytes(config: RunConfig, techniques: Techniques) -> float | None:
+def moment_bytes(config: TrainingConfig, techniques: Techniques) -> float | None:
     """Moments alone, without the copy of the parameters that some engines update; None where the optimizer or the shape does not tell."""
     chosen = config.optimizer
     moments = chosen.moments if chosen.target else ADAMW_MOMENTS
@@ -24,7 +24,7 @@ def moment_bytes(config: RunConfig, techniques: Techniques) -> float | None:
     return None if shape is None or elements is None else size * elements / Trained.of(shape, techniques, config.adapter).trainable
 
 
-def factored_elements(shape: ModelShape, config: RunConfig, techniques: Techniques) -> int | None:
+def factored_elements(shape: ModelShape, config: TrainingConfig, techniques: Techniques) -> int | None:
     """Rows and columns of every matrix that trains, and the elements of every vector (arXiv 1804.04235, section 3); None for stacks of experts."""
     adapter = config.adapter
     if shape.num_experts:

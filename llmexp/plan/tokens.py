@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llmexp.errors import ConfigError
 from llmexp.plan.dims import ParallelDims
-from llmexp.schema import RunConfig
+from llmexp.schema import TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class TokenBudget:
     warmup_steps: int
 
     @classmethod
-    def of(cls, config: RunConfig, dims: ParallelDims) -> TokenBudget | None:
+    def of(cls, config: TrainingConfig, dims: ParallelDims) -> TokenBudget | None:
         """The budget of a configuration; None without measure.tokens. Raises ConfigError where it leaves no step to measure."""
         tokens, batch = config.measure.tokens, config.batch
         if tokens is None:
@@ -64,7 +64,7 @@ class TokenBudget:
         return f"{self.tokens:,} tokens / ({factors} = {self.step_tokens:,} tokens) = {steps}"
 
 
-def with_steps_of_budget(config: RunConfig, dims: ParallelDims) -> RunConfig:
+def with_steps_of_budget(config: TrainingConfig, dims: ParallelDims) -> TrainingConfig:
     """The configuration with measure.steps as measure.tokens has it, where that is set."""
     budget = TokenBudget.of(config, dims)
     if budget is None:

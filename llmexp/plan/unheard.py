@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.record.plan import RunPlan
 from llmexp.record.printed import Output
 
 _BY_HOOK = "call llmexp.hook.step(tokens=..., loss=...) after each, or describe the line that ends one: engine.options.pattern='…(?P<loss>[0-9.]+)…'"

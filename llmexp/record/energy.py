@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any, Self
 
 from llmexp.record import nvml
-from llmexp.record.result import Energy
+from llmexp.record.samples import Energy
 
 POWERCAP = Path("/sys/class/powercap")
 

@@ -6,11 +6,10 @@ Without torch: what only the ranks know (kernels, NCCL, thread counts) they writ
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import platform
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -33,7 +32,6 @@ VARIABLES = (
     "TORCH_NCCL_*", "GLOO_*", "OMP_*", "MKL_NUM_THREADS", "KMP_*", "PYTORCH_*", "NVIDIA_TF32_OVERRIDE", "TOKENIZERS_PARALLELISM",
     "TORCHINDUCTOR_*", "TORCHDYNAMO_*", "TRITON_*",
 )  # fmt: skip
-_WORKER_SOURCES = ("llmexp.measure", "llmexp.launchers", "llmexp.record.result")
 
 
 def capture(ranks: Installed, folder: Path | None = None) -> dict[str, Any]:
@@ -69,23 +67,13 @@ def recorded_device_model(captured: Mapping[str, Any], device: str) -> str | Non
     return str(devices[0]["name"]) if devices and devices[0]["name"] else None
 
 
-def stack_digest(versions: Mapping[str, str], device: str) -> str:
-    """12 hexadecimal digits over the worker-side sources, distributions' versions and the device's name: a result of another stack is stale."""
+def stack_digest(sources: Iterable[Path], versions: Mapping[str, str], device: str) -> str:
+    """12 hexadecimal digits over the ranks' sources, distributions' versions and the device's name: a result of another stack is stale."""
     digest = hashlib.sha256()
-    for path in _worker_sources():
+    for path in sources:
         digest.update(f"{path.parent.name}/{path.name}\0".encode() + path.read_bytes() + b"\0")
     digest.update(repr((sorted(versions.items()), device)).encode())
     return digest.hexdigest()[:12]
-
-
-def _worker_sources() -> list[Path]:
-    files: list[Path] = []
-    for module in _WORKER_SOURCES:
-        spec = importlib.util.find_spec(module)
-        if spec is None or spec.origin is None:
-            continue
-        files += sorted(Path(spec.origin).parent.rglob("*.py")) if spec.submodule_search_locations else [Path(spec.origin)]
-    return files
 
 
 def cpu() -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from llmexp.record.result import Record
+from llmexp.record.samples import Record
 
 
 class Computed(Record):

@@ -130,7 +130,7 @@ class RunFolder:
         """The first file of samples that is gone from under a success; '' where none is."""
         if result.status is not RunStatus.SUCCESS:
             return ""
-        needed = (f"repeat.{index}/samples.{rank}.jsonl" for index in range(result.repeats) for rank in range(result.world_size))
+        needed = (f"repeat.{index}/samples.{rank}.jsonl" for index in range(result.repeats) for rank in range(result.processes))
         return next((name for name in needed if not (self.path / name).exists()), "")
 
     def state(self) -> str:

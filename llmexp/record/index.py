@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,14 +16,15 @@ from typing import Any
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder, write_atomically
-from llmexp.record.misfit import misfit
 from llmexp.record.naming import own_words
+from llmexp.record.plan import RunPlan
 from llmexp.record.reading import read_json
-from llmexp.record.result import RunResult, read_samples
+from llmexp.record.result import RunResult
+from llmexp.record.samples import Sample, read_samples
 
 INDEX = ".index.json"
 UNREADABLE = "unreadable"
-_VERSION = 2
+_VERSION = 3
 _Stamp = list[list[int] | None]
 _Index = dict[str, tuple[_Stamp, "Standing"]]
 
@@ -42,16 +43,16 @@ class Standing:
     repeats: int = 0
     """Finished by rank 0."""
     planned_repeats: int = 0
-    warmup_steps: int = 0
+    warmup_samples: int = 0
     """Planned, a repeat."""
-    steps: int = 0
+    samples: int = 0
     """Measured in the latest repeat."""
-    planned_steps: int = 0
-    positions: int = 0
-    """Of one step, over all data-parallel ranks."""
+    planned_samples: int = 0
+    amount: float = 0.0
+    """What one sample of all ranks comes to in the unit of the rate."""
     held_s: float | None = None
     """From the first event to the result."""
-    tokens_per_s: float | None = None
+    rate: float | None = None
 
 
 def standings(folders: Sequence[RunFolder]) -> list[Standing]:
@@ -63,12 +64,9 @@ def standings(folders: Sequence[RunFolder]) -> list[Standing]:
     return [found[folder.path] for folder in folders]
 
 
-def work_of(plan: Mapping[str, Any]) -> str:
-    """Task, engine, model, method, hardware, ranks and precision of a plan as it stands in plan.json."""
-    config, dims = plan["config"], plan["dims"]
-    names = (config[group]["name"] for group in ("task", "engine", "model", "hardware", "precision"))
-    ranks = "x".join(str(dims[degree]) for degree in ("dp", "tp", "pp", "cp"))
-    return " ".join((*names, ranks, plan["method"]))
+def kind_of(plan: RunPlan) -> str:
+    """What plans share whose samples take about the same time for the same amount."""
+    return " ".join((*plan.subject.values(), *plan.kind.values()))
 
 
 def _of_sweep(sweep: Path, runs: Iterable[RunFolder]) -> list[Standing]:
@@ -103,36 +101,33 @@ def _look(run: RunFolder) -> Standing:
     try:
         result = run.result()
         state, reason = run.standing(result)
-        return Standing(state=state, reason=reason, **_planned(run), **_progress(run), **_measured(result))
+        plan = RunPlan.read(run.plan_path)
+        return Standing(state=state, reason=reason, **_planned(plan), **_progress(run), **_measured(plan, result))
     except (RecordError, OSError, ValueError, KeyError) as error:
         return Standing(UNREADABLE, (str(error) or repr(error)).partition("\n")[0])
 
 
-def _planned(run: RunFolder) -> dict[str, Any]:
-    try:
-        plan = read_json(run.plan_path)
-        measure, positions = plan["config"]["measure"], plan["batch"]["global"] * plan["config"]["data"]["seq_len"]
-        numbers = {"planned_repeats": measure["repeats"], "planned_steps": measure["steps"], "warmup_steps": measure["warmup_steps"]}
-        return {"id": plan["id"], "words": own_words(plan["rerun_command"]), "work": work_of(plan), "positions": positions, **numbers}
-    except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
-        raise misfit(run.plan_path, "plan", error) from None
+def _planned(plan: RunPlan) -> dict[str, Any]:
+    numbers = {"planned_repeats": plan.config.measure.repeats, "planned_samples": plan.measured_samples}
+    numbers |= {"warmup_samples": plan.samples - plan.measured_samples}
+    return {"id": plan.id, "words": own_words(plan.rerun_command), "work": kind_of(plan), "amount": plan.amount, **numbers}
 
 
 def _progress(run: RunFolder) -> dict[str, Any]:
     repeats = run.repeats()
     samples = repeats[-1] / "samples.0.jsonl" if repeats else None
-    steps = sum(not sample.warmup for sample in read_samples(samples)) if samples and samples.exists() else 0
-    return {"repeats": sum((repeat / "rank.0.json").exists() for repeat in repeats), "steps": steps}
+    measured = sum(not sample.warmup for sample in read_samples(samples, Sample)) if samples and samples.exists() else 0
+    return {"repeats": sum((repeat / "rank.0.json").exists() for repeat in repeats), "samples": measured}
 
 
-def _measured(result: RunResult | None) -> dict[str, Any]:
+def _measured(plan: RunPlan, result: RunResult | None) -> dict[str, Any]:
     if result is None:
         return {}
-    rate = result.metrics.get("tokens_per_s")
+    rate = result.metrics.get(plan.rate)
     held_s = None
     if result.started_at and result.ended_at:
         held_s = (datetime.fromisoformat(result.ended_at) - datetime.fromisoformat(result.started_at)).total_seconds()
-    return {"held_s": held_s, "tokens_per_s": rate.mean if rate else None}
+    return {"held_s": held_s, "rate": rate.mean if rate else None}
 
 
 def _read(path: Path) -> _Index:

@@ -20,9 +20,9 @@ def own_words(command: str) -> list[str]:
     return [word for word in shlex.split(command)[3:] if not _NOT_NAMED.match(word)]
 
 
-def name_of(model: str, method: str, words: Iterable[str]) -> str:
-    """The run's name with these words."""
-    return " ".join((model, method, *words))
+def name_of(subject: Iterable[str], words: Iterable[str]) -> str:
+    """The run's name: what it measures, and the words that tell it from others."""
+    return " ".join((*subject, *words))
 
 
 def apart(runs: Sequence[Sequence[str]]) -> list[str]:

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, Self
 
 from llmexp.record import nvml
-from llmexp.record.result import GpuWindow
+from llmexp.record.samples import GpuWindow
 
 HEAT, HEAT_BY_HARDWARE, POWER_BRAKE, POWER_CAP = "heat", "heat, by hardware", "power brake", "power cap"
 # NVML's numbers of integers that hold nanoseconds, and where they stand in its union; settings are shorter ones.

@@ -11,7 +11,7 @@ from llmexp.analysis.inference import Estimate, log_ratio
 from llmexp.record.folder import RunFolder
 from llmexp.record.naming import NOT_MEASURED
 from llmexp.record.result import Metric, RunStatus
-from llmexp.report.equivalence import Equivalence, equivalence
+from llmexp.report.equivalence import Equivalence, of_rows
 from llmexp.report.row import OOM, Row, read_row
 
 WHY_PRECISION = "precision.chosen_because"
@@ -69,9 +69,8 @@ class Comparison:
 
     @property
     def speeds(self) -> Equivalence | None:
-        """Whether both are equally fast; None where one was not measured."""
-        a, b = self.a.metric("tokens_per_s"), self.b.metric("tokens_per_s")
-        return equivalence(a, b, (self.a.stability, self.b.stability)) if a and b else None
+        """Whether both are equally fast; None where one was not measured, or the two have not one rate."""
+        return of_rows(self.a, self.b)
 
 
 def compare(a: RunFolder, b: RunFolder) -> Comparison:
@@ -82,14 +81,14 @@ def compare(a: RunFolder, b: RunFolder) -> Comparison:
         second,
         settings=_differences(_settings(first), _settings(second)),
         environment=_differences(_environment(first), _environment(second)),
-        work=_differences(_work(first), _work(second)),
+        work=_differences(_flat(first.done), _flat(second.done)),
         ratios=tuple(_ratios(first, second)),
     )
 
 
 def _settings(row: Row) -> dict[str, str]:
-    config = {key: value for key, value in row.plan["config"].items() if key not in NOT_MEASURED}
-    found = _flat(config | {"method": row.method}) | _flat({"engine_config": row.plan.get("engine_config", {})})
+    config = row.plan.config.model_dump(mode="json", exclude=set(NOT_MEASURED))
+    found = _flat(config | row.plan.subject) | _flat({"engine_config": row.plan.engine_config})
     found.pop(WHY_PRECISION, None)
     if row.result:
         what_ran = {key: value for key, value in row.result.what_ran.items() if key not in _EVIDENCE}
@@ -111,22 +110,6 @@ def _checkout(checkout: Mapping[str, Any] | None) -> dict[str, Any] | None:
     kept = checkout.get("diff")
     changes = (kept["sha256"][:12] if kept else "not kept") if checkout["dirty"] else "none"
     return {key: value for key, value in checkout.items() if key not in ("dirty", "diff")} | {CHANGES_DIFFER: changes}
-
-
-def _work(row: Row) -> dict[str, str]:
-    """What one step works through; counted where the run has counted, else as planned."""
-    counted = {name: row.metric(name) for name in ("parameters", "trainable_parameters")}
-    counts = {name: int(metric.mean) if metric else row.plan.get(name) for name, metric in counted.items()}
-    own = {name: row.work[name] for name in ("task", "model", "seq_len", "data", "precision", "optimizer")}
-    config = row.plan["config"]
-    states = {name: config["optimizer"].get(name) for name in ("moments", "moment_dtype", "options")}
-    return _flat(own | {"global batch": row.batch.global_, **counts, "optimizer": {"name": own["optimizer"]} | states} | _adapter(row))
-
-
-def _adapter(row: Row) -> dict[str, Any]:
-    """What an adapter computes, where the method has one."""
-    has_one = {"L", "QL", "P"} & set(row.method.split("+"))
-    return {"adapter": {key: value for key, value in row.plan["config"].get("adapter", {}).items() if key != "save"}} if has_one else {}
 
 
 def _differences(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[Difference, ...]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from llmexp.record.naming import NOT_MEASURED
-from llmexp.report.equivalence import Answer, equivalence
+from llmexp.report.equivalence import Answer, of_rows
 from llmexp.report.row import Row
 
 _SAID: dict[Answer, str] = {
@@ -24,14 +24,11 @@ def control_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _line(first: Row, again: Row) -> str:
-    speeds = first.metric("tokens_per_s"), again.metric("tokens_per_s")
-    if not speeds[0] or not speeds[1]:
-        return ""
-    found = equivalence(speeds[0], speeds[1], (first.stability, again.stability))
-    return f"control: {first.method} {_SAID[found.answer]}: {found.reason}"
+    found = of_rows(first, again)
+    return f"control: {first.subject} {_SAID[found.answer]}: {found.reason}" if found else ""
 
 
 def _measured(row: Row) -> str:
     """All that says what a run measures, but that it is a control."""
-    config = {key: value for key, value in row.plan["config"].items() if key not in (*NOT_MEASURED, "control")}
-    return json.dumps([config, row.method], sort_keys=True)
+    config = row.plan.config.model_dump(mode="json", exclude={*NOT_MEASURED, "control"})
+    return json.dumps([config, row.plan.subject], sort_keys=True)

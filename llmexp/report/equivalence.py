@@ -9,6 +9,7 @@ from typing import Literal
 from llmexp.analysis.inference import Estimate, log_ratio, repeats_for
 from llmexp.analysis.stability import RELEVANT
 from llmexp.record.result import Metric, Stability
+from llmexp.report.row import Row
 
 # Of the ratio: equal speeds are called different once in fifty, and a ratio beyond RELEVANT is called the same once in a hundred.
 CONFIDENCE = 0.98
@@ -23,9 +24,17 @@ class Equivalence:
     reason: str
 
 
-def equivalence(first: Metric, second: Metric, judged: tuple[Stability | None, Stability | None]) -> Equivalence:
-    """Hold the second run's tokens_per_s against the first's. Runs that something disturbed may be called the same, never different."""
-    said, found, doubts = f"tokens_per_s is {second.mean / first.mean:.3f} of the first run's", log_ratio(first, second), _doubts(judged)
+def of_rows(one: Row, other: Row) -> Equivalence | None:
+    """Hold the second run's rate against the first's; None where one has none, or they are not of one kind."""
+    first, second = one.rate, other.rate
+    if first is None or second is None or one.plan.rate != other.plan.rate:
+        return None
+    return equivalence(first, second, (one.stability, other.stability), one.plan.rate)
+
+
+def equivalence(first: Metric, second: Metric, judged: tuple[Stability | None, Stability | None], name: str) -> Equivalence:
+    """Hold one rate of that name against another. Runs that something disturbed may be called the same, never different."""
+    said, found, doubts = f"{name} is {second.mean / first.mean:.3f} of the first run's", log_ratio(first, second), _doubts(judged)
     if found is None:
         return Equivalence("unknown", f"{said}, but each is one process, and how far another would be from it is not known: measure.repeats=3 tells")
     low, high = found.ratio_interval(CONFIDENCE)

@@ -1,84 +1,56 @@
-"""The report as a picture: a bar a run for speed and for memory, beside the paper's values."""
+"""The report as pictures: a bar a run for its rate and what its section has besides, beside published values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from llmexp.reference import SOURCE
-from llmexp.report.memory_column import memory_header, memory_unit
 from llmexp.report.picture import COLOURS, INK, can_draw, new_figure, plain, save
-from llmexp.report.row import OOM, Row
 from llmexp.report.run_plots import draw_run
-from llmexp.report.signs import PARTLY_TRAINED, doubt_sign
+from llmexp.report.section import Bars, Section
+from llmexp.report.signs import doubt_sign
 from llmexp.report.table import Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["can_draw", "draw", "draw_run"]
+__all__ = ["can_draw", "draw", "draw_report", "draw_run"]
 NOTE_POINTS, NOTE_CHARACTERS = 6.5, 190
 # Nobody reads more, and each takes tens of milliseconds to draw.
 MOST_BARS = 100
 
 
-@dataclass(frozen=True)
-class Bars:
-    """One panel's values, a row each; None where there is nothing to draw. `words` stand where we have no value, `signs` behind one."""
-
-    label: str
-    ours: Sequence[float | None]
-    deviations: Sequence[float]
-    papers: Sequence[float | None]
-    words: Sequence[str]
-    signs: Sequence[str]
-
-    @property
-    def reach(self) -> list[float]:
-        """How far to the right each row's marks go."""
-        rows = zip(self.ours, self.deviations, self.papers, strict=True)
-        return [max((ours or 0) + deviation, paper or 0) for ours, deviation, paper in rows]
+def draw_report(report: Report, path: Path) -> list[Path]:
+    """Write a picture for each section, <name>.png (or SVG, PDF, by the suffix), and what only some sections have; returns what was written."""
+    written = []
+    for number, section in enumerate(report.sections or (Section(()),)):
+        place = path.with_name(f"{path.stem}_{number + 1}{path.suffix}") if number else path
+        draw(section, place)
+        written += [place, *section.draw_more(place)]
+    return written
 
 
-def draw(report: Report, path: Path) -> None:
-    """Write a PNG (or SVG, PDF, by the suffix): tokens/s with their deviation on the left, memory on the right, the paper's values as diamonds."""
-    every, report = report, replace(report, rows=report.rows[:MOST_BARS])
-    title = f"{report.title or 'no runs'}\nbars and numbers: measured, with standard deviation"
-    if any(row.paper for row in report.rows):
-        title += f"; diamonds: the paper ({SOURCE})"
-    if len(every.rows) > MOST_BARS:
-        title += f"\nthe first {MOST_BARS} of {len(every.rows)} runs; the table has all"
-    notes = _notes(report)
-    figure = new_figure(10.5, 1.3 + 0.26 * max(len(report.rows), 4) + 0.12 * len(notes), title)
+def draw(section: Section, path: Path) -> None:
+    """Write the bars of a section: its rate with the deviation on the left, further panels beside it, published values as diamonds."""
+    every, section = section.rows, replace(section, rows=section.rows[:MOST_BARS])
+    title = f"{section.title or 'no runs'}\n{section.subtitle}"
+    if len(every) > MOST_BARS:
+        title += f"\nthe first {MOST_BARS} of {len(every)} runs; the table has all"
+    notes, panels = _notes(section), section.panels
+    figure = new_figure(10.5, 1.3 + 0.26 * max(len(section.rows), 4) + 0.12 * len(notes), title)
     figure.supxlabel("\n".join(notes), x=0.01, ha="left", fontsize=NOTE_POINTS)
-    panels = figure.subplots(1, 2, sharey=True, gridspec_kw={"width_ratios": (3, 2)})
-    colours = _colours(report)
-    for axes, bars in zip(panels, (_speed(report), _memory(report)), strict=True):
+    widths = (3, *[2] * (len(panels) - 1))
+    drawn = figure.subplots(1, len(panels), sharey=True, squeeze=False, gridspec_kw={"width_ratios": widths})[0]
+    colours = _colours(section)
+    for axes, bars in zip(drawn, panels, strict=True):
         _draw_bars(axes, bars, colours)
         _write_beside(axes, bars)
-    panels[0].set_yticks(range(len(report.rows)), [_label(row, report) for row in report.rows])
-    panels[0].set_ylim(len(report.rows) - 0.4, -0.6)
+    drawn[0].set_yticks(range(len(section.rows)), [section.label(row) for row in section.rows])
+    drawn[0].set_ylim(len(section.rows) - 0.4, -0.6)
     save(figure, path)
-
-
-def _speed(report: Report) -> Bars:
-    rates = [row.metric("tokens_per_s") for row in report.rows]
-    deviations = [(rate.std_between_repeats or rate.std_within_run or 0.0) if rate else 0.0 for rate in rates]
-    papers = [row.paper.tokens_per_s if row.paper else None for row in report.rows]
-    words = ["out of memory" if row.state == OOM else row.state for row in report.rows]
-    signs = [f" {doubt_sign(row)}" if row.doubt else "" for row in report.rows]
-    return Bars("tokens/s", [rate.mean if rate else None for rate in rates], deviations, papers, words, signs)
-
-
-def _memory(report: Report) -> Bars:
-    unit, divisor = memory_unit(report)
-    label = memory_header(report).replace("peak", "peak allocated").replace("state", "training state").replace(unit, f"({unit} a rank)")
-    ours = [row.memory[1] / divisor if row.memory else None for row in report.rows]
-    papers = [row.paper.memory_bytes / divisor if row.paper and row.paper.memory_bytes else None for row in report.rows]
-    return Bars(label, ours, [0.0] * len(ours), papers, [""] * len(ours), [""] * len(ours))
 
 
 def _draw_bars(axes: Axes, bars: Bars, colours: Sequence[str]) -> None:
@@ -102,21 +74,18 @@ def _write_beside(axes: Axes, bars: Bars) -> None:
     axes.set_xlim(0, 1.16 * widest)
 
 
-def _colours(report: Report) -> list[str]:
-    models = list(dict.fromkeys(row.model for row in report.rows))
-    return [COLOURS[models.index(row.model) % len(COLOURS)] for row in report.rows]
+def _colours(section: Section) -> list[str]:
+    """One for each value of the subject's first word, such as the model."""
+    firsts = [next(iter(row.plan.subject.values())) for row in section.rows]
+    known = list(dict.fromkeys(firsts))
+    return [COLOURS[known.index(first) % len(COLOURS)] for first in firsts]
 
 
-def _notes(report: Report) -> list[str]:
+def _notes(section: Section) -> list[str]:
     """Why rows are marked, each reason once, in lines that the picture is wide enough for."""
     marked: dict[tuple[str, str], list[str]] = {}
-    for row in report.rows:
+    for row in section.rows:
         if row.doubt:
-            marked.setdefault((doubt_sign(row), row.doubt), []).append(_label(row, report))
+            marked.setdefault((doubt_sign(row), row.doubt), []).append(section.label(row))
     notes = [f"{sign} {', '.join(labels)} {doubt}" for (sign, doubt), labels in marked.items()]
     return [line for note in notes for line in wrap(note, NOTE_CHARACTERS, subsequent_indent="   ")]
-
-
-def _label(row: Row, report: Report) -> str:
-    varying = [value for name, value in report.shown(row).items() if name not in report.shared]
-    return " ".join([*varying, row.method + PARTLY_TRAINED * row.partly_trained])

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from llmexp.report.table import Report
+from llmexp.report.row import Row
 
 # What of an environment decides speed, in the order of reading; the run's folder has all of it.
 _LIBRARIES = ("deepspeed", "transformers", "flash-attn", "triton", "bitsandbytes", "llmexp")
 _DAY = len("2026-01-01")
 
 
-def provenance(report: Report) -> list[str]:
+def provenance(rows: Iterable[Row]) -> list[str]:
     """A line for each environment that the rows with a result come from: devices, driver, versions, commit, days (UTC)."""
     days: dict[str, set[str]] = {}
-    for row in report.rows:
+    for row in rows:
         if row.result and row.result.environment:
             days.setdefault(_described(row.result.environment), set()).add(row.result.ended_at[:_DAY])
     return [f"measured on {described}; {_span(sorted(found))}" for described, found in days.items()]

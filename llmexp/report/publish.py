@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 
 from llmexp.errors import RecordError
@@ -21,12 +20,12 @@ def publish(report: Report, folder: Path) -> list[Path]:
     """Write a table for each hardware and sweep; raises RecordError where nothing was measured, for then there is no table to show."""
     tables: dict[Path, list[Row]] = defaultdict(list)
     for row in report.rows:
-        tables[folder / _part(row.hardware) / _part(str(row.plan["config"]["sweep"]["name"]))].append(row)
+        tables[folder / _part(row.hardware) / _part(row.plan.config.sweep.name)].append(row)
     written = []
     for path, rows in tables.items():
         if not any(row.state == RunStatus.SUCCESS for row in rows):
             raise RecordError(f"{path}.md is not written: none of its {len(rows)} runs was measured")
-        table = replace(report, rows=tuple(rows))
+        table = Report.of(rows, report.unreadable)
         for suffix, text in ((".md", markdown(table)), (".csv", comma_separated(table))):
             written.append(path.with_name(path.name + suffix))
             write_atomically(written[-1], text)

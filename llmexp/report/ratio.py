@@ -1,4 +1,4 @@
-"""A speed over another one as a table shows it: with its interval, and with the sign of whichever run is not to be relied on."""
+"""A rate over another one as a table shows it: with its interval, and with the sign of whichever run is not to be relied on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from llmexp.report.signs import doubt_sign
 
 
 @dataclass(frozen=True)
-class SpeedRatio:
-    """A measured row's tokens/s over another's, or over a printed figure; times `factor`, such as the ranks that scaling divides by."""
+class RateRatio:
+    """A measured row's rate over another's, or over a printed figure; times `factor`, such as the ranks that scaling divides by."""
 
     row: Row
     over: Row | float
@@ -21,7 +21,7 @@ class SpeedRatio:
     @property
     def value(self) -> float:
         """The ratio."""
-        return self.factor * _speed(self.row).mean / (self.over if isinstance(self.over, float) else _speed(self.over).mean)
+        return self.factor * _rate(self.row).mean / (self.over if isinstance(self.over, float) else _rate(self.over).mean)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -38,17 +38,10 @@ class SpeedRatio:
     @property
     def _estimate(self) -> Estimate | None:
         if isinstance(self.over, float):
-            return of_repeats(_speed(self.row))
-        return log_ratio(_speed(self.over), _speed(self.row)) if self.row is not self.over else None
+            return of_repeats(_rate(self.row))
+        return log_ratio(_rate(self.over), _rate(self.row)) if self.row is not self.over else None
 
 
-def over_paper(row: Row) -> SpeedRatio | None:
-    """Tokens/s over the paper's, as far as it is known; None where it measured something else."""
-    paper = row.paper
-    return SpeedRatio(row, paper.tokens_per_s) if row.metric("tokens_per_s") and paper and paper.tokens_per_s and not row.unlike_paper else None
-
-
-def _speed(row: Row) -> Metric:
-    rate = row.metric("tokens_per_s")
-    assert rate is not None
-    return rate
+def _rate(row: Row) -> Metric:
+    assert row.rate is not None
+    return row.rate

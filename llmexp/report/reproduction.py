@@ -44,5 +44,5 @@ def judge(comparison: Comparison) -> Verdict:
 
 
 def _other_device(comparison: Comparison) -> str:
-    keys = _DEVICE_KEYS[comparison.a.plan["config"]["hardware"]["device"]]
+    keys = _DEVICE_KEYS[comparison.a.plan.config.hardware.device]
     return ", ".join(f"{found.key} {found.a}, now {found.b}" for found in comparison.environment if found.key in keys)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from llmexp.analysis.window import duration_s
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import StepSample, read_samples
+from llmexp.record.plan import RunPlan
+from llmexp.record.samples import Sample, read_samples
 from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
 from llmexp.report.row import Row, read_row
+from llmexp.tasks import get_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Steps = list[tuple[StepSample, ...]]
-Value = Callable[[StepSample], float]
+Steps = list[tuple[Sample, ...]]
+Value = Callable[[Sample], float]
 
 
 @dataclass(frozen=True)
@@ -32,42 +36,48 @@ class Curve:
     from_zero: bool = False
 
 
-CURVES = (
-    Curve("loss.png", "loss", lambda sample: sample.loss, fmean, "mean over ranks"),
-    Curve("step_time.png", "step time (s)", lambda sample: sample.t_end_s - sample.t_start_s, max, "slowest rank", from_zero=True),
-)
+def curves_of(plan: RunPlan) -> list[Curve]:
+    """Those of the values that the task says are worth one, and the time of each sample."""
+    task, name = get_task(plan.config.task.name), plan.sample_name
+    own = [Curve(f"{value}.png", value, partial(_value, value), fmean, "mean over ranks") for value in task.curves]
+    return [*own, Curve(f"{name}_time.png", f"{name} time (s)", duration_s, max, "slowest rank", from_zero=True)]
+
+
+def _value(name: str, sample: Sample) -> float:
+    return sample.values[name]
 
 
 def draw_run(folder: RunFolder) -> None:
-    """Write loss.png and step_time.png into the run's figures, as far as its samples go; nothing where there are none. Raises RecordError."""
-    repeats = [(path.name.replace(".", " "), _steps(path)) for path in folder.repeats()]
-    begun = [(name, steps) for name, steps in repeats if steps]
-    if not begun:
+    """Write a picture of each curve into the run's figures, as far as its samples go; nothing where there are none. Raises RecordError."""
+    if not any(folder.path.glob("repeat.*/samples.*.jsonl")):
         return
     row = read_row(folder)
-    for curve in CURVES:
+    kind = get_task(row.plan.config.task.name).sample_type
+    repeats = [(path.name.replace(".", " "), _steps(path, kind)) for path in folder.repeats()]
+    begun = [(name, steps) for name, steps in repeats if steps]
+    for curve in curves_of(row.plan) if begun else ():
         _draw_curve(curve, begun, row, folder.figures / curve.file)
 
 
 def _draw_curve(curve: Curve, repeats: Sequence[tuple[str, Steps]], row: Row, path: Path) -> None:
-    figure = new_figure(7.5, 3.8, f"{row.method}: {row.model} on {row.hardware}, {row.world_size} ranks, {row.work['precision']}")
+    figure = new_figure(7.5, 3.8, f"{row.plan.name} on {row.hardware}, {row.processes} ranks")
     axes = figure.subplots()
     plain(axes, grid="y")
     for number, (name, steps) in enumerate(repeats):
         colour = COLOURS[number % len(COLOURS)]
         values = [[curve.value(sample) for sample in step] for step in steps]
-        numbers = [step[0].step for step in steps]
+        numbers = [step[0].index for step in steps]
         axes.plot(
             numbers, [curve.line(ranks) for ranks in values], ".-", color=colour, linewidth=1.3, markersize=3, label=f"{name}, {curve.line_label}"
         )
         axes.fill_between(numbers, [min(ranks) for ranks in values], [max(ranks) for ranks in values], color=colour, alpha=0.2, linewidth=0)
     if curve.from_zero:
         _show_from_zero(axes, [[max(map(curve.value, step)) for step in steps] for _, steps in repeats])
-    warmup = [step[0].step for step in repeats[0][1] if step[0].warmup]
+    warmup = [step[0].index for step in repeats[0][1] if step[0].warmup]
     if warmup:
         axes.axvspan(warmup[0] - 0.5, warmup[-1] + 0.5, color="#eeeeee", zorder=0, label="warm-up")
-    axes.set_xlabel("step", fontsize=9)
-    axes.set_ylabel(curve.label + (", band: range over ranks" if row.world_size > 1 else ""), fontsize=9)
+    axes.set_xlabel(row.plan.sample_name, fontsize=9)
+    axes.set_ylabel(curve.label + (", band: range over ranks" if row.processes > 1 else ""), fontsize=9)
     axes.locator_params(axis="x", integer=True)
     figure.legend(loc="outside lower center", ncols=4, fontsize=8, frameon=False)
     save(figure, path)
@@ -82,6 +92,6 @@ def _show_from_zero(axes: Axes, repeats: Sequence[Sequence[float]]) -> None:
         axes.set_title(f"cut off: the first step, {first:.3g} s", loc="left", fontsize=8, color=INK)
 
 
-def _steps(repeat: Path) -> Steps:
+def _steps(repeat: Path, kind: type[Sample]) -> Steps:
     """The steps that all ranks have taken so far, each with its samples by rank."""
-    return list(zip(*(read_samples(path) for path in sorted(repeat.glob("samples.*.jsonl"))), strict=False))
+    return list(zip(*(read_samples(path, kind) for path in sorted(repeat.glob("samples.*.jsonl"))), strict=False))

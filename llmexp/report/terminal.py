@@ -7,10 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from llmexp.report.columns import Column, columns
 from llmexp.report.compare import Comparison, Difference, Ratio, ending
-from llmexp.report.legend import legend
-from llmexp.report.notes import notes_of
+from llmexp.report.section import Column, Section
 from llmexp.report.table import Report
 
 if TYPE_CHECKING:
@@ -23,20 +21,29 @@ _SPEEDS = {"same": "equally fast", "different": "not equally fast", "unknown": "
 
 def print_report(report: Report, file: TextIO | None = None) -> None:
     """Print the table, its legend and notes, and the command of each row."""
-    screen = console(file)
-    write(screen, report.title or "No runs")
-    numbers = Column("#", tuple(str(number) for number, _ in enumerate(report.rows, 1)))
-    shown, left_out = _fitting([numbers, *columns(report)], screen)
+    screen, first = console(file), 1
+    if not report.rows:
+        write(screen, "No runs")
+    for section in report.sections:
+        _print_section(screen, section, first)
+        first += len(section.rows)
+    for reason in report.unreadable:
+        write(screen, f"unreadable: {reason}")
+
+
+def _print_section(screen: Console, section: Section, first: int) -> None:
+    """Rows are numbered from `first`."""
+    write(screen, section.title)
+    numbers = Column("#", tuple(str(number) for number, _ in enumerate(section.rows, first)))
+    shown, left_out = _fitting([numbers, *section.columns], screen)
     screen.print(as_table(shown))
-    for line in legend(report):
+    for line in section.legend:
         write(screen, line, "dim")
     if left_out:
         write(screen, f"no room for: {', '.join(left_out)} (in Markdown and CSV, or on a wider terminal)", "dim")
-    for number, note in enumerate(notes_of(report), 1):
+    for number, note in enumerate(section.notes, 1):
         write(screen, f"({number}) {note}")
-    for reason in report.unreadable:
-        write(screen, f"unreadable: {reason}")
-    for number, row in enumerate(report.rows, 1):
+    for number, row in enumerate(section.rows, first):
         write(screen, f"#{number:<3} {row.command}")
 
 

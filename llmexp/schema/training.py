@@ -1,4 +1,4 @@
-"""How it is trained: optimizer, parallelism, dtypes, switches of memory and kernels, batch, engine."""
+"""How a model is trained: optimizer, parallelism, dtypes, switches of memory and kernels, batch, protocol."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from llmexp.schema.data import DataConfig
+from llmexp.schema.model import AdapterConfig, ModelConfig
+from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.section import CpKind, DottedPath, Dtype, NonNegativeInt, PositiveFloat, PositiveInt, Section, Tuple
 
 
-class TaskConfig(Section):
-    """What is done with the model."""
+class TrainingTaskConfig(TaskConfig):
+    """What is trained: all parameters from random weights, or a model that goes on from its own."""
 
     name: Literal["pretrain", "finetune"]
     save_model: bool = Field(
@@ -108,19 +111,64 @@ class KernelsConfig(Section):
     liger: bool = Field(False, description="Liger's fused kernels for norms, rotary embeddings, gated MLPs and the loss; GPUs only")
 
 
-class EngineConfig(Section):
-    """Who runs the training step, and who starts its ranks."""
-
-    name: str
-    launcher: Literal["spawn", "torchrun", "deepspeed", "python", "fork"] = Field(
-        description="spawn: llmexp starts an interpreter for each rank; torchrun, deepspeed: these do, as in your own scripts; "
-        "python: a program of one process, plainly; fork: ranks come from one process that has imported for all, on a CPU"
-    )
-    options: dict[str, Any] = Field(default_factory=dict, description="merged over the native configuration of the engine")
-
-
 class BatchConfig(Section):
     """Samples per rank and forward pass, and how many such passes one optimizer step accumulates."""
 
     micro: PositiveInt
     accumulation: PositiveInt
+
+
+class TrainingMeasureConfig(MeasureConfig):
+    """The protocol of a training run: steps to warm up and to measure, when fewer will do, and what is recorded of each."""
+
+    warmup_steps: PositiveInt
+    steps: PositiveInt
+    tokens: PositiveInt | None = Field(
+        None, description="train each repeat on so many, warm-up included, and report how its loss fell; decides `steps`. None: no such budget"
+    )
+    stop_at_interval_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None,
+        description="end a repeat before all steps, and the run before all repeats, once half the 95 % interval of tokens_per_s, over that repeat's "
+        "steps or over the repeats, is less than this share of it; None: all steps of all repeats",
+    )
+    min_steps: PositiveInt = Field(40, description="measured before the interval may end a repeat; 40 are the 10 batches of 4 that it is drawn from")
+    profile: bool = Field(description="trace a few more steps after the last repeat's measured window")
+    profile_steps: PositiveInt = 2
+    phases: bool = Field(True, description="time forward, backward and optimizer apart")
+
+    @model_validator(mode="after")
+    def _one_end(self) -> TrainingMeasureConfig:
+        if self.tokens and self.stop_at_interval_share:
+            raise ValueError(
+                f"measure.tokens={self.tokens} says where a run ends, and measure.stop_at_interval_share={self.stop_at_interval_share} might end it "
+                "before: leave one of them out"
+            )
+        return self
+
+
+class TrainingConfig(RunConfig):
+    """One training run, fully composed: what Hydra's groups and the command line gave."""
+
+    method: str
+    task: TrainingTaskConfig
+    model: ModelConfig
+    parallelism: ParallelismConfig
+    optimizer: OptimizerConfig
+    precision: PrecisionConfig
+    data: DataConfig
+    batch: BatchConfig
+    measure: TrainingMeasureConfig
+    adapter: AdapterConfig = AdapterConfig()
+    memory: MemoryConfig = MemoryConfig()
+    kernels: KernelsConfig = KernelsConfig()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The model's, the data's and the tokenizer's places."""
+        named = (self.model.path, self.data.path, self.data.tokenizer, *(pattern.partition("*")[0] for pattern in self.data.files))
+        return tuple(name for name in named if name)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The optimizer's and the model's class."""
+        return tuple(target for target in (self.optimizer.target, self.model.target) if target)

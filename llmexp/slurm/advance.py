@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from llmexp.errors import RecordError
 from llmexp.launch.progress import Progress
-from llmexp.plan.run_plan import RunPlan
+from llmexp.record.plan import RunPlan
 from llmexp.slurm.jobs import Submitted
 from llmexp.slurm.queue import Job
 

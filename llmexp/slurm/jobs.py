@@ -20,10 +20,10 @@ from typing import Any, BinaryIO
 from llmexp import __version__
 from llmexp.errors import RecordError
 from llmexp.launch.display import say
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder, now, read_json_lines
 from llmexp.record.lock import held_in_turn
 from llmexp.record.misfit import misfit
+from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult
 from llmexp.slurm.queue import Job
 

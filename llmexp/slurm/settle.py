@@ -6,8 +6,8 @@ from llmexp.errors import RecordError
 from llmexp.launch.attempt import only_attempt, set_aside
 from llmexp.launch.collect import conclude
 from llmexp.launch.ending import Ending
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.folder import RunFolder
+from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.slurm.jobs import Submitted
 from llmexp.slurm.queue import FORGOTTEN, JobState

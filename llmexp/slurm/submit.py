@@ -17,10 +17,10 @@ from typing import Any
 from llmexp.errors import ConfigError, SlurmError
 from llmexp.launch.code import snapshot
 from llmexp.launch.runtime import contributing_modules
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.checkout import SUBMITTED, keep_checkouts
 from llmexp.record.folder import RunFolder, now
 from llmexp.record.installed import installs
+from llmexp.record.plan import RunPlan
 from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submission_folder, withdraw
 from llmexp.slurm.options import SlurmOptions
 from llmexp.slurm.queue import max_array_size

@@ -8,15 +8,16 @@ import pytest
 
 from llmexp.analysis.held import useful_fraction
 from llmexp.errors import RecordError
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import RankSummary, RunResult
+from llmexp.record.result import RunResult
+from llmexp.record.samples import TrainingSummary
 
 MINUTE = {"started_at": "2026-01-01T00:00:00.000+00:00", "ended_at": "2026-01-01T00:01:00.000+00:00"}
 
 
 @pytest.fixture
-def run_of(tmp_path: Path, tiny_plan: Callable[..., RunPlan], result_of: Callable[..., RunResult]) -> Callable[..., RunFolder]:
+def run_of(tmp_path: Path, tiny_plan: Callable[..., TrainingPlan], result_of: Callable[..., RunResult]) -> Callable[..., RunFolder]:
     """A run of a minute with the measured windows of each repeat's ranks."""
 
     def run(name: str, status: str, *repeats: tuple[float, ...], **fields: Any) -> RunFolder:
@@ -31,9 +32,9 @@ def run_of(tmp_path: Path, tiny_plan: Callable[..., RunPlan], result_of: Callabl
     return run
 
 
-def summary(rank: int, window_s: float) -> RankSummary:
+def summary(rank: int, window_s: float) -> TrainingSummary:
     sizes = {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1}
-    return RankSummary(rank=rank, window_wall_s=window_s, time_to_first_step_s=1.0, state_bytes={}, what_ran={}, **sizes)
+    return TrainingSummary(rank=rank, window_wall_s=window_s, time_to_first_step_s=1.0, state_bytes={}, what_ran={}, **sizes)
 
 
 def test_the_slowest_rank_of_every_repeat_counts(run_of: Callable[..., RunFolder]) -> None:
@@ -46,7 +47,7 @@ def test_a_failed_run_held_its_devices_for_nothing(run_of: Callable[..., RunFold
 
 
 def test_a_run_on_more_devices_weighs_more(run_of: Callable[..., RunFolder]) -> None:
-    runs = [run_of("a", "success", (60.0,), world_size=3), run_of("b", "success", (0.001,), world_size=1)]
+    runs = [run_of("a", "success", (60.0,), devices=3), run_of("b", "success", (0.001,), devices=1)]
     assert useful_fraction(runs) == pytest.approx(0.75, abs=1e-3)
 
 

@@ -4,9 +4,10 @@ from statistics import fmean
 import pytest
 
 from llmexp.analysis.contention import Machine
-from llmexp.analysis.metrics import Facts, tokens_per_s
 from llmexp.analysis.stability import drift, interval, judge, warmup_change
-from llmexp.analysis.window import read_repeat
+from llmexp.tasks.training.metrics import tokens_per_s
+from llmexp.tasks.training.repeats import Facts, read_training
+from llmexp.tasks.training.task import PRETRAIN
 
 QUIET = Machine([({"cpu_other_cores": 0.02}, 5.0)], cores=2, wanted_cores=2)
 CONTENDED = Machine([({"cpu_other_cores": 0.9, "load_average_1m": 3.2}, 5.0)], cores=2, wanted_cores=2)
@@ -21,13 +22,13 @@ def repeat_of(write_repeat):
     def make(times_s, warmup_s=(9.0, 1.0, 1.0, 1.0, 1.0)):
         steps = [(seconds, 10, 10, 1.0) for seconds in (*warmup_s, *times_s)]
         folder = write_repeat(next(made), {0: {"window_wall_s": sum(times_s)}}, {0: steps}, warmup=len(warmup_s))
-        return read_repeat(folder, world_size=1)
+        return read_training(folder, 1)
 
     return make
 
 
 def judged(*repeats, machine=QUIET):
-    return judge(repeats, [tokens_per_s(repeat, ONE) for repeat in repeats], [machine])
+    return judge(repeats, [tokens_per_s(repeat, ONE) for repeat in repeats], [machine], "tokens_per_s", PRETRAIN.against(repeats))
 
 
 def scattered(level_s=1.0, scatter=0.02, count=60, seed=0):
@@ -43,8 +44,8 @@ def test_steady_repeats_are_stable_with_an_interval_around_their_rate(repeat_of,
     times_s = [scattered(seed=3 * seed + repeat) for repeat in range(3)]
     found = judged(*map(repeat_of, times_s))
     assert (found.verdict, found.reasons, found.source) == ("stable", [], "repeats")
-    assert found.tokens_per_s_low < 600 / fmean(map(sum, times_s)) < found.tokens_per_s_high
-    assert found.tokens_per_s_high - found.tokens_per_s_low < 0.5
+    assert found.low < 600 / fmean(map(sum, times_s)) < found.high
+    assert found.high - found.low < 0.5
     assert found.other_cores == 0.02
 
 
@@ -52,7 +53,7 @@ def test_one_process_does_not_say_how_far_the_next_would_be_however_steady_its_s
     times_s = scattered()
     found = judged(repeat_of(times_s))
     assert (found.verdict, found.reasons, found.source) == ("unknown", [ALONE], "steps")
-    assert found.tokens_per_s_low < 600 / sum(times_s) < found.tokens_per_s_high
+    assert found.low < 600 / sum(times_s) < found.high
 
 
 def test_a_drift_is_told_with_its_ratio(repeat_of):
@@ -72,7 +73,7 @@ def test_a_drift_of_one_repeat_among_steady_ones_counts(repeat_of):
 
 def test_compiling_inside_the_window_is_told_however_steady_the_steps(write_repeat):
     steps = [(1.0, 10, 10, 1.0)] * 60
-    found = [read_repeat(write_repeat(n, {0: {"window_wall_s": 55.0, "compiled_in_window": n}}, {0: steps}, warmup=5), 1) for n in (0, 1)]
+    found = [read_training(write_repeat(n, {0: {"window_wall_s": 55.0, "compiled_in_window": n}}, {0: steps}, warmup=5), 1) for n in (0, 1)]
     assert judged(found[0], found[0]).verdict == "stable"
     assert judged(*found).reasons == ["compilation: torch.compile made 1 graph inside the measured window"]
 
@@ -94,7 +95,7 @@ def test_a_small_drift_is_not_relevant_however_sure(repeat_of):
 def test_noise_is_told_with_its_interval(repeat_of):
     found = judged(repeat_of(scattered(scatter=0.4, count=24, seed=3)))
     assert found.verdict == "unknown"
-    share = (found.tokens_per_s_high - found.tokens_per_s_low) / 2 / 10
+    share = (found.high - found.low) / 2 / 10
     assert share > 0.05
     assert any(reason.startswith("noise: the 95 % interval of tokens/s is ± ") and "6 batches of steps" in reason for reason in found.reasons)
 
@@ -130,13 +131,13 @@ def test_a_warm_up_longer_than_the_window_is_held_against_it_by_pieces_of_the_wi
 def test_steps_profiled_after_the_window_are_no_warm_up(write_repeat, write_samples):
     folder = write_repeat(0, {0: {}}, {})
     write_samples(folder, 0, [(seconds, 1.0) for seconds in [9.0, *[1.0] * 24, *[7.0] * 5]], warmup={*range(5), *range(25, 30)})
-    assert warmup_change([read_repeat(folder, world_size=1)]).ratio == pytest.approx(1)
+    assert warmup_change([read_training(folder, 1)]).ratio == pytest.approx(1)
 
 
 def test_a_host_that_holds_the_device_up_between_steps_is_told(write_repeat):
     steps = [(9.0, 10, 10, 1.0), *[(1.0, 10, 10, 1.0)] * 24]
     # 20 s of steps in windows of 20.8 and 25 s.
-    repeats = [read_repeat(write_repeat(k, {0: {"window_wall_s": wall_s}}, {0: steps}, warmup=5), 1) for k, wall_s in enumerate((20.8, 25.0))]
+    repeats = [read_training(write_repeat(k, {0: {"window_wall_s": wall_s}}, {0: steps}, warmup=5), 1) for k, wall_s in enumerate((20.8, 25.0))]
     assert judged(repeats[0], repeats[0]).verdict == "stable"
     found = judged(repeats[1])
     assert found.verdict == "unstable"
@@ -152,7 +153,7 @@ def test_contention_is_told_even_of_a_run_too_short_to_judge(repeat_of):
 
 def test_too_few_steps_leave_the_verdict_open(repeat_of):
     short = judged(repeat_of([1.0] * 2, warmup_s=(9.0,)))
-    assert (short.verdict, short.tokens_per_s_low, short.drift_ratio) == ("unknown", None, None)
+    assert (short.verdict, short.low, short.drift_ratio) == ("unknown", None, None)
     assert short.reasons == ["too few steps to judge: 2 in the window, 18 are needed"]
     cold = judged(repeat_of([1.0] * 20, warmup_s=(9.0, 1.0)))
     assert (cold.verdict, cold.reasons) == ("unknown", ["warm-up too short to judge: 4 steps are needed"])
@@ -163,6 +164,6 @@ def test_sequences_that_grow_are_no_drift_and_leave_the_verdict_open(write_repea
     sizes = [10] * 20 + [20] * 20
     steps = [(1.0, 10, 10, 1.0)] * 5 + [(seconds, size, size, 1.0) for seconds, size in zip(times_s, sizes, strict=True)]
     folder = write_repeat(0, {0: {"window_wall_s": sum(times_s)}}, {0: steps}, warmup=5)
-    found = judged(read_repeat(folder, world_size=1))
-    assert (found.verdict, found.drift_ratio, found.warmup_ratio, found.tokens_per_s_low) == ("unknown", None, None, None)
+    found = judged(read_training(folder, 1))
+    assert (found.verdict, found.drift_ratio, found.warmup_ratio, found.low) == ("unknown", None, None, None)
     assert found.reasons == ["sequences grew from step to step, whose times say nothing of each other then"]

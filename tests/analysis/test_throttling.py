@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from llmexp.analysis.contention import Machine, disturbances, sm_clocks
-from llmexp.record.result import GpuWindow, SmClock
+from llmexp.record.result import SmClock
+from llmexp.record.samples import GpuWindow
 
 ALL = {"power cap": 0.0, "heat": 0.0, "heat, by hardware": 0.0, "power brake": 0.0}
 

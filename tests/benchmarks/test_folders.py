@@ -5,12 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.folders import multiply
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.result import RunResult
 
 
-def test_copies_are_runs_of_their_own(tmp_path: Path, tiny_plan: Callable[..., RunPlan], result_of: Callable[..., RunResult], write_samples) -> None:
+def test_copies_are_runs_of_their_own(
+    tmp_path: Path, tiny_plan: Callable[..., TrainingPlan], result_of: Callable[..., RunResult], write_samples
+) -> None:
     plan = tiny_plan("F")
     seed = RunFolder(tmp_path / "seed")
     seed.write(seed.plan_path, plan)
@@ -19,7 +21,7 @@ def test_copies_are_runs_of_their_own(tmp_path: Path, tiny_plan: Callable[..., R
     seed.write(seed.result_path, result_of(plan, "success"))
     made = multiply([seed], tmp_path / "many", sweeps=2, runs=3)
     assert {run.path for run in made} == {run.path for run in find_runs(tmp_path / "many")}
-    plans = [RunPlan.read(run.plan_path) for run in made]
+    plans = [TrainingPlan.read(run.plan_path) for run in made]
     assert len({plan.id for plan in plans}) == 3
     assert [plan.config.sweep.name for plan in plans] == ["sweep000"] * 3 + ["sweep001"] * 3
     for run, copied in zip(made, plans, strict=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.launch.stack import stack_digest
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunResult, RunStatus
 
@@ -27,7 +27,7 @@ class Runner:
     ran: list[str] = field(default_factory=list)
     largest_micro: int = 10**6
 
-    def __call__(self, plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool]) -> RunResult:
+    def __call__(self, plan: TrainingPlan, folder: RunFolder, wanted: Callable[[], bool]) -> RunResult:
         assert wanted()
         folder.write(folder.plan_path, plan)
         if plan.skip:

@@ -8,7 +8,7 @@ import pytest
 from llmexp.cli.budget import left_out_line, within_budget
 from llmexp.cli.cost import Cost
 from llmexp.errors import ConfigError
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import find_runs
 from llmexp.schema import BudgetConfig
 
@@ -18,7 +18,7 @@ PAPER = ("experiment=paper_table03", "hardware=a800", "tracking=none", "model=7b
 
 
 @pytest.fixture
-def costs(tiny_plan: Callable[..., RunPlan]) -> Callable[..., list[Cost]]:
+def costs(tiny_plan: Callable[..., TrainingPlan]) -> Callable[..., list[Cost]]:
     """Runs on 2 ranks that take so many hours each; on hardware with a price where one is given."""
 
     def cost(*hours: float | None, price: float | None = None) -> list[Cost]:

@@ -81,7 +81,7 @@ def test_plan_needs_no_torch_and_nothing_slow():
 def test_status_names_every_state(runs, llmexp, write_samples):
     write_samples(runs[0] / "repeat.0", 0, [(1.0, 1.0)] * 3, warmup=range(1))
     with (runs[0] / "repeat.0" / "samples.0.jsonl").open("a") as file:
-        file.write('{"step": 3, "cut')
+        file.write('{"index": 3, "cut')
     (runs[1] / "result.json").write_text("{")
     (runs[0] / "result.json").unlink()
     code, out, _ = llmexp("status")

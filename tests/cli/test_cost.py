@@ -11,7 +11,7 @@ import pytest
 from llmexp.cli.cost import Cost, cost_line, costs_of
 from llmexp.cli.sweep import folder_of
 from llmexp.launch.stack import stack_digest
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import Metric, RunResult
 
 PAPER = {"hardware": {"name": "a800"}, "model__name": "7b", "data__seq_len": 350}
@@ -19,7 +19,7 @@ PAPER_PROTOCOL = {"measure__warmup_steps": 30, "measure__steps": 100, "measure__
 
 
 @pytest.fixture
-def costs(tiny_plan: Callable[..., RunPlan]) -> Callable[..., list[Cost]]:
+def costs(tiny_plan: Callable[..., TrainingPlan]) -> Callable[..., list[Cost]]:
     """The costs of these methods, planned with the same changes."""
 
     def cost(*methods: str, **changes: Any) -> list[Cost]:
@@ -30,10 +30,12 @@ def costs(tiny_plan: Callable[..., RunPlan]) -> Callable[..., list[Cost]]:
 
 
 @pytest.fixture
-def ended(tiny_plan: Callable[..., RunPlan], result_of: Callable[..., RunResult], write_samples: Callable[..., None]) -> Callable[..., RunPlan]:
+def ended(
+    tiny_plan: Callable[..., TrainingPlan], result_of: Callable[..., RunResult], write_samples: Callable[..., None]
+) -> Callable[..., TrainingPlan]:
     """Leave a run of 2 measured steps that took 40 s, of which 3 steps of 2 x 350 positions at 350 tokens/s took 6 s."""
 
-    def end(method: str, status: str = "success", stack: str = "", **changes: Any) -> RunPlan:
+    def end(method: str, status: str = "success", stack: str = "", **changes: Any) -> TrainingPlan:
         plan = tiny_plan(method, **changes)
         folder = folder_of(plan)
         folder.write(folder.plan_path, plan)

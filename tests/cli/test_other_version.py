@@ -33,7 +33,7 @@ def unnamed_event(run: RunFolder) -> None:
 DAMAGES = {
     "result.json is not a result of this llmexp": [
         (edited("result.json", lambda result: result.update(colour="red", written_by="9.1")), "colour: Extra inputs", VERSION),
-        (edited("result.json", lambda result: (result.pop("batch"), result.pop("written_by"))), "batch: Field required", NO_VERSION),
+        (edited("result.json", lambda result: (result.pop("hardware"), result.pop("written_by"))), "hardware: Field required", NO_VERSION),
         (
             edited("result.json", lambda result: result.update(status="lost", written_by="", environment={"distributions": {"llmexp": "9.1"}})),
             "status: Input should be",
@@ -41,8 +41,8 @@ DAMAGES = {
         ),
     ],
     "plan.json is not a plan of this llmexp": [
-        (edited("plan.json", lambda plan: (plan["config"].pop("engine"), plan.update(written_by="9.1"))), "it has no 'engine'", VERSION),
-        (edited("plan.json", lambda plan: (plan.pop("batch"), plan.pop("written_by"))), "it has no 'batch'", NO_VERSION),
+        (edited("plan.json", lambda plan: (plan["config"].pop("engine"), plan.update(written_by="9.1"))), "config.engine: Field required", VERSION),
+        (edited("plan.json", lambda plan: (plan.pop("batch"), plan.pop("written_by"))), "batch: Field required", NO_VERSION),
     ],
     "events.jsonl is not a list of events of this llmexp": [(unnamed_event, "it has no 'status'", VERSION)],
 }

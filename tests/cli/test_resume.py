@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.cli.resume import is_anothers, why_again
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.result import Batch, RunResult, RunStatus
 
@@ -18,7 +18,7 @@ class Config:
 
 def again(rerun: str, status: RunStatus, stack: str = "now", force: bool = False) -> str | None:
     fields = dict.fromkeys(("id", "task", "engine", "model", "method", "hardware", "sweep", "command"), "x")
-    earlier = RunResult(**fields, stack="now", status=status, world_size=1, batch=Batch(micro=1, accumulation=1, global_=1), seq_len=2)
+    earlier = RunResult(**fields, stack="now", status=status, processes=1, devices=1, batch=Batch(micro=1, accumulation=1, global_=1), seq_len=2)
     return why_again(Config(rerun, force), RunFolder("nowhere"), earlier, stack)  # type: ignore[arg-type]
 
 
@@ -34,7 +34,7 @@ def test_by_status(status):
 def test_only_what_ended_since_the_sweep_began_and_by_now_is_another_drivers(ended_at: str, anothers: bool):
     fields = dict.fromkeys(("id", "task", "engine", "model", "method", "hardware", "sweep", "command"), "x")
     times = {"ended_at": f"{ended_at}T00:00:00.000+00:00", "status": RunStatus.FAILED}
-    earlier = RunResult(**fields, **times, stack="now", world_size=1, batch=Batch(micro=1, accumulation=1, global_=1), seq_len=2)
+    earlier = RunResult(**fields, **times, stack="now", processes=1, devices=1, batch=Batch(micro=1, accumulation=1, global_=1), seq_len=2)
     assert is_anothers(earlier, "2026-01-01T00:00:00.000+00:00") is anothers
 
 
@@ -86,7 +86,7 @@ def test_a_plan_written_again_has_the_command_and_the_skip_of_its_result(run, ll
     skipped = {"command": "python -m llmexp earlier", "status": RunStatus.SKIPPED, "reason": "out of memory already"}
     run.write(run.result_path, run.result().model_copy(update=skipped))
     llmexp(*WORDS)
-    plan = RunPlan.read(run.plan_path)
+    plan = TrainingPlan.read(run.plan_path)
     assert (runner.ran, plan.rerun_command, plan.skip) == ([], skipped["command"], skipped["reason"])
 
 

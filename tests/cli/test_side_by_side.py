@@ -16,10 +16,10 @@ from llmexp.cli import side_by_side
 from llmexp.cli.side_by_side import may_stand_beside, run_all, run_alone, worth_it
 from llmexp.launch.collect import conclude
 from llmexp.launch.ending import SUCCESS
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.identity import process_identity
-from llmexp.record.result import RankSummary
+from llmexp.record.samples import TrainingSummary
 from llmexp.report.table import build_report
 from llmexp.report.text import comma_separated, markdown
 
@@ -34,8 +34,8 @@ def _cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def plan(tiny_plan: Callable[..., RunPlan]) -> Callable[..., RunPlan]:
-    def make(method: str = "F", ranks: int = 1, hardware: dict[str, object] = H100, **changes: object) -> RunPlan:
+def plan(tiny_plan: Callable[..., TrainingPlan]) -> Callable[..., TrainingPlan]:
+    def make(method: str = "F", ranks: int = 1, hardware: dict[str, object] = H100, **changes: object) -> TrainingPlan:
         return tiny_plan(method, hardware=hardware, parallelism__dp=ranks, **changes)
 
     return make
@@ -50,7 +50,7 @@ class Recorder:
         self.beside: list[tuple[str, ...]] = []
         self.lock = threading.Lock()
 
-    def __call__(self, plan: RunPlan, devices: Sequence[str]) -> bool:
+    def __call__(self, plan: TrainingPlan, devices: Sequence[str]) -> bool:
         with self.lock:
             assert not {device for taken in self.now.values() for device in taken} & set(devices)
             self.now[plan.method] = tuple(devices)
@@ -76,7 +76,7 @@ class Measuring:
         self.write_samples = write_samples
         self.second_began, self.first_ended = threading.Event(), threading.Event()
 
-    def __call__(self, plan: RunPlan, devices: Sequence[str]) -> bool:
+    def __call__(self, plan: TrainingPlan, devices: Sequence[str]) -> bool:
         folder, began_s = RunFolder(plan.folder), time.time()
         folder.write(folder.plan_path, plan)
         folder.event("running", **process_identity())
@@ -90,12 +90,12 @@ class Measuring:
             self.first_ended.set()
         return True
 
-    def _conclude(self, plan: RunPlan, folder: RunFolder, began_s: float) -> None:
+    def _conclude(self, plan: TrainingPlan, folder: RunFolder, began_s: float) -> None:
         """Let the measured window be all of the run's time."""
         repeat, known = folder.repeat(0), {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1, "state_bytes": {}, "what_ran": {}}
         window_s = time.time() - began_s
         self.write_samples(repeat, 0, [(window_s / 10, 5.0)] * 10, warmup=())
-        folder.write(repeat / "rank.0.json", RankSummary(rank=0, window_wall_s=window_s, time_to_first_step_s=1.0, **known))
+        folder.write(repeat / "rank.0.json", TrainingSummary(rank=0, window_wall_s=window_s, time_to_first_step_s=1.0, **known))
         conclude(plan, folder, SUCCESS, {"cpu": {"usable_cores": 16, "logical_cores": 16}})
 
 

@@ -32,7 +32,7 @@ def test_a_mixed_folder(llmexp, runner, here: Path):
     runs["Z3"].event("running", **process_identity())
     at = {method: runs[method].events()[0]["at"] for method in ("Z2", "Z3")}
     header, *rows, counts, todo = lines(llmexp)
-    assert header == ["run", "state", "repeats", "measured steps", "reason"]
+    assert header == ["run", "state", "repeats", "measured", "reason"]
     assert {row[0].split("_")[1]: row[1:] for row in rows} == {
         "F": ["planned", "0/1", "0/20"],
         "Naive": ["success", "0/1", "0/20"],
@@ -56,7 +56,7 @@ def test_runs_typed_one_by_one_are_told_apart(llmexp, runner, here: Path):
     for word in ("engine=torch", "engine=deepspeed"):
         llmexp("method=Naive", word, "measure=smoke", *QUIET)
     header, *rows, _ = lines(llmexp)
-    assert header == ["run", "state", "repeats", "measured steps", "asked for"]
+    assert header == ["run", "state", "repeats", "measured", "asked for"]
     assert sorted(row[4] for row in rows) == ["engine=deepspeed", "engine=torch"]
     assert all(re.fullmatch(r"main/tiny_Naive_[0-9a-f]{12}", row[0]) for row in rows)
     llmexp("method=Naive", "engine=torch", "measure=smoke", *QUIET)
@@ -76,4 +76,4 @@ def test_a_run_that_cannot_be_read_hides_no_word_of_the_others(llmexp, runner, h
 def test_sweeps_are_told_apart_each_for_itself(llmexp, runner):
     for sweep, word in (("a", "engine=torch"), ("b", "engine=deepspeed")):
         llmexp("method=Naive,F", word, f"sweep.name={sweep}", *QUIET)
-    assert lines(llmexp)[0] == ["run", "state", "repeats", "measured steps"]
+    assert lines(llmexp)[0] == ["run", "state", "repeats", "measured"]

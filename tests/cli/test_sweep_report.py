@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.identity import process_identity
 from llmexp.report.row import read_row
@@ -34,7 +34,7 @@ def test_a_command_prints_its_runs_and_leaves_all_of_the_folder_its_own_first(ll
     assert (main / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_runs_of_other_drivers_and_broken_folders_are_told_as_they_stand(llmexp, runner, here: Path, tiny_plan: Callable[..., RunPlan]) -> None:
+def test_runs_of_other_drivers_and_broken_folders_are_told_as_they_stand(llmexp, runner, here: Path, tiny_plan: Callable[..., TrainingPlan]) -> None:
     main = here / "outputs/main"
     for method, begun in (("F", True), ("Z2", False)):
         other = RunFolder(main / tiny_plan(method).folder_name)

@@ -13,7 +13,7 @@ from llmexp.cli.app import hydra_app
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.run import jobs_of
 from llmexp.cli.typed import typed
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 TOKENIZER = r"data.tokenizer=$\{model.path\}"
 SHAPE = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "model_type": "llama"}
@@ -46,6 +46,10 @@ def checkpoints(here: Path) -> None:
             ["model=./mine", "data.tokenizer=bytes"],
         ),
         (["data=instructions", "data.files=[./mine.jsonl]"], ["data=./mine.jsonl"]),
+        (
+            ["model=hf", "model.path=./mine", TOKENIZER, "model.weights=pretrained", "data=instructions", "data.files=[./mine.jsonl]"],
+            ["model=./mine", "data=./mine.jsonl"],
+        ),
         (["model=7b", TOKENIZER], ["model=7b", "data.tokenizer=${model.path}"]),
         (["model=hf", "model.path=./bare", "model.weights=pretrained", TOKENIZER], ["model=./bare", "data.tokenizer=${model.path}"]),
     ],
@@ -79,7 +83,7 @@ def test_words_that_a_place_does_not_stand_for_stay(words: list[str]) -> None:
         assert typed(hydra.config_loader, words) == words
 
 
-def planned(words: Sequence[str]) -> list[RunPlan]:
+def planned(words: Sequence[str]) -> list[TrainingPlan]:
     return [job.plan for job in jobs_of(run_parser().parse_intermixed_args(list(words)))]
 
 
@@ -110,4 +114,4 @@ def test_a_command_pasted_into_bash_repeats_its_run(words: list[str], commands: 
 def test_the_job_itself_records_the_same_command(llmexp, here: Path) -> None:
     assert llmexp("model=./mine", "hardware=cpu", "tracking=none")[0] == 0
     (plan,) = here.glob("outputs/main/*/plan.json")
-    assert RunPlan.read(plan).rerun_command == "python -m llmexp model=./mine hardware=cpu tracking=none"
+    assert TrainingPlan.read(plan).rerun_command == "python -m llmexp model=./mine hardware=cpu tracking=none"

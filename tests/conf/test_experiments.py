@@ -9,7 +9,7 @@ import pytest
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.run import jobs_of
 from llmexp.method import Method
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.reference import paper_cell, read_table
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -68,7 +68,7 @@ def test_paper_table09_is_the_papers_41_rows_each_with_its_cell():
         assert cell.table == "IX"
 
 
-def plans(*words: str) -> list[RunPlan]:
+def plans(*words: str) -> list[TrainingPlan]:
     return [job.plan for job in jobs_of(run_parser().parse_intermixed_args(words))]
 
 

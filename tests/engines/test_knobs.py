@@ -6,13 +6,12 @@ import pytest
 from planning import make_plan
 
 from llmexp.engines import get_engine
-from llmexp.method import Techniques
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 OFFLOAD, LIGER = "memory.activation_offload=true", "kernels.liger=true"
 
 
-def plan(*words: str) -> RunPlan:
+def plan(*words: str) -> TrainingPlan:
     return make_plan("parallelism.dp=2", *words)
 
 
@@ -42,4 +41,4 @@ def test_what_goes_with_activation_offload_is_planned(words: list[str]) -> None:
 def test_liger_is_asked_for_before_a_run_on_a_gpu_starts() -> None:
     made = plan("hardware=a800", LIGER)
     assert made.skip is None
-    assert "liger_kernel" in get_engine("deepspeed").needed_modules(made.config, Techniques())
+    assert "liger_kernel" in get_engine("pretrain", "deepspeed").needed_modules(made.config)

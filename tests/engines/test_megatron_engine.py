@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 from planning import make_plan
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
 @pytest.fixture
-def plan() -> Callable[..., RunPlan]:
-    def of(*words: str) -> RunPlan:
+def plan() -> Callable[..., TrainingPlan]:
+    def of(*words: str) -> TrainingPlan:
         return make_plan("engine=megatron", "model=tiny", "hardware=a800", *words)
 
     return of
@@ -42,18 +42,18 @@ def plan() -> Callable[..., RunPlan]:
         (["method=F", "precision=fp32"], "F: the flash kernels of CUDA take bf16"),
     ],
 )
-def test_what_it_lacks_is_a_skip_with_the_reason(words: list[str], reason: str, plan: Callable[..., RunPlan]) -> None:
+def test_what_it_lacks_is_a_skip_with_the_reason(words: list[str], reason: str, plan: Callable[..., TrainingPlan]) -> None:
     assert reason in str(plan(*words).skip)
 
 
 @pytest.mark.parametrize(
     "words", [["method=F+R+Z1"], ["precision=bf16_pure", "method=F+R"], ["precision=fp32"], ["model=qwen3-8b"], ["model=mixtral", "parallelism.ep=8"]]
 )
-def test_what_it_has_is_not_skipped(words: list[str], plan: Callable[..., RunPlan]) -> None:
+def test_what_it_has_is_not_skipped(words: list[str], plan: Callable[..., TrainingPlan]) -> None:
     assert plan(*words).skip is None
 
 
-def test_an_interleaved_pipeline_sends_one_by_one_and_keeps_what_it_sends_on_a_host(plan: Callable[..., RunPlan]) -> None:
+def test_an_interleaved_pipeline_sends_one_by_one_and_keeps_what_it_sends_on_a_host(plan: Callable[..., TrainingPlan]) -> None:
     pipeline = ("parallelism.pp=2", "parallelism.dp=1", "batch.accumulation=2")
     for words in (pipeline, (*pipeline, "parallelism.virtual_stages=2")):
         for hardware, freed in (("a800", True), ("cpu", False)):
@@ -70,11 +70,11 @@ def test_an_interleaved_pipeline_sends_one_by_one_and_keeps_what_it_sends_on_a_h
         ("+engine.options.transformer.deallocate_pipeline_outputs=true",),
     ],
 )
-def test_options_that_would_train_wrongly_without_a_word_are_skipped(words: tuple[str, ...], plan: Callable[..., RunPlan]) -> None:
+def test_options_that_would_train_wrongly_without_a_word_are_skipped(words: tuple[str, ...], plan: Callable[..., TrainingPlan]) -> None:
     assert "trains wrongly" in str(plan("hardware=cpu", "parallelism.pp=2", "parallelism.dp=1", "batch.accumulation=2", *words).skip)
 
 
-def test_gloo_gathers_tokens_where_tensor_parallel_ranks_have_different_numbers_of_them(plan: Callable[..., RunPlan]) -> None:
+def test_gloo_gathers_tokens_where_tensor_parallel_ranks_have_different_numbers_of_them(plan: Callable[..., TrainingPlan]) -> None:
     words = ("model=tiny-moe", "parallelism.tp=2", "parallelism.sequence=true", "parallelism.dp=2", "parallelism.ep=2")
     chosen = {device: plan(*words, f"hardware={device}").engine_config["transformer"]["moe_token_dispatcher_type"] for device in ("a800", "cpu")}
     assert chosen == {"a800": "alltoall", "cpu": "allgather"}
@@ -84,5 +84,5 @@ def test_gloo_gathers_tokens_where_tensor_parallel_ranks_have_different_numbers_
 
 
 def test_planning_imports_neither_megatron_nor_torch() -> None:
-    code = "import sys; from llmexp.engines import get_engine; get_engine('megatron'); print({'torch', 'megatron'} & {*sys.modules})"
+    code = "import sys; from llmexp.engines import get_engine; get_engine('pretrain', 'megatron'); print({'torch', 'megatron'} & {*sys.modules})"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 # Of all parameters: embedding, last norm and head, which FSDP2 keeps whole until backward.
 OUTSIDE_LAYERS = (2 * 512 * 128 + 128) / 857_216
@@ -13,13 +13,13 @@ PRECISION = {"name": "mine", "parameters": "bf16", "gradients": "bf16", "master"
 
 
 @pytest.fixture
-def torch_plan(tiny_plan: Callable[..., RunPlan]) -> Callable[..., RunPlan]:
+def torch_plan(tiny_plan: Callable[..., TrainingPlan]) -> Callable[..., TrainingPlan]:
     return lambda method="Naive", **changes: tiny_plan(method, **{"engine__name": "torch"} | changes)
 
 
 @pytest.mark.parametrize("method", ["Naive", "F", "R", "C", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "Q", "F+R+C+Z3"])
 @pytest.mark.parametrize("precision", ["bf16_mixed", "bf16_pure", "fp32"])
-def test_nothing_that_users_ask_for_is_skipped(torch_plan: Callable[..., RunPlan], method: str, precision: str) -> None:
+def test_nothing_that_users_ask_for_is_skipped(torch_plan: Callable[..., TrainingPlan], method: str, precision: str) -> None:
     dtypes = {"bf16_mixed": {}, "bf16_pure": {"master": "bf16", "moments": "bf16"}, "fp32": {"parameters": "fp32", "gradients": "fp32"}}
     assert torch_plan(method, precision={**PRECISION, "name": precision, **dtypes[precision]}).skip is None
 
@@ -51,7 +51,7 @@ def test_nothing_that_users_ask_for_is_skipped(torch_plan: Callable[..., RunPlan
     ],
 )
 def test_what_it_cannot_do_is_a_skip_with_the_reason(
-    torch_plan: Callable[..., RunPlan], method: str, changes: dict[str, Any], reason: str | None
+    torch_plan: Callable[..., TrainingPlan], method: str, changes: dict[str, Any], reason: str | None
 ) -> None:
     skip = torch_plan(method, **changes).skip
     assert skip == reason or (reason and str(skip).startswith(reason))
@@ -77,13 +77,13 @@ LOOPED = {"parallelism": {"dp": 1, "pp": 2, "virtual_stages": 2}, "batch": {"mic
     ],
 )
 def test_what_does_not_go_with_a_pipeline_is_a_skip(
-    torch_plan: Callable[..., RunPlan], method: str, changes: dict[str, Any], reason: str | None
+    torch_plan: Callable[..., TrainingPlan], method: str, changes: dict[str, Any], reason: str | None
 ) -> None:
     skip = torch_plan(method, **changes).skip
     assert skip == reason or (reason and str(skip).startswith(reason))
 
 
-def test_a_pipeline_takes_its_schedule_in_the_place_of_ddp(torch_plan: Callable[..., RunPlan]) -> None:
+def test_a_pipeline_takes_its_schedule_in_the_place_of_ddp(torch_plan: Callable[..., TrainingPlan]) -> None:
     native = torch_plan("Z1", **LOOPED | {"parallelism": LOOPED["parallelism"] | {"dp": 2}}).engine_config
     assert native == {"schedule": {"schedule_name": "Interleaved1F1B"}, "zero_redundancy_optimizer": {"parameters_as_bucket_view": True}}
 
@@ -98,13 +98,13 @@ def test_a_pipeline_takes_its_schedule_in_the_place_of_ddp(torch_plan: Callable[
         ("Z3+O", 2, {"fully_shard", "mixed_precision", "cpu_offload"}),
     ],
 )
-def test_the_method_chooses_the_wrapper(torch_plan: Callable[..., RunPlan], method: str, ranks: int, wrappers: set[str]) -> None:
+def test_the_method_chooses_the_wrapper(torch_plan: Callable[..., TrainingPlan], method: str, ranks: int, wrappers: set[str]) -> None:
     native = torch_plan(method, parallelism__dp=ranks).engine_config
     assert set(native) == wrappers
     assert "fully_shard" not in wrappers or native["fully_shard"]["reshard_after_forward"] == ("Z3" in method)
 
 
-def test_options_are_merged_over_the_wrappers_arguments(torch_plan: Callable[..., RunPlan]) -> None:
+def test_options_are_merged_over_the_wrappers_arguments(torch_plan: Callable[..., TrainingPlan]) -> None:
     options = {"distributed_data_parallel": {"bucket_cap_mb": 100}}
     native = torch_plan(parallelism__dp=2, engine__options=options).engine_config["distributed_data_parallel"]
     assert native == {"gradient_as_bucket_view": True, "broadcast_buffers": False, "bucket_cap_mb": 100}
@@ -123,7 +123,7 @@ def test_options_are_merged_over_the_wrappers_arguments(torch_plan: Callable[...
         ("Z3", {"master": "bf16", "moments": "bf16"}, 6 / 8 + 2 * OUTSIDE_LAYERS, 0),
     ],
 )
-def test_sure_bytes_a_parameter(torch_plan: Callable[..., RunPlan], method: str, precision: dict[str, str], device: float, host: float) -> None:
+def test_sure_bytes_a_parameter(torch_plan: Callable[..., TrainingPlan], method: str, precision: dict[str, str], device: float, host: float) -> None:
     made = torch_plan(method, parallelism__dp=8, precision=PRECISION | precision)
     assert made.memory is not None
     assert (made.memory.device, made.memory.host) == pytest.approx((device * made.parameters, host * made.parameters), rel=1e-3)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,34 +11,9 @@ import pytest
 
 from llmexp.record.folder import find_runs
 
-PACKAGE = Path(__file__).parent / "outside"
 EMBEDDING = 512 * 128
 BROKEN, REMEDY, NO_PACKAGE = "cannot be loaded", "mend or uninstall it", "No module named 'guest.conf'; 'guest' is not a package"
 Llmexp = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that pip put the package into, built from a copy of its sources."""
-    root = tmp_path_factory.mktemp("outside")
-    source = shutil.copytree(PACKAGE, root / "source", ignore=shutil.ignore_patterns("__pycache__"))
-    options = ["--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", "--no-build-isolation"]
-    pip = [sys.executable, "-m", "pip", "install", *options, "--target", str(root / "site"), str(source)]
-    done = subprocess.run(pip, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return root / "site"
-
-
-@pytest.fixture
-def llmexp(tmp_path: Path) -> Llmexp:
-    """Run a command line in an empty folder, with what is installed in `site` beside llmexp."""
-
-    def run(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")}
-        env = kept | {"PYTHONPATH": str(site), "CUDA_VISIBLE_DEVICES": ""}
-        return subprocess.run([sys.executable, "-m", "llmexp", *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
-
-    return run
 
 
 def pretend_to_install(site: Path, group: str, line: str, source: str = "") -> None:

@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 import llmexp.engines
-from llmexp.plan.run_plan import Command, RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
+from llmexp.record.plan import Command
 from llmexp.record.result import to_json
 
 HERE = Path(__file__).parent
@@ -23,7 +24,8 @@ MARK = "LLMEXP_TEST_MARK"
 
 @pytest.fixture(autouse=True)
 def _scripted_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llmexp.engines, "__path__", [*llmexp.engines.__path__, str(HERE / "engines")])
+    monkeypatch.syspath_prepend(HERE / "engines")
+    monkeypatch.setitem(llmexp.engines.ENGINES, "scripted", "scripted:ENGINE")
 
 
 @pytest.fixture(autouse=True)
@@ -92,10 +94,10 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 @pytest.fixture
-def make_plan(tiny_plan: Callable[..., RunPlan]) -> Callable[..., RunPlan]:
+def make_plan(tiny_plan: Callable[..., TrainingPlan]) -> Callable[..., TrainingPlan]:
     """A plan of two ranks whose agent is scripts/agent.py with a behaviour, or any other command; keywords change `measure`."""
 
-    def make(behaviour: str = "well", argv: list[str] | None = None, **measure: Any) -> RunPlan:
+    def make(behaviour: str = "well", argv: list[str] | None = None, **measure: Any) -> TrainingPlan:
         limits = {"timeout_s": 60.0, "no_progress_timeout_s": 60.0}
         planned = tiny_plan(**{f"measure__{name}": value for name, value in (limits | measure).items()})
         config = planned.config.model_copy(update={"engine": planned.config.engine.model_copy(update={"name": "scripted"})})
@@ -106,11 +108,11 @@ def make_plan(tiny_plan: Callable[..., RunPlan]) -> Callable[..., RunPlan]:
 
 
 @pytest.fixture
-def start_driver(tmp_path: Path, folder: RunFolder) -> Iterator[Callable[[RunPlan], psutil.Popen]]:
+def start_driver(tmp_path: Path, folder: RunFolder) -> Iterator[Callable[[TrainingPlan], psutil.Popen]]:
     """Start a driver process that runs a plan in `folder`."""
     started: list[psutil.Popen] = []
 
-    def start(plan: RunPlan) -> psutil.Popen:
+    def start(plan: TrainingPlan) -> psutil.Popen:
         path = tmp_path / "given.json"
         path.write_text(to_json(plan))
         started.append(psutil.Popen([sys.executable, str(HERE / "scripts" / "driver.py"), str(path), str(folder.path)]))

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from llmexp.launch.classify import Ended, classify
-from llmexp.record.result import RankFailure, RunStatus
+from llmexp.record.result import RunStatus
+from llmexp.record.samples import RankFailure
 
 # As torchrun of torch 2.13 prints it.
 TORCHRUN = """\

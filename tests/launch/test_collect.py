@@ -12,7 +12,8 @@ from llmexp.analysis.contention import windows_unix_s
 from llmexp.launch.collect import conclude
 from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.launch.run import run_one
-from llmexp.record.result import RankFailure, RunStatus
+from llmexp.record.result import RunStatus
+from llmexp.record.samples import RankFailure
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def measured(make_plan, folder):
 def test_a_result_has_its_verdict_and_interval(measured, folder):
     result = folder.result()
     judged, rate = result.stability, result.metrics["tokens_per_s"].mean
-    assert (judged.source, judged.tokens_per_s_low, judged.tokens_per_s_high) == ("repeats", pytest.approx(rate), pytest.approx(rate))
+    assert (judged.source, judged.low, judged.high) == ("repeats", pytest.approx(rate), pytest.approx(rate))
     assert (judged.drift_ratio, judged.warmup_ratio) == (pytest.approx(1), pytest.approx(1))
 
 
@@ -92,7 +93,7 @@ def test_a_diverged_run_is_an_answer_that_says_so(measured, folder):
     assert folder.result().reason == ""
     path = folder.repeat(1) / "samples.0.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps(line | {"loss": None if line["step"] >= 7 else line["loss"]}) + "\n" for line in lines))
+    path.write_text("".join(json.dumps(line | {"loss": None if line["index"] >= 7 else line["loss"]}) + "\n" for line in lines))
     result = conclude(measured, folder, SUCCESS, cores(2))
     assert (result.status, result.reason) == ("success", "the loss diverged: no finite number at step 7 of repeat 1")
     assert result.metrics["tokens_per_s"].mean > 0

@@ -6,7 +6,6 @@ import pytest
 
 from llmexp.engines import get_engine
 from llmexp.launch.compilers import compiler_variables, uncompilable
-from llmexp.method import Techniques
 
 
 @pytest.fixture
@@ -45,8 +44,8 @@ def test_gpus_need_a_c_compiler_and_triton(tools, tiny_plan):
     assert uncompilable(plan) == "C: torch.compile compiles in the ranks, and this machine has no C compiler (gcc, clang)"
     tools("gcc")
     assert uncompilable(plan) is None
-    assert "triton" in get_engine("deepspeed").needed_modules(plan.config, Techniques(compilation=True))
-    assert "triton" not in get_engine("deepspeed").needed_modules(plan.config, Techniques(compilation=False))
+    assert "triton" in get_engine("pretrain", "deepspeed").needed_modules(plan.config.model_copy(update={"method": "C"}))
+    assert "triton" not in get_engine("pretrain", "deepspeed").needed_modules(plan.config.model_copy(update={"method": "Naive"}))
 
 
 def test_pythons_headers_are_needed_too(tools, tiny_plan, monkeypatch, tmp_path):

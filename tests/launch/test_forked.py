@@ -13,9 +13,10 @@ from planning import make_plan as plan_words
 
 from llmexp.launch.forked import ForkedAgent
 from llmexp.launch.run import run_one
-from llmexp.plan.run_plan import Command
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import RunStatus, StepSample, read_samples
+from llmexp.record.plan import Command
+from llmexp.record.result import RunStatus
+from llmexp.record.samples import StepSample, read_samples
 
 pytestmark = pytest.mark.ranks
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -47,7 +48,7 @@ def make_forked_plan(make_plan):
 
 
 def losses(samples: Path) -> list[float]:
-    found: list[StepSample] = list(read_samples(samples))
+    found: list[StepSample] = list(read_samples(samples, StepSample))
     return [sample.loss for sample in found]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from llmexp.errors import BuildError
 from llmexp.launch import ops
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import to_json
 
 SCRIPT = Path(__file__).parent / "scripts" / "op_builder.py"
@@ -18,9 +18,9 @@ DRIVER = """
 import sys
 from pathlib import Path
 from llmexp.launch import ops
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 ops.BUILDER = tuple(sys.argv[2:])
-ops.prepare_ops(RunPlan.read(Path(sys.argv[1])))
+ops.prepare_ops(TrainingPlan.read(Path(sys.argv[1])))
 """
 
 
@@ -47,8 +47,8 @@ def builder(tally: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tup
 
 
 @pytest.fixture
-def plan_of(tiny_plan: Callable[..., RunPlan]) -> Callable[..., RunPlan]:
-    def plan(method: str = "Z2", implementation: str = "deepspeed", device: str = "cpu") -> RunPlan:
+def plan_of(tiny_plan: Callable[..., TrainingPlan]) -> Callable[..., TrainingPlan]:
+    def plan(method: str = "Z2", implementation: str = "deepspeed", device: str = "cpu") -> TrainingPlan:
         return tiny_plan(method, optimizer__implementation=implementation, hardware__device=device)
 
     return plan
@@ -66,12 +66,12 @@ def no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("method", "implementation", "op"),
     [("Z3+O", "torch", None), ("Naive", "deepspeed", "fused_adam"), ("Z3", "deepspeed", "fused_adam"), ("Z2+O", "deepspeed", "cpu_adam")],
 )
-def test_only_deepspeeds_own_optimizers_need_an_op(plan_of: Callable[..., RunPlan], method: str, implementation: str, op: str | None) -> None:
+def test_only_deepspeeds_own_optimizers_need_an_op(plan_of: Callable[..., TrainingPlan], method: str, implementation: str, op: str | None) -> None:
     assert ops.needed_op(plan_of(method, implementation)) == op
 
 
 def test_builds_once_and_aloud(
-    plan_of: Callable[..., RunPlan], builder: Callable[[str], object], tally: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+    plan_of: Callable[..., TrainingPlan], builder: Callable[[str], object], tally: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     builder("build")
     variables = [ops.prepare_ops(plan_of()) for _ in range(2)]
@@ -85,13 +85,13 @@ def test_builds_once_and_aloud(
     assert list(cache.glob("*/build.*")) == []
 
 
-def test_nothing_is_built_for_torchs_optimizers(plan_of: Callable[..., RunPlan], builder: Callable[[str], object], tally: Path) -> None:
+def test_nothing_is_built_for_torchs_optimizers(plan_of: Callable[..., TrainingPlan], builder: Callable[[str], object], tally: Path) -> None:
     builder("build")
     assert ops.prepare_ops(plan_of("Z2+O", "torch")) == {}
     assert not tally.exists()
 
 
-def test_a_failed_build_names_its_log_and_is_tried_again(plan_of: Callable[..., RunPlan], builder: Callable[[str], object]) -> None:
+def test_a_failed_build_names_its_log_and_is_tried_again(plan_of: Callable[..., TrainingPlan], builder: Callable[[str], object]) -> None:
     builder("fail")
     with pytest.raises(BuildError, match=r"DeepSpeed's fused_adam could not be built: see (.*)") as raised:
         ops.prepare_ops(plan_of())
@@ -100,7 +100,9 @@ def test_a_failed_build_names_its_log_and_is_tried_again(plan_of: Callable[..., 
     assert ops.prepare_ops(plan_of())
 
 
-def test_a_build_without_end_is_ended(plan_of: Callable[..., RunPlan], builder: Callable[[str], object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_without_end_is_ended(
+    plan_of: Callable[..., TrainingPlan], builder: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     builder("never")
     monkeypatch.setattr(ops, "BUILD_TIMEOUT_S", 0.5)
     with pytest.raises(BuildError, match=r"fused_adam was not built within 0.5 s"):
@@ -108,7 +110,7 @@ def test_a_build_without_end_is_ended(plan_of: Callable[..., RunPlan], builder: 
 
 
 def test_a_killed_builder_holds_up_nobody(
-    plan_of: Callable[..., RunPlan],
+    plan_of: Callable[..., TrainingPlan],
     builder: Callable[[str], tuple[str, ...]],
     tmp_path: Path,
     tally: Path,
@@ -129,7 +131,7 @@ def test_a_killed_builder_holds_up_nobody(
 
 
 def test_two_drivers_build_once(
-    plan_of: Callable[..., RunPlan], builder: Callable[[str], tuple[str, ...]], tmp_path: Path, tally: Path, until: Callable[..., None]
+    plan_of: Callable[..., TrainingPlan], builder: Callable[[str], tuple[str, ...]], tmp_path: Path, tally: Path, until: Callable[..., None]
 ) -> None:
     (tmp_path / "plan.json").write_text(to_json(plan_of()))
     command = [sys.executable, "-c", DRIVER, str(tmp_path / "plan.json"), *builder("when released")]
@@ -145,7 +147,7 @@ def test_two_drivers_build_once(
 
 
 @pytest.mark.usefixtures("no_tools")
-def test_a_machine_without_a_compiler_says_what_it_lacks(plan_of: Callable[..., RunPlan]) -> None:
+def test_a_machine_without_a_compiler_says_what_it_lacks(plan_of: Callable[..., TrainingPlan]) -> None:
     needs_compiler = plan_of()
     reason = ops.unbuildable(needs_compiler)
     assert reason
@@ -156,13 +158,13 @@ def test_a_machine_without_a_compiler_says_what_it_lacks(plan_of: Callable[..., 
 
 
 @pytest.mark.usefixtures("no_tools")
-def test_fused_adam_on_cuda_needs_the_toolkit_and_cpu_adam_does_not(plan_of: Callable[..., RunPlan]) -> None:
+def test_fused_adam_on_cuda_needs_the_toolkit_and_cpu_adam_does_not(plan_of: Callable[..., TrainingPlan]) -> None:
     assert "nvcc" in str(ops.unbuildable(plan_of("Z2", device="cuda")))
     assert "nvcc" not in str(ops.unbuildable(plan_of("Z2+O", device="cuda")))
 
 
 def test_what_is_built_needs_no_compiler_any_more(
-    plan_of: Callable[..., RunPlan], builder: Callable[[str], object], request: pytest.FixtureRequest
+    plan_of: Callable[..., TrainingPlan], builder: Callable[[str], object], request: pytest.FixtureRequest
 ) -> None:
     builder("build")
     built = ops.prepare_ops(plan_of())
@@ -172,7 +174,7 @@ def test_what_is_built_needs_no_compiler_any_more(
 
 
 def test_a_cache_that_cannot_be_written_is_named(
-    plan_of: Callable[..., RunPlan], builder: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan_of: Callable[..., TrainingPlan], builder: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builder("build")
     (tmp_path / "file").touch()

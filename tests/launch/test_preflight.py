@@ -10,7 +10,8 @@ from llmexp.launch.preflight import preflight
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import GIB, MemoryEstimate
 from llmexp.record.installed import installs
-from llmexp.record.result import RunStatus, StateBytes
+from llmexp.record.result import RunStatus
+from llmexp.record.samples import StateBytes
 
 LAPTOP = Detected("cpu", "cpu", "", 2, None)
 FOUR_A800 = Detected("a800", "a800", "NVIDIA A800-SXM4-80GB", 4, 80 * GIB)

@@ -5,7 +5,7 @@ import pytest
 from llmexp.launch import display as module
 from llmexp.launch.display import display
 from llmexp.launch.progress import UNHEARD_AFTER_S, Progress
-from llmexp.record.result import StepSample
+from llmexp.record.samples import StepSample
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def take_steps(repeat):
         with (repeat / "samples.0.jsonl").open("a") as file:
             for step in range(first, first + count):
                 times = {"t_start_s": step / 2, "t_end_s": (step + 1) / 2}
-                sample = StepSample(step=step, warmup=step < 2, positions=100, real_tokens=90, loss=2.0, memory_bytes=2**30, **times)
+                sample = StepSample(index=step, warmup=step < 2, positions=100, real_tokens=90, loss=2.0, memory_bytes=2**30, **times)
                 file.write(sample.model_dump_json() + "\n")
 
     return take

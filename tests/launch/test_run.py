@@ -10,7 +10,7 @@ import pytest
 from llmexp.errors import BuildError
 from llmexp.launch import run
 from llmexp.launch.run import run_one
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
 
@@ -19,7 +19,7 @@ def test_success_leaves_plan_samples_metrics_and_events(make_plan, folder, capsy
     result = run_one(make_plan("well", repeats=2), folder)
     assert result.status is RunStatus.SUCCESS, result.reason
     assert result == folder.result()
-    assert RunPlan.read(folder.plan_path).id == result.id
+    assert TrainingPlan.read(folder.plan_path).id == result.id
     assert [event["status"] for event in folder.events()] == ["running", "success"]
     assert [repeat.name for repeat in folder.repeats()] == ["repeat.0", "repeat.1"]
     assert result.repeats == 2

@@ -17,8 +17,8 @@ from chaos.containers import Containers
 from chaos.surroundings import Surroundings
 from llmexp.launch.run import run_one
 from llmexp.launch.stack import stack_digest
-from llmexp.plan.run_plan import RunPlan
 from llmexp.plan.runtime import interpreter
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
 
@@ -51,10 +51,10 @@ def other(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make(make_plan: Callable[..., RunPlan]) -> Callable[..., RunPlan]:
+def make(make_plan: Callable[..., TrainingPlan]) -> Callable[..., TrainingPlan]:
     """A plan whose ranks say what they see; keywords are those of the runtime."""
 
-    def plan(behaviour: str = "well", **runtime: object) -> RunPlan:
+    def plan(behaviour: str = "well", **runtime: object) -> TrainingPlan:
         planned = make_plan()
         chosen = planned.config.runtime.model_copy(update=runtime)
         config = planned.config.model_copy(update={"runtime": chosen})
@@ -68,7 +68,7 @@ def seen(folder: RunFolder) -> dict[str, str]:
     return json.loads((folder.repeat(0) / "seen.json").read_text())
 
 
-def test_another_interpreter_runs_this_llmexps_code(make: Callable[..., RunPlan], folder: RunFolder, other: Path, tmp_path: Path) -> None:
+def test_another_interpreter_runs_this_llmexps_code(make: Callable[..., TrainingPlan], folder: RunFolder, other: Path, tmp_path: Path) -> None:
     result = run_one(make(name="venv", python=str(other)), folder)
     assert result.status is RunStatus.SUCCESS, result.reason
     told = seen(folder)
@@ -77,7 +77,7 @@ def test_another_interpreter_runs_this_llmexps_code(make: Callable[..., RunPlan]
     assert told["threads"] == "1"
 
 
-def test_another_version_is_another_stack_and_is_in_the_result(make: Callable[..., RunPlan], folder: RunFolder, other: Path) -> None:
+def test_another_version_is_another_stack_and_is_in_the_result(make: Callable[..., TrainingPlan], folder: RunFolder, other: Path) -> None:
     (site,) = other.parent.parent.glob("lib/python*/site-packages")
     information = site / "psutil-0.0.1.dist-info"
     information.mkdir()
@@ -87,7 +87,7 @@ def test_another_version_is_another_stack_and_is_in_the_result(make: Callable[..
     assert result.stack != stack_digest(make())
 
 
-def test_setup_and_variables_reach_the_ranks(make: Callable[..., RunPlan], folder: RunFolder) -> None:
+def test_setup_and_variables_reach_the_ranks(make: Callable[..., TrainingPlan], folder: RunFolder) -> None:
     result = run_one(make(name="site", setup=('export GREETING="$WHOM, good day"',), environment={"WHOM": "ranks"}), folder)
     assert result.status is RunStatus.SUCCESS, result.reason
     assert seen(folder)["greeting"] == "ranks, good day"
@@ -105,7 +105,7 @@ def test_setup_and_variables_reach_the_ranks(make: Callable[..., RunPlan], folde
     ],
 )
 def test_a_runtime_that_does_not_start_is_said_before_any_rank(
-    make: Callable[..., RunPlan], folder: RunFolder, runtime: dict[str, object], reason: str
+    make: Callable[..., TrainingPlan], folder: RunFolder, runtime: dict[str, object], reason: str
 ) -> None:
     result = run_one(make(**runtime), folder)
     assert result.status is RunStatus.FAILED
@@ -113,7 +113,7 @@ def test_a_runtime_that_does_not_start_is_said_before_any_rank(
     assert folder.repeats() == []
 
 
-def test_what_an_environment_lacks_is_named(make: Callable[..., RunPlan], folder: RunFolder, other: Path) -> None:
+def test_what_an_environment_lacks_is_named(make: Callable[..., TrainingPlan], folder: RunFolder, other: Path) -> None:
     (site,) = other.parent.parent.glob("lib/python*/site-packages")
     (site / "base.pth").unlink()
     reason = run_one(make(name="venv", python=str(other)), folder).reason
@@ -132,7 +132,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]
 
 
 def test_a_container_gets_what_ranks_need_and_nothing_else_of_the_shell(
-    make: Callable[..., RunPlan], folder: RunFolder, docker: dict[str, object], tmp_path: Path
+    make: Callable[..., TrainingPlan], folder: RunFolder, docker: dict[str, object], tmp_path: Path
 ) -> None:
     result = run_one(make(**docker, environment={"GREETING": "hello"}), folder)
     assert result.status is RunStatus.SUCCESS, result.reason
@@ -146,11 +146,11 @@ def test_a_container_gets_what_ranks_need_and_nothing_else_of_the_shell(
 
 
 def test_a_container_is_ended_when_the_driver_is_killed(
-    make: Callable[..., RunPlan],
+    make: Callable[..., TrainingPlan],
     folder: RunFolder,
     docker: dict[str, object],
     tmp_path: Path,
-    start_driver: Callable[[RunPlan], psutil.Popen],
+    start_driver: Callable[[TrainingPlan], psutil.Popen],
     until: Callable[..., None],
     processes: Callable[[], list[psutil.Process]],
 ) -> None:
@@ -162,7 +162,11 @@ def test_a_container_is_ended_when_the_driver_is_killed(
 
 
 def test_a_container_that_outlived_driver_and_keeper_is_removed_at_the_next_start(
-    make: Callable[..., RunPlan], folder: RunFolder, tmp_path: Path, start_driver: Callable[[RunPlan], psutil.Popen], until: Callable[..., None]
+    make: Callable[..., TrainingPlan],
+    folder: RunFolder,
+    tmp_path: Path,
+    start_driver: Callable[[TrainingPlan], psutil.Popen],
+    until: Callable[..., None],
 ) -> None:
     with Containers(inside := Surroundings(tmp_path / "scratch", tmp_path / "outputs")) as containers:
         docker = {"name": "docker", "container": "docker", "program": str(containers.program), "image": IMAGE, "python": sys.executable}

@@ -11,7 +11,7 @@ from llmexp.launchers.models import building
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import weights_of
 from llmexp.method import Method
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 STEPS = 4
 CPU = torch.device("cpu")
@@ -26,7 +26,7 @@ class Alone:
     parameter_norms: dict[str, float]
 
 
-def train_alone(plan: RunPlan) -> Alone:
+def train_alone(plan: TrainingPlan) -> Alone:
     """A plain loop on transformers' model; `plan` is of one replica."""
     config, passes = plan.config, plan.batch.accumulation
     shape = building.configuration(config.model)

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from llmexp.launchers.data import loader
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 CPU = torch.device("cpu")
 SIZES: dict[str, Any] = {
@@ -33,7 +33,7 @@ def write(folder: Path, config: Any = None, shard_size: str = "5GB", dtype: torc
     return folder
 
 
-def first_outputs(plan: RunPlan, model: Any) -> tuple[float, torch.Tensor]:
+def first_outputs(plan: TrainingPlan, model: Any) -> tuple[float, torch.Tensor]:
     """The mean loss of the first step's sequences of all replicas, and the logits of the first one's, by a model in one process."""
     sequences = loader.load(plan.config.data, model.config.vocab_size, 2 * plan.batch.global_, plan.config.seed)
     with torch.no_grad():

@@ -12,7 +12,7 @@ import pytest
 from planning import Observed
 
 from llmexp.launch.ops import prepare_ops
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import to_json
 
 IN_TURN = Path(__file__).parent / "in_turn.py"
@@ -30,12 +30,12 @@ def alone() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def server_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[RunPlan], Server]]:
+def server_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[TrainingPlan], Server]]:
     """Give the process that has imported a plan's engine, from which the ranks of all its tests are forked."""
     started: dict[str, Server] = {}
     log = tmp_path_factory.mktemp("servers") / "log.txt"
 
-    def serve(plan: RunPlan) -> Server:
+    def serve(plan: TrainingPlan) -> Server:
         launcher = plan.command.argv[-2]
         if launcher not in started:
             environment = {**os.environ, "OMP_NUM_THREADS": "1", **plan.command.env}
@@ -57,10 +57,10 @@ def asked(request: pytest.FixtureRequest) -> set[str]:
 
 
 @pytest.fixture(scope="session")
-def observe(tmp_path_factory: pytest.TempPathFactory, server_of: Callable[[RunPlan], Server]) -> Callable[..., Observed]:
+def observe(tmp_path_factory: pytest.TempPathFactory, server_of: Callable[[TrainingPlan], Server]) -> Callable[..., Observed]:
     """Train methods on real ranks and return what each rank observed, by the name of the plan."""
 
-    def run(plans: dict[str, RunPlan], ranks: int = 2, worker: str = "methods_worker") -> Observed:
+    def run(plans: dict[str, TrainingPlan], ranks: int = 2, worker: str = "methods_worker") -> Observed:
         folder = tmp_path_factory.mktemp("methods")
         for name, plan in plans.items():
             (folder / f"{name}.json").write_text(to_json(plan))

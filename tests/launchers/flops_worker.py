@@ -10,10 +10,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from llmexp.measure.loop import train_step
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
-def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
+def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
     passes = next(stepping.batches_of(plan, training, 1, device))
     with FlopCounterMode(display=False, custom_mapping=_uncounted()) as counter:
         train_step(training, passes, lambda _: None)

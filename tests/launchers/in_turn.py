@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from llmexp.launchers.rank.starting import begin_imports, end_imports
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 # Seconds after which an order is given up.
 PATIENCE_S = 900
@@ -31,7 +31,7 @@ PATIENCE_S = 900
 def main() -> None:
     for line in sys.stdin:
         order = json.loads(line)
-        plans = {Path(path).stem: RunPlan.read(Path(path)) for path in order["words"][3:]}
+        plans = {Path(path).stem: TrainingPlan.read(Path(path)) for path in order["words"][3:]}
         # The engine's worker stands before the folder in its command.
         names = order["words"][0], next(iter(plans.values())).command.argv[-2]
         _import([*names, *["bitsandbytes"] * any("Q" in plan.method for plan in plans.values())])
@@ -48,7 +48,7 @@ def _import(names: Iterable[str]) -> None:
     end_imports()
 
 
-def _carry_out(order: Mapping[str, Any], names: tuple[str, str], plans: Mapping[str, RunPlan]) -> NoReturn:
+def _carry_out(order: Mapping[str, Any], names: tuple[str, str], plans: Mapping[str, TrainingPlan]) -> NoReturn:
     signal.alarm(PATIENCE_S)
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
@@ -65,7 +65,7 @@ def _carry_out(order: Mapping[str, Any], names: tuple[str, str], plans: Mapping[
     os._exit(0)
 
 
-def _start(names: tuple[str, str], plans: Mapping[str, RunPlan]) -> None:
+def _start(names: tuple[str, str], plans: Mapping[str, TrainingPlan]) -> None:
     from torch import multiprocessing
 
     ranks, target = sys.argv[2:4]
@@ -76,7 +76,7 @@ def _start(names: tuple[str, str], plans: Mapping[str, RunPlan]) -> None:
     multiprocessing.start_processes(_run, (names, plans, Path(target)), nprocs=int(ranks), start_method=method)
 
 
-def _run(rank: int, names: Sequence[str], plans: Mapping[str, RunPlan], target: Path) -> None:
+def _run(rank: int, names: Sequence[str], plans: Mapping[str, TrainingPlan], target: Path) -> None:
     import torch
 
     from llmexp.launchers.rank.frame import device_of

@@ -18,12 +18,12 @@ from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.training.saving import Saving
 from llmexp.measure.loop import train_step
 from llmexp.plan.kept import kept_weights
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 STEPS = 2
 
 
-def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
+def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
     losses, logits = train(plan, training, device)
     folder = Path(sys.argv[3]).parent / plan.id
     folder.mkdir(exist_ok=True)
@@ -33,7 +33,7 @@ def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any
     return {"losses": losses, **saved, **weights_that_ran(plan.config), "folder": str(rank.folder)}
 
 
-def train(plan: RunPlan, training: Any, device: torch.device) -> tuple[list[float], torch.Tensor]:
+def train(plan: TrainingPlan, training: Any, device: torch.device) -> tuple[list[float], torch.Tensor]:
     """The mean loss of each step, and at last of the first batch again, with this rank's logits then."""
     batches = stepping.batches_of(plan, training, STEPS, device)
     losses = [stepping.mean_loss(train_step(training, next(batches), lambda _: None)) for _ in range(STEPS)]

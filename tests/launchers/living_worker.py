@@ -14,7 +14,7 @@ from living import Living
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from llmexp.launchers.training.state_watch import StateWatch
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 WATCHING: list[Living] = []
 # Memory that DeepSpeed pinned: the host's, which on a CPU rank nothing else tells from the device's.
@@ -37,7 +37,7 @@ def pinned(tensor: torch.Tensor, align_bytes: int = 1) -> torch.Tensor:
     return tensor
 
 
-def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
+def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
     (living,), batches, watch = WATCHING, stepping.batches_of(plan, training, 2, device), StateWatch(training, device)
     for batch in next(batches):
         watch.backward(watch.forward(batch))

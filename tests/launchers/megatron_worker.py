@@ -8,10 +8,10 @@ import scheduled
 import torch
 from megatron.core import parallel_state
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
-def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
+def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
     norms, positions = [], set()
     update = training.optimizer.step
 

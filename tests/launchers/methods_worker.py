@@ -15,14 +15,14 @@ from llmexp.launchers.training.state_watch import StateWatch
 from llmexp.measure import memory
 from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 STEPS = 8
 # Of a run without a learning rate, which does the same in each, and is not profiled.
 STILL_STEPS = 4
 
 
-def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
+def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
     calls, positions = {"layers": 0}, set()
     # A hook inside a layer would be compiled with it, and change what C makes of it.
     for layer in () if "C" in plan.method.split("+") else building.transformer(training.module).model.layers:

@@ -11,7 +11,7 @@ import torch
 from llmexp.launchers.models import assembly
 from llmexp.launchers.training.state_watch import watch_over
 from llmexp.measure.loop import train_step
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 STEPS = 4
 
@@ -30,7 +30,7 @@ def most_held_in_backward(training: Any) -> Callable[[], int]:
     return lambda: most
 
 
-def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
+def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
     batches, watch, held = stepping.batches_of(plan, training, STEPS, device), watch_over(training, device), most_held_in_backward(training)
     losses = [stepping.mean_loss(train_step(watch if step == 0 else training, next(batches), lambda _: None)) for step in range(STEPS)]
     return {

@@ -9,10 +9,10 @@ import torch
 from torch import distributed, nn
 
 from llmexp.measure.compilation import Compilation
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
-def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
+def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
     layout, norms = training.layout, []
     update = layout.optimizer.step
 

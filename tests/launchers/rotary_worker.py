@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
-def observe(plan: RunPlan, training: Any, device: torch.device) -> dict[str, Any]:
+def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
     found = [buffer for name, buffer in training.module.named_buffers() if name.endswith(".inv_freq")]
     return {"frequencies": [frequencies.tolist() for frequencies in found]}

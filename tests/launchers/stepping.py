@@ -10,10 +10,10 @@ from torch import distributed
 
 from llmexp.launchers.data import loader
 from llmexp.measure.loop import MicroBatch
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
-def batches_of(plan: RunPlan, training: Any, steps: int, device: torch.device) -> Iterator[Sequence[MicroBatch]]:
+def batches_of(plan: TrainingPlan, training: Any, steps: int, device: torch.device) -> Iterator[Sequence[MicroBatch]]:
     """This rank's passes of each step."""
     sequences = loader.load(plan.config.data, training.vocab_size, steps * plan.batch.global_, plan.config.seed)
     return loader.batches(sequences, plan.dims.replica_of(distributed.get_rank()), plan.dims.dp, plan.batch, device)

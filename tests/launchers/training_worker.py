@@ -8,12 +8,12 @@ import stepping
 import torch
 
 from llmexp.measure.loop import train_step
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 STEPS = 3
 
 
-def observe(plan: RunPlan, training: Any, device: torch.device) -> list[float]:
+def observe(plan: TrainingPlan, training: Any, device: torch.device) -> list[float]:
     """The mean loss over all replicas, a step."""
     batches = stepping.batches_of(plan, training, STEPS, device)
     return [stepping.mean_loss(train_step(training, next(batches), lambda _: None)) for _ in range(STEPS)]

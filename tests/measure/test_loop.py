@@ -10,7 +10,7 @@ import torch
 
 from llmexp.measure.clock import HostClock, Mark
 from llmexp.measure.loop import MicroBatch, Packing, StepLoop
-from llmexp.record.result import StepSample
+from llmexp.record.samples import StepSample
 
 
 class Recorder:
@@ -70,7 +70,7 @@ def test_a_step_is_all_its_passes_and_counts_positions_and_real_tokens_apart() -
     loop.run(iter([passes([2, 4, 6, 8], [0, 0, 0, 4], real=3)]), range(5, 6), warmup=False)
     assert recorder.calls == ["forward", "backward", "step"] * 2
     (sample,) = samples(file)
-    assert (sample.step, sample.warmup, sample.positions, sample.real_tokens, sample.memory_bytes) == (5, False, 8, 6, 7)
+    assert (sample.index, sample.warmup, sample.positions, sample.real_tokens, sample.memory_bytes) == (5, False, 8, 6, 7)
     assert sample.samples == 6
     assert sample.loss == 3.0
 
@@ -116,7 +116,7 @@ def test_a_sample_is_written_only_when_the_device_has_finished_the_step() -> Non
     clock.reached = 10**6
     loop.run(batches, range(2, 3), warmup=True)
     assert seen == [0, 0, 0]
-    assert [sample.step for sample in samples(file)] == [0, 1, 2]
+    assert [sample.index for sample in samples(file)] == [0, 1, 2]
     assert [sample.t_start_s for sample in samples(file)] == sorted(sample.t_start_s for sample in samples(file))
 
 

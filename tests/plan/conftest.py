@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 from planning import make_plan
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 
 @pytest.fixture
-def plan() -> Callable[..., RunPlan]:
+def plan() -> Callable[..., TrainingPlan]:
     """The one plan of a command line."""
 
-    def of(*words: str) -> RunPlan:
+    def of(*words: str) -> TrainingPlan:
         return make_plan("hardware=a800", *words)
 
     return of

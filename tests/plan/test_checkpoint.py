@@ -10,9 +10,9 @@ import pytest
 from llmexp.cli.show import plan_text
 from llmexp.errors import ConfigError
 from llmexp.plan.checkpoint import INDEX, ONE_FILE, Checkpoint
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
-Planning = Callable[..., RunPlan]
+Planning = Callable[..., TrainingPlan]
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 

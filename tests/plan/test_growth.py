@@ -9,12 +9,12 @@ import pytest
 
 from llmexp.errors import ConfigError
 from llmexp.plan.growth import LengthSchedule
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
-Plan = Callable[..., RunPlan]
+Plan = Callable[..., TrainingPlan]
 
 
-def grown(tiny_plan: Plan, *lengths: int, method: str = "Naive", **changes: Any) -> RunPlan:
+def grown(tiny_plan: Plan, *lengths: int, method: str = "Naive", **changes: Any) -> TrainingPlan:
     return tiny_plan(method, data={"name": "text", "seq_len": lengths[-1], "seq_len_schedule": list(lengths)}, **changes)
 
 

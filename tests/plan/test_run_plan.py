@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.plan.run_plan import RunPlan, identity
+from llmexp.plan.identity import identity
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
-from llmexp.schema import RunConfig
+from llmexp.schema import TrainingConfig
 
 
 def test_a_plan_survives_its_file(plan, tmp_path: Path):
     made = plan("method=F+Z3", "model=7b")
     folder = RunFolder(tmp_path)
     folder.write(folder.plan_path, made)
-    assert RunPlan.read(folder.plan_path) == made
+    assert TrainingPlan.read(folder.plan_path) == made
 
 
 @pytest.mark.parametrize(
@@ -46,14 +47,14 @@ def test_the_folder_is_named_for_people(plan):
 
 
 def test_a_key_that_a_later_version_adds_leaves_ids_as_they_are(plan):
-    class LaterConfig(RunConfig):
+    class LaterConfig(TrainingConfig):
         novel: int = 0
 
     made = plan()
     same, other = (LaterConfig(**dict(made.config), novel=novel) for novel in (0, 1))
-    assert identity(made.config, made.method, made.engine_config) == made.id
-    assert identity(same, made.method, made.engine_config) == made.id
-    assert identity(other, made.method, made.engine_config) != made.id
+    assert identity(made.config, made.engine_config, {"method": made.method}) == made.id
+    assert identity(same, made.engine_config, {"method": made.method}) == made.id
+    assert identity(other, made.engine_config, {"method": made.method}) != made.id
 
 
 @pytest.mark.parametrize("words", ["data=instructions data.files=[{}]", "data=text data.files=[{}]", "data=hf data.path={}"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, RunResult, Stability
 
@@ -43,7 +43,9 @@ def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 
 @pytest.fixture
-def make_run(outputs: Path, tiny_plan: Callable[..., RunPlan], result_of: Callable[..., RunResult], write_samples: Callable[..., None]) -> MakeRun:
+def make_run(
+    outputs: Path, tiny_plan: Callable[..., TrainingPlan], result_of: Callable[..., RunResult], write_samples: Callable[..., None]
+) -> MakeRun:
     """Write a whole run's folder with fake values for 2 ranks; without its result and its event where status is None."""
 
     def make(method: str = "Naive", status: str | None = "success", repeats: int = 1, **changes: Any) -> RunFolder:
@@ -80,7 +82,7 @@ def _measured(status: str, repeats: int) -> dict[str, Any]:
     if status != "success":
         return {"reason": f"made to end as {status}", "repeats": repeats, "environment": environment}
     metrics = {"tokens_per_s": Metric(mean=7000.0, std_between_repeats=12.5, n=repeats), "mfu": None}
-    judged = Stability(verdict="unstable", reasons=["drift: a", "noise: b"], tokens_per_s_low=6900.0, tokens_per_s_high=7100.0, source="steps")
+    judged = Stability(verdict="unstable", metric="tokens_per_s", reasons=["drift: a", "noise: b"], low=6900.0, high=7100.0, source="steps")
     return {
         "stability": judged,
         "metrics": metrics,

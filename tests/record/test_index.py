@@ -11,7 +11,8 @@ import pytest
 from benchmarks.folders import multiply
 from llmexp.record.folder import find_runs
 from llmexp.record.identity import identity_of, process_identity
-from llmexp.record.index import INDEX, Standing, standings, work_of
+from llmexp.record.index import INDEX, Standing, kind_of, standings
+from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 
 OPENED = """
@@ -20,6 +21,7 @@ from pathlib import Path
 opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
 from llmexp.record.folder import find_runs
+from llmexp.record.plan import RunPlan
 from llmexp.record.index import standings
 found = standings(find_runs(Path(sys.argv[1])))
 print(len(found), sum("/outputs/" in path for path in opened))
@@ -33,22 +35,22 @@ def _states(outputs: Path) -> list[str]:
 def test_a_run_by_its_files(make_run):
     run = make_run("F", repeats=2, measure__steps=25, measure__repeats=2, measure__warmup_steps=5)
     [standing] = standings([run])
-    plan = json.loads(run.plan_path.read_text())
+    plan = RunPlan.read(run.plan_path)
     assert standing == Standing(
         state="success",
         id=run.result().id,
         words=["batch={'micro': 2, 'accumulation': 1}", "measure.steps=25", "measure.repeats=2", "measure.warmup_steps=5"],
-        work="pretrain deepspeed tiny cpu fp32 2x1x1x1 F",
+        work="tiny F pretrain deepspeed cpu fp32 2x1x1x1",
         repeats=0,
         planned_repeats=2,
-        warmup_steps=5,
-        steps=20,
-        planned_steps=25,
-        positions=4 * plan["config"]["data"]["seq_len"],
+        warmup_samples=5,
+        samples=20,
+        planned_samples=25,
+        amount=4 * plan.config.data.seq_len,
         held_s=50.0,
-        tokens_per_s=7000.0,
+        rate=7000.0,
     )
-    assert work_of(plan) == standing.work
+    assert kind_of(plan) == standing.work
 
 
 def test_runs_that_have_ended_are_not_opened_again(make_run, outputs: Path, tmp_path: Path):

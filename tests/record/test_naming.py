@@ -24,8 +24,8 @@ def test_the_words_that_say_what_is_measured(command, words):
 
 
 def test_a_name_is_model_method_and_words():
-    assert name_of("tiny", "F+R", ["engine=torch"]) == "tiny F+R engine=torch"
-    assert name_of("tiny", "F+R", []) == "tiny F+R"
+    assert name_of(("tiny", "F+R"), ["engine=torch"]) == "tiny F+R engine=torch"
+    assert name_of(("tiny", "F+R"), []) == "tiny F+R"
 
 
 def test_programs_are_told_by_their_files_and_the_options_that_differ():

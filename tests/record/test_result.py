@@ -4,14 +4,15 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from llmexp.record.result import Metric, RunStatus, StepSample, read_samples, to_json
+from llmexp.record.result import Metric, RunStatus, to_json
+from llmexp.record.samples import StepSample, read_samples
 
-SAMPLE = StepSample(step=0, warmup=False, t_start_s=0.0, t_end_s=0.5, positions=700, real_tokens=650, loss=6.25)
+SAMPLE = StepSample(index=0, warmup=False, t_start_s=0.0, t_end_s=0.5, positions=700, real_tokens=650, loss=6.25)
 
 
 def test_result_json_has_the_contract_s_names(make_run):
     result = json.loads(make_run("F+R+Z3", repeats=3).result_path.read_text())
-    top = {"schema", "id", "stack", "status", "reason", "evidence", "task", "engine", "model", "method", "hardware", "world_size", "batch"}
+    top = {"schema", "id", "stack", "status", "reason", "evidence", "task", "engine", "model", "method", "hardware", "processes", "devices", "batch"}
     assert top | {"metrics", "repeats", "points", "what_ran", "environment", "command"} <= result.keys()
     assert (result["schema"], result["method"], result["evidence"], result["repeats"]) == (1, "F+R+Z3", "measured", 3)
     assert result["batch"] == {"micro": 2, "accumulation": 1, "global": 4}
@@ -39,7 +40,7 @@ def test_a_diverged_loss_is_null_in_json_and_nan_again_when_read(tmp_path):
     path = tmp_path / "samples.0.jsonl"
     path.write_text("".join(sample.model_dump_json() + "\n" for sample in (SAMPLE, diverged, SAMPLE)))
     assert '"loss":null' in path.read_text()
-    assert [math.isnan(sample.loss) for sample in read_samples(path)] == [False, True, False]
+    assert [math.isnan(sample.loss) for sample in read_samples(path, StepSample)] == [False, True, False]
 
 
 def test_records_are_valid_json_even_with_nan():
@@ -55,14 +56,14 @@ def test_samples_are_read_up_to_the_line_that_a_kill_cut_off(tmp_path):
     path = tmp_path / "samples.0.jsonl"
     whole = SAMPLE.model_dump_json()
     path.write_text(f"{whole}\n{whole}\n{whole[:30]}")
-    assert read_samples(path) == [SAMPLE, SAMPLE]
+    assert read_samples(path, StepSample) == [SAMPLE, SAMPLE]
 
 
 def test_a_line_that_a_loss_of_power_left_among_others_is_no_shorter_run(tmp_path):
     line = SAMPLE.model_dump_json()
     (tmp_path / "samples.jsonl").write_text("\n".join([line, "\0" * 50, line, ""]))
     with pytest.raises(ValueError, match="line 2 of 3 is no sample"):
-        read_samples(tmp_path / "samples.jsonl")
+        read_samples(tmp_path / "samples.jsonl", StepSample)
 
 
 def test_an_unknown_field_is_an_error():

@@ -1,10 +1,9 @@
 import pytest
 
 from llmexp.record.result import Metric
-from llmexp.report.conclusion import conclusion
 from llmexp.report.control import control_lines
-from llmexp.report.legend import legend
 from llmexp.report.table import build_report
+from llmexp.tasks.training.report.conclusion import conclusion
 
 
 def run(make_run, method: str, mean: float, **changes):
@@ -30,4 +29,4 @@ def test_a_control_of_another_run_or_without_a_result_says_nothing(make_run):
     first = run(make_run, "Naive", 100.0)
     assert control_lines(build_report([first, run(make_run, "Naive", 90.0, control=True, seed=1)]).rows) == []
     assert control_lines(build_report([first, make_run("Naive", "oom", control=True)]).rows) == []
-    assert not [line for line in legend(build_report([first])) if line.startswith("control")]
+    assert not [line for line in build_report([first]).sections[0].legend if line.startswith("control")]

@@ -31,16 +31,16 @@ def speed(mean: float, share: float | None = 0.01, n: int = 3) -> Metric:
     ],
 )
 def test_speeds_are_told_apart_as_far_as_their_repeats_differ(first, second, answer, reason):
-    found = equivalence(first, second, (None, None))
+    found = equivalence(first, second, (None, None), "tokens_per_s")
     assert found.answer == answer
     assert found.reason.endswith(reason)
 
 
 def test_a_disturbed_run_may_be_the_same_and_is_never_different():
-    assert equivalence(speed(100), speed(101), (CONTENDED, None)).reason.endswith(
+    assert equivalence(speed(100), speed(101), (CONTENDED, None), "tokens_per_s").reason.endswith(
         f"though the first measurement is unstable ({CONTENDED.reasons[0]})"
     )
-    found = equivalence(speed(100), speed(50), (None, CONTENDED))
+    found = equivalence(speed(100), speed(50), (None, CONTENDED), "tokens_per_s")
     assert found.answer == "unknown"
     assert found.reason.endswith(f"but the second measurement is unstable ({CONTENDED.reasons[0]})")
 
@@ -48,7 +48,7 @@ def test_a_disturbed_run_may_be_the_same_and_is_never_different():
 def answers(first: Simulated, second: Simulated, pairs: int) -> list[str]:
     draw = random.Random(0)
     runs = [(first.run(draw), second.run(draw)) for _ in range(pairs)]
-    return [equivalence(a, b, (of_a, of_b)).answer for (a, of_a), (b, of_b) in runs]
+    return [equivalence(a, b, (of_a, of_b), "tokens_per_s").answer for (a, of_a), (b, of_b) in runs]
 
 
 @pytest.mark.parametrize("first", [Protocol("one", 1, 5, 20), Protocol("three", 3, 5, 20)])

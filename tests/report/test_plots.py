@@ -4,7 +4,7 @@ from matplotlib.text import Text
 
 from llmexp.errors import RecordError
 from llmexp.record.result import Metric, Stability
-from llmexp.report.plots import draw, draw_run
+from llmexp.report.plots import draw_report, draw_run
 from llmexp.report.table import build_report
 
 METHODS = [f"{prefix}{zero}" for prefix in ("", "F+", "R+", "F+R+") for zero in ("Z1", "Z2", "Z2+O", "Z3", "Z3+O")]
@@ -18,7 +18,7 @@ def test_a_bar_a_run_with_the_papers_values_and_endings(make_run, figures, tmp_p
     measured = {"tokens_per_s": Metric(mean=7000.0, std_between_repeats=50.0, n=3), "peak_allocated_bytes": 60e9}
     paper = {"model__name": "7b", "hardware__name": "a800"}
     folders = [make_run("Naive", metrics=measured, **paper), make_run("F", "oom", **paper), make_run("R", "timeout", **paper)]
-    draw(build_report(folders), tmp_path / "figures" / "report.png")
+    draw_report(build_report(folders), tmp_path / "figures" / "report.png")
     speed, memory = figures[0].axes
     assert "7b, on a800" in figures[0].get_suptitle()
     assert speed.get_xlabel() == "tokens/s"
@@ -32,7 +32,9 @@ def test_a_bar_a_run_with_the_papers_values_and_endings(make_run, figures, tmp_p
 
 def test_an_unstable_bar_is_marked_and_the_reason_stands_below_the_panels(make_run, figures, tmp_path):
     judged = Stability(verdict="unstable", reasons=["contention: a hog took much of the machine", "noise: wide"] * 5)
-    draw(build_report([make_run(metrics={"tokens_per_s": 5.0}, stability=judged), make_run("F", metrics={"tokens_per_s": 6.0})]), tmp_path / "a.png")
+    draw_report(
+        build_report([make_run(metrics={"tokens_per_s": 5.0}, stability=judged), make_run("F", metrics={"tokens_per_s": 6.0})]), tmp_path / "a.png"
+    )
     figure = figures[0]
     assert texts(figure.axes[0]) == ["5.0 !", "6.0"]
     note = next(text for text in figure.findobj(Text) if text.get_text().startswith("!"))
@@ -44,7 +46,7 @@ def test_an_unstable_bar_is_marked_and_the_reason_stands_below_the_panels(make_r
 def test_bars_that_cannot_be_judged_are_marked_too_and_share_one_note(make_run, figures, tmp_path):
     judged = Stability(verdict="unknown", reasons=["too few steps"])
     runs = [make_run(method, metrics={"tokens_per_s": speed}, stability=judged) for method, speed in (("Naive", 5.0), ("F", 6.0))]
-    draw(build_report([*runs, make_run("R", metrics={"tokens_per_s": 7.0})]), tmp_path / "a.png")
+    draw_report(build_report([*runs, make_run("R", metrics={"tokens_per_s": 7.0})]), tmp_path / "a.png")
     assert texts(figures[0].axes[0]) == ["5.0 ?", "6.0 ?", "7.0"]
     notes = [text.get_text() for text in figures[0].findobj(Text) if text.get_text().startswith("?")]
     assert notes == ["? Naive, F not known whether stable: too few steps"]
@@ -53,7 +55,7 @@ def test_bars_that_cannot_be_judged_are_marked_too_and_share_one_note(make_run, 
 def test_of_more_runs_than_anybody_reads_the_first_are_drawn(make_run, figures, tmp_path, monkeypatch):
     monkeypatch.setattr("llmexp.report.plots.MOST_BARS", 2)
     report = build_report([make_run(method, metrics={"tokens_per_s": speed}) for method, speed in (("Naive", 5.0), ("F", 6.0), ("R", 7.0))])
-    draw(report, tmp_path / "a.png")
+    draw_report(report, tmp_path / "a.png")
     assert texts(figures[0].axes[0]) == ["5.0", "6.0"]
     assert figures[0].get_suptitle().endswith("\nthe first 2 of 3 runs; the table has all")
 
@@ -61,7 +63,7 @@ def test_of_more_runs_than_anybody_reads_the_first_are_drawn(make_run, figures, 
 @pytest.mark.parametrize("count", [0, 1, 20])
 def test_no_text_overlaps_another_or_leaves_the_picture(make_run, figures, tmp_path, count):
     metrics = {"tokens_per_s": Metric(mean=123456.7, std_within_run=9e3), "training_state_bytes": 1e9}
-    draw(build_report([make_run(method, metrics=metrics) for method in METHODS[:count]]), tmp_path / "report.png")
+    draw_report(build_report([make_run(method, metrics=metrics) for method in METHODS[:count]]), tmp_path / "report.png")
     figure = figures[0]
     for axes in figure.axes:
         labels = [*axes.texts, *axes.get_yticklabels()] if axes is figure.axes[0] else axes.texts
@@ -78,7 +80,7 @@ def test_one_runs_loss_and_step_time(make_run, write_samples, figures):
     draw_run(folder)
     assert sorted(path.name for path in folder.figures.iterdir()) == ["loss.png", "step_time.png"]
     loss, step_time = (figure.axes[0] for figure in figures)
-    assert figures[0].get_suptitle() == "F+R: tiny on cpu, 2 ranks, fp32"
+    assert figures[0].get_suptitle() == "tiny F+R on cpu, 2 ranks"
     # The mean over ranks, and the slowest rank, as far as both have come.
     assert [list(line.get_ydata()) for line in loss.lines] == [[6.5, 5.5, 4.5]] * 2
     assert [list(line.get_ydata()) for line in step_time.lines] == [[5.0, 2.0, 2.0]] * 2
@@ -97,13 +99,13 @@ def test_a_run_that_took_no_step_has_no_picture(make_run):
 @pytest.mark.parametrize(("suffix", "begin"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_the_suffix_chooses_the_format(make_run, tmp_path, suffix, begin):
     path = tmp_path / f"report.{suffix}"
-    draw(build_report([make_run(metrics={"tokens_per_s": 1.0})]), path)
+    draw_report(build_report([make_run(metrics={"tokens_per_s": 1.0})]), path)
     assert path.read_bytes().startswith(begin)
 
 
 def test_another_format_is_refused_with_the_choices(make_run, tmp_path):
     with pytest.raises(RecordError, match="cannot be written as 'bmp': choices are png, svg, pdf"):
-        draw(build_report([make_run()]), tmp_path / "report.bmp")
+        draw_report(build_report([make_run()]), tmp_path / "report.bmp")
 
 
 def test_a_diverged_loss_leaves_a_gap(make_run, write_samples, figures):
@@ -116,4 +118,4 @@ def test_a_diverged_loss_leaves_a_gap(make_run, write_samples, figures):
 def test_without_matplotlib_one_line_says_so(make_run, monkeypatch, tmp_path):
     monkeypatch.setattr("llmexp.report.picture.find_spec", lambda name: None)
     with pytest.raises(RecordError, match="matplotlib is not installed here"):
-        draw(build_report([make_run()]), tmp_path / "report.png")
+        draw_report(build_report([make_run()]), tmp_path / "report.png")

@@ -4,11 +4,9 @@ import pytest
 
 from llmexp.errors import RecordError
 from llmexp.record.identity import process_identity
-from llmexp.report.columns import columns
-from llmexp.report.notes import notes_of
-from llmexp.report.ratio import over_paper
 from llmexp.report.row import read_row
 from llmexp.report.table import build_report
+from llmexp.tasks.training.report.paper import over_paper
 
 PURE = {"name": "bf16_pure", **dict.fromkeys(("parameters", "gradients", "master", "moments"), "bf16")}
 PAPER = {"model__name": "7b", "hardware__name": "a800", "precision": PURE}
@@ -16,7 +14,7 @@ PAPER = {"model__name": "7b", "hardware__name": "a800", "precision": PURE}
 
 def test_a_run_is_read_with_its_metrics_and_command(make_run):
     row = read_row(make_run("R+F", metrics={"tokens_per_s": 10.0}))
-    assert (row.model, row.method, row.hardware, row.world_size, row.seq_len) == ("tiny", "F+R", "cpu", 2, 350)
+    assert (row.model, row.method, row.hardware, row.processes, row.seq_len) == ("tiny", "F+R", "cpu", 2, 350)
     assert row.metric("tokens_per_s").mean == 10
     assert row.command == "python -m llmexp method=R+F"
 
@@ -103,8 +101,8 @@ def test_a_run_of_other_states_than_the_papers_stands_beside_its_cell_without_a_
     assert row.paper is not None
     assert (over_paper(row), row.memory_over_paper) == (None, None)
     report = build_report([folder])
-    assert notes_of(report)[-1] == f"no ratio: the paper's cell is not of {said}"
-    assert next(column.cells for column in columns(report) if column.header == "x paper") == ("(1)",)
+    assert report.sections[0].notes[-1] == f"no ratio: the paper's cell is not of {said}"
+    assert next(column.cells for column in report.sections[0].columns if column.header == "x paper") == ("(1)",)
 
 
 def test_loras_targets_are_part_of_what_is_compared(make_run):

@@ -4,20 +4,20 @@ import io
 import pytest
 from made_up_tokens import TOKENS
 
-from llmexp.analysis.metrics import METRICS as MEASURED
 from llmexp.record.result import Metric, SmClock, Stability
 from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
-from llmexp.report.text import METRICS, comma_separated, csv_columns, markdown
+from llmexp.report.text import comma_separated, markdown
+from llmexp.tasks.training.metrics import METRICS
 
 
 def read(report):
     return list(csv.DictReader(io.StringIO(comma_separated(report))))
 
 
-def test_every_metric_that_is_measured_has_columns():
-    assert set(METRICS) == set(MEASURED)
-    assert len(set(csv_columns())) == len(csv_columns())
+def test_every_metric_that_is_measured_has_columns(make_run):
+    [row] = read(build_report([make_run()]))
+    assert METRICS.keys() <= row.keys()
 
 
 def test_csv_holds_raw_values_and_ends_with_the_command(make_run):
@@ -30,7 +30,7 @@ def test_csv_holds_raw_values_and_ends_with_the_command(make_run):
     assert row["tokens_per_s_std_within_run"] == ""
     assert float(row["peak_allocated_bytes"]) == 33.35e9
     assert float(row["tokens_per_s_over_paper"]) == 0.5
-    assert (row["paper_table"], row["paper_oom"], row["world_size"], row["full_pretraining"]) == ("III", "False", "8", "True")
+    assert (row["paper_table"], row["paper_oom"], row["processes"], row["full_pretraining"]) == ("III", "False", "8", "True")
     assert list(row)[-1] == "command"
     assert row["command"].startswith("python -m llmexp method=Naive model.name=7b hardware.name=a800 ")
     assert (failed["state"], failed["reason"], failed["tokens_per_s"], failed["full_pretraining"]) == ("failed", "a, b", "", "False")
@@ -45,7 +45,7 @@ def test_no_known_form_of_a_token_is_reported(make_run, issuer):
 
 
 def test_csv_has_the_verdict_and_the_interval(make_run):
-    judged = Stability(verdict="unstable", reasons=["drift: x", "noise: y"], tokens_per_s_low=90.0, tokens_per_s_high=110.0, source="steps")
+    judged = Stability(verdict="unstable", reasons=["drift: x", "noise: y"], low=90.0, high=110.0, source="steps")
     unstable, unjudged = read(build_report([make_run(metrics={"tokens_per_s": 100.0}, stability=judged), make_run("F", "oom")]))
     assert (unstable["stability"], unstable["stability_reasons"], unstable["interval_source"]) == ("unstable", "drift: x; noise: y", "steps")
     assert (float(unstable["tokens_per_s_low"]), float(unstable["tokens_per_s_high"])) == (90.0, 110.0)

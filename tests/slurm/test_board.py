@@ -19,7 +19,7 @@ def runs(tmp_path: Path, tiny_plan) -> list[Followed]:
     found = []
     for number, (method, state) in enumerate({"F": JobState("PENDING", "Resources"), "R": JobState("RUNNING", nodes="n1")}.items()):
         folder = RunFolder(tmp_path / "main" / f"tiny_{method}_{number:012}")
-        folder.write(folder.plan_path, tiny_plan(method).model_copy(update={"told_by": "batch.micro=2"}))
+        folder.write(folder.plan_path, tiny_plan(method).model_copy(update={"label": "batch.micro=2"}))
         found.append(Followed(Submitted(folder, Job(f"7_{number}", "a"), ""), state))
     return found
 

@@ -11,7 +11,7 @@ import pytest
 
 from llmexp import __version__
 from llmexp.__main__ import main
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.installed import installs
 from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submissions
@@ -228,7 +228,7 @@ def test_a_result_of_another_version_is_a_line_and_neither_submitted_nor_written
     commands(**ALL | {"sbatch": f"touch {here}/submitted"})
     words = (*HERE, "model=tiny")
     main(["plan", *words[1:], "--json"])
-    plan = RunPlan.model_validate_json(capsys.readouterr().out, strict=False)
+    plan = TrainingPlan.model_validate_json(capsys.readouterr().out, strict=False)
     run = RunFolder(here / "outputs" / "main" / plan.folder_name)
     run.write(run.plan_path, plan)
     run.result_path.write_text('{"colour": "red", "written_by": "9.1"}')
@@ -244,12 +244,12 @@ def test_a_damaged_result_is_submitted_again_and_a_lost_plan_written_again(comma
     commands(**ALL | {"sbatch": "echo Submitted batch job 7", "scontrol": "true"})
     words = (*HERE, "model=tiny", "detach=true", "rerun=none")
     main(["plan", *words[1:4], "--json"])
-    plan = RunPlan.model_validate_json(capsys.readouterr().out, strict=False)
+    plan = TrainingPlan.model_validate_json(capsys.readouterr().out, strict=False)
     run = RunFolder(here / "outputs" / "main" / plan.folder_name)
     run.write(run.result_path, result_of(plan, "success"))
     assert main(words) == 0
     assert "; its plan.json was lost and is written again\n" in capsys.readouterr().out
-    assert RunPlan.read(run.plan_path).id == plan.id
+    assert TrainingPlan.read(run.plan_path).id == plan.id
     run.result_path.write_text("{")
     assert main(words) == 0
     out = capsys.readouterr().out

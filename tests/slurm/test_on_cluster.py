@@ -288,7 +288,7 @@ def test_a_run_of_two_nodes_is_one_job_with_a_task_on_each(shell):
     done = shell.sweep("well", "hardware.nodes=2", "parallelism.dp=2", "node.address=127.0.0.1")
     assert done.returncode == 0, done.stderr
     result = shell.result("well")
-    assert (result.status, result.world_size) == ("success", 2)
+    assert (result.status, result.processes) == ("success", 2)
     assert result.environment["other_nodes"][0].startswith("node 1 (")
 
 

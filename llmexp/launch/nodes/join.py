@@ -27,9 +27,9 @@ from llmexp.launch.spawn import Agent, agent_log, environment
 from llmexp.launch.stack import stack_digest
 from llmexp.launch.watch import TICK_S, processes_of
 from llmexp.plan.detect import detect
-from llmexp.plan.run_plan import RunPlan
 from llmexp.record.environment import cpu
 from llmexp.record.folder import RunFolder
+from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 from llmexp.record.system import SystemSampler
 

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from llmexp.record.result import Record, RunStatus
+from llmexp.record.result import RunStatus
+from llmexp.record.samples import Record
 
 
 class Here(Record):

@@ -13,11 +13,11 @@ from typing import Any
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
-from llmexp.record.misfit import misfit
-from llmexp.record.mlflow.points import Point, Window, result_points, step_points, system_points
+from llmexp.record.mlflow.points import Point, Window, result_points, sample_points, system_points
 from llmexp.record.naming import name_of, own_words
-from llmexp.record.reading import read_json
-from llmexp.record.result import RunResult, RunStatus, StepSample, read_samples
+from llmexp.record.plan import RunPlan
+from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.samples import Sample, read_samples
 
 # Bookkeeping, by which runs are found again; the plain tags beside them are for people, who may edit them.
 RUN_TAG, SWEEP_TAG, STATUS_TAG, DIGEST_TAG, KIND_TAG = "llmexp.run", "llmexp.sweep", "llmexp.status", "llmexp.digest", "llmexp.kind"
@@ -27,8 +27,6 @@ SOURCE = {"mlflow.source.name": "llmexp", "mlflow.source.type": "LOCAL"}
 LONGEST_VALUE = 500
 # Where and how a run is recorded, and what people say about it: not what it measures.
 _NOT_PARAMS = ("tracking", "sweep", "budget", "rerun", "force", "hardware.sources", "model.source")
-_COUNTS = ("parameters", "trainable_parameters", "active_parameters", "flops_per_token")
-_GROUPS = ("task", "model", "hardware", "engine", "sweep")
 _FINISHED = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
 
 
@@ -41,23 +39,22 @@ class RunContent:
 
     def __init__(self, folder: RunFolder, state: str, result: RunResult | None) -> None:
         self.folder, self.state, self._result = folder, RunStatus(state), result
-        self._plan = _read_plan(folder.plan_path)
-        self._config: dict[str, Any] = self._plan["config"]
+        self._plan = RunPlan.read(folder.plan_path)
 
     @property
     def name(self) -> str:
         """Model, method and all other words that say what is measured: the run may stand beside any other one there."""
-        return name_of(str(self._config["model"]["name"]), str(self._plan["method"]), own_words(str(self._plan.get("rerun_command", ""))))
+        return name_of(self._plan.subject.values(), own_words(self._plan.rerun_command))
 
     @property
     def id(self) -> str:
         """The plan's id."""
-        return str(self._plan["id"])
+        return self._plan.id
 
     @property
     def sweep(self) -> str:
         """The sweep's name."""
-        return str(self._config["sweep"]["name"])
+        return self._plan.config.sweep.name
 
     @property
     def mlflow_status(self) -> str:
@@ -93,8 +90,9 @@ class RunContent:
     def tags(self) -> dict[str, str]:
         """The run in words, its bookkeeping, and what MLflow shows on the run's page."""
         result = self._result
-        groups = {group: str(self._config[group]["name"]) for group in _GROUPS}
-        plain = {"id": self.id, "folder": self.folder.path.name, "method": str(self._plan["method"])} | groups
+        config = self._plan.config
+        groups = {"task": config.task.name, "hardware": config.hardware.name, "engine": config.engine.name, "sweep": config.sweep.name}
+        plain = {"id": self.id, "folder": self.folder.path.name} | self._plan.subject | groups
         plain |= {"status": self.state.value, "reason": self._reason}
         measured = {"stack": result.stack, "evidence": result.evidence} if result else {}
         if result and result.stability:
@@ -110,7 +108,7 @@ class RunContent:
         reason = f": {self._reason}" if self._reason else ""
         judged = self._result.stability if self._result else None
         reason += f"\n\n**{judged.verdict}**: {'; '.join(judged.reasons)}" if judged and judged.reasons else ""
-        return f"**{self.state.value}**{reason}\n\nRepeat it with\n\n    {self._plan.get('rerun_command', '')}\n"
+        return f"**{self.state.value}**{reason}\n\nRepeat it with\n\n    {self._plan.rerun_command}\n"
 
     @property
     def _reason(self) -> str:
@@ -119,12 +117,10 @@ class RunContent:
     @property
     def params(self) -> dict[str, str]:
         """The configuration, flat; what the plan made of it; and what really ran."""
-        values = {key: value for key, value in _flatten(self._config) if not key.startswith(_NOT_PARAMS)}
-        values |= {"method": self._plan["method"], "batch.global": self._plan["batch"]["global"]}
-        values |= {f"parallelism.{name}": degree for name, degree in self._plan.get("dims", {}).items()}
-        values |= {name: self._plan[name] for name in _COUNTS if self._plan.get(name) is not None}
+        values = {key: value for key, value in _flatten(self._plan.config.model_dump(mode="json")) if not key.startswith(_NOT_PARAMS)}
+        values |= {"processes": self._plan.processes, "devices": self._plan.devices} | self._plan.params
         if self._result:
-            values |= {"world_size": self._result.world_size} | dict(_flatten(self._result.what_ran, "what_ran."))
+            values |= dict(_flatten(self._result.what_ran, "what_ran."))
         return {re.sub(r"[^\w\-. /]", "_", key)[:250]: _cut(value) for key, value in values.items()}
 
     @property
@@ -135,11 +131,9 @@ class RunContent:
     def points(self) -> list[Point]:
         """All values of all metrics; the final ones first, as the run's page lists them. Raises UnreadableError."""
         try:
-            positions = int(self._plan["batch"]["global"]) * int(self._config["data"]["seq_len"])
-            by_tokens = bool(self._config.get("measure", {}).get("tokens"))
-            steps = step_points(self.folder, positions, self.window, by_tokens)
+            samples = sample_points(self.folder, self._plan, self.window)
             beside = [point for path in self.folder.systems() for point in system_points(path, self.window)]
-            return [*result_points(self._result, self.window), *steps, *beside]
+            return [*result_points(self._result, self.window), *samples, *beside]
         except (OSError, ValueError, TypeError, LookupError, ArithmeticError) as error:
             raise UnreadableError(f"{self.folder.path} is not copied: {error!r}") from None
 
@@ -157,19 +151,9 @@ def read(folder: RunFolder) -> RunContent | None:
     return None if state in ("planned", "running") else RunContent(folder, state, result)
 
 
-def _read_plan(path: Path) -> dict[str, Any]:
+def _samples(path: Path) -> list[Sample]:
     try:
-        plan: dict[str, Any] = read_json(path)
-        _ = plan["id"], plan["method"], plan["batch"]["global"], plan["config"]["data"]["seq_len"]
-        _ = [plan["config"][group]["name"] for group in _GROUPS]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise misfit(path, "plan", error) from None
-    return plan
-
-
-def _samples(path: Path) -> list[StepSample]:
-    try:
-        return read_samples(path)
+        return read_samples(path, Sample)
     except ValueError:  # said where its points are read
         return []
 

@@ -1,13 +1,19 @@
-"""A run's metrics as points: a value a step and repeat, the final values, and the machine's load."""
+"""A run's metrics as points: a value a sample and repeat, the final values, and the machine's load."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from llmexp.record.folder import RunFolder, read_json_lines
-from llmexp.record.result import RunResult, StepSample, origin_unix_s, read_samples
+from llmexp.record.plan import RunPlan
+from llmexp.record.result import RunResult, Stability
+from llmexp.record.samples import Sample, origin_unix_s, read_samples
+from llmexp.tasks import get_task
+
+S = TypeVar("S", bound=Sample)
 
 
 @dataclass(frozen=True)
@@ -28,29 +34,32 @@ class Window:
     end_s: float
 
 
-def step_points(folder: RunFolder, positions_per_step: int, window: Window, by_tokens: bool = False) -> Iterator[Point]:
-    """Per repeat and step: loss and phases of rank 0, and the slowest rank's time and tokens/s. Profiled steps are left out.
+def sample_points(folder: RunFolder, plan: RunPlan, window: Window) -> Iterator[Point]:
+    """Per repeat and sample: the values of rank 0, and the slowest rank's time and rate. Profiled samples are left out.
 
-    `by_tokens`: the loss once more, with the tokens trained on in the place of the step, so that runs of other batches are drawn over one axis.
+    `plan.over_amount` names values that are there once more, with what was done so far in the place of the sample's number, so that runs whose
+    samples do not do as much are drawn over one axis.
     """
+    kind = get_task(plan.config.task.name).sample_type
     for repeat in folder.repeats():
-        ranks = {path: read_samples(path) for path in sorted(repeat.glob("samples.*.jsonl"))}
+        ranks = {path: read_samples(path, kind) for path in sorted(repeat.glob("samples.*.jsonl"))}
         first = next(iter(ranks.values()), [])
         if not first:
             continue
         # Of a folder that was copied the files may be younger than the run.
         origin_s = min(origin_unix_s(next(iter(ranks)), first), window.end_s - first[-1].t_end_s)
-        slowest = _slowest(list(ranks.values()))
+        slowest_s = _slowest_s(list(ranks.values()))
         for sample in _measured(first):
             at_ms = round(1e3 * (origin_s + sample.t_end_s))
-            for name, value in _values(sample, slowest[sample.step], positions_per_step):
-                yield Point(f"{repeat.name}/{name}", value, at_ms, sample.step)
-            if by_tokens:
-                yield Point(f"{repeat.name}/loss_over_tokens", sample.loss, at_ms, (sample.step + 1) * positions_per_step)
+            for name, value in _values(sample, slowest_s[sample.index], plan):
+                yield Point(f"{repeat.name}/{name}", value, at_ms, sample.index)
+            for name, value in sample.values.items():
+                if name in plan.over_amount:
+                    yield Point(f"{repeat.name}/{name}_over_{plan.rate.partition('_per_')[0]}", value, at_ms, round((sample.index + 1) * plan.amount))
 
 
 def result_points(result: RunResult | None, window: Window) -> Iterator[Point]:
-    """Means, and beside them the deviations where there are any; the ends of the interval of tokens_per_s."""
+    """Means, and beside them the deviations where there are any; the ends of the rate's interval; and the further answers by their number."""
     at_ms = round(1e3 * window.end_s)
     for name, metric in (result.metrics if result else {}).items():
         if metric is None:
@@ -60,14 +69,16 @@ def result_points(result: RunResult | None, window: Window) -> Iterator[Point]:
             value = getattr(metric, deviation)
             if value is not None:
                 yield Point(f"{name}_{deviation}", value, at_ms)
-    yield from _interval_points(result, at_ms)
+    yield from _interval_points(result.stability if result else None, at_ms)
+    for number, point in enumerate(result.points if result else ()):
+        yield from (Point(f"points/{name}", metric.mean, at_ms, number) for name, metric in point.metrics.items() if metric)
 
 
-def _interval_points(result: RunResult | None, at_ms: int) -> Iterator[Point]:
-    for end in ("tokens_per_s_low", "tokens_per_s_high"):
-        value = getattr(result.stability, end) if result and result.stability else None
-        if value is not None:
-            yield Point(end, value, at_ms)
+def _interval_points(judged: Stability | None, at_ms: int) -> Iterator[Point]:
+    for end in ("low", "high"):
+        value = getattr(judged, end) if judged else None
+        if judged and value is not None:
+            yield Point(f"{judged.metric}_{end}", value, at_ms)
 
 
 def system_points(path: Path, window: Window) -> Iterator[Point]:
@@ -80,25 +91,23 @@ def system_points(path: Path, window: Window) -> Iterator[Point]:
         yield from (Point(f"{prefix}/{name}", float(value), at_ms, step) for name, value in sample.items() if name not in ("at_s", "interval_s"))
 
 
-def _measured(samples: list[StepSample]) -> list[StepSample]:
-    """Up to the last measured step: what is written as warm-up after it was profiled."""
+def _measured(samples: list[S]) -> list[S]:
+    """Up to the last measured sample: what is written as warm-up after it was profiled."""
     last = max((index for index, sample in enumerate(samples) if not sample.warmup), default=len(samples) - 1)
     return samples[: last + 1]
 
 
-def _slowest(ranks: list[list[StepSample]]) -> dict[int, float]:
+def _slowest_s(ranks: list[list[S]]) -> dict[int, float]:
     seconds: dict[int, float] = {}
     for sample in (sample for samples in ranks for sample in samples):
-        seconds[sample.step] = max(seconds.get(sample.step, 0.0), sample.t_end_s - sample.t_start_s)
+        seconds[sample.index] = max(seconds.get(sample.index, 0.0), sample.t_end_s - sample.t_start_s)
     return seconds
 
 
-def _values(sample: StepSample, step_time_s: float, positions: int) -> Iterator[tuple[str, float]]:
-    yield "loss", sample.loss
-    yield "step_time_s", step_time_s
-    if step_time_s > 0:
-        yield "tokens_per_s", positions / step_time_s
+def _values(sample: Sample, seconds: float, plan: RunPlan) -> Iterator[tuple[str, float]]:
+    yield from sample.values.items()
+    yield f"{plan.sample_name}_time_s", seconds
+    if seconds > 0 and plan.amount:
+        yield plan.rate, plan.amount / seconds
     if sample.memory_bytes is not None:
         yield "memory_bytes", float(sample.memory_bytes)
-    for phase, seconds in (sample.phases_s or {}).items():
-        yield f"{phase}_time_s", seconds

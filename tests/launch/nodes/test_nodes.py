@@ -24,8 +24,9 @@ from llmexp.launch.nodes.team import Team
 from llmexp.launch.ranks import LOOPBACK
 from llmexp.launch.run import run_one
 from llmexp.launch.stack import stack_digest
-from llmexp.plan.run_plan import Command, RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
+from llmexp.record.plan import Command
 from llmexp.record.result import RunStatus
 
 HERE = Path(__file__).parent
@@ -40,10 +41,10 @@ def port() -> int:
 
 
 @pytest.fixture
-def make(make_plan: Callable[..., RunPlan], port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunPlan]:
+def make(make_plan: Callable[..., TrainingPlan], port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TrainingPlan]:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
-    def plan(behaviour: str = "well", **measure: object) -> RunPlan:
+    def plan(behaviour: str = "well", **measure: object) -> TrainingPlan:
         planned = make_plan(**measure)
         config = planned.config
         changes = {
@@ -97,7 +98,7 @@ def test_both_machines_run_their_ranks_and_the_first_records(make, folder: RunFo
     joined = second()
     result = run_one(make(repeats=2), folder)
     assert result.status is RunStatus.SUCCESS, result.reason
-    assert (result.world_size, result.repeats) == (2, 2)
+    assert (result.processes, result.repeats) == (2, 2)
     first_met, other_met = ((folder.repeat(0) / f"met.{node}").read_text().split() for node in (0, 1))
     assert first_met[0] == other_met[0]
     assert (first_met[1], other_met[1]) == (str(tmp_path), str(tmp_path / "second"))

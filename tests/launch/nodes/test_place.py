@@ -7,13 +7,13 @@ import pytest
 
 from llmexp.errors import ConfigError
 from llmexp.launch.nodes.place import PORT, Place, place_of
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 SCONTROL = '#!/bin/sh\n[ "$*" = "show hostnames n[3-4]" ] && printf "n3\\nn4\\n"\n'
 
 
 @pytest.fixture
-def config(tiny_plan: Callable[..., RunPlan]):
+def config(tiny_plan: Callable[..., TrainingPlan]):
     return lambda nodes=2, **node: tiny_plan(hardware__nodes=nodes, parallelism__dp=6, node=node).config
 
 

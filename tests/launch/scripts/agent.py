@@ -19,7 +19,7 @@ STEP_S = 0.01
 
 def step(rank: int, index: int) -> None:
     sample = {
-        "step": index,
+        "index": index,
         "warmup": index < MEASURE["warmup_steps"],
         "t_start_s": index * STEP_S,
         "t_end_s": (index + 1) * STEP_S,

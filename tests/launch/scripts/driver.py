@@ -8,12 +8,13 @@ from pathlib import Path
 import llmexp.engines
 from llmexp.launch import host_memory
 from llmexp.launch.run import run_one
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it puts in the background deaf to SIGINT
 if "LLMEXP_TEST_JOINS" in os.environ:  # the processes of a control group
     Path(os.environ["LLMEXP_TEST_JOINS"]).write_text(str(os.getpid()))
 host_memory.LEAST_LEFT_SHARE = float(os.environ.get("LLMEXP_TEST_LEAST_LEFT_SHARE", host_memory.LEAST_LEFT_SHARE))
-llmexp.engines.__path__.append(str(Path(__file__).parent.parent / "engines"))
-run_one(RunPlan.read(Path(sys.argv[1])), RunFolder(sys.argv[2]))
+sys.path.append(str(Path(__file__).parent.parent / "engines"))
+llmexp.engines.ENGINES["scripted"] = "scripted:ENGINE"
+run_one(TrainingPlan.read(Path(sys.argv[1])), RunFolder(sys.argv[2]))

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
-from llmexp.launchers.rank.frame import main
+from llmexp.launchers.rank.frame import train
 
 IMPORTED_BY = os.getpid()
 
@@ -21,7 +21,7 @@ def build(plan, device):
 
 
 def run_rank(join, build):
-    main(work)
+    train(work)
 
 
 def work(plan, rank):

@@ -3,7 +3,7 @@
 import time
 from datetime import timedelta
 
-from llmexp.launchers.rank.frame import main
+from llmexp.launchers.rank.frame import train
 
 
 def work(plan, rank):
@@ -22,4 +22,4 @@ def stay_away():
     time.sleep(1000)
 
 
-main(work)
+train(work)

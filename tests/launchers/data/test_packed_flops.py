@@ -10,14 +10,13 @@ import pytest
 import torch
 from planning import make_plan
 
-from llmexp.analysis import metrics
-from llmexp.analysis.quantity import Facts
 from llmexp.analysis.window import Repeat
-from llmexp.launch.collect import facts
 from llmexp.launchers.data.sequences import Example, Sequences
 from llmexp.measure.clock import HostClock
 from llmexp.measure.loop import MicroBatch, StepLoop
-from llmexp.record.result import RankSummary, StepSample
+from llmexp.record.samples import StepSample, TrainingSummary
+from llmexp.tasks.training import metrics
+from llmexp.tasks.training.repeats import Facts
 
 SEQ_LEN, RECORD = 4096, 200
 PACKED = [RECORD] * (SEQ_LEN // RECORD)
@@ -58,13 +57,13 @@ def pairs(row: Sequence[int]) -> float:
 
 def repeat(sample: StepSample, **what_ran: str) -> Repeat:
     times = {"window_wall_s": WINDOW_S, "time_to_first_step_s": 1.0}
-    summary = RankSummary(rank=0, parameters=None, trainable_parameters=None, peak_rss_bytes=1, state_bytes={}, what_ran=what_ran, **times)
+    summary = TrainingSummary(rank=0, parameters=None, trainable_parameters=None, peak_rss_bytes=1, state_bytes={}, what_ran=what_ran, **times)
     return Repeat((summary,), (), ((sample,),))
 
 
 def seven_b(*words: str) -> Facts:
     plan = make_plan("model=7b", "hardware=a800", "parallelism.dp=1", "precision=bf16_pure", f"data.seq_len={SEQ_LEN}", *words)
-    return facts(plan)
+    return Facts.of(plan)
 
 
 @pytest.mark.parametrize(("row", "isolated", "tokens"), [(PACKED, True, 4000), (PADDED, False, 1500)], ids=["packed", "padded"])
@@ -90,8 +89,8 @@ def test_full_sequences_count_as_the_plan_says() -> None:
     uncounted = sample.model_copy(update={"record_squares": None, "bounded_squares": None})
     for one in (sample, uncounted):
         seen = repeat(one)
-        assert metrics.mfu(seen, facts(plan)).value == pytest.approx(2 * SEQ_LEN * plan.flops_per_token / WINDOW_S / PEAK, rel=1e-14)
-        assert metrics.useful_mfu(seen, facts(plan)) == metrics.mfu(seen, facts(plan))
+        assert metrics.mfu(seen, Facts.of(plan)).value == pytest.approx(2 * SEQ_LEN * plan.flops_per_token / WINDOW_S / PEAK, rel=1e-14)
+        assert metrics.useful_mfu(seen, Facts.of(plan)) == metrics.mfu(seen, Facts.of(plan))
     assert metrics.hfu(repeat(uncounted), seven_b("method=F")) is None
 
 

@@ -15,7 +15,7 @@ from planning import make_plan
 from llmexp.engines.deepspeed import OP_LIBRARY_VARIABLE
 from llmexp.launch.ops import prepare_ops
 from llmexp.launch.ranks import LOOPBACK, listening
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import to_json
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.ranks, pytest.mark.long]
 def what_ran(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Run a plan's own command in such a place; return what rank 0 says that ran."""
 
-    def run(plan: RunPlan, **environment: str) -> dict[str, Any]:
+    def run(plan: TrainingPlan, **environment: str) -> dict[str, Any]:
         repeat = tmp_path / "run" / "repeat.0"
         repeat.mkdir(parents=True)
         (repeat.parent / "plan.json").write_text(to_json(plan))
@@ -44,7 +44,7 @@ def what_ran(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     return run
 
 
-def tiny(*overrides: str) -> RunPlan:
+def tiny(*overrides: str) -> TrainingPlan:
     return make_plan("hardware=cpu", "parallelism.dp=2", "data.seq_len=16", "measure=smoke", "measure.profile=false", *overrides)
 
 

@@ -12,7 +12,7 @@ import pytest
 from planning import Observed, make_plan
 
 import llmexp
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 
@@ -45,7 +45,7 @@ ONE_PROCESS = {"whole": (1, "dp=1 engine=torch"), "padded": (1, f"dp=1 engine=to
 
 
 @cache
-def plan(words: str) -> RunPlan:
+def plan(words: str) -> TrainingPlan:
     given = [f"parallelism.{word}" if word[:3] in ("dp=", "cp=") else word for word in words.split()]
     defaults = ("engine=deepspeed", "precision=fp32", "batch.micro=2", f"data.seq_len={SEQ_LEN}", "model.num_layers=2")
     common = [word for word in defaults if not any(other.startswith(word.split("=")[0] + "=") for other in given)]

@@ -15,7 +15,7 @@ from planning import Observed, make_plan
 from transformers import AutoModelForCausalLM
 
 from llmexp.launchers.models.quantize import quantized_linear
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 pytestmark = [
     pytest.mark.ranks,
@@ -49,7 +49,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def plan(folder: Path, engine: str, method: str, *overrides: str) -> RunPlan:
+def plan(folder: Path, engine: str, method: str, *overrides: str) -> TrainingPlan:
     model = ("model=hf", f"model.path={folder}", "model.weights=pretrained", "task=finetune", "hardware=cpu")
     # A rate at which two steps change the loss by much more than the tolerances.
     work = ("parallelism.dp=2", "data=text", "data.seq_len=64", "precision=fp32", "optimizer.lr=0.01")
@@ -73,7 +73,7 @@ def published(checkpoint: Path, method: str) -> Any:
     return model
 
 
-def assert_computes_what_the_ranks_did(loaded: Any, plan: RunPlan, observed: dict[str, Any]) -> None:
+def assert_computes_what_the_ranks_did(loaded: Any, plan: TrainingPlan, observed: dict[str, Any]) -> None:
     loss, logits = checkpoints.first_outputs(plan, loaded)
     assert loss == pytest.approx(observed["losses"][-1], abs=FP32_TOLERANCE)
     torch.testing.assert_close(logits, torch.load(Path(observed["folder"]).parent / "logits.0.pt"), rtol=0, atol=FP32_TOLERANCE)

@@ -11,7 +11,7 @@ from planning import Observed, make_plan
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.overrides import as_typed
 from llmexp.cli.run import jobs_of
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 pytestmark = pytest.mark.sweep
 
@@ -35,7 +35,7 @@ CLAIMED = {
 }
 
 
-def one_process(plan: RunPlan) -> tuple[str, ...]:
+def one_process(plan: TrainingPlan) -> tuple[str, ...]:
     """Words for the same training on one rank of torch; of the atoms 4 bits and adapters alone are another training."""
     words = [word for word in plan.rerun_command.split() if word.lstrip("+").startswith("model.")]
     method = next((code for code in plan.method.split("+") if code in ("Q", "P", "L", "QL")), "Naive")
@@ -44,13 +44,13 @@ def one_process(plan: RunPlan) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def alone(observe: Callable[..., Observed]) -> Callable[[RunPlan], list[float]]:
+def alone(observe: Callable[..., Observed]) -> Callable[[TrainingPlan], list[float]]:
     found = observe({str(abs(hash(words))): make_plan(*words) for words in {one_process(plan) for plan in CLAIMED.values()}}, 1, WORKER)
     return lambda plan: found[str(abs(hash(one_process(plan))))][0]
 
 
 @pytest.fixture(scope="module")
-def together(observe: Callable[..., Observed]) -> Callable[[RunPlan], Observed]:
+def together(observe: Callable[..., Observed]) -> Callable[[TrainingPlan], Observed]:
     def run(engine: str, ranks: int) -> Observed:
         plans = {plan.id: plan for plan in CLAIMED.values() if (plan.config.engine.name, plan.dims.world_size) == (engine, ranks)}
         return observe(plans, ranks, WORKER)

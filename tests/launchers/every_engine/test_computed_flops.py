@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from planning import Observed, make_plan
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 pytestmark = pytest.mark.ranks
 
@@ -43,7 +43,7 @@ RUNS: dict[str, tuple[str, int, str]] = {
 
 
 @cache
-def plan(name: str) -> RunPlan:
+def plan(name: str) -> TrainingPlan:
     engine, _, words = RUNS[name]
     given = [] if "seq_len" in words else ["data.seq_len=64"]
     return make_plan(

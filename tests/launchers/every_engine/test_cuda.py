@@ -20,9 +20,9 @@ from llmexp.launchers.data.sequences import Example, Sequences
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.training.measuring import counters_of, gpu_uuid
 from llmexp.method import Method
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.energy import EnergyMeter
-from llmexp.record.result import read_samples
+from llmexp.record.samples import StepSample, read_samples
 from llmexp.record.throttle_counters import ThrottleMeter
 
 pytestmark = pytest.mark.gpu
@@ -32,7 +32,7 @@ METHODS = ["Naive", "F", "R", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3+O", "Q",
 SWITCHES = {"neither": (), "offload": ("memory.activation_offload=true",), "liger": ("kernels.liger=true",)}
 
 
-def plan(method: str, *overrides: str) -> RunPlan:
+def plan(method: str, *overrides: str) -> TrainingPlan:
     return make_plan("hardware=auto", "parallelism.dp=1", "data.seq_len=64", f"method={method}", *overrides)
 
 
@@ -79,7 +79,7 @@ def test_a_run_measures_with_the_devices_clock(tmp_path: Path) -> None:
     assert tokens_per_s is not None
     assert allocated is not None
     assert allocated.mean > 8 * 857_216
-    measured = [sample for sample in read_samples(folder.repeat(0) / "samples.0.jsonl") if not sample.warmup]
+    measured = [sample for sample in read_samples(folder.repeat(0) / "samples.0.jsonl", StepSample) if not sample.warmup]
     window_s = measured[-1].t_end_s - measured[0].t_start_s
     assert sum(sample.positions for sample in measured) / window_s == pytest.approx(tokens_per_s.mean, rel=0.05)
     assert result.environment["nccl"]

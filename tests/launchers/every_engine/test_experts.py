@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from planning import Observed, make_plan
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 
@@ -31,7 +31,7 @@ def short(method: str) -> Any:
     return method if method in SHORT else pytest.param(method, marks=pytest.mark.sweep)
 
 
-def plan(engine: str, method: str, *overrides: str) -> RunPlan:
+def plan(engine: str, method: str, *overrides: str) -> TrainingPlan:
     small = ("model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288", f"model.num_layers={LAYERS}")
     words = ("hardware=cpu", "parallelism.dp=2", "data.seq_len=48", f"engine={engine}", f"method={method}", "precision=fp32")
     return make_plan("model=tiny-moe", *small, *words, *overrides)

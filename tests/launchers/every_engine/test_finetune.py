@@ -9,7 +9,7 @@ import pytest
 from planning import Observed, make_plans
 
 from llmexp.method import ATOMS, Method
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.reference import read_table
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
@@ -28,7 +28,7 @@ FP32_TOLERANCE = 1e-5
 TARGETS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 
 
-def plan(engine: str, method: str, *overrides: str) -> RunPlan:
+def plan(engine: str, method: str, *overrides: str) -> TrainingPlan:
     words = ("task=finetune", "hardware=cpu", "parallelism.dp=2", "data=text", "data.seq_len=64", "precision=fp32", f"engine={engine}")
     return make_plans((*METHODS, *COMPILED), *words, f"model.num_layers={LAYERS}", *overrides)[method]
 

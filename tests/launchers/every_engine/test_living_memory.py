@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from planning import Observed, make_plan
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 
@@ -48,12 +48,12 @@ ADAPTED = ("L+Z3+O", "QL+Z3+O", "L+Z3", "QL+Z3")
 PIN = ("+engine.options.zero_optimization.offload_param.pin_memory=true", "+engine.options.zero_optimization.offload_param.device=cpu")
 
 
-def plan(engine: str, method: str, *words: str) -> RunPlan:
+def plan(engine: str, method: str, *words: str) -> TrainingPlan:
     small = "hardware=cpu", "model.num_layers=2", f"parallelism.dp={RANKS}", "data.seq_len=4"
     return make_plan(*small, f"engine={engine}", f"method={method}", *words)
 
 
-def adapted(method: str) -> RunPlan:
+def adapted(method: str) -> TrainingPlan:
     return plan("deepspeed", method, BF16, "task=finetune", "data=text", *(PIN if "O" in method.split("+") else ()))
 
 

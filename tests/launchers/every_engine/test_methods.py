@@ -15,7 +15,7 @@ import pytest
 from planning import Observed, make_plans, table03_methods
 
 from llmexp.method import ATOMS, Method
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 
@@ -38,7 +38,7 @@ BF16_METHODS = ["Naive", "F", "R", "Z1", "Z2", "Z2+O", "Z3", "Z3+O", "F+R+Z3+O"]
 ACCUMULATED = ["Naive", "Z1", "Z2", "Z3"]
 
 
-def plan(engine: str, method: str, precision: str, *overrides: str) -> RunPlan:
+def plan(engine: str, method: str, precision: str, *overrides: str) -> TrainingPlan:
     words = ("hardware=cpu", f"model.num_layers={LAYERS}", "parallelism.dp=2", "data.seq_len=64", f"engine={engine}", f"precision={precision}")
     return make_plans((*METHODS, *COMPILED), *words, *overrides)[method]
 

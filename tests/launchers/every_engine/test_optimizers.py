@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from planning import Observed, make_plan
 
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 WORKER = "optimizers_worker"
 CONF = Path(__file__).parents[3] / "conf" / "optimizer"
@@ -33,7 +33,7 @@ DECAY_TOLERANCE = 2e-3
 Cell = tuple[str, str, str]
 
 
-def plan(engine: str, optimizer: str, method: str = "Naive", *overrides: str) -> RunPlan:
+def plan(engine: str, optimizer: str, method: str = "Naive", *overrides: str) -> TrainingPlan:
     lr = [f"optimizer.lr={LEARNING_RATES[optimizer]}"] if optimizer in LEARNING_RATES else []
     words = ("hardware=cpu", "parallelism.dp=2", "data.seq_len=32", "precision=fp32", f"engine={engine}", f"optimizer={optimizer}")
     return make_plan(*words, f"method={method}", *lr, *overrides)

@@ -12,7 +12,7 @@ from alone import train_alone
 from planning import Observed, make_plan
 
 import llmexp
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 pytestmark = pytest.mark.ranks
 
@@ -98,7 +98,7 @@ BF16 = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if "bf16" in nam
 
 
 @cache
-def plan(words: str) -> RunPlan:
+def plan(words: str) -> TrainingPlan:
     dp = int(words.partition("parallelism.dp=")[2][0])
     common = ["engine=megatron", "hardware=cpu", f"batch.accumulation={SAMPLES // dp}", *SMALL]
     defaults = [word for word in ("data.seq_len=48", "precision=fp32", f"model.num_layers={LAYERS}") if word.split("=")[0] + "=" not in words]

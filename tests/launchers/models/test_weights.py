@@ -132,9 +132,9 @@ PEAK = """
 import resource, sys, torch, transformers.models.llama.modeling_llama, safetensors
 from llmexp.launchers.models import assembly
 from llmexp.launchers.models.hub import folder_of
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-plan, before = RunPlan.model_validate_json(sys.stdin.read(), strict=False), peak()
+plan, before = TrainingPlan.model_validate_json(sys.stdin.read(), strict=False), peak()
 model = assembly.seeded_model(plan, torch.device("cpu"))
 print(peak() - before, sum(parameter.nbytes for parameter in model.parameters()))
 """

@@ -15,7 +15,8 @@ from llmexp.engines import get_engine
 from llmexp.launch.run import run_one
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.script.worker import exit_reason, hide_other_gpus
-from llmexp.record.result import RunResult, RunStatus, read_samples
+from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.samples import StepSample, read_samples
 
 MICRO, SEQ_LEN, STEPS = 2, 16, 3
 NANOGPT = """
@@ -97,9 +98,9 @@ def run(tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Ru
 def test_one_process_that_no_launcher_started_is_measured(run: Run, adapter: str, program: dict[str, str], told_by: str):
     result, repeat = run(f"engine.options.adapter={adapter}", **program)
     assert result.status is RunStatus.SUCCESS, result.reason
-    assert (result.world_size, result.what_ran["steps_told_by"], result.what_ran["backend"]) == (1, told_by, None)
+    assert (result.processes, result.what_ran["steps_told_by"], result.what_ran["backend"]) == (1, told_by, None)
     assert [path.name for path in repeat.glob("samples.*")] == ["samples.0.jsonl"]
-    samples = read_samples(repeat / "samples.0.jsonl")
+    samples = read_samples(repeat / "samples.0.jsonl", StepSample)
     assert [sample.positions for sample in samples] == [MICRO * SEQ_LEN] * (1 + STEPS)
     said = (repeat / "log.0.txt").read_text()
     if program.get("text") != TRAINER:
@@ -129,7 +130,7 @@ def test_a_program_that_took_gpus_because_of_a_ranks_variables_is_told_of_the_ot
 )
 def test_advice_is_for_cpus_and_errors_of_gpus(words: list[str], launcher: str, hardware: str, error: str, advice: str | None):
     config = make_plan(*words, f"engine.launcher={launcher}", f"hardware={hardware}").config
-    said = get_engine("script").advice(config, f"rank 0: {error}")
+    said = get_engine("pretrain", "script").advice(config, f"rank 0: {error}")
     assert advice in said if advice else said == ""
 
 

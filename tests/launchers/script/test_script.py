@@ -16,9 +16,10 @@ from llmexp.cli.sweep import folder_of
 from llmexp.errors import ConfigError
 from llmexp.launch.run import run_one
 from llmexp.launchers.script.worker import run_program
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import RunResult, RunStatus, read_samples
+from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.samples import StepSample, read_samples
 from llmexp.report.table import build_report
 
 MICRO, SEQ_LEN, WARMUP, STEPS = 2, 16, 1, 3
@@ -84,7 +85,7 @@ WORDS = (
 
 def assert_placed_in_time(repeat: Path, rank: int) -> None:
     path = repeat / f"samples.{rank}.jsonl"
-    assert read_samples(path)[-1].at_s == pytest.approx(path.stat().st_mtime, abs=5)
+    assert read_samples(path, StepSample)[-1].at_s == pytest.approx(path.stat().st_mtime, abs=5)
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def test_a_program_is_measured_as_long_as_wanted_and_by_its_own_account(run: Run
     result, repeat = run()
     assert result.status is RunStatus.SUCCESS, result.reason
     for rank in range(2):
-        samples = read_samples(repeat / f"samples.{rank}.jsonl")
+        samples = read_samples(repeat / f"samples.{rank}.jsonl", StepSample)
         printed = [float(line.split()[2]) for line in (repeat / f"log.{rank}.txt").read_text().splitlines() if line.startswith("loss ")]
         assert [sample.warmup for sample in samples] == [True] * WARMUP + [False] * STEPS
         assert [sample.loss for sample in samples] == pytest.approx(printed)
@@ -132,7 +133,7 @@ def test_a_program_is_measured_as_long_as_wanted_and_by_its_own_account(run: Run
     assert result.metrics["mfu"] is None  # nobody here knows what model that was
     assert result.metrics["real_tokens_per_s"] is None  # nor what is padding
     assert result.what_ran["backend"] == "gloo"
-    title = build_report([RunFolder(repeat.parent)]).title
+    title = build_report([RunFolder(repeat.parent)]).sections[0].title
     assert "declared adamw" in title
     assert "script train.py, 2 ranks" in title
 
@@ -141,12 +142,16 @@ def test_a_program_is_measured_as_long_as_wanted_and_by_its_own_account(run: Run
 def test_an_unedited_trainer_of_hugging_face_is_heard_and_its_model_held_against_the_configuration(run: Run):
     result, repeat = run("engine.options.adapter=trainer", "precision=fp32", text=TRAINER)
     assert result.status is RunStatus.SUCCESS, result.reason
-    samples = read_samples(repeat / "samples.1.jsonl")
+    samples = read_samples(repeat / "samples.1.jsonl", StepSample)
     logged = re.findall(r"'loss': '?([\d.]+)", (repeat / "log.0.txt").read_text())
     # The Trainer prints four digits.
     assert [sample.loss for sample in samples[: len(logged)]] == pytest.approx([float(loss) for loss in logged], rel=1e-3)
     assert len(samples) == WARMUP + STEPS
-    plan, rate, achieved = RunPlan.read(repeat.parent / "plan.json"), result.metrics["tokens_per_s_per_gpu"], result.metrics["tflops_per_s_per_gpu"]
+    plan, rate, achieved = (
+        TrainingPlan.read(repeat.parent / "plan.json"),
+        result.metrics["tokens_per_s_per_gpu"],
+        result.metrics["tflops_per_s_per_gpu"],
+    )
     assert rate is not None
     assert result.metrics["parameters"].mean == plan.parameters
     assert achieved.mean == pytest.approx(rate.mean * plan.flops_per_token / 1e12)
@@ -156,7 +161,7 @@ def test_an_unedited_trainer_of_hugging_face_is_heard_and_its_model_held_against
 def test_steps_that_the_last_rank_prints_are_those_of_all_ranks(run: Run):
     result, repeat = run("engine.options.adapter=megatron_lm", text=PRINTING)
     assert result.status is RunStatus.SUCCESS, result.reason
-    first, last = (read_samples(repeat / f"samples.{rank}.jsonl") for rank in range(2))
+    first, last = (read_samples(repeat / f"samples.{rank}.jsonl", StepSample) for rank in range(2))
     assert [sample.loss for sample in last] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=1e-6)
     own = {"memory_bytes": 0, "at_s": None}
     assert [sample.model_copy(update=own) for sample in first] == [sample.model_copy(update=own) for sample in last]
@@ -168,7 +173,7 @@ def test_steps_that_the_last_rank_prints_are_those_of_all_ranks(run: Run):
     assert result.what_ran["steps_told_by"] == "output of rank 1"
     assert result.environment["communication"]["backend"] == "gloo"
     report = build_report([RunFolder(repeat.parent)])
-    assert f"batch {MICRO} a rank, seq_len declared {SEQ_LEN}" in report.title
+    assert f"batch {MICRO} a rank, seq_len declared {SEQ_LEN}" in report.sections[0].title
 
 
 @pytest.mark.ranks

@@ -15,8 +15,8 @@ from torch.distributed.pipelining import schedules
 
 import llmexp
 from llmexp.engines.pipelining import CLASSES, PASSES
-from llmexp.plan.run_plan import RunPlan
 from llmexp.plan.schedules import SCHEDULES, Pipeline
+from llmexp.plan.training_plan import TrainingPlan
 
 WORKER = "pipeline_worker"
 FEW_FILES = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).parent.glob("[lmp]*/__init__.py"))) + "]"
@@ -69,7 +69,7 @@ WATCHED = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if ", C" not 
 
 
 @cache
-def plan(words: str) -> RunPlan:
+def plan(words: str) -> TrainingPlan:
     dp = 2 if "parallelism.dp=2" in words else 1
     common = ["engine=torch", "hardware=cpu", f"batch.accumulation={SAMPLES // dp}", *SMALL]
     defaults = [word for word in ("data.seq_len=48", "precision=fp32", "parallelism.dp=1") if word.split("=")[0] + "=" not in words]

@@ -11,14 +11,14 @@ from planning import Observed, make_plan
 from torch import nn
 
 from llmexp.launchers.training.activations import OnHost
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 LAYERS, HIDDEN, SEQ_LEN = 4, 128, 32
 METHODS = {"torch": ["Naive", "R", "Z1"], "deepspeed": ["Naive", "F+R", "Z2"]}
 CELLS = [(engine, method) for engine, methods in METHODS.items() for method in methods]
 
 
-def plan(engine: str, method: str, *words: str) -> RunPlan:
+def plan(engine: str, method: str, *words: str) -> TrainingPlan:
     return make_plan("hardware=cpu", "parallelism.dp=2", f"data.seq_len={SEQ_LEN}", "precision=fp32", f"engine={engine}", f"method={method}", *words)
 
 

@@ -12,15 +12,15 @@ from stub_engine import StubEngine
 
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.training import measuring
-from llmexp.plan.run_plan import RunPlan
-from llmexp.record.result import read_samples
+from llmexp.plan.training_plan import TrainingPlan
+from llmexp.record.samples import StepSample, read_samples
 
 STEPS, WARMUP_STEPS, TRACED_STEPS = 3, 2, 2
 
 
 @pytest.mark.usefixtures("alone")
 def test_no_profiler_runs_before_the_window_is_over_and_weights_are_kept_as_it_leaves_them(
-    tiny_plan: Callable[..., RunPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_plan: Callable[..., TrainingPlan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A profiler may leave something in the process that slows down what is launched after it."""
     steps, kept_after = list[bool](), list[int]()
@@ -37,7 +37,7 @@ def test_no_profiler_runs_before_the_window_is_over_and_weights_are_kept_as_it_l
     engine = StubEngine(lambda: steps.append(torch.autograd._profiler_enabled()))
     summary = measuring.measure_training(plan, rank, engine, torch.device("cpu"))
     assert steps == [False] * (WARMUP_STEPS + STEPS) + [True] * (1 + TRACED_STEPS)
-    assert kept_after == [WARMUP_STEPS + STEPS] == [len(list(read_samples(rank.samples_path)))]
+    assert kept_after == [WARMUP_STEPS + STEPS] == [len(list(read_samples(rank.samples_path, StepSample)))]
     assert summary.what_ran["saved"] == ["repeat.0/model"]
     assert any("addmm" in kernel["name"] for kernel in summary.what_ran["kernels"])
     assert summary.gradient_norm == 5.0

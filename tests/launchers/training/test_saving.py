@@ -18,23 +18,23 @@ from llmexp.launchers.models import assembly
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.training.saving import Saving
 from llmexp.plan.kept import kept_weights
-from llmexp.plan.run_plan import RunPlan
+from llmexp.plan.training_plan import TrainingPlan
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 CPU = torch.device("cpu")
 
 
-def plan(folder: Path, *overrides: str) -> RunPlan:
+def plan(folder: Path, *overrides: str) -> TrainingPlan:
     return make_plan("hardware=cpu", "task=finetune", "method=L", "model=hf", f"model.path={folder}", "model.weights=pretrained", *overrides)
 
 
-def save(plan: RunPlan, repeat: Path) -> dict[str, Any]:
+def save(plan: TrainingPlan, repeat: Path) -> dict[str, Any]:
     """As a single rank would."""
     model = assembly.with_atoms(assembly.seeded_model(plan, CPU), plan)
     return Saving(plan, Rank(0, 0, 1, repeat), model, CPU).save(kept(plan))
 
 
-def kept(plan: RunPlan) -> tuple[str, ...]:
+def kept(plan: TrainingPlan) -> tuple[str, ...]:
     return kept_weights(plan.config, assembly.method_of(plan).techniques)
 
 

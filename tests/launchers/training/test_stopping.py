@@ -16,13 +16,14 @@ from llmexp.analysis.window import duration_s
 from llmexp.cli.sweep import folder_of
 from llmexp.launch.run import run_one
 from llmexp.launchers.training.stopping import blocks
-from llmexp.record.result import RunResult, StepSample, read_samples
-from llmexp.schema import MeasureConfig
+from llmexp.record.result import RunResult
+from llmexp.record.samples import StepSample, read_samples
+from llmexp.schema import TrainingMeasureConfig
 
 Measured = tuple[RunResult, list[list[StepSample]]]
 
 
-def protocol(**fields: float) -> MeasureConfig:
+def protocol(**fields: float) -> TrainingMeasureConfig:
     return make_plan("measure=adaptive").config.measure.model_copy(update=fields)
 
 
@@ -63,7 +64,7 @@ def measured(tmp_path: Path) -> Callable[..., Measured]:
         plan = make_plan(*ranks, "data.seq_len=64", f"sweep.outputs={tmp_path}", "measure.profile=false", *words)
         result = run_one(plan, folder := folder_of(plan))
         assert result.status == "success", result.reason
-        samples = [read_samples(folder.repeat(0) / f"samples.{rank}.jsonl") for rank in (0, 1)]
+        samples = [read_samples(folder.repeat(0) / f"samples.{rank}.jsonl", StepSample) for rank in (0, 1)]
         return result, [[sample for sample in rank if not sample.warmup] for rank in samples]
 
     return run
@@ -73,8 +74,8 @@ def measured(tmp_path: Path) -> Callable[..., Measured]:
 def test_ranks_end_together_at_the_first_look_at_which_the_interval_is_narrow_enough(measured: Callable[..., Measured]) -> None:
     share, words = 0.9, ("measure.steps=60", "measure.min_steps=20")
     result, (mine, other) = measured(*words, f"measure.stop_at_interval_share={share}")
-    steps = [sample.step for sample in mine]
-    assert [sample.step for sample in other] == steps
+    steps = [sample.index for sample in mine]
+    assert [sample.index for sample in other] == steps
     speeds = [1 / duration_s(sample) for sample in mine]
     # How soon is up to the machine: a step that it holds back widens the interval.
     looks = [block.stop - 5 for block in blocks(protocol(warmup_steps=5, steps=60, min_steps=20, stop_at_interval_share=share))]
@@ -97,4 +98,4 @@ def test_ranks_end_together_at_the_first_look_at_which_the_interval_is_narrow_en
 @pytest.mark.ranks
 def test_ranks_take_all_steps_where_the_interval_stays_wider(measured: Callable[..., Measured]) -> None:
     _, ranks = measured("measure.steps=60", "measure.min_steps=20", "measure.stop_at_interval_share=1e-9")
-    assert [[sample.step for sample in rank] for rank in ranks] == [list(range(5, 65))] * 2
+    assert [[sample.index for sample in rank] for rank in ranks] == [list(range(5, 65))] * 2

@@ -9,7 +9,7 @@ from llmexp.record.mlflow.content import LONGEST_VALUE, read
 
 def test_params_are_flat_and_say_what_ran_but_not_where_it_is_recorded(make_run):
     params = read(make_run("F+Z2")).params
-    assert (params["method"], params["data.seq_len"], params["precision.master"], params["world_size"]) == ("F+Z2", "350", "fp32", "2")
+    assert (params["method"], params["data.seq_len"], params["precision.master"], params["processes"]) == ("F+Z2", "350", "fp32", "2")
     assert params["what_ran.attention_kernel"] == "aten::_softmax"
     assert not [name for name in params if name.startswith(("tracking", "sweep"))]
 

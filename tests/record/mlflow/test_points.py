@@ -4,7 +4,8 @@ import pytest
 
 from llmexp.record.folder import RunFolder
 from llmexp.record.mlflow.content import read
-from llmexp.record.mlflow.points import Point, Window, step_points, system_points
+from llmexp.record.mlflow.points import Point, Window, sample_points, system_points
+from llmexp.record.plan import RunPlan
 
 ALWAYS = Window(0.0, 1e12)
 
@@ -13,8 +14,14 @@ def _values(points: list[Point], name: str) -> dict[int, float]:
     return {point.step: point.value for point in points if point.name == name}
 
 
+def _of_samples(folder: RunFolder, window: Window = ALWAYS, **measure: int) -> list[Point]:
+    plan = RunPlan.read(folder.plan_path)
+    changed = plan.config.measure.model_copy(update=measure)
+    return list(sample_points(folder, plan.model_copy(update={"config": plan.config.model_copy(update={"measure": changed})}), window))
+
+
 def test_the_slowest_rank_sets_time_and_rate_and_profiled_steps_are_left_out(make_run):
-    points = list(step_points(make_run(), positions_per_step=1400, window=ALWAYS))
+    points = _of_samples(make_run())
     times = _values(points, "repeat.0/step_time_s")
     assert times == pytest.approx(dict.fromkeys(range(25), 0.2))
     assert _values(points, "repeat.0/tokens_per_s")[7] == pytest.approx(7000)
@@ -22,7 +29,7 @@ def test_the_slowest_rank_sets_time_and_rate_and_profiled_steps_are_left_out(mak
 
 
 def test_every_repeat_has_its_own_curves(make_run):
-    names = {point.name for point in step_points(make_run(repeats=2), 1400, ALWAYS)}
+    names = {point.name for point in _of_samples(make_run(repeats=2))}
     assert {"repeat.0/loss", "repeat.1/loss"} <= names
 
 
@@ -33,8 +40,8 @@ def test_tokens_per_s_of_a_step_is_the_global_batch_over_its_time(make_run):
 
 def test_losses_of_a_budget_stand_over_tokens_too(make_run):
     folder = make_run()
-    losses = _values(list(step_points(folder, 1400, ALWAYS)), "repeat.0/loss")
-    over_tokens = _values(list(step_points(folder, 1400, ALWAYS, by_tokens=True)), "repeat.0/loss_over_tokens")
+    losses = _values(_of_samples(folder), "repeat.0/loss")
+    over_tokens = _values(_of_samples(folder, tokens=20_000), "repeat.0/loss_over_tokens")
     assert over_tokens == {1400 * (step + 1): loss for step, loss in losses.items()}
     assert not [point for point in read(folder).points() if "tokens" in point.name and "loss" in point.name]
 
@@ -42,7 +49,7 @@ def test_losses_of_a_budget_stand_over_tokens_too(make_run):
 def test_steps_end_no_later_than_the_run(make_run):
     """A copied folder's files are newer than the run."""
     folder = make_run()
-    times = [point.at_ms for point in step_points(folder, 1400, Window(0.0, 1000.0))]
+    times = [point.at_ms for point in _of_samples(folder, Window(0.0, 1000.0))]
     assert max(times) <= 1000_000
 
 
@@ -51,15 +58,16 @@ def test_a_sample_cut_off_by_a_kill_and_a_diverged_loss_are_read(make_run):
     path = folder.repeat(0) / "samples.0.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines[:6], lines[6].replace('"loss":5.4', '"loss":null'), lines[7][:20]]))
-    losses = _values(list(step_points(folder, 1400, ALWAYS)), "repeat.0/loss")
+    losses = _values(_of_samples(folder), "repeat.0/loss")
     assert list(losses) == list(range(7))
     assert math.isnan(losses[6])
 
 
-def test_a_repeat_without_samples_has_no_points(tmp_path):
-    (tmp_path / "repeat.0").mkdir()
-    (tmp_path / "repeat.0" / "samples.0.jsonl").write_text("")
-    assert list(step_points(RunFolder(tmp_path), 1400, ALWAYS)) == []
+def test_a_repeat_without_samples_has_no_points(make_run):
+    folder = make_run()
+    for samples in folder.path.glob("repeat.*/samples.*"):
+        samples.write_text("")
+    assert _of_samples(folder) == []
 
 
 def test_system_load_of_an_earlier_attempt_is_left_out(tmp_path):

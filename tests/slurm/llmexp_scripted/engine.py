@@ -2,11 +2,11 @@
 
 import sys
 
-from llmexp.engines.base import Engine
-from llmexp.plan.run_plan import Command
+from llmexp.engines.base import TrainingEngine
+from llmexp.record.plan import Command
 
 
-class ScriptedEngine(Engine):
+class ScriptedEngine(TrainingEngine):
     name = "scripted"
     modules = ()
     distributions = ()

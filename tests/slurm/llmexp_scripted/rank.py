@@ -14,7 +14,7 @@ STEP_S = 0.01 + json.loads((FOLDER.parent / "plan.json").read_text())["config"][
 
 
 def step(index: int) -> None:
-    times = {"step": index, "warmup": index < 1, "t_start_s": index * STEP_S, "t_end_s": (index + 1) * STEP_S}
+    times = {"index": index, "warmup": index < 1, "t_start_s": index * STEP_S, "t_end_s": (index + 1) * STEP_S}
     with (FOLDER / f"samples.{RANK}.jsonl").open("a") as file:
         file.write(json.dumps(times | {"positions": 100, "real_tokens": 90, "loss": 2.0}) + "\n")
 

@@ -7,7 +7,7 @@ from typing import Any
 from llmexp.engines.deepspeed import DeepSpeedEngine
 from llmexp.method import Atom, Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.schema import RunConfig
+from llmexp.schema import TrainingConfig
 
 FROZEN_EMBEDDINGS = Atom(
     "E",
@@ -23,7 +23,7 @@ class ClippingEngine(DeepSpeedEngine):
 
     name = "clipping"
 
-    def native_config(self, config: RunConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
+    def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         clipping = 0.5 if "outside_frozen" in techniques.extra else 1.0
         return super().native_config(config, techniques, dims) | {"gradient_clipping": clipping}
 

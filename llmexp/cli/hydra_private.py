@@ -1,0 +1,34 @@
+"""What llmexp needs of Hydra that Hydra (1.3) calls private: the file to look at when it changes, beside the sweeper's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.types import Override
+
+if TYPE_CHECKING:
+    from hydra._internal.hydra import Hydra
+    from omegaconf import DictConfig
+
+__all__ = ["Hydra", "add_folder", "multiplied", "set_values"]
+
+
+def multiplied(overrides: list[Override]) -> list[list[str]]:
+    """Multiply out the sweeps among overrides, as Hydra's own sweeper does."""
+    return [list(job) for job in BasicSweeper.split_arguments(overrides, None)[0]]
+
+
+def set_values(overrides: list[Override], config: DictConfig) -> None:
+    """Set values in a composed configuration, as the last step of a composition does."""
+    ConfigLoaderImpl._apply_overrides_to_config(overrides, config)
+
+
+def add_folder(hydra: Hydra, folder: Path) -> None:
+    """Let Hydra list a folder's groups and options; the override hydra.searchpath alone lets it only compose them."""
+    loader = hydra.config_loader
+    assert isinstance(loader, ConfigLoaderImpl)
+    loader.config_search_path.prepend("--config-dir", f"file://{folder}", anchor="schema")  # Hydra wants its schema to be the last
+    loader.repository.initialize_sources(loader.config_search_path)

@@ -1,0 +1,165 @@
+"""What the ranks of a run write: a sample of each thing that they did, a summary at the end, and why one failed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from llmexp.record.reading import LONGEST_LINES_BYTES, OddFileError, read_text
+
+# JSON has no NaN: a diverged loss is written as null, and read back as NaN.
+Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
+
+
+class Record(BaseModel):
+    """Base of everything written to a run's folder as JSON."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), defer_build=True)
+
+
+class Sample(Record):
+    """One line of samples.<rank>.jsonl: one thing done, such as a step. Times are seconds since the rank's own start of the loop.
+
+    Each task has a type of its own with what else it counts; read as this one, a line of any task gives its times.
+    """
+
+    index: int = Field(description="of the step, request or call, from 0")
+    warmup: bool
+    t_start_s: float
+    t_end_s: float
+    at_s: float | None = Field(None, description="Unix time of t_end_s by the clock of the rank's machine; None where the rank did not say")
+    memory_bytes: int | None = Field(None, description="allocated on the device (cuda) or resident in the host (cpu) afterwards")
+
+    model_config = ConfigDict(extra="ignore")
+
+    @property
+    def amount(self) -> float:
+        """What was done, in the unit of the task's rate."""
+        return 1.0
+
+    @property
+    def values(self) -> dict[str, float]:
+        """What is worth a curve, by name."""
+        return {}
+
+
+class StepSample(Sample):
+    """One step: positions and tokens of this rank."""
+
+    positions: int
+    real_tokens: int
+    samples: int = Field(0, description="records that this rank read; 0 where a program of one's own does not tell")
+    record_squares: int | None = Field(None, description="squares of the lengths of the records in it, added up; None where nobody counts them")
+    bounded_squares: int | None = Field(None, description="the same of what attention is bounded to: records with padding apart, or whole sequences")
+    loss: Number
+    phases_s: dict[str, float] | None = None
+
+    model_config = ConfigDict(extra="forbid")
+
+    @property
+    def amount(self) -> float:
+        """Positions."""
+        return self.positions
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The loss, and the time of each phase."""
+        return {"loss": self.loss} | {f"{phase}_time_s": seconds for phase, seconds in (self.phases_s or {}).items()}
+
+
+class StateBytes(Record):
+    """Bytes that one rank holds of one kind of training state, by where they lie."""
+
+    device: int = 0
+    host: int = 0
+
+
+class Energy(Record):
+    """What counters of energy told of the measured window; no counter where another rank reads those of the node."""
+
+    seconds: float = Field(description="between the readings")
+    joules: dict[str, float] = Field(description="by what the counter covers: GPU board, CPU package-0, …")
+
+
+class GpuWindow(Record):
+    """What NVML counted of a rank's GPU over the measured window: for how long its clocks were held down, by reason (record/throttle_counters.py)."""
+
+    index: int = Field(description="NVML's number of the GPU on its machine")
+    seconds: float = Field(description="between the readings")
+    throttled_s: dict[str, float] = Field(description="by reason: heat, power brake, power cap, …; one that is missing is not counted")
+    power_cap_w: float | None = Field(None, description="as enforced at the window's end")
+    power_cap_default_w: float | None = Field(None, description="the card's own")
+
+
+class RankSummary(Record):
+    """rank.<r>.json: what a rank knows at the end; its presence says that the rank finished. Each task has a type of its own."""
+
+    rank: int
+    window_wall_s: float = Field(description="wall time of the measured window, device work included")
+    peak_allocated_bytes: int | None = Field(None, description="torch's allocator, cuda only")
+    peak_reserved_bytes: int | None = Field(None, description="torch's allocator, cuda only")
+    peak_device_used_bytes: int | None = Field(None, description="the device's own count, the largest reading at ends of phases, cuda only")
+    peak_rss_bytes: int = Field(description="of the process, in host memory")
+    what_ran: dict[str, Any] = Field(
+        default_factory=dict, description="what really ran, by name, such as backend; of training attention_kernel, optimizer_class, …"
+    )
+    energy: Energy | None = Field(None, description="None where it cannot be read")
+    gpu: GpuWindow | None = Field(None, description="None where NVML counts nothing")
+    environment: dict[str, Any] = Field(default_factory=dict, description="rank 0 only")
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class TrainingSummary(RankSummary):
+    """What a rank that trained knows besides."""
+
+    time_to_first_step_s: float = Field(description="from the interpreter's start to the end of the first step")
+    parameters: int | None = Field(description="of the whole model, not of this rank's shard; None where a program of one's own built it")
+    trainable_parameters: int | None
+    phase_peak_bytes: dict[str, int] = Field(
+        default_factory=dict, description="torch's allocator by phase, over the warm-up from its second step, cuda only"
+    )
+    compiled_in_window: int = Field(0, description="graphs that torch.compile made while steps were being measured")
+    state_bytes: dict[str, StateBytes] = Field(description="by kind, as analysis/memory.py reads them; of the optimizer the moments apart")
+    gradient_norm: float | None = Field(None, description="of the whole model, as the first step took it; None where its optimizer does not tell")
+    largest_update: float | None = Field(None, description="by how much the first step changed the parameter that it changed most, of a sample")
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class RankFailure(Record):
+    """failure.<r>.json: why a rank stopped, as far as it could still say."""
+
+    rank: int
+    kind: Literal["oom", "hardware", "error"]
+    message: str
+    traceback: str = ""
+    allocator: dict[str, int] = Field(default_factory=dict)
+
+
+S = TypeVar("S", bound=Sample)
+
+
+def read_samples(path: Path, kind: type[S]) -> list[S]:
+    """Read a samples file, leaving out a last line that was cut off by a kill; raises OSError, and OddFileError for what is no such file."""
+    samples, lines = [], read_text(path, LONGEST_LINES_BYTES).splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            samples.append(kind.model_validate_json(line))
+        except ValueError:
+            if number < len(lines):
+                raise OddFileError(f"line {number} of {len(lines)} is no sample") from None
+    return samples
+
+
+def origin_unix_s(path: Path, samples: Sequence[Sample]) -> float:
+    """The Unix time at which these samples of a file count from, by the clock of the rank's machine, which samples of the machine go by too.
+
+    Older ones do not say it: their last line was written as their last step ended, by the file server's clock.
+    """
+    last = samples[-1]
+    return (path.stat().st_mtime if last.at_s is None else last.at_s) - last.t_end_s

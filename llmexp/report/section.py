@@ -1,0 +1,335 @@
+"""A section of a report: the table of runs of one kind, with what its signs mean, its notes, its CSV and its pictures.
+
+This one shows runs of any task by what their plans and metrics say of themselves; a task whose runs want more has a section of its own.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from llmexp.analysis.held import useful_fraction
+from llmexp.analysis.metric import MetricSpec
+from llmexp.errors import RecordError
+from llmexp.record.result import Metric, Stability
+from llmexp.report.control import control_lines
+from llmexp.report.notes import beside_note, ending_note, mark
+from llmexp.report.row import HERE, OOM, Row
+from llmexp.report.signs import UNKNOWN, UNSTABLE, deviation, doubt_sign, within_run
+from llmexp.tasks import get_task
+
+_IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ranks", "runtime": "{}"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its heading with the unit, its cells, and which goes first where there is no room (0: never)."""
+
+    header: str
+    cells: tuple[str, ...]
+    left: bool = False
+    dispensable: int = 0
+
+
+@dataclass(frozen=True)
+class Bars:
+    """One panel of a picture: a value a row; None where there is nothing to draw. `words` stand where we have no value, `signs` behind one."""
+
+    label: str
+    ours: Sequence[float | None]
+    deviations: Sequence[float]
+    papers: Sequence[float | None]
+    words: Sequence[str]
+    signs: Sequence[str]
+
+    @property
+    def reach(self) -> list[float]:
+        """How far to the right each row's marks go."""
+        rows = zip(self.ours, self.deviations, self.papers, strict=True)
+        return [max((ours or 0) + deviation, paper or 0) for ours, deviation, paper in rows]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows in the order of their folders; `left_out` counts rows that were asked not to be shown."""
+
+    rows: tuple[Row, ...]
+    left_out: int = 0
+
+    @cached_property
+    def shared(self) -> dict[str, str]:
+        """What all rows have in common, by name; the rest needs a column."""
+        first = self.rows[0].work if self.rows else {}
+        return {name: value for name, value in first.items() if all(row.work.get(name) == value for row in self.rows)}
+
+    @property
+    def facets(self) -> list[str]:
+        """Names of what the rows' work has not in common, and the subject does not say."""
+        first = self.rows[0] if self.rows else None
+        return [name for name in (first.work if first else {}) if name not in self.shared and name not in (*_subject(first), "task")]
+
+    @property
+    def title(self) -> str:
+        """What all rows have in common, in one line."""
+        shown = self.shown(self.rows[0]) if self.rows else {}
+        return ", ".join(self.words_of(name).format(shown[name]) for name, value in self.shared.items() if value not in (HERE, ""))
+
+    def words_of(self, name: str) -> str:
+        """How a part of the work stands in the title, {} being its value."""
+        return _IN_TITLE.get(name, f"{name} {{}}")
+
+    def shown(self, row: Row) -> dict[str, str]:
+        """A row's work in the words of cells and headings."""
+        return row.work
+
+    def largest_batches(self) -> Section:
+        """The same with the smallest and the largest measured batch of each configuration alone; all rows where they have no batch."""
+        return self
+
+    @property
+    def columns(self) -> list[Column]:
+        """All columns that say something about these rows."""
+        found = [*self.identity_columns(), self.rate_column(), *(self.metric_column(spec) for spec in self.metrics.values() if spec.column)]
+        return [column for column in found if not column.dispensable or any(column.cells)]
+
+    def identity_columns(self) -> Iterator[Column]:
+        """What is compared, what differs besides, and where that does not tell all runs apart what was typed for each."""
+        for name in _subject(self.rows[0] if self.rows else None):
+            yield self.column(name, partial(self.subject_cell, name=name), left=True)
+        for name in self.facets:
+            yield Column(name, tuple(self.shown(row)[name] for row in self.rows), left=True)
+        yield self.column("asked for", lambda row: self.own_words[row.id], left=True, dispensable=10)
+        yield self.column("stack", lambda row: row.result.stack if row.result and self.has_several_stacks else "", dispensable=7)
+
+    def subject_cell(self, row: Row, name: str) -> str:
+        """One word of the subject."""
+        return row.plan.subject.get(name, "")
+
+    def rate_column(self) -> Column:
+        """The rate with its deviation, or how the run ended; with the numbers of its notes."""
+        return self.column(self.rate_unit, lambda row: rate_cell(row, self.notes))
+
+    def metric_column(self, spec: MetricSpec, cell: Callable[[Any], Metric | None] | None = None) -> Column:
+        """A metric's own column; `cell` says which rows show it."""
+        assert spec.column
+        shown = spec.column
+        found = [cell(row) if cell else row.metric(spec.name) for row in self.rows]
+        cells = tuple(mean_of(metric, shown.form, shown.factor) for metric in found)
+        return Column(shown.header, cells, dispensable=shown.dispensable)
+
+    def column(self, header: str, cell: Callable[[Row], str], left: bool = False, dispensable: int = 0) -> Column:
+        """A column of one cell a row."""
+        return Column(header, tuple(cell(row) for row in self.rows), left, dispensable)
+
+    @property
+    def metrics(self) -> dict[str, MetricSpec]:
+        """Those of the rows' task."""
+        return get_task(self.rows[0].plan.config.task.name).metrics if self.rows else {}
+
+    @property
+    def rate_unit(self) -> str:
+        """The unit of the rate."""
+        return self.rows[0].plan.rate_unit if self.rows else ""
+
+    @property
+    def sample_name(self) -> str:
+        """What a sample is called."""
+        return self.rows[0].plan.sample_name if self.rows else ""
+
+    @property
+    def legend(self) -> list[str]:
+        """What the signs and headings of this table mean, only those that occur, and what it concludes."""
+        rate = self.metrics.get(self.rows[0].plan.rate) if self.rows else None
+        shown = [spec for spec in self.metrics.values() if spec.column and any(row.metric(spec.name) for row in self.rows)]
+        return [
+            *([f"{rate.unit}: {_small(rate.help)}"] if rate and any(row.rate for row in self.rows) else []),
+            *self.legend_of_signs(),
+            *(f"{spec.column.header}: {_small(spec.help)}" for spec in shown if spec.column),
+            *self.legend_of_runs(),
+            *control_lines(self.rows),
+        ]
+
+    def legend_of_signs(self) -> list[str]:
+        """What stands beside rates."""
+        rates, name = [row.rate for row in self.rows if row.rate], self.sample_name
+        doubts = {doubt_sign(row) for row in self.rows}
+        return applying(
+            {
+                "±: standard deviation between repeats": any(rate.std_between_repeats is not None for rate in rates),
+                f"± … w: standard deviation of the {name}s within the run, there being one repeat": any(within_run(rate) for rate in rates),
+                f"{UNSTABLE} unstable: not to be relied on, for the reasons in its note": UNSTABLE in doubts,
+                f"{UNKNOWN} not known whether to be relied on: what is missing to judge it stands in its note": UNKNOWN in doubts,
+            }
+        )
+
+    def legend_of_runs(self) -> list[str]:
+        """What is said of all runs together, whatever they measured."""
+        useful = self.useful_fraction or 0
+        return applying(
+            {
+                "; ".join(f"runtime {runtime}: {versions}" for runtime, versions in self.versions.items()): "runtime" not in self.shared,
+                f"of the time that these runs held their devices, {useful:.1%} went into measured {self.sample_name}s": bool(useful),
+                "-: out of memory": any(row.state == OOM for row in self.rows),
+                "stack: where it is another one, so were code, libraries or device; rerun=stale measures such runs again": self.has_several_stacks,
+            }
+        )
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """Why rows have no figures or doubtful ones; the table refers to them by number from 1."""
+        return list(dict.fromkeys(note for row in self.rows for note in self.notes_of(row) if note))
+
+    def notes_of(self, row: Row) -> Sequence[str]:
+        """One row's, empty ones among them."""
+        return ending_note(row), row.doubt, beside_note(row)
+
+    def record(self, row: Row) -> dict[str, Any]:
+        """A row's line of the CSV, in SI units and bytes; names do not depend on the runs.
+
+        A metric has three columns: mean, deviation between repeats and within the run. <rate>_low and <rate>_high are the ends of the 95 % confidence
+        interval of the rate; clocks are those of the GPU with the lowest mean.
+        """
+        metrics = {name + suffix: value for name in self.metrics for suffix, value in _metric_values(row.metric(name)).items()}
+        judged = _stability(row.plan.rate, row.result.stability if row.result else None)
+        return self.identity(row) | judged | metrics | self.comparisons(row) | {"command": row.command}
+
+    def identity(self, row: Row) -> dict[str, Any]:
+        """What the run is and how it ended."""
+        result = row.result
+        return {
+            "sweep": row.plan.config.sweep.name,
+            "id": row.id,
+            "stack": result and result.stack,
+            "state": row.state,
+            "reason": row.reason,
+            "evidence": result and result.evidence,
+            "task": row.plan.config.task.name,
+            "engine": row.work["engine"],
+            **row.plan.subject,
+            "hardware": row.hardware,
+            "runtime": row.work["runtime"],
+            "processes": row.plan.processes,
+            "devices": row.plan.devices,
+            "repeats": result.repeats if result else 0,
+            "rate": row.plan.rate,
+        }
+
+    def comparisons(self, row: Row) -> dict[str, Any]:
+        """What holds the row against others."""
+        return {}
+
+    @property
+    def panels(self) -> list[Bars]:
+        """Of the picture, each as wide as those before it or less."""
+        rates = [row.rate for row in self.rows]
+        deviations = [(rate.std_between_repeats or rate.std_within_run or 0.0) if rate else 0.0 for rate in rates]
+        words = ["out of memory" if row.state == OOM else row.state for row in self.rows]
+        signs = [f" {doubt_sign(row)}" if row.doubt else "" for row in self.rows]
+        ours = [rate.mean if rate else None for rate in rates]
+        return [Bars(self.rate_unit, ours, deviations, [None] * len(ours), words, signs)]
+
+    @property
+    def subtitle(self) -> str:
+        """What the marks of the picture mean."""
+        return "bars and numbers: measured, with standard deviation"
+
+    def label(self, row: Row) -> str:
+        """A row's name in the picture."""
+        varying = [value for name, value in self.shown(row).items() if name not in self.shared]
+        return " ".join([*varying, row.subject])
+
+    def draw_more(self, path: Path) -> list[Path]:
+        """Draw what only some sections have, under names made from `path`; returns what was written."""
+        return []
+
+    @cached_property
+    def own_words(self) -> dict[str, str]:
+        """By run id, what was typed for it alone; empty where methods and the other columns tell all runs apart."""
+        told = {(*row.plan.subject.values(), *row.work.values()) for row in self.rows}
+        words = own_words(self.rows) if len(told) < len(self.rows) else [""] * len(self.rows)
+        return dict(zip((row.id for row in self.rows), words, strict=True))
+
+    @cached_property
+    def versions(self) -> dict[str, str]:
+        """What each runtime has of the distributions whose versions differ between these runs."""
+        known = {row.work["runtime"]: row.distributions for row in self.rows if row.distributions}
+        names = sorted({name for versions in known.values() for name in versions})
+        differing = [name for name in names if len({versions.get(name) for versions in known.values()}) > 1]
+        return {runtime: ", ".join(f"{name} {versions[name]}" for name in differing if name in versions) for runtime, versions in known.items()}
+
+    @cached_property
+    def has_several_stacks(self) -> bool:
+        """Whether runs of one engine, hardware and runtime were measured by other code, libraries or devices than each other."""
+        stacks: dict[tuple[str, ...], set[str]] = {}
+        for row in self.rows:
+            if row.result and row.result.stack:
+                stacks.setdefault(tuple(row.work[name] for name in ("engine", "hardware", "runtime")), set()).add(row.result.stack)
+        return any(len(found) > 1 for found in stacks.values())
+
+    @cached_property
+    def useful_fraction(self) -> float | None:
+        """See analysis.held; None too where a rank's summary is broken."""
+        try:
+            return useful_fraction(row.folder for row in self.rows)
+        except RecordError:
+            return None
+
+
+_NAMED_ELSEWHERE = ("method=", "engine.options.command=")
+
+
+def own_words(rows: Sequence[Row]) -> list[str]:
+    """Of each run those words of its command that not all others have; its method and its program, which are named elsewhere, are left out."""
+    words = [[word for word in shlex.split(row.command) if not word.lstrip("+").startswith(_NAMED_ELSEWHERE)] for row in rows]
+    shared = set(words[0]).intersection(*words) if words else set()
+    return [" ".join(word for word in own if word not in shared) for own in words]
+
+
+def rate_cell(row: Row, notes: list[str]) -> str:
+    """A row's rate with its deviation, its sign and the numbers of its notes; how the run ended where there is none."""
+    if row.rate:
+        sign = f" {doubt_sign(row)}{mark(row.doubt, notes)}" if row.doubt else ""
+        return f"{row.rate.mean:,.1f}{deviation(row.rate)}{sign}{mark(beside_note(row), notes)}{mark(ending_note(row), notes)}"
+    return "-" if row.state == OOM else row.state + mark(ending_note(row), notes)
+
+
+def mean_of(metric: Metric | None, form: str, factor: float = 1.0) -> str:
+    """A metric's mean as a cell; empty where there is none."""
+    return "" if metric is None else format(metric.mean * factor, form)
+
+
+def _subject(row: Row | None) -> list[str]:
+    return list(row.plan.subject) if row else []
+
+
+def applying(lines: dict[str, bool]) -> list[str]:
+    """The lines that apply and say something."""
+    return [line for line, applies in lines.items() if line and applies]
+
+
+def _small(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:].rstrip(".")
+
+
+def _metric_values(metric: Metric | None) -> dict[str, float | None]:
+    values = (metric.mean, metric.std_between_repeats, metric.std_within_run) if metric else (None, None, None)
+    return dict(zip(("", "_std_between_repeats", "_std_within_run"), values, strict=True))
+
+
+def _stability(rate: str, judged: Stability | None) -> dict[str, Any]:
+    clock = min(judged.sm_clocks, key=lambda clock: clock.mean_megahertz, default=None) if judged else None
+    return {
+        "stability": judged and judged.verdict,
+        "stability_reasons": judged and "; ".join(judged.reasons),
+        f"{rate}_low": judged and judged.low,
+        f"{rate}_high": judged and judged.high,
+        "interval_source": judged and judged.source,
+        "beside": judged and "; ".join(judged.beside),
+        "sm_clock_mean_megahertz": clock and clock.mean_megahertz,
+        "sm_clock_lowest_megahertz": clock and clock.lowest_megahertz,
+        "sm_clock_card_megahertz": clock and clock.card_megahertz,
+    }

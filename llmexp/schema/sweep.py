@@ -1,0 +1,37 @@
+"""Where what is measured is recorded, the sweep that it belongs to, and what that may cost."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from llmexp.schema.section import PositiveFloat, Section
+
+
+class TrackingConfig(Section):
+    """Where results are copied to after each run; the run's folder always has them."""
+
+    name: Literal["mlflow", "none"]
+    uri: str | None = None
+    experiment: str = "llmexp"
+    timeout_s: PositiveFloat = 60.0
+
+
+class SweepConfig(Section):
+    """The sweep that a run belongs to; its name is its folder below outputs/."""
+
+    name: Annotated[
+        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", json_schema_extra={"kind": "a folder's name of letters, digits, '.', '_' and '-'"})
+    ]
+    outputs: str = "outputs"
+    control: bool = Field(False, description="measure one run twice, Naive if it is there: how far apart are two measurements of the same thing?")
+    side_by_side: bool = Field(True, description="runs that need fewer GPUs than this machine has share it where that disturbs none")
+
+
+class BudgetConfig(Section):
+    """What a sweep may be expected to cost when it starts; None: any amount."""
+
+    device_hours: PositiveFloat | None = None
+    usd: PositiveFloat | None = Field(None, description="at hardware.price_per_device_hour_usd")
+    when_over: Literal["refuse", "trim"] = Field("refuse", description="start nothing; or only the cheapest runs that it allows")

@@ -1,0 +1,33 @@
+"""Tasks: what is done and measured. Each is known here by its name, and loaded when it is asked for; other packages' by entry points."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from llmexp import outside
+from llmexp.errors import unknown
+
+if TYPE_CHECKING:
+    from llmexp.tasks.base import Task
+
+TASKS = {"pretrain": "llmexp.tasks.training.task:PRETRAIN", "finetune": "llmexp.tasks.training.task:FINETUNE"}
+
+
+def task_names() -> list[str]:
+    """Names that `task=` accepts."""
+    return [*TASKS, *outside.points(outside.TASKS, frozenset(TASKS))]
+
+
+def get_task(name: str) -> Task[Any, Any]:
+    """The task of that name; raises ConfigError with the names there are."""
+    if name in TASKS:
+        module, _, attribute = TASKS[name].partition(":")
+        own: Task[Any, Any] = getattr(import_module(module), attribute)
+        return own
+    if name not in task_names():
+        raise unknown("task", name, task_names())
+    from llmexp.tasks.base import Task
+
+    found: Task[Any, Any] = outside.load(outside.points(outside.TASKS, frozenset(TASKS))[name], Task)
+    return found

@@ -1,0 +1,69 @@
+"""A training plan in words: what each atom changed, and the arithmetic of degrees, batch, steps and parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmexp.plan import bf16
+from llmexp.plan.dims import PYTHON
+from llmexp.plan.kept import kept_weights
+from llmexp.plan.tokens import TokenBudget
+from llmexp.plan.training_plan import TrainingPlan
+from llmexp.tasks.training.planning import training_engine
+
+
+def describe(plan: TrainingPlan) -> dict[str, str]:
+    """Lines by label; empty ones say nothing."""
+    config = plan.config
+    return {
+        "atoms": "\n".join(f"{atom.code}: {atom.help} [{_values(atom.sets)}]" for atom in plan.atoms) or "none: nothing is changed",
+        "degrees": _degrees(plan),
+        "batch": _batch(plan),
+        "steps": _steps(plan),
+        "precision": bf16.about(config) or f"precision={config.precision.name}",
+        "parameters": _parameters(plan),
+        "memory": "not known before the model is built",
+        "weights": f"the checkpoint {config.model.path}" if config.model.weights == "pretrained" else "",
+        "leaves": ", ".join(f"repeat.0/{name}" for name in kept_weights(config, plan.techniques)),
+    }
+
+
+def _degrees(plan: TrainingPlan) -> str:
+    dims = plan.dims
+    hardware = plan.config.hardware
+    node = f"{hardware.devices_per_node} devices a node" + f", {hardware.nodes} nodes" * (hardware.nodes > 1)
+    node += f", of which engine.launcher={PYTHON} takes one" * (plan.config.engine.launcher == PYTHON)
+    more = {
+        f"ep {dims.ep}": True,
+        "sequence": dims.sequence,
+        f"{dims.virtual_stages} virtual stages": dims.virtual_stages > 1,
+        f"schedule {dims.schedule}": dims.schedule is not None,
+    }
+    return f"{dims.arithmetic} ({node}); {', '.join(name for name, told in more.items() if told)}"
+
+
+def _batch(plan: TrainingPlan) -> str:
+    batch, seq_len = plan.batch, plan.config.data.seq_len
+    samples = f"dp {plan.dims.dp} x micro {batch.micro} x accumulation {batch.accumulation} = {batch.global_} samples a step"
+    return f"{samples}; x seq_len {seq_len} = {batch.global_ * seq_len:,} positions"
+
+
+def _steps(plan: TrainingPlan) -> str:
+    measure = plan.config.measure
+    share = measure.stop_at_interval_share
+    fewer = f"; fewer of both once tokens/s is known to {share:.2g}" if share else ""
+    budget = TokenBudget.of(plan.config, plan.dims)
+    arithmetic = f"\n{budget.arithmetic}" if budget else ""
+    return f"{measure.warmup_steps} to warm up + {measure.steps} measured, {measure.repeats} times in fresh processes{fewer}{arithmetic}"
+
+
+def _parameters(plan: TrainingPlan) -> str:
+    if plan.parameters is None or plan.trainable_parameters is None:
+        return "not known before the model is built"
+    declared = "" if training_engine(plan.config).builds_model else "declared: "
+    active = f", {plan.active_parameters:,} active for a token" if plan.active_parameters not in (None, plan.parameters) else ""
+    return f"{declared}{plan.parameters:,}, of which {plan.trainable_parameters:,} train{active}"
+
+
+def _values(sets: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sets.items())

@@ -1,0 +1,121 @@
+"""TrainingConfig to TrainingPlan: everything decided before a run starts, without torch and without touching a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from llmexp.engines import get_engine
+from llmexp.engines.base import TrainingEngine
+from llmexp.engines.knobs import unfused, unmoved
+from llmexp.errors import ConfigError, unknown
+from llmexp.method import Method, Techniques
+from llmexp.plan import files, instructions
+from llmexp.plan.checkpoint import local_checkpoint
+from llmexp.plan.dims import ParallelDims
+from llmexp.plan.flops import computed_flops, flops_of, recomputed_flops_per_token
+from llmexp.plan.growth import LengthSchedule, ungrowable
+from llmexp.plan.identity import identity
+from llmexp.plan.kept import check_keeping
+from llmexp.plan.memory import estimate
+from llmexp.plan.moments import moment_bytes
+from llmexp.plan.shape import ModelShape, shape_of
+from llmexp.plan.tokens import with_steps_of_budget
+from llmexp.plan.trained import Trained, flops_per_token
+from llmexp.plan.training_plan import AtomChange, TrainingPlan
+from llmexp.schema import DataConfig, TrainingConfig
+
+
+def plan_training(config: TrainingConfig) -> TrainingPlan:
+    """Plan one run; raises ConfigError for what cannot be; a skip is a plan too."""
+    method = Method.parse(config.method, config.task.name)
+    techniques, engine = method.techniques, training_engine(config)
+    dims = ParallelDims.of(config, engine.schedules, engine.cp_chunks)
+    config = with_steps_of_budget(config, dims)
+    shape, seq_len = _shape(config, method), LengthSchedule.of(config).of_mean_token
+    built = shape if engine.builds_model else None
+    trained = Trained.of(shape, techniques, config.adapter) if shape else None
+    _check_positions(config)
+    _check_targets(config, techniques, shape)
+    check_keeping(config, techniques, dims, engine_keeps=engine.keeps_weights)
+    whole = engine.recomputes_whole(techniques)
+    computed = computed_flops(built, config, techniques, dims, whole=whole) if built else None
+    storage, moments = engine.storage(config, techniques), moment_bytes(config, techniques)
+    native = _merged(engine.native_config(config, techniques, dims), config.engine.options)
+    return TrainingPlan(
+        id=identity(config, native, {"method": str(method)} | _contents(config)),
+        processes=dims.world_size,
+        devices=dims.world_size,
+        method=str(method),
+        atoms=[AtomChange(code=atom.code, help=atom.help, sets=method.changes_of(atom)) for atom in method.atoms],
+        dims=dims,
+        batch=dims.batch(config.batch.micro, config.batch.accumulation),
+        parameters=shape.parameters if shape else None,
+        trainable_parameters=trained.trainable if trained else None,
+        active_parameters=shape.active_parameters if shape else None,
+        flops_per_token=flops_per_token(shape, seq_len, techniques, config.adapter) if shape else None,
+        recomputed_flops_per_token=recomputed_flops_per_token(built, config, techniques, dims, whole=whole) if built else None,
+        flops=flops_of(shape, config, techniques, computed) if shape else None,
+        optimizer_state_bytes_per_parameter=moments,
+        memory=estimate(built, storage, trained, dims) if built and trained and moments is not None else None,
+        engine_config=native,
+        command=engine.command(config, dims),
+        skip=_skip(config, engine, techniques, dims),
+        config=config,
+    )
+
+
+def training_engine(config: TrainingConfig) -> TrainingEngine:
+    """The engine of a training run; raises ConfigError with the names there are."""
+    engine = get_engine(config.task.name, config.engine.name)
+    assert isinstance(engine, TrainingEngine)
+    return engine
+
+
+def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """The first reason there is; what the engine itself lacks comes before the knobs beside its atoms."""
+    lacks = ungrowable(config, techniques, dims) or engine.unsupported(config, techniques, dims)
+    return lacks or unmoved(config, techniques, dims) or unfused(config, techniques, dims)
+
+
+def _merged(native: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    nested = {key: _merged(native.get(key, {}), value) for key, value in options.items() if isinstance(value, dict)}
+    return native | options | nested
+
+
+def _shape(config: TrainingConfig, method: Method) -> ModelShape | None:
+    """The model's shape; None where an atom's hook changes it in a way that only the built model shows."""
+    return None if any(atom.model_hook for atom in method.atoms) else shape_of(config.model)
+
+
+def _check_positions(config: TrainingConfig) -> None:
+    limit = config.model.max_positions
+    if limit is not None and config.data.seq_len > limit:
+        raise ConfigError(f"data.seq_len={config.data.seq_len} exceeds model.max_positions={limit} of model={config.model.name}")
+
+
+def _check_targets(config: TrainingConfig, techniques: Techniques, shape: ModelShape | None) -> None:
+    if techniques.adapter != "lora" or shape is None:
+        return
+    wrong = next((name for name in config.adapter.targets if name not in shape.matrices), None)
+    if wrong or not config.adapter.targets:
+        raise unknown("adapter.targets", wrong or "", shape.matrices)
+
+
+def _contents(config: TrainingConfig) -> dict[str, str]:
+    """Digests of the checkpoint and of the data that it names; raises ConfigError for what is wrong in them."""
+    for key, place in (("data.path", config.data.path), ("data.tokenizer", config.data.tokenizer)):
+        files.check_place(key, place)
+    checkpoint, paths = local_checkpoint(config.model), _data_files(config.data)
+    found = ({"checkpoint": checkpoint.digest} if checkpoint else {}) | ({"data": files.digest(paths)} if paths else {})
+    if config.data.name == "instructions" and config.data.files:
+        instructions.check(paths)
+    return found
+
+
+def _data_files(data: DataConfig) -> list[Path]:
+    if data.name == "instructions" and data.files:
+        return instructions.files_of(data.files)
+    if data.name in ("hf", "instructions"):
+        return files.below(Path(data.path)) if data.path else []
+    return files.matching(data.files) if data.name == "text" else []

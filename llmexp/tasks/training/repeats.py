@@ -1,0 +1,50 @@
+"""A repeat of a training run, and what its metrics need besides it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmexp.analysis.window import Repeat, read_repeat
+from llmexp.plan.training_plan import TrainingPlan
+from llmexp.record.flops import Flops
+from llmexp.record.samples import StepSample, TrainingSummary
+
+TrainingRepeat = Repeat[StepSample, TrainingSummary]
+Step = Sequence[StepSample]
+
+
+def read_training(folder: Path, ranks: int) -> TrainingRepeat:
+    """Read a repeat that ended well; raises RecordError."""
+    return read_repeat(folder, ranks, StepSample, TrainingSummary)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the plan knows and samples don't: degrees, FLOPs of model and devices, a device's dense peak, price, budget of tokens."""
+
+    world_size: int
+    dp: int
+    flops: Flops | None = None
+    peak_flops_per_s: float | None = None
+    price_per_device_hour_usd: float | None = None
+    token_budget: int | None = None
+
+    @property
+    def counted_share(self) -> float:
+        """Of the sum over ranks, what counts: the ranks of one replica (tp, pp, cp) work on the same positions, which count once."""
+        return self.dp / self.world_size
+
+    @classmethod
+    def of(cls, plan: TrainingPlan) -> Facts:
+        """Of a plan; the peak is that of the dtype which the matrix products run in, the parameters'."""
+        hardware = plan.config.hardware
+        return cls(
+            world_size=plan.processes,
+            dp=plan.dims.dp,
+            flops=plan.flops,
+            peak_flops_per_s=hardware.peak_flops_per_s.get(plan.config.precision.parameters),
+            price_per_device_hour_usd=hardware.price_per_device_hour_usd,
+            token_budget=plan.config.measure.tokens,
+        )

@@ -1,0 +1,31 @@
+"""Table IV's question, the largest batch: of runs that differ in batch.micro alone, the smallest and the largest that was measured."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+
+from llmexp.record.naming import NOT_MEASURED
+from llmexp.record.result import RunStatus
+from llmexp.tasks.training.report.row import TrainingRow
+
+
+def largest_batches(rows: Sequence[TrainingRow]) -> tuple[TrainingRow, ...]:
+    """Of each otherwise equal configuration the smallest batch.micro and the largest that was measured, in their order."""
+    alike: dict[str, list[TrainingRow]] = defaultdict(list)
+    for row in rows:
+        alike[_but_for_batch(row)].append(row)
+    kept = {id(row) for same in alike.values() for row in _ends(same)}
+    return tuple(row for row in rows if id(row) in kept)
+
+
+def _ends(rows: list[TrainingRow]) -> list[TrainingRow]:
+    ascending = sorted(rows, key=lambda row: row.batch.micro)
+    measured = [row for row in ascending if row.state == RunStatus.SUCCESS]
+    return [ascending[0], *measured[-1:]]
+
+
+def _but_for_batch(row: TrainingRow) -> str:
+    config = row.plan.config.model_dump(mode="json", exclude=dict.fromkeys(NOT_MEASURED, True) | {"batch": {"micro"}})
+    return json.dumps(config | {"method": row.method}, sort_keys=True)

@@ -1,0 +1,111 @@
+"""The columns of the table as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from llmexp.record.duration import duration
+from llmexp.record.result import Metric
+from llmexp.report.notes import ending_note, mark
+from llmexp.report.row import OOM
+from llmexp.report.section import Column
+from llmexp.tasks.training.metrics import METRICS
+from llmexp.tasks.training.report.converged import DIVERGED
+from llmexp.tasks.training.report.flops_column import flops_cell, flops_header, flops_unit
+from llmexp.tasks.training.report.memory_column import memory_header, memory_unit
+from llmexp.tasks.training.report.paper import over_paper, paper_note, scaling_note, unlike_note
+from llmexp.tasks.training.report.row import TrainingRow
+from llmexp.tasks.training.report.scaling_series import KINDS, Kind, paper_of
+
+if TYPE_CHECKING:
+    from llmexp.tasks.training.report.section import TrainingSection
+
+
+# What each cell of Converged.cells stands under, and when it goes where there is no room.
+LOSS_COLUMNS = (("final loss", 9), ("loss over baseline", 9), ("s to loss", 9))
+
+
+def columns(report: TrainingSection) -> list[Column]:
+    """All columns that say something about these rows, in the paper's order."""
+    unit, divisor = memory_unit(report)
+    notes = report.notes
+
+    def column(header: str, cell: Callable[[TrainingRow], str], dispensable: int = 0) -> Column:
+        return Column(header, tuple(cell(row) for row in report.rows), dispensable=dispensable)
+
+    def metric(name: str, cell: Callable[[TrainingRow], Metric | None] | None = None) -> Column:
+        return report.metric_column(METRICS[name], cell)
+
+    def finetuned(name: str) -> Column:
+        return metric(name, lambda row: row.finetuned(name))
+
+    found = [
+        *report.identity_columns(),
+        report.rate_column(),
+        metric("real_tokens_per_s", lambda row: row.metric("real_tokens_per_s") if report.has_padding else None),
+        column(memory_header(report), lambda row: _memory(row, divisor)),
+        finetuned("samples_per_s"),
+        column("epoch", lambda row: _time(row.finetuned("epoch_time_s")), 4),
+        finetuned("epoch_usd"),
+        finetuned("trainable_parameters"),
+        column("peak in", lambda row: row.peak_phase, 2),
+        metric("step_time_s"),
+        column("x Naive", lambda row: ratio.cell() if (ratio := report.over_naive(row)) else "", 5),
+        *(column(f"{kind} scaling %", partial(_efficiency, report, kind), 8) for kind in KINDS),
+        column("paper scaling %", lambda row: _paper_efficiency(report, notes, row), 8),
+        *(column(header, partial(_loss, report, notes, place), rank) for place, (header, rank) in enumerate(LOSS_COLUMNS)),
+        metric("mfu"),
+        column(flops_header(report), partial(flops_cell, flops_unit(report)), 2),
+        metric("tokens_per_joule"),
+        column("paper tokens/s", lambda row: _paper_speed(row, notes), 8),
+        column("x paper", lambda row: (ratio.cell() if (ratio := over_paper(row)) else "") + mark(unlike_note(row), notes).lstrip(), 7),
+        column(f"paper {unit}", lambda row: _paper_memory(row, divisor), 3),
+        column(f"{unit} x paper", lambda row: _number(row.memory_over_paper, ".2f"), 1),
+    ]
+    return [column for column in found if not column.dispensable or any(column.cells)]
+
+
+def _memory(row: TrainingRow, divisor: float) -> str:
+    if row.memory:
+        return f"{row.memory[1] / divisor:,.1f}"
+    return "-" if row.state == OOM else ""
+
+
+def _efficiency(report: TrainingSection, kind: Kind, row: TrainingRow) -> str:
+    share = report.efficiency(row, kind)
+    return share.cell(1, 100) if share else ""
+
+
+def _paper_efficiency(report: TrainingSection, notes: list[str], row: TrainingRow) -> str:
+    paper = paper_of(row) if report.efficiency(row, "weak") is not None else None
+    return _number(paper.percent, ".1f") + mark(scaling_note(row), notes) if paper else ""
+
+
+def _loss(report: TrainingSection, notes: list[str], place: int, row: TrainingRow) -> str:
+    one = report.converged.get(row.id)
+    if not one:
+        return ""
+    cell = one.cells[place]
+    return cell + mark(ending_note(row), notes) if cell == DIVERGED else cell
+
+
+def _paper_speed(row: TrainingRow, notes: list[str]) -> str:
+    if not row.paper:
+        return ""
+    return _number(row.paper.tokens_per_s, ",.1f") + mark(paper_note(row), notes) if not row.paper.oom else "-"
+
+
+def _paper_memory(row: TrainingRow, divisor: float) -> str:
+    if not row.paper:
+        return ""
+    return "-" if row.paper.memory_bytes is None else f"{row.paper.memory_bytes / divisor:,.1f}"
+
+
+def _time(metric: Metric | None) -> str:
+    return duration(metric.mean) if metric else ""
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)

@@ -1,0 +1,68 @@
+"""What a table says of each method beside Naive: slower, faster, or not told apart by what repeats scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from llmexp.analysis.inference import of_repeats
+from llmexp.record.result import Stability
+from llmexp.tasks.training.report.converged import NAIVE
+from llmexp.tasks.training.report.row import TrainingRow
+
+# With 95 % more than one table in fifty of equal methods, each measured three times, tells one of them apart (`benchmarks trust`).
+CONFIDENCE = 0.96
+# What speaks against a run and is in its interval, or widens it; anything else may have shifted the run as a whole.
+IN_INTERVAL = ("noise", "drift", "warm-up")
+SLOWER, FASTER, ALIKE, DISTURBED = "slower than Naive", "faster", "not told apart from it", "not judged, because something stood in their way"
+
+
+def conclusion(rows: Sequence[TrainingRow]) -> list[str]:
+    """A line for each kind of work that Naive and other methods were measured at with several repeats: their intervals overlap or they don't."""
+    measured = [row for row in rows if _interval(row) and not row.is_control]
+    return [_line(naive, _beside(naive, measured)) for naive in measured if naive.method == NAIVE and _beside(naive, measured)]
+
+
+def _beside(naive: TrainingRow, rows: Iterable[TrainingRow]) -> list[TrainingRow]:
+    return [row for row in rows if row.method != NAIVE and row.work == naive.work]
+
+
+def _line(naive: TrainingRow, others: Iterable[TrainingRow]) -> str:
+    if _is_disturbed(naive):
+        return "no method is judged beside Naive, because something stood in Naive's way"
+    found: dict[str, list[str]] = {SLOWER: [], FASTER: [], ALIKE: [], DISTURBED: []}
+    for row in others:
+        found[_verdict(naive, row)].append(row.method)
+    told = [f"{verdict}: {', '.join(methods)}" for verdict, methods in found.items() if methods]
+    return f"by the {100 * CONFIDENCE:.0f} % intervals of the repeats, {'; '.join(told)}"
+
+
+def _verdict(naive: TrainingRow, row: TrainingRow) -> str:
+    (low, high), (low_naive, high_naive) = _interval(row) or (0.0, 0.0), _interval(naive) or (0.0, 0.0)
+    if _is_disturbed(row):
+        return DISTURBED
+    return SLOWER if high < low_naive else FASTER if low > high_naive else ALIKE
+
+
+def _interval(row: TrainingRow) -> tuple[float, float] | None:
+    """That of tokens_per_s between repeats, wider by as much as the steps drifted; None where a single process was measured."""
+    judged, speed = _judged(row), row.rate
+    known = of_repeats(speed) if judged and speed else None
+    if judged is None or known is None:
+        return None
+    drifted = [ratio for word, ratio in (("drift", judged.drift_ratio), ("warm-up", judged.warmup_ratio)) if ratio and _says(judged, word)]
+    wider = max((max(ratio, 1 / ratio) for ratio in drifted), default=1.0)
+    low, high = known.ratio_interval(CONFIDENCE)
+    return low / wider, high * wider
+
+
+def _is_disturbed(row: TrainingRow) -> bool:
+    judged = _judged(row)
+    return judged is not None and judged.verdict == "unstable" and any(not reason.startswith(IN_INTERVAL) for reason in judged.reasons)
+
+
+def _says(judged: Stability, word: str) -> bool:
+    return any(reason.startswith(word) for reason in judged.reasons)
+
+
+def _judged(row: TrainingRow) -> Stability | None:
+    return row.result.stability if row.result and row.rate else None

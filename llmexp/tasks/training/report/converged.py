@@ -1,0 +1,128 @@
+"""Runs that trained on the same budget of tokens, each against the baseline of its model, data and seed: how far the loss fell, and how soon."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from llmexp.errors import RecordError
+from llmexp.report.section import own_words
+from llmexp.tasks.training.convergence import REACHED_WITHIN, SMOOTHED_SHARE, LossCurve, curve_of
+from llmexp.tasks.training.repeats import Facts, read_training
+from llmexp.tasks.training.report.programs import engine_names
+from llmexp.tasks.training.report.row import TrainingRow
+
+NAIVE = "Naive"
+NEVER, DIVERGED = "never", "diverged"
+
+
+@dataclass(frozen=True)
+class Converged:
+    """A run's losses over the tokens that it trained on, and those of its baseline; `label` is its method with what else it was asked for."""
+
+    row: TrainingRow
+    label: str
+    curve: LossCurve
+    baseline_id: str
+    baseline: LossCurve
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether others are held against this one."""
+        return self.curve is self.baseline
+
+    @property
+    def equal_tokens(self) -> int:
+        """Where both curves are compared: the end of the one that rounded its budget up less."""
+        return min(self.curve.tokens[-1], self.baseline.tokens[-1])
+
+    @property
+    def loss_at_equal_tokens(self) -> float:
+        """The smoothed loss there; NaN where it diverged."""
+        return self.curve.loss_at(self.equal_tokens)
+
+    @property
+    def loss_over_baseline(self) -> float:
+        """What it is above the baseline's loss at the same tokens."""
+        return self.loss_at_equal_tokens - self.baseline.loss_at(self.equal_tokens)
+
+    @property
+    def seconds_to_loss(self) -> float | None:
+        """Measured step time until the baseline's final loss; None where it is not reached to stay."""
+        return self.curve.seconds_to(self.baseline.final_loss)
+
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """Final loss, loss above the baseline's, seconds to the baseline's loss, in words of the table."""
+        loss, over, seconds = self.curve.final_loss, self.loss_over_baseline, self.seconds_to_loss
+        return (
+            f"{loss:.4f}" if isfinite(loss) else DIVERGED,
+            f"{over:+.4f}" if isfinite(over) and not self.is_baseline else "",
+            NEVER if seconds is None else f"{seconds:.3g}",
+        )
+
+
+def converged(rows: Sequence[TrainingRow]) -> dict[str, Converged]:
+    """By run id, the measured runs with measure.tokens whose samples can be read."""
+    engines, several = engine_names(rows), len({row.program for row in rows}) > 1
+    words = zip(rows, own_words(rows), strict=True)
+    named = {row.id: " ".join(filter(None, [row.method, engines[row.id] * (several and bool(row.program)), own])) for row, own in words}
+    curves = {row.id: curve for row in rows if (curve := _curve(row))}
+    alike: dict[str, list[TrainingRow]] = {}
+    for row in rows:
+        if row.id in curves:
+            alike.setdefault(_asked(row), []).append(row)
+    found = {}
+    for group in alike.values():
+        base = _baseline(group, curves)
+        for row in group:
+            found[row.id] = Converged(row, named[row.id], curves[row.id], base, curves[base])
+    return found
+
+
+def convergence_legend(found: Sequence[Converged]) -> list[str]:
+    """What the columns mean, which run is the baseline, and which data were read more than once."""
+    if not found:
+        return []
+    bases = list(dict.fromkeys(f"{one.label} ({one.row.id})" for one in found if one.is_baseline))
+    passes = {one.label: _passes(one.row) for one in found}
+    again = ", ".join(f"{label} {times:g} times" for label, times in passes.items() if times > 1)
+    share = f"{SMOOTHED_SHARE:.0%}"
+    compared = f"loss over baseline: the same at equal tokens, less the baseline's; smoothed over {share} of the budget too"
+    return [
+        f"final loss: mean over the last {share} of the tokens trained on; baseline: {', '.join(bases)}",
+        *([compared] if len(bases) < len(found) else []),
+        f"s to loss: steps until that loss stays within {REACHED_WITHIN:.1%} above the baseline's final one, or lower, x measured step time",
+        *([f"there was not text enough for the budget, and losses of text seen before are lower: all of it was read by {again}"] if again else []),
+    ]
+
+
+def _curve(row: TrainingRow) -> LossCurve | None:
+    if row.metric("smoothed_final_loss") is None:
+        return None
+    try:
+        repeats = [read_training(path, row.processes) for path in row.folder.repeats()]
+        return curve_of(repeats, Facts.of(row.plan))
+    except (RecordError, ValueError):
+        return None
+
+
+def _asked(row: TrainingRow) -> str:
+    """Task, model, data but for the cut into sequences, budget and seed: what runs must share for their losses to compare."""
+    config = row.plan.config
+    told = config.model_dump(mode="json", include={"task": True, "model": True, "measure": {"tokens"}, "seed": True, "data": True})
+    told["data"].pop("seq_len")
+    # A program of one's own reads what it likes.
+    return json.dumps([told, config.engine.name == "script"], sort_keys=True)
+
+
+def _baseline(group: Sequence[TrainingRow], curves: dict[str, LossCurve]) -> str:
+    """The first Naive run, else the first one, of those that did not diverge as far as there are any."""
+    sound = [row for row in group if isfinite(curves[row.id].final_loss)] or group
+    return next((row for row in sound if row.method == NAIVE), sound[0]).id
+
+
+def _passes(row: TrainingRow) -> float:
+    return float(row.result.what_ran.get("data_passes", 1)) if row.result else 1.0

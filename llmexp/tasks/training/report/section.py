@@ -1,0 +1,171 @@
+"""The table of runs that trained: the paper's, with our rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from llmexp.reference import SOURCE
+from llmexp.report.ratio import RateRatio
+from llmexp.report.row import Row
+from llmexp.report.section import Bars, Column, Section
+from llmexp.report.signs import PARTLY_TRAINED
+from llmexp.tasks.training.report.batches import largest_batches
+from llmexp.tasks.training.report.columns import columns
+from llmexp.tasks.training.report.converged import NAIVE, Converged, converged
+from llmexp.tasks.training.report.legend import legend
+from llmexp.tasks.training.report.memory_column import memory_header, memory_unit
+from llmexp.tasks.training.report.paper import over_paper, paper_note, scaling_note, unlike_note
+from llmexp.tasks.training.report.programs import engine_names
+from llmexp.tasks.training.report.row import TrainingRow
+from llmexp.tasks.training.report.scaling_series import KINDS, Kind, Series, series_of
+
+_IN_TITLE = {"batch": "batch {} a rank"} | dict.fromkeys(("model", "layout", "data", "precision", "optimizer"), "{}")
+
+
+@dataclass(frozen=True)
+class TrainingSection(Section):
+    """Runs of pre-training and fine-tuning."""
+
+    rows: tuple[TrainingRow, ...]
+
+    def largest_batches(self) -> TrainingSection:
+        """Table IV's question; the rest is counted in `left_out`."""
+        rows = largest_batches(self.rows)
+        return replace(self, rows=rows, left_out=len(self.rows) - len(rows))
+
+    def words_of(self, name: str) -> str:
+        """Names say by themselves what they are."""
+        return _IN_TITLE.get(name) or super().words_of(name)
+
+    def shown(self, row: Row) -> dict[str, str]:
+        """With programs named in short."""
+        return row.work | {"engine": self._engines[row.id]}
+
+    @cached_property
+    def _engines(self) -> dict[str, str]:
+        return engine_names(self.rows)
+
+    @property
+    def columns(self) -> list[Column]:
+        """In the paper's order, beside its cells."""
+        return columns(self)
+
+    @property
+    def legend(self) -> list[str]:
+        """With what the table concludes: which methods are told apart, how far runs converged, scaled and did the same."""
+        return legend(self)
+
+    def subject_cell(self, row: Row, name: str) -> str:
+        """A method that trains parts of the model only is marked."""
+        marked = name == "method" and isinstance(row, TrainingRow) and row.partly_trained
+        return super().subject_cell(row, name) + PARTLY_TRAINED * marked
+
+    def notes_of(self, row: Row) -> Sequence[str]:
+        """And what is doubtful in the paper's cell."""
+        assert isinstance(row, TrainingRow)
+        return *super().notes_of(row), paper_note(row), unlike_note(row), scaling_note(row)
+
+    def identity(self, row: Row) -> dict[str, Any]:
+        """And the batch, precision and sequence length."""
+        assert isinstance(row, TrainingRow)
+        batch = row.batch
+        own = {"precision": row.work["precision"], "batch_micro": batch.micro, "batch_accumulation": batch.accumulation}
+        own |= {"batch_global": batch.global_, "seq_len": row.seq_len, "full_pretraining": row.fully_pretrained}
+        return super().identity(row) | own
+
+    def comparisons(self, row: Row) -> dict[str, Any]:
+        """Scaling, loss over the baseline's, speed over Naive's, and the paper's cell."""
+        assert isinstance(row, TrainingRow)
+        one, naive, paper, ratio = self.converged.get(row.id), self.over_naive(row), row.paper, over_paper(row)
+        low, high = (naive.interval if naive else None) or (None, None)
+        shares = {f"{kind}_scaling_efficiency": (share.value if (share := self.efficiency(row, kind)) else None) for kind in KINDS}
+        return shares | {
+            "baseline_id": one and one.baseline_id,
+            "loss_over_baseline": one and one.loss_over_baseline,
+            "seconds_to_loss": one and one.seconds_to_loss,
+            "speed_over_naive": naive and naive.value,
+            "speed_over_naive_low": low,
+            "speed_over_naive_high": high,
+            "paper_table": paper and paper.table,
+            "paper_oom": paper and paper.oom,
+            "paper_tokens_per_s": paper and paper.tokens_per_s,
+            "tokens_per_s_over_paper": ratio and ratio.value,
+            "paper_memory_bytes": paper and paper.memory_bytes,
+            "peak_allocated_over_paper": row.memory_over_paper,
+            "paper_note": paper and paper.note,
+        }
+
+    @property
+    def panels(self) -> list[Bars]:
+        """Speed and memory, with the paper's."""
+        unit, divisor = memory_unit(self)
+        label = memory_header(self).replace("peak", "peak allocated").replace("state", "training state").replace(unit, f"({unit} a rank)")
+        ours = [row.memory[1] / divisor if row.memory else None for row in self.rows]
+        papers = [row.paper.memory_bytes / divisor if row.paper and row.paper.memory_bytes else None for row in self.rows]
+        speed = replace(super().panels[0], papers=[row.paper.tokens_per_s if row.paper else None for row in self.rows])
+        return [speed, Bars(label, ours, [0.0] * len(ours), papers, [""] * len(ours), [""] * len(ours))]
+
+    @property
+    def subtitle(self) -> str:
+        """The paper's values are diamonds."""
+        return super().subtitle + f"; diamonds: the paper ({SOURCE})" * any(row.paper for row in self.rows)
+
+    def label(self, row: Row) -> str:
+        """The method with what differs besides."""
+        assert isinstance(row, TrainingRow)
+        return super().label(row) + PARTLY_TRAINED * row.partly_trained
+
+    def draw_more(self, path: Path) -> list[Path]:
+        """Write <name>_loss.png of runs with a token budget, <name>_scaling.png of runs on several numbers of ranks."""
+        from llmexp.tasks.training.report.loss_plot import draw_losses
+        from llmexp.tasks.training.report.scaling_plot import draw_scaling
+
+        written = []
+        if self.converged:
+            written.append(_beside(path, "loss"))
+            draw_losses(list(self.converged.values()), self.title, written[-1])
+        if self.series:
+            written.append(_beside(path, "scaling"))
+            draw_scaling(self.series, self.title, written[-1])
+        return written
+
+    def over_naive(self, row: Row) -> RateRatio | None:
+        """Speed relative to Naive doing the same work in this table."""
+        naive = self._naive.get(tuple(row.work.values()))
+        return RateRatio(row, naive) if naive and row.rate else None
+
+    @cached_property
+    def has_padding(self) -> bool:
+        """Whether some row was measured with positions that hold no token."""
+        rates = [(row.metric("real_tokens_per_s"), row.rate) for row in self.rows]
+        return any(real and every and real.mean < every.mean for real, every in rates)
+
+    @cached_property
+    def converged(self) -> dict[str, Converged]:
+        """By run id, the runs of a token budget against their baselines."""
+        return converged(self.rows)
+
+    @cached_property
+    def series(self) -> list[Series]:
+        """Rows that differ in their number of ranks."""
+        return series_of(self.rows)
+
+    def efficiency(self, row: TrainingRow, kind: Kind) -> RateRatio | None:
+        """Scaling efficiency of a row in its series of that kind; None where it is in none."""
+        return next((series.efficiency_of(row) for series in self.series if series.kind == kind and row in series.rows), None)
+
+    @cached_property
+    def _naive(self) -> dict[tuple[str, ...], TrainingRow]:
+        found: dict[tuple[str, ...], TrainingRow] = {}
+        for row in self.rows:
+            if row.method == NAIVE and row.rate:
+                found.setdefault(tuple(row.work.values()), row)
+        return found
+
+
+def _beside(path: Path, what: str) -> Path:
+    return path.with_name(f"{path.stem}_{what}{path.suffix}")

@@ -1,0 +1,36 @@
+"""What the runs beside one in its sweep already say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from llmexp.engines.resolve import resolve
+from llmexp.errors import RecordError
+from llmexp.plan.training_plan import TrainingPlan
+from llmexp.record.folder import RunFolder
+from llmexp.record.result import RunStatus
+
+
+def out_of_memory_already(plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
+    """Say that the same run with a smaller batch.micro has run out of memory on this stack, or None; force=true starts it all the same."""
+    tried = [] if plan.config.force else [micro for micro in _out_of_memory(plan, sweep, stack) if micro < plan.batch.micro]
+    return f"out of memory already at batch.micro={min(tried)}; force=true starts it all the same" if tried else None
+
+
+def _out_of_memory(plan: TrainingPlan, sweep: Path, stack: str) -> Iterator[int]:
+    """batch.micro of the runs of the same model and method in the sweep's folder that differ in nothing else and ended so."""
+    for path in sorted(sweep.glob(f"{'_'.join(plan.subject.values())}_*")):
+        sibling = RunFolder(path)
+        with suppress(RecordError):  # of another version: it says nothing of this run
+            result = sibling.result()
+            if not result or not result.batch or (result.status, result.stack) != (RunStatus.OOM, stack):
+                continue
+            if _differs_in_batch_alone(TrainingPlan.read(sibling.plan_path), plan):
+                yield result.batch.micro
+
+
+def _differs_in_batch_alone(sibling: TrainingPlan, plan: TrainingPlan) -> bool:
+    batch = sibling.config.batch.model_copy(update={"micro": plan.config.batch.micro})
+    return resolve(sibling.config.model_copy(update={"batch": batch})).id == plan.id

@@ -1,0 +1,103 @@
+"""The two tasks that train."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+
+from llmexp.analysis.stability import is_known_to
+from llmexp.plan import bf16
+from llmexp.plan.training_plan import TrainingPlan
+from llmexp.record.result import Metric
+from llmexp.record.samples import StepSample, TrainingSummary
+from llmexp.reference import SEQ_LEN, WORLD_SIZE, paper_cell
+from llmexp.schema import TrainingConfig
+from llmexp.tasks.base import Task
+from llmexp.tasks.training.convergence import divergence
+from llmexp.tasks.training.describe import describe
+from llmexp.tasks.training.idle import idle_keys
+from llmexp.tasks.training.metrics import METRICS
+from llmexp.tasks.training.planning import plan_training
+from llmexp.tasks.training.repeats import Facts, TrainingRepeat
+from llmexp.tasks.training.report.row import TrainingRow
+from llmexp.tasks.training.report.section import TrainingSection
+from llmexp.tasks.training.siblings import out_of_memory_already
+
+# Two repeats that happen to agree would end a run by chance.
+MIN_REPEATS = 3
+
+
+class Training(Task[TrainingConfig, TrainingPlan]):
+    """A model trains: from random weights, or on from its own."""
+
+    config_type = TrainingConfig
+    plan_type = TrainingPlan
+    sample_type = StepSample
+    summary_type = TrainingSummary
+    metrics = METRICS
+    curves = ("loss",)
+    row_type = TrainingRow
+    section_type = TrainingSection
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def plan(self, config: TrainingConfig) -> TrainingPlan:
+        """Method, degrees, native configuration, and the arithmetic of batch, FLOPs and memory."""
+        return plan_training(config)
+
+    def describe(self, plan: TrainingPlan) -> dict[str, str]:
+        """Atoms, degrees, batch, steps, precision, parameters, weights."""
+        return describe(plan)
+
+    def warning(self, plan: TrainingPlan) -> str:
+        """What precision=auto chose, or what bf16 costs here."""
+        return bf16.about(plan.config)
+
+    def idle_keys(self, plan: TrainingPlan) -> dict[str, str]:
+        """Such as adapter.rank without L or QL."""
+        return idle_keys(plan)
+
+    def facts(self, plan: TrainingPlan) -> Facts:
+        """Degrees, FLOPs, peak and price."""
+        return Facts.of(plan)
+
+    def against(self, repeats: Sequence[TrainingRepeat]) -> list[str]:
+        """Graphs that torch.compile made while steps were measured."""
+        graphs = max(rank.compiled_in_window for repeat in repeats for rank in repeat.ranks)
+        return [f"compilation: torch.compile made {graphs} graph{'s' * (graphs > 1)} inside the measured window"] if graphs else []
+
+    def remark(self, repeats: Sequence[TrainingRepeat]) -> str:
+        """That the loss diverged."""
+        return divergence(repeats)
+
+    def outcome(self, plan: TrainingPlan, metrics: dict[str, Metric | None]) -> str:
+        """The last step's loss."""
+        loss = metrics.get("final_loss")
+        return f"loss {loss.mean:.4g} after {plan.samples} steps" if loss and isfinite(loss.mean) else ""
+
+    def may_end_early(self, plan: TrainingPlan) -> bool:
+        """With measure.stop_at_interval_share."""
+        return plan.config.measure.stop_at_interval_share is not None
+
+    def is_known_enough(self, plan: TrainingPlan, repeats: Sequence[TrainingRepeat]) -> bool:
+        """Whether tokens_per_s is known as well as measure.stop_at_interval_share asks."""
+        wanted = plan.config.measure.stop_at_interval_share
+        if wanted is None or len(repeats) < MIN_REPEATS:
+            return False
+        return is_known_to(self.rates(plan, repeats), wanted, looks=max(1, plan.config.measure.repeats - MIN_REPEATS))
+
+    def foretold(self, plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
+        """Out of memory, where it was with a smaller batch."""
+        return out_of_memory_already(plan, sweep, stack)
+
+    def published_rate(self, plan: TrainingPlan) -> float | None:
+        """Tokens/s of the paper's cell; None too where it ran out of memory."""
+        config, batch = plan.config, plan.batch
+        cell = paper_cell(config.model.name, plan.method, config.hardware.name, batch.micro, config.engine.name)
+        here = (config.task.name, plan.processes, config.data.seq_len, batch.accumulation)
+        return cell.tokens_per_s if cell and here == (cell.task, WORLD_SIZE, SEQ_LEN, 1) else None
+
+
+PRETRAIN, FINETUNE = Training("pretrain"), Training("finetune")

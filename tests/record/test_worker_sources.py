@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llmexp.record.worker_sources import worker_sources
+
+SHARED = {"record/samples.py", "measure/loop.py", "rank/frame.py", "rank/communication.py", "training/measuring.py", "launchers/__init__.py"}
+DEEPSPEED, TORCH, MEGATRON = (f"llmexp.launchers.{engine}.worker" for engine in ("deepspeed", "torch_native", "megatron"))
+
+
+def names(*words: str) -> set[str]:
+    return {f"{path.parent.name}/{path.name}" for path in worker_sources(words)}
+
+
+@pytest.mark.parametrize(("worker", "own"), [(DEEPSPEED, "deepspeed"), (TORCH, "torch_native"), (MEGATRON, "megatron")])
+def test_a_worker_has_what_engines_share_and_its_own_room_alone(worker: str, own: str) -> None:
+    found = names("python", "-m", "llmexp.launch.ranks", "2", "-m", worker, "{folder}")
+    assert found >= {*SHARED, f"{own}/worker.py"}
+    rooms = {name.partition("/")[0] for name in found}
+    assert rooms & {"deepspeed", "torch_native", "megatron", "script"} == {own}
+    assert not rooms & {"plan", "report", "launch", "tasks"}
+
+
+def test_a_forked_rank_has_its_forker_too() -> None:
+    forked = names("python", "-m", "llmexp.launch.fork_server", TORCH, "2")
+    assert forked - names("-m", TORCH) == {"rank/forked.py"}
+
+
+def test_a_worker_of_another_package_reaches_what_its_own_modules_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "somebodys"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "worker.py").write_text("def work():\n    from somebodys.inner import train\n")
+    (package / "inner.py").write_text("from llmexp.launchers.rank import (\n    frame as frame,\n)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = names("python", "-m", "somebodys.worker", "{folder}")
+    assert "rank/frame.py" in found
+    assert "somebodys" not in sys.modules
+    assert not [name for name in found if name.startswith(("deepspeed/", "training/"))]
+
+
+def test_no_launcher_is_imported_to_find_its_worker() -> None:
+    words = "python", "-m", "torch.distributed.run", "--nnodes", "1", "-m", TORCH, "{folder}"
+    code = f"import sys; from llmexp.record.worker_sources import worker_sources; print(len(worker_sources({words})), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(len(worker_sources(("-m", TORCH)))), "False"]
+
+
+def test_a_command_that_names_no_module_stands_for_all() -> None:
+    everything = names("/bin/true", "a.b.c", "{folder}")
+    assert everything > names("-m", DEEPSPEED) | names("-m", TORCH) | names("-m", MEGATRON)

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import random
+from collections import Counter
+from statistics import stdev
+from types import SimpleNamespace
+
+import pytest
+
+from llmexp.record.result import Metric, Stability
+from llmexp.tasks.training.report.conclusion import ALIKE, FASTER, SLOWER, conclusion
+
+REPEATS = 3
+
+
+def row(method: str, speeds: list[float] | None, reasons: tuple[str, ...] = (), work: str = "tiny"):
+    """What the conclusion asks of a row, measured in several processes; None: in one."""
+    mean = sum(speeds) / len(speeds) if speeds else 1.0
+    metric = Metric(mean=mean, std_between_repeats=stdev(speeds), n=len(speeds)) if speeds else Metric(mean=mean, n=1)
+    judged = Stability(verdict="unstable" if reasons else "stable", reasons=list(reasons), drift_ratio=0.8, warmup_ratio=1.0)
+    return SimpleNamespace(
+        method=method,
+        is_control=False,
+        work={"model": work},
+        result=SimpleNamespace(stability=judged),
+        rate=metric,
+    )
+
+
+def test_methods_are_sorted_by_what_their_intervals_tell():
+    rows = [row("Naive", [99, 100, 101]), row("F", [99.5, 100.5, 101]), row("R", [69, 70, 71]), row("C", [149, 150, 151]), row("Z2", [50, 70, 90])]
+    assert conclusion(rows) == [
+        "by the 96 % intervals of the repeats, slower than Naive: R; faster: C; not told apart from it: F, Z2",
+    ]
+
+
+def test_a_wide_interval_is_judged_and_a_disturbed_run_is_not():
+    rows = [
+        row("Naive", [99, 100, 101], ("noise: …",)),
+        row("R", [69, 70, 71], ("contention: …", "noise: …")),
+        row("Z2", [50, 51, 52], ("noise: …",)),
+    ]
+    assert conclusion(rows) == ["by the 96 % intervals of the repeats, slower than Naive: Z2; not judged, because something stood in their way: R"]
+    assert conclusion([row("Naive", [99, 100, 101], ("contention: …",)), row("F", [1, 2, 3])]) == [
+        "no method is judged beside Naive, because something stood in Naive's way"
+    ]
+
+
+def test_a_drift_widens_the_interval_by_its_own_size():
+    drifting = [row("F", [84, 85, 86], ("drift: …",)), row("R", [69, 70, 71], ("drift: …",))]
+    assert conclusion([row("Naive", [99, 100, 101]), row("F", [84, 85, 86]), *drifting[1:]]) == [
+        "by the 96 % intervals of the repeats, slower than Naive: F, R",
+    ]
+    assert conclusion([row("Naive", [99, 100, 101]), *drifting]) == [
+        "by the 96 % intervals of the repeats, slower than Naive: R; not told apart from it: F",
+    ]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [row("F", [1, 2, 3])],
+        [row("Naive", [1, 2, 3])],
+        [row("Naive", None), row("F", None)],
+        [row("Naive", [1, 2, 3]), row("F", [1, 2, 3], work="other")],
+    ],
+)
+def test_nothing_is_concluded_without_several_processes_of_the_same_work(rows):
+    assert conclusion(rows) == []
+
+
+def verdicts(ratio: float, scatter: float, tables: int, methods: int = 5) -> Counter[str]:
+    """How often a table of Naive and five methods of `ratio` times its speed says what, by any of its methods."""
+    draw, found = random.Random(0), Counter()
+    for _ in range(tables):
+        naive = row("Naive", [draw.gauss(100, 100 * scatter) for _ in range(REPEATS)])
+        others = [row("F", [draw.gauss(100 * ratio, 100 * ratio * scatter) for _ in range(REPEATS)]) for _ in range(methods)]
+        (line,) = conclusion([naive, *others])
+        found["tables with a difference"] += SLOWER in line or FASTER in line
+        for said in line.partition(", ")[2].split("; "):
+            found[said.partition(":")[0]] += said.count("F")
+    return found
+
+
+def test_equal_methods_are_seldom_told_apart_and_unequal_ones_never_the_wrong_way():
+    tables = 1000
+    equal = verdicts(1.0, 0.03, tables)
+    assert equal["tables with a difference"] < 0.1 * tables
+    assert equal[SLOWER] + equal[FASTER] < 0.03 * 5 * tables
+    slower = verdicts(0.7, 0.03, tables)
+    assert slower[FASTER] == 0
+    assert slower[SLOWER] > 0.9 * 5 * tables
+    assert slower[ALIKE] + slower[SLOWER] == 5 * tables
