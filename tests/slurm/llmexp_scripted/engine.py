@@ -15,7 +15,7 @@ class ScriptedEngine(TrainingEngine):
         return None
 
     def native_config(self, config, techniques, dims):
-        return {}
+        return {"behaviour": "well"}
 
     def command(self, config, dims):
         return Command(argv=[sys.executable, "-m", "llmexp_scripted.rank", "{folder}", config.engine.options["behaviour"], "{node}"])
