@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator
 from copy import deepcopy
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
 from types import SimpleNamespace
@@ -20,9 +21,10 @@ from omegaconf import OmegaConf
 
 from llmexp.cli.check import validate
 from llmexp.engines.resolve import resolve
+from llmexp.launch.stack import stack_digest
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import Metric, RunResult, Stability
+from llmexp.record.result import Metric, RunResult, RunStatus, Stability
 from llmexp.record.samples import StateBytes, StepSample, TrainingSummary
 
 # Let oneDNN and precision=auto leave bf16 instructions alone, so that every machine plans and runs the same: fp32 where no test says otherwise.
@@ -242,3 +244,47 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     for module in ("report.plots", "report.run_plots", "tasks.training.report.loss_plot", "tasks.training.report.scaling_plot"):
         monkeypatch.setattr(f"llmexp.{module}.new_figure", keep)
     return made
+
+
+@dataclass
+class Runner:
+    """Stands for llmexp.launch.run.run_one: notes what it was given and ends it as told, by method."""
+
+    result_of: Callable[..., RunResult]
+    endings: dict[str, RunStatus | Exception] = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)
+    largest_micro: int = 10**6
+
+    def __call__(self, plan: TrainingPlan, folder: RunFolder, wanted: Callable[[], bool]) -> RunResult:
+        assert wanted()
+        folder.write(folder.plan_path, plan)
+        if plan.skip:
+            ending: RunStatus | Exception = RunStatus.SKIPPED
+        else:
+            self.ran.append(plan.name)
+            fits = plan.batch.micro <= self.largest_micro
+            ending = self.endings.get(plan.method, RunStatus.SUCCESS if fits else RunStatus.OOM)
+        if isinstance(ending, Exception):
+            raise ending
+        result = self.result_of(plan, ending, stack=stack_digest(plan), reason=plan.skip or "")
+        folder.write(folder.result_path, result)
+        return result
+
+
+@pytest.fixture
+def runner(result_of: Callable[..., RunResult], monkeypatch: pytest.MonkeyPatch) -> Runner:
+    fake = Runner(result_of)
+    monkeypatch.setattr("llmexp.launch.run.run_one", fake)
+    return fake
+
+
+@pytest.fixture
+def llmexp(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run a command line in this process: exit code, stdout, stderr."""
+    from llmexp.__main__ import main
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(words)
+        return code, *capfd.readouterr()
+
+    return run

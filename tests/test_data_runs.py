@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from planning import make_plan
 
-from llmexp.cli.sweep import folder_of
 from llmexp.launch.run import run_one
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunResult
 from llmexp.record.samples import StepSample, read_samples
 from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
+from llmexp.sweep.measuring import folder_of
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 WORDS = ("hardware=cpu", "engine=torch", "engine.launcher=fork", "parallelism.dp=1", "measure=smoke", "measure.profile=false")

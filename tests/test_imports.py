@@ -33,8 +33,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "doctor": (*PLANNING, "engines", "launch"),
     "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed", "hook"),
     "slurm": (*PLANNING, "engines", "analysis", "launch"),
-    "cli": (*PLANNING, "engines", "analysis", "report", "reference", "launch", "doctor", "slurm", "hydra_plugins"),
-    "hydra_plugins": ("errors", "schema", "slurm", "cli"),
+    "sweep": (*PLANNING, "engines", "analysis", "report", "launch", "slurm"),
+    "cli": (*PLANNING, "engines", "analysis", "report", "reference", "launch", "doctor", "slurm", "sweep", "hydra_plugins"),
+    "hydra_plugins": ("errors", "schema", "slurm", "sweep", "cli"),
     "__main__": ("errors", "cli"),
 }
 # A library and the only rooms that may import it.

@@ -6,8 +6,8 @@ from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper  # from here, as Hydra loads its plugins, this file too, a second time
 from hydra.core.config_store import ConfigStore
-
-from llmexp.cli.jobs import plan_jobs
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
 
 # cells: mappings of overrides, a list or commas for several values; the sweep is the union of the cells' products.
 # A plain mapping, because Hydra loads plugins in a way that a dataclass with postponed annotations does not survive.
@@ -22,11 +22,20 @@ class LlmexpSweeper(BasicSweeper):
         super().__init__(max_batch_size=None)
         self.cells = cells
 
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Keep the task, which is given the plans where a launcher of another package calls it."""
+        super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
+        self._task = task_function
+
     def sweep(self, arguments: list[str]) -> int:
         """Plan all jobs, run them, report them; raises ConfigError before anything has started."""
-        from llmexp.cli.sweep import run_sweep
+        from llmexp.cli.jobs import plan_jobs
+        from llmexp.cli.launchers import PlannedTask, runner_of
+        from llmexp.sweep.run import run_sweep
 
         assert self.hydra_context is not None
         assert self.config is not None
         assert self.launcher is not None
-        return run_sweep(plan_jobs(self.hydra_context.config_loader, self.config), self.launcher)
+        assert isinstance(self._task, PlannedTask)
+        jobs = plan_jobs(self.hydra_context.config_loader, self.config)
+        return run_sweep([job.plan for job in jobs], runner_of(self.launcher, self._task, jobs))

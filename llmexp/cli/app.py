@@ -43,10 +43,11 @@ def hydra_app(folder: Path | None = None) -> Iterator[Hydra]:
     Plugins.instance().register(OutsideConf)
     try:
         with initialize_config_module("llmexp.conf", job_name="llmexp", version_base="1.3"):
+            from hydra_plugins.llmexp_local.launcher import LocalLauncher
             from hydra_plugins.llmexp_slurm.launcher import SlurmLauncher
             from hydra_plugins.llmexp_sweeper.sweeper import LlmexpSweeper
 
-            for plugin in (LlmexpSweeper, SlurmLauncher):
+            for plugin in (LlmexpSweeper, LocalLauncher, SlurmLauncher):
                 Plugins.instance().register(plugin)  # an editable install hides hydra_plugins from Hydra's own search
             hydra = GlobalHydra.instance().hydra
             assert hydra is not None

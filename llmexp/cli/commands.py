@@ -34,10 +34,10 @@ def plan(words: Sequence[str]) -> int:
     for index, job in enumerate(jobs):
         print(job.plan.model_dump_json() if args.json else "\n" * bool(index) + plan_text(job.plan))
     if len(jobs) > 1 and not args.json:
-        from llmexp.cli.sweep import affordable
+        from llmexp.sweep.run import affordable
 
         print()
-        affordable(jobs)
+        affordable([job.plan for job in jobs])
     return 0
 
 
@@ -111,7 +111,7 @@ def cancel(words: Sequence[str]) -> int:
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATHS", help="runs, sweeps or folders of them")
     paths = parser.parse_args(words).paths
     runs = _runs(paths)
-    from llmexp.cli.cluster import cancel as cancel_runs
+    from llmexp.sweep.cluster import cancel as cancel_runs
 
     return 0 if cancel_runs(runs, paths) else 1
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llmexp.cli.sweep import check_store, folder_of, remeasure
 from llmexp.engines.resolve import resolve
 from llmexp.errors import ConfigError, RecordError
 from llmexp.launch.preflight import other_hardware
@@ -20,6 +19,8 @@ from llmexp.record.result import RunStatus
 from llmexp.report.compare import compare
 from llmexp.report.reproduction import Verdict, judge
 from llmexp.report.terminal import print_comparison
+from llmexp.sweep.measuring import folder_of, remeasure
+from llmexp.sweep.run import check_store
 
 SWEEP = "reproduced"
 # What is measured again: one process, as a first look takes, could not tell how far the next is from it.

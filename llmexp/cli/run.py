@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -64,12 +63,11 @@ def main(words: Sequence[str]) -> int:
         elif args.cfg:
             _show_config(hydra, args)
         else:
-            from llmexp.cli.sweep import run_job
+            from llmexp.cli.launchers import PlannedTask
             from llmexp.launch.display import enduring
-            from llmexp.record.folder import now
 
             with enduring():
-                return cast(int, hydra.multirun(CONFIG, partial(run_job, began=now()), args.overrides))
+                return cast(int, hydra.multirun(CONFIG, PlannedTask(), args.overrides))
     return 0
 
 

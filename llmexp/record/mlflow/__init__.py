@@ -5,12 +5,13 @@ store      where MLflow's store is, and a client for it
 experiment one experiment of it: the calls that the tracker needs, each before a deadline
 parents    the runs of sweeps, below which those of folders lie
 tracker    runs found, written, removed
-sink       record_runs, sync, record_report: the ways in
+lookup     what a SQLite store has, asked without MLflow
+sink       record_runs, sync, record_report, has_report: the ways in
 ui         MLflow's own web page over the same store
 """
 
-from llmexp.record.mlflow.sink import SyncSummary, record_report, record_runs, sync
+from llmexp.record.mlflow.sink import SyncSummary, has_report, record_report, record_runs, sync
 from llmexp.record.mlflow.store import check_store, resolve_uri
 from llmexp.record.mlflow.ui import serve_ui
 
-__all__ = ["SyncSummary", "check_store", "record_report", "record_runs", "resolve_uri", "serve_ui", "sync"]
+__all__ = ["SyncSummary", "check_store", "has_report", "record_report", "record_runs", "resolve_uri", "serve_ui", "sync"]

@@ -1,4 +1,5 @@
-"""Which runs MLflow has: for a SQLite store by one question to its database, because MLflow's own search reads every parameter and metric too."""
+"""Which runs MLflow has: for a SQLite store by one question to its database, because MLflow's own search reads every parameter
+and metric too, and because importing MLflow takes longer than all else that is done where nothing has changed."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ from llmexp.record.mlflow.content import DIGEST_TAG, KIND_TAG, RUN_TAG, SWEEP_TA
 
 _QUERY = """
 SELECT sweep.value, run.value, runs.run_uuid, digest.value FROM runs
-JOIN tags AS kind ON kind.run_uuid = runs.run_uuid AND kind.key = ? AND kind.value = 'run'
+JOIN experiments ON experiments.experiment_id = runs.experiment_id AND experiments.name = ?
+JOIN tags AS kind ON kind.run_uuid = runs.run_uuid AND kind.key = ? AND kind.value = ?
 JOIN tags AS sweep ON sweep.run_uuid = runs.run_uuid AND sweep.key = ?
-JOIN tags AS run ON run.run_uuid = runs.run_uuid AND run.key = ?
+LEFT JOIN tags AS run ON run.run_uuid = runs.run_uuid AND run.key = ?
 LEFT JOIN tags AS digest ON digest.run_uuid = runs.run_uuid AND digest.key = ?
-WHERE runs.experiment_id = ? AND runs.lifecycle_stage = 'active' ORDER BY runs.start_time
+WHERE runs.lifecycle_stage = 'active' ORDER BY runs.start_time
 """
 
 
@@ -28,16 +30,27 @@ class Recorded:
     digest: str | None
 
 
-Known = dict[tuple[str, str], list[Recorded]]
+Known = dict[tuple[str, str | None], list[Recorded]]
 
 
-def known_runs(database: Path, experiment_id: str) -> Known | None:
-    """All runs of an experiment by sweep and id, oldest first; None where the database is not as expected, as another MLflow may make it."""
+def known_runs(database: Path, experiment: str) -> Known | None:
+    """All runs of an experiment, named, by sweep and id, oldest first; None where the database is not as expected, as another MLflow may make it."""
+    return _known(database, experiment, "run")
+
+
+def reported(database: Path, experiment: str, sweep: str) -> list[str | None]:
+    """The digests of the reports of a sweep's parent runs; empty too where the database is not as expected."""
+    known = _known(database, experiment, "sweep") or {}
+    return [parent.digest for parent in known.get((sweep, None), [])]
+
+
+def _known(database: Path, experiment: str, kind: str) -> Known | None:
     known: Known = {}
+    tags = (KIND_TAG, kind, SWEEP_TAG, RUN_TAG, DIGEST_TAG)
     try:
         with closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as connection:
-            for sweep, run, mlflow_id, digest in connection.execute(_QUERY, (KIND_TAG, SWEEP_TAG, RUN_TAG, DIGEST_TAG, int(experiment_id))):
+            for sweep, run, mlflow_id, digest in connection.execute(_QUERY, (experiment, *tags)):
                 known.setdefault((sweep, run), []).append(Recorded(mlflow_id, digest))
-    except (sqlite3.Error, ValueError):
+    except sqlite3.Error:
         return None
     return known

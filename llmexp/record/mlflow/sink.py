@@ -15,7 +15,8 @@ from llmexp.errors import RecordError
 from llmexp.record.duration import limit
 from llmexp.record.folder import RunFolder
 from llmexp.record.mlflow.content import UnreadableError, read
-from llmexp.record.mlflow.store import check_store, only_writer, resolve_uri
+from llmexp.record.mlflow.lookup import Known, known_runs, reported
+from llmexp.record.mlflow.store import check_store, database_path, only_writer, resolve_uri
 from llmexp.record.mlflow.tracker import Tracker
 from llmexp.record.redact import redact
 from llmexp.schema import TrackingConfig
@@ -48,12 +49,18 @@ def record_runs(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
         _attempt(lambda deadline_s: _replay(folders, tracking, deadline_s), tracking.timeout_s)
 
 
-def record_report(sweep: str, files: Sequence[Path], tracking: TrackingConfig, outputs: Path = OUTPUTS) -> bool:
+def has_report(sweep: str, digest: str, tracking: TrackingConfig, outputs: Path = OUTPUTS) -> bool:
+    """Whether the sweep's parent run has the report of this digest; a server is not asked, and has it not."""
+    database = database_path(resolve_uri(tracking, outputs))
+    return database is not None and reported(database, tracking.experiment, sweep) == [digest]
+
+
+def record_report(sweep: str, files: Sequence[Path], digest: str, tracking: TrackingConfig, outputs: Path = OUTPUTS) -> bool:
     """Copy a sweep's report to its parent run, a Markdown file also as its description; fails as `record_runs` does, and then answers False."""
 
     def log(deadline_s: float) -> None:
         with _tracker(tracking, outputs, deadline_s) as tracker:
-            tracker.write_report(sweep, files)
+            tracker.write_report(sweep, files, digest)
 
     return bool(files) and tracking.name != "none" and _attempt(log, tracking.timeout_s)
 
@@ -66,12 +73,26 @@ def sync(folders: Sequence[RunFolder], tracking: TrackingConfig) -> SyncSummary:
 
 
 def _replay(folders: Sequence[RunFolder], tracking: TrackingConfig, deadline_s: float) -> SyncSummary:
-    summary = SyncSummary()
+    database = database_path(resolve_uri(tracking, _outputs(folders)))
+    known = (known_runs(database, tracking.experiment) if database else None) or {}
+    missing = [folder for folder in folders if not _is_copied(folder, known)]
+    summary = SyncSummary(unchanged=len(folders) - len(missing))
+    if not missing:
+        return summary
     with _tracker(tracking, _outputs(folders), deadline_s) as tracker:
-        for folder in folders:
-            _replay_run(folder, tracker, summary, among_many=len(folders) >= MANY)
+        for folder in missing:
+            _replay_run(folder, tracker, summary, among_many=len(missing) >= MANY)
         tracker.end_sweeps()
     return summary
+
+
+def _is_copied(folder: RunFolder, known: Known) -> bool:
+    """Whether a SQLite store has the run as it stands; what is wrong with a folder is said where it is copied."""
+    try:
+        content = read(folder) if known else None
+    except (RecordError, OSError):
+        return False
+    return content is not None and [run.digest for run in known.get((content.sweep, content.id), [])] == [content.digest]
 
 
 def _outputs(folders: Sequence[RunFolder]) -> Path:

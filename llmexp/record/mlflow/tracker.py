@@ -39,7 +39,7 @@ class Tracker:
     def __init__(self, uri: str, experiment: str, deadline_s: float = math.inf) -> None:
         self._experiment = Experiment(uri, experiment, deadline_s)
         self._parents = Parents(self._experiment)
-        self._known = known_runs(self._experiment.database, self._experiment.id) if self._experiment.database else None
+        self._known = known_runs(self._experiment.database, experiment) if self._experiment.database else None
         self._sweeps: dict[str, dict[str, list[Recorded]]] = {}
 
     @property
@@ -72,14 +72,14 @@ class Tracker:
         """Say of the sweeps whose runs were written when the last of those ended."""
         self._parents.end()
 
-    def write_report(self, sweep: str, files: Sequence[Path]) -> None:
-        """Put files into the sweep's parent run; its page shows the Markdown among them, and the pictures."""
+    def write_report(self, sweep: str, files: Sequence[Path], digest: str) -> None:
+        """Put files into the sweep's parent run, whose page shows the Markdown and pictures among them; they are known by the digest."""
         text = "\n\n".join(path.read_text() for path in files if path.suffix == ".md")
         named = {f"report/{path.name}": path for path in files}
 
         def write(parent: str) -> None:
             self._log_files(self._client.get_run(parent).info, named)
-            self._experiment.set_tags(parent, {NOTE_TAG: _note(parent, text, named)})
+            self._experiment.set_tags(parent, {NOTE_TAG: _note(parent, text, named), DIGEST_TAG: digest})
 
         self._parents.update(sweep, round(1e3 * time.time()), write)
 

@@ -11,7 +11,6 @@ import torch
 from planning import Observed, make_plan
 from torch.profiler import ProfilerActivity, profile
 
-from llmexp.cli.sweep import folder_of
 from llmexp.launch.run import run_one
 from llmexp.launchers.attention.causal import flash
 from llmexp.launchers.attention.records import sdpa_records
@@ -24,6 +23,7 @@ from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.energy import EnergyMeter
 from llmexp.record.samples import StepSample, read_samples
 from llmexp.record.throttle_counters import ThrottleMeter
+from llmexp.sweep.measuring import folder_of
 
 pytestmark = pytest.mark.gpu
 

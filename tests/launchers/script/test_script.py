@@ -12,7 +12,6 @@ import pytest
 from planning import make_plan
 
 from llmexp import hook
-from llmexp.cli.sweep import folder_of
 from llmexp.errors import ConfigError
 from llmexp.launch.run import run_one
 from llmexp.launchers.script.worker import run_program
@@ -21,6 +20,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import StepSample, read_samples
 from llmexp.report.table import build_report
+from llmexp.sweep.measuring import folder_of
 
 MICRO, SEQ_LEN, WARMUP, STEPS = 2, 16, 1, 3
 PROGRAM = """

@@ -13,12 +13,12 @@ from planning import make_plan
 from llmexp.analysis.quantity import Observed
 from llmexp.analysis.stability import interval, is_known_to
 from llmexp.analysis.window import duration_s
-from llmexp.cli.sweep import folder_of
 from llmexp.launch.run import run_one
 from llmexp.launchers.training.stopping import blocks
 from llmexp.record.result import RunResult
 from llmexp.record.samples import StepSample, read_samples
 from llmexp.schema import TrainingMeasureConfig
+from llmexp.sweep.measuring import folder_of
 
 Measured = tuple[RunResult, list[list[StepSample]]]
 

@@ -27,7 +27,7 @@ def test_the_database_says_what_mlflows_search_says(make_run, tracking, outputs,
     client.delete_run(second.info.run_id)
     client.create_run("1", start_time=10**13, tags=dict(third.data.tags))
     client.create_run("0", tags=dict(third.data.tags))
-    known = known_runs(outputs / "mlflow.db", "1")
+    known = known_runs(outputs / "mlflow.db", "llmexp")
     assert {run: [one.digest for one in found] for (_, run), found in known.items()} == _as_searched(f"sqlite:///{outputs}/mlflow.db")
     assert {sweep for sweep, _ in known} == {"main"}
     assert known["main", third.data.tags["id"]][0].run_id == third.info.run_id
@@ -37,13 +37,13 @@ def test_the_database_says_what_mlflows_search_says(make_run, tracking, outputs,
 @pytest.mark.parametrize("content", [b"", b"not a database"])
 def test_another_database_says_nothing(tmp_path: Path, content: bytes):
     (tmp_path / "mlflow.db").write_bytes(content)
-    assert known_runs(tmp_path / "mlflow.db", "1") is None
+    assert known_runs(tmp_path / "mlflow.db", "llmexp") is None
     assert known_runs(tmp_path / "none.db", "1") is None
 
 
 @pytest.mark.parametrize("number", [3, 30])
 def test_without_the_database_mlflow_is_asked(make_run, tracking, outputs, monkeypatch, number):
-    monkeypatch.setattr("llmexp.record.mlflow.tracker.known_runs", lambda database, experiment_id: None)
+    monkeypatch.setattr("llmexp.record.mlflow.tracker.known_runs", lambda database, experiment: None)
     multiply([make_run()], outputs, sweeps=1, runs=number)
     folders = find_runs(outputs / "sweep000")
     assert sync(folders, tracking).written == number
@@ -87,8 +87,10 @@ def test_the_database_of_a_name_with_spaces(tmp_path: Path):
     path = tmp_path / "my store #1.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE runs (run_uuid, experiment_id, lifecycle_stage, start_time)")
+        connection.execute("CREATE TABLE experiments (experiment_id, name)")
+        connection.execute("INSERT INTO experiments VALUES (1, 'mine')")
         connection.execute("CREATE TABLE tags (run_uuid, key, value)")
         connection.execute("INSERT INTO runs VALUES ('a', 1, 'active', 0)")
         connection.executemany("INSERT INTO tags VALUES ('a', ?, ?)", [("llmexp.kind", "run"), ("llmexp.sweep", "s"), ("llmexp.run", "r")])
     connection.close()
-    assert [(key, one.digest) for key, [one] in known_runs(path, "1").items()] == [(("s", "r"), None)]
+    assert [(key, one.digest) for key, [one] in known_runs(path, "mine").items()] == [(("s", "r"), None)]

@@ -152,7 +152,7 @@ def test_the_report_is_shown_on_the_sweeps_page(make_run, tracking, outputs, cli
     table, figure = tmp_path / "report.md", tmp_path / "report.png"
     table.write_text("| method | tokens/s |\n")
     figure.write_bytes(b"png")
-    record_report("main", [table, figure], tracking, outputs)
+    record_report("main", [table, figure], "d1", tracking, outputs)
     [parent] = recorded("sweep")
     assert [item.path for item in client.list_artifacts(parent.info.run_id, "report")] == ["report/report.md", "report/report.png"]
     note = parent.data.tags["mlflow.note.content"]
@@ -163,7 +163,7 @@ def test_the_report_is_shown_on_the_sweeps_page(make_run, tracking, outputs, cli
 def test_a_report_too_long_for_a_page_is_cut_between_its_lines(make_run, tracking, outputs, recorded, tmp_path):
     table = tmp_path / "report.md"
     table.write_text("".join(f"| row {number} | {'x' * 90} |\n" for number in range(200)))
-    record_report("main", [table], tracking, outputs)
+    record_report("main", [table], "d1", tracking, outputs)
     [parent] = recorded("sweep")
     note = parent.data.tags["mlflow.note.content"]
     *rows, last = note.splitlines()

@@ -81,7 +81,7 @@ def test_every_run_and_the_report_reach_the_tracker(llmexp, runner, monkeypatch,
     def note_run(folders, tracking):
         recorded.append(folders[0].path.name.rpartition("_")[0])
 
-    def note_report(sweep, files, tracking, outputs):
+    def note_report(sweep, files, digest, tracking, outputs):
         recorded.append((sweep, *(file.name for file in files), outputs))
         return True
 
@@ -127,7 +127,7 @@ def test_a_report_that_cannot_be_written_is_one_line(llmexp, runner, monkeypatch
     def refuse(path, text):
         raise OSError(30, "Read-only file system", str(path))
 
-    monkeypatch.setattr("llmexp.cli.sweep_report.write_atomically", refuse)
+    monkeypatch.setattr("llmexp.sweep.report.write_atomically", refuse)
     code, out, err = llmexp("method=Naive", *QUIET)
     assert (code, err) == (1, "llmexp: [Errno 30] Read-only file system: 'outputs/main/report.md'\n")
     assert "Naive" in out

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from llmexp.cli.resume import why_again
 from llmexp.errors import RecordError
 from llmexp.launch.preflight import certain_skip
 from llmexp.record.duration import duration
@@ -17,6 +16,7 @@ from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.index import Standing, kind_of, standings
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
+from llmexp.sweep.resume import why_again
 from llmexp.tasks import get_task
 
 # How long a run holds its devices is told by what it did then only where it came to an end of its own.

@@ -6,10 +6,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hydra.core.utils import JobReturn, JobStatus
-
-from llmexp.cli.resume import LOST_RESULT, restored_plan, why_again
-from llmexp.cli.sweep import folder_of, record
 from llmexp.errors import DamagedError, RecordError
 from llmexp.launch.attempt import only_attempt, set_aside
 from llmexp.launch.preflight import certain_skip
@@ -27,22 +23,30 @@ from llmexp.slurm.queue import cancel as cancel_jobs
 from llmexp.slurm.queue import check_slurm
 from llmexp.slurm.settle import skip
 from llmexp.slurm.submit import submit
+from llmexp.sweep.measuring import folder_of, record
+from llmexp.sweep.resume import LOST_RESULT, restored_plan, why_again
 
 
-def launch_on_cluster(plans: Sequence[RunPlan], options: SlurmOptions) -> Sequence[JobReturn] | None:
-    """Submit what is missing and wait for it, answering for each plan; None with `detach`, where nobody waits."""
-    planned = [(plan, folder_of(plan)) for plan in plans]
-    with only_submitter(planned[0][1].path.parent):
-        queued = list(under_way(folder for _, folder in planned))
-        waiting = {run.folder.path.name for run in queued}
-        missing = [pair for pair in planned if pair[1].path.name not in waiting and not _is_kept(*pair) and not _is_skipped(*pair)]
-        submitted = submit(missing, options, "llmexp.cli.allocated") if missing else []
-    _announce(submitted, queued)
-    if options.detach:
-        return None
-    with board() as show:
-        ended = follow([*queued, *submitted], options, show)
-    return _returns(planned, ended)
+class RunsOnCluster:
+    """Submits to SLURM what is missing and waits for it."""
+
+    def __init__(self, options: SlurmOptions) -> None:
+        self._options = options
+
+    def run(self, plans: Sequence[RunPlan]) -> Sequence[bool] | None:
+        """Answer for each plan; None with `detach`, where nobody waits."""
+        planned = [(plan, folder_of(plan)) for plan in plans]
+        with only_submitter(planned[0][1].path.parent):
+            queued = list(under_way(folder for _, folder in planned))
+            waiting = {run.folder.path.name for run in queued}
+            missing = [pair for pair in planned if pair[1].path.name not in waiting and not _is_kept(*pair) and not _is_skipped(*pair)]
+            submitted = submit(missing, self._options, "llmexp.sweep.allocated") if missing else []
+        _announce(submitted, queued)
+        if self._options.detach:
+            return None
+        with board() as show:
+            ended = follow([*queued, *submitted], self._options, show)
+        return _answers(planned, ended)
 
 
 def cancel(folders: Sequence[RunFolder], named: Sequence[Path]) -> bool:
@@ -120,7 +124,7 @@ def _announce(submitted: Sequence[Submitted], queued: Sequence[Submitted]) -> No
         print(f"llmexp status {sweep}, llmexp logs RUN and llmexp cancel {sweep} work from any shell", flush=True)
 
 
-def _returns(planned: Sequence[tuple[RunPlan, RunFolder]], ended: Sequence[Followed]) -> list[JobReturn]:
+def _answers(planned: Sequence[tuple[RunPlan, RunFolder]], ended: Sequence[Followed]) -> list[bool]:
     """One answer for each plan; those that SLURM ended are recorded here, as their own process no longer could."""
     by_name = {run.submitted.folder.path.name: run for run in ended}
     found = []
@@ -128,5 +132,5 @@ def _returns(planned: Sequence[tuple[RunPlan, RunFolder]], ended: Sequence[Follo
         run = by_name.get(folder.path.name)
         if run is None or run.settled_here:
             record(plan, folder)
-        found.append(JobReturn(status=JobStatus.COMPLETED if run is None or run.has_answered else JobStatus.FAILED))
+        found.append(run is None or run.has_answered)
     return found

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from llmexp.cli.cost import Cost, cost_line, costs_of
-from llmexp.cli.sweep import folder_of
 from llmexp.launch.stack import stack_digest
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import Metric, RunResult
+from llmexp.sweep.cost import Cost, cost_line, costs_of
+from llmexp.sweep.measuring import folder_of
 
 PAPER = {"hardware": {"name": "a800"}, "model__name": "7b", "data__seq_len": 350}
 PAPER_PROTOCOL = {"measure__warmup_steps": 30, "measure__steps": 100, "measure__repeats": 3}

@@ -1,16 +1,16 @@
-"""One planned run in a process of its own: `python -m llmexp.cli.alone`, with the plan on standard input."""
+"""One planned run in a process of its own: `python -m llmexp.sweep.alone`, with the plan on standard input."""
 
 from __future__ import annotations
 
 import json
 import sys
 
-from llmexp.cli.share import wait_for_any
-from llmexp.cli.sweep import folder_of, measure
 from llmexp.errors import LlmexpError
 from llmexp.record.folder import now
 from llmexp.record.plan import RunPlan
 from llmexp.record.process import die_with_parent
+from llmexp.sweep.measuring import folder_of, measure
+from llmexp.sweep.share import wait_for_any
 
 
 def main() -> int:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,3 +78,55 @@ def test_runs_that_other_libraries_measured_are_told_apart(llmexp, runner, here:
     assert "| stack |" in text
     assert "| 0123456789ab |" in text
     assert "- stack: where it is another one, so were code, libraries or device; rerun=stale measures such runs again" in text
+
+
+HEAVY = ("mlflow", "matplotlib", "torch", "pandas")
+# Runs a command line in a process of its own, with what stands for the ranks, and says on its last line what it has imported.
+PROBE = f"""
+import sys
+import llmexp.launch.run
+llmexp.launch.run.run_one = None  # there is nothing to measure
+from llmexp.__main__ import main
+code = main(sys.argv[1:])
+print(code, *[name for name in {HEAVY} if name in sys.modules])
+"""
+TRACKED = ("method=Naive,R", "model=tiny", "hardware=cpu")
+
+
+def again() -> list[str]:
+    """The exit code of the same sweep once more, and the heavy libraries that it imported."""
+    done = subprocess.run([sys.executable, "-c", PROBE, *TRACKED], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1].split()
+
+
+@pytest.fixture
+def tracked(llmexp, runner, here: Path) -> Path:
+    """The folder of a sweep of two answers, in MLflow too."""
+    assert llmexp(*TRACKED)[0] == 0
+    return here / "outputs" / "main"
+
+
+def test_a_sweep_of_answers_imports_neither_mlflow_nor_matplotlib_and_writes_nothing(tracked: Path) -> None:
+    again()  # which leaves an index of what it read
+    before = {path: path.stat().st_mtime_ns for path in tracked.parent.rglob("*") if path.is_file()}
+    assert again() == ["0"]
+    assert {path: path.stat().st_mtime_ns for path in tracked.parent.rglob("*") if path.is_file()} == before
+
+
+def test_a_lost_picture_is_drawn_and_a_lost_table_written_again(tracked: Path) -> None:
+    (tracked / "report.png").unlink()
+    assert again() == ["0", "matplotlib"]
+    (tracked / "report.csv").write_text("another")
+    assert again() == ["0", "matplotlib"]
+    assert rows(tracked) == [("Naive", "success"), ("R", "success")]
+
+
+def test_a_lost_store_is_filled_again(tracked: Path) -> None:
+    from mlflow import MlflowClient
+
+    (tracked.parent / "mlflow.db").unlink()
+    assert again()[:2] == ["0", "mlflow"]
+    client = MlflowClient(f"sqlite:///{tracked.parent}/mlflow.db")
+    runs = client.search_runs([client.get_experiment_by_name("llmexp").experiment_id])
+    assert sorted(run.data.tags["llmexp.kind"] for run in runs) == ["run", "run", "sweep"]
+    assert again() == ["0"]

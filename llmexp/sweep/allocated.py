@@ -1,4 +1,4 @@
-"""What a SLURM job runs on its node, `python -m llmexp.cli.allocated SWEEP NAME`: one planned run, and an exit code that SLURM understands too."""
+"""What a SLURM job runs on its node, `python -m llmexp.sweep.allocated SWEEP NAME`: one planned run, and an exit code that SLURM understands too."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import signal
 import sys
 from pathlib import Path
 
-from llmexp.cli.sweep import joined, measure, record
 from llmexp.errors import LlmexpError
 from llmexp.launch.interrupt import ignore_signals
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.slurm.jobs import run_of
+from llmexp.sweep.measuring import joined, measure, record
 
 
 def main(sweep: Path, name: str) -> None:

@@ -5,24 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from hydra.core.utils import JobReturn, JobStatus
-
 from llmexp.launch.attempt import holder
 from llmexp.record.folder import RunFolder
 
-# What a job returns whose run another driver was at.
-HELD = "held by another driver"
 _LOOK_EVERY_S = 0.5
 
 
-def settle(folders: Sequence[RunFolder], returned: Sequence[JobReturn], launch: Callable[[Sequence[int]], Sequence[JobReturn]]) -> list[JobReturn]:
-    """Come back to runs that other drivers held until every one has ended; what they left undone `launch` does, given its places in `folders`."""
-    found = list(returned)
-    while held := {index: folders[index] for index, one in enumerate(found) if one.status is JobStatus.COMPLETED and one.return_value == HELD}:
+def settle(folders: Sequence[RunFolder], attempt: Callable[[Sequence[int]], Sequence[bool | None]]) -> list[bool]:
+    """Attempt all runs, and come back to those that other drivers held until every one has ended; say of each whether it met no error.
+
+    `attempt` is given places in `folders` and answers for each of them; None where another driver is at the run.
+    """
+    found = dict(enumerate(attempt(range(len(folders)))))
+    while held := {place: folders[place] for place, well in found.items() if well is None}:
         free = wait_for_any(held)
-        for index, again in zip(free, launch(free), strict=True):
-            found[index] = again
-    return found
+        found |= zip(free, attempt(free), strict=True)
+    return [bool(found[place]) for place in range(len(folders))]
 
 
 def wait_for_any(held: Mapping[int, RunFolder]) -> list[int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from llmexp.cli.cost import Cost, time_on_devices
 from llmexp.errors import ConfigError
 from llmexp.schema import BudgetConfig
+from llmexp.sweep.cost import Cost, time_on_devices
 
 
 def within_budget(costs: Sequence[Cost], budget: BudgetConfig) -> list[bool]:

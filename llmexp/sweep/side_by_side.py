@@ -8,14 +8,12 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-from hydra.core.utils import JobReturn, JobStatus
-
 from llmexp.launch.display import say
 from llmexp.record.plan import RunPlan
 
 # A rank feeds its GPU with one core; its process has more threads than that.
 CORES_PER_DEVICE = 2
-ALONE = (sys.executable, "-m", "llmexp.cli.alone")
+ALONE = (sys.executable, "-m", "llmexp.sweep.alone")
 # Its figures are to be published: a neighbour shares the power of the machine, its fans and the host's memory bandwidth.
 ALONE_BY_PROTOCOL = ("paper", "adaptive")
 Run = Callable[[RunPlan, Sequence[str]], bool]
@@ -38,7 +36,7 @@ def worth_it(plans: Sequence[RunPlan], devices: Sequence[str]) -> bool:
     return len(sizes) > 1 and sizes[0] + sizes[1] <= len(devices)
 
 
-def run_all(plans: Sequence[RunPlan], devices: Sequence[str], run: Run | None = None) -> list[JobReturn]:
+def run_all(plans: Sequence[RunPlan], devices: Sequence[str], run: Run | None = None) -> list[bool]:
     """Run all plans, in order as far as devices are free; one that may stand beside no other has the machine to itself."""
     run, waiting, free = run or run_alone, list(enumerate(plans)), list(devices)
     done: dict[int, bool] = {}
@@ -53,7 +51,7 @@ def run_all(plans: Sequence[RunPlan], devices: Sequence[str], run: Run | None = 
             for future in finished:
                 number, taken = working.pop(future)
                 done[number], free = future.result(), free + taken
-    return [JobReturn(status=JobStatus.COMPLETED if done[number] else JobStatus.FAILED) for number in range(len(plans))]
+    return [done[number] for number in range(len(plans))]
 
 
 def _devices_for(plan: RunPlan, free: Sequence[str], devices: Sequence[str]) -> list[str]:

@@ -1,0 +1,1 @@
+"""Hydra finds launchers only below hydra_plugins/."""

@@ -1,0 +1,23 @@
+"""hydra/launcher=local, the default: the runs of a sweep on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hydra.core.config_store import ConfigStore
+
+from llmexp.cli.jobs import Job
+from llmexp.cli.launchers import PlanLauncher
+from llmexp.sweep.here import RunsHere
+from llmexp.sweep.runner import Runner
+
+_NODE = {"_target_": "hydra_plugins.llmexp_local.launcher.LocalLauncher"}
+ConfigStore.instance().store(group="hydra/launcher", name="local", node=_NODE, provider="llmexp")
+
+
+class LocalLauncher(PlanLauncher):
+    """Measures plans in this process."""
+
+    def runner(self, jobs: Sequence[Job]) -> Runner:
+        """Give what measures here."""
+        return RunsHere(self._began)

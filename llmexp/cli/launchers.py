@@ -1,0 +1,109 @@
+"""Hydra's launchers: llmexp's own give a runner of planned runs; one of another package calls what measures the plans, wherever it takes that."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from llmexp.cli.compose import container_of
+from llmexp.cli.jobs import Job, plan_of, words_of
+from llmexp.cli.resolvers import register
+from llmexp.errors import LlmexpError
+from llmexp.record.folder import now
+from llmexp.record.plan import RunPlan
+from llmexp.sweep.measuring import folder_of, joined, measure
+from llmexp.sweep.runner import Runner
+from llmexp.sweep.share import settle
+
+# What a job returns whose run another driver is at.
+HELD = "held by another driver"
+
+
+class PlanLauncher(Launcher):
+    """A launcher of llmexp's own, which is given plans; sweepers of other packages give it overrides, of which it makes plans."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Keep what plans are made with."""
+        self._loader, self._config, self._began = hydra_context.config_loader, config, now()
+
+    @abstractmethod
+    def runner(self, jobs: Sequence[Job]) -> Runner:
+        """Give what measures the plans of these jobs; raises ConfigError, before anything starts, where it cannot."""
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Plan the overrides that another package's sweeper gives, and measure these plans."""
+        jobs = [self._job(overrides) for overrides in job_overrides]
+        well = self.runner(jobs).run([job.plan for job in jobs])
+        return [JobReturn(status=JobStatus.COMPLETED if each else JobStatus.FAILED) for each in well or ()]
+
+    def _job(self, overrides: Sequence[str]) -> Job:
+        config = self._loader.load_sweep_config(self._config, list(overrides))
+        return Job(tuple(overrides), plan_of(container_of(config), words_of(self._loader, config.hydra, overrides)))
+
+
+class PlannedTask:
+    """Measures one run: what Hydra's launchers of other packages call for each job, here or on another machine."""
+
+    def __init__(self) -> None:
+        """`plans` are those of the jobs that are launched, by their numbers; without any each job is planned where it is called."""
+        self.plans: Sequence[RunPlan] = ()
+        self._began = now()
+
+    def __call__(self, config: DictConfig) -> str | None:
+        """Measure the run of this job, or keep its result; HELD where another driver is at it."""
+        register()  # a launcher may have brought this to a process of its own
+        try:
+            plan = self._plan(config)
+            return None if joined(plan) or measure(plan, folder_of(plan), self._began) else HELD
+        except LlmexpError as error:
+            print(f"llmexp: {error}", file=sys.stderr)
+            raise
+        except Exception:  # the sweep's edge: said here, while it is fresh; Hydra keeps it and goes on with the next run
+            traceback.print_exc()
+            raise
+
+    def _plan(self, config: DictConfig) -> RunPlan:
+        hydra = HydraConfig.get()
+        if self.plans:
+            return self.plans[hydra.job.num]
+        return plan_of(container_of(config), words_of(GlobalHydra.instance().config_loader(), hydra, hydra.overrides.task))
+
+
+class RunsByLauncher:
+    """Lets a launcher of another package measure plans, which go with the task that it calls."""
+
+    def __init__(self, launcher: Launcher, task: PlannedTask, overrides: Mapping[str, Sequence[str]]) -> None:
+        """`overrides` of each plan, by its id, are what the launcher composes for its own configuration."""
+        self._launcher, self._task, self._overrides = launcher, task, overrides
+
+    def run(self, plans: Sequence[RunPlan]) -> Sequence[bool]:
+        """Answer for each plan."""
+
+        def attempt(places: Sequence[int]) -> Sequence[bool | None]:
+            self._task.plans = [plans[place] for place in places]
+            words = [self._overrides[plan.id] for plan in self._task.plans]
+            return [_went_well(returned) for returned in self._launcher.launch(words, initial_job_idx=0)]
+
+        return settle([folder_of(plan) for plan in plans], attempt)
+
+
+def runner_of(launcher: Launcher, task: PlannedTask, jobs: Sequence[Job]) -> Runner:
+    """Give what measures these jobs where the launcher says; raises ConfigError."""
+    if isinstance(launcher, PlanLauncher):
+        return launcher.runner(jobs)
+    return RunsByLauncher(launcher, task, {job.plan.id: job.overrides for job in jobs})
+
+
+def _went_well(returned: JobReturn) -> bool | None:
+    if returned.status is not JobStatus.COMPLETED:
+        return False
+    return None if returned.return_value == HELD else True

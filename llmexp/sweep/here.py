@@ -1,0 +1,41 @@
+"""Runs measured on this machine, by this process."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+from llmexp.errors import LlmexpError
+from llmexp.plan.detect import detect
+from llmexp.record.plan import RunPlan
+from llmexp.sweep.measuring import folder_of, joined, measure
+from llmexp.sweep.share import settle
+from llmexp.sweep.side_by_side import run_all, worth_it
+
+
+class RunsHere:
+    """Measures run after run; several at a time where they leave GPUs free."""
+
+    def __init__(self, began: str) -> None:
+        """`began` is when the sweep did, in ISO 8601: what other drivers measure after that is not measured again."""
+        self._began = began
+
+    def run(self, plans: Sequence[RunPlan]) -> Sequence[bool] | None:
+        """Measure the plans; None on another machine of theirs than the first, which did what that one asked of it."""
+        if any(joined(plan) for plan in plans):
+            return None
+        devices = detect().device_ids
+        if worth_it(plans, devices):
+            return run_all(plans, devices)
+        return settle([folder_of(plan) for plan in plans], lambda places: [self._attempt(plans[place]) for place in places])
+
+    def _attempt(self, plan: RunPlan) -> bool | None:
+        """Measure one plan and say whether that met no error, which is shown while it is fresh; None where another driver is at it."""
+        try:
+            return measure(plan, folder_of(plan), self._began) or None
+        except LlmexpError as error:
+            print(f"llmexp: {error}", file=sys.stderr)
+        except Exception:  # the sweep's edge
+            traceback.print_exc()
+        return False

@@ -1,0 +1,77 @@
+"""A whole sweep: checked, announced, measured, reported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import compress
+from pathlib import Path
+
+from llmexp.errors import ConfigError, RecordError
+from llmexp.record.filesystem import nearest_existing
+from llmexp.record.folder import RunFolder
+from llmexp.record.plan import RunPlan
+from llmexp.sweep.budget import left_out_line, within_budget
+from llmexp.sweep.cost import cost_line, costs_of
+from llmexp.sweep.measuring import folder_of
+from llmexp.sweep.report import report
+from llmexp.sweep.runner import Runner
+from llmexp.tasks import get_task
+
+
+def run_sweep(plans: Sequence[RunPlan], runner: Runner) -> int:
+    """Let the runner measure all plans, print and write their report; 0 where every run answered its question, else 1.
+
+    Raises ConfigError, before anything starts, where what they record cannot be kept or the budget does not suffice.
+    """
+    check_store(plans[0])
+    plans = affordable(plans)
+    well = runner.run(plans)
+    if well is None:
+        return 0
+    folders = [folder_of(plan) for plan in plans]
+    report(folders, plans[0].config.tracking)
+    return 0 if all(well) and all(map(_has_answer, folders)) else 1
+
+
+def check_store(plan: RunPlan) -> None:
+    """Raise ConfigError where sweep.outputs can be no folder that is written to, or the plan's MLflow store is not safe."""
+    tracking, outputs = plan.config.tracking, Path(plan.config.sweep.outputs)
+    if not nearest_existing(outputs).is_dir():
+        raise ConfigError(f"sweep.outputs={outputs}: {nearest_existing(outputs)} is a file; name a folder")
+    if not os.access(nearest_existing(outputs), os.W_OK):
+        raise ConfigError(f"sweep.outputs={outputs}: {nearest_existing(outputs)} cannot be written to; name another folder")
+    if tracking.name == "mlflow":
+        from llmexp.record import mlflow
+
+        mlflow.check_store(tracking, outputs)
+
+
+def _has_answer(folder: RunFolder) -> bool:
+    try:
+        result = folder.result()
+    except RecordError:
+        return False
+    return result is not None and result.status.is_answer
+
+
+def affordable(plans: Sequence[RunPlan]) -> list[RunPlan]:
+    """Announce the sweep and its cost, and give the runs that its budget allows; raises ConfigError where that refuses."""
+    costs = costs_of(plans, [folder_of(plan) for plan in plans])
+    allowed = within_budget(costs, plans[0].config.budget)
+    kept = list(compress(plans, allowed))
+    warnings = dict.fromkeys(get_task(plan.config.task.name).warning(plan) for plan in kept)
+    lines = (announcement(kept), *warnings, cost_line(list(compress(costs, allowed))), left_out_line(costs, allowed))
+    print(*filter(None, lines), sep="\n", flush=True)
+    return kept
+
+
+def announcement(plans: Sequence[RunPlan]) -> str:
+    """One line: what will run, where it goes."""
+    work: dict[str, list[str]] = {}
+    for plan in plans:
+        first, *rest = plan.subject.values()
+        where = f"{first} on {plan.devices} x {plan.config.hardware.name}"
+        work.setdefault(where, []).append(" ".join(rest) + " (control)" * plan.config.control)
+    parts = [f"{where}: {', '.join(filter(None, compared))}".removesuffix(": ") for where, compared in work.items()]
+    return f"{len(plans)} run{'s' * (len(plans) > 1)} of {plans[0].folder.parent} | {' | '.join(parts)}"
