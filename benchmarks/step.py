@@ -13,8 +13,8 @@ from benchmarks.figure import Figure
 from benchmarks.interval import paired_ratio
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.run import jobs_of
+from llmexp.launch.prepare import environment
 from llmexp.launch.ranks import LOOPBACK, listening
-from llmexp.launch.spawn import environment
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import to_json
 

@@ -18,8 +18,8 @@ from benchmarks.interval import Interval, interval, paired_ratio
 from llmexp.cli.arguments import Parser, add_overrides
 from llmexp.cli.run import jobs_of
 from llmexp.errors import ConfigError, LlmexpError
+from llmexp.launch.prepare import environment
 from llmexp.launch.run import run_one
-from llmexp.launch.spawn import environment
 from llmexp.method import Method
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder

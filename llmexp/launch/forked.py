@@ -56,7 +56,7 @@ class ForkedAgent(Agent):
     server: ForkServer | None = None
     """Of this driver, for its next repeat too."""
 
-    def __init__(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         *command, ranks, port, folder = argv
         self._line, keepers_end = socket.socketpair()

@@ -13,19 +13,17 @@ from llmexp.launch.attempt import check_still_mine, only_attempt, set_aside
 from llmexp.launch.cgroup import oom_kills
 from llmexp.launch.classify import Ended, classify
 from llmexp.launch.collect import conclude, precise_enough
-from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.display import display, say
 from llmexp.launch.ending import SUCCESS, Ending, in_words
-from llmexp.launch.fetch import fetch_weights
 from llmexp.launch.interrupt import ignore_signals, interrupted_by, signals_interrupt
 from llmexp.launch.nodes.group import Group
 from llmexp.launch.nodes.place import place_of
 from llmexp.launch.nodes.team import Team, team_of
-from llmexp.launch.ops import prepare_ops
 from llmexp.launch.preflight import preflight
+from llmexp.launch.prepare import prepare
 from llmexp.launch.progress import Progress
 from llmexp.launch.runtime import Runtime
-from llmexp.launch.spawn import agent_log, environment
+from llmexp.launch.spawn import agent_log
 from llmexp.launch.stack import stack_digest
 from llmexp.launch.watch import Limits, watch
 from llmexp.plan.detect import detect
@@ -85,8 +83,7 @@ def _attempt(plan: RunPlan, folder: RunFolder) -> RunResult:
 
 
 def _run_repeats(plan: RunPlan, folder: RunFolder) -> Ending:
-    fetch_weights(plan, folder.path / FETCH_LOG)
-    env = environment(plan, prepare_ops(plan) | compiler_variables(plan))
+    env = prepare(plan, folder.path / FETCH_LOG)
     limits = Limits(plan.config.measure, time.monotonic())
     progress = Progress(plan)
     with SystemSampler(folder.system_path, SYSTEM_INTERVAL_S, folder.rank_processes), display(progress) as show:

@@ -49,24 +49,24 @@ class Runtime:
         modules = (*engine.needed_modules(config), *RANK_MODULES)
         if self._config.plain:
             return look(distributions, modules)
-        env = self._environment({**os.environ, **self._config.environment})
-        asking = self._wrapped([self.python, *question(distributions, modules)], env, _ASKING, ())
+        asking, env = self._around([self.python, *question(distributions, modules)], {**os.environ, **self._config.environment}, _ASKING, ())
         return _ask(tuple(asking), tuple(env.items()))
 
     def start(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Agent:
         """Start a command there, which writes into its log's folder, the one above and llmexp's cache."""
         if self._plan.config.engine.launcher == "fork":
-            return ForkedAgent(argv, log, env)
+            return ForkedAgent(argv, env, log)
         if self._config.plain:
-            return Agent(argv, log, env)
-        name, env = _container(log.absolute()), self._environment(env)
-        writes = (str(log.parent.parent.absolute()), str(cache_folder()))
-        return Agent(self._wrapped(argv, env, name, writes), log, env, ending(self._config, name))
+            return Agent(argv, env, log)
+        name, writes = _container(log.absolute()), (str(log.parent.parent.absolute()), str(cache_folder()))
+        return Agent(*self._around(argv, env, name, writes), log, ending(self._config, name))
 
-    def _wrapped(self, argv: Sequence[str], env: Mapping[str, str], name: str, writes: tuple[str, ...]) -> list[str]:
+    def _around(self, argv: Sequence[str], env: Mapping[str, str], name: str, writes: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
+        """The command with all that stands before it, and its environment; a container is called `name`."""
+        env = self._environment(env)
         told = [key for key, value in env.items() if os.environ.get(key) != value or any(fnmatch(key, pattern) for pattern in (*VARIABLES, *SECRETS))]
         reads = (str(Path.cwd()), str(snapshot()), *_inputs(self._plan.config))
-        return wrap(argv, self._config, Needs(writes, reads, tuple(told), self._plan.config.hardware.device == "cuda", name))
+        return wrap(argv, self._config, Needs(writes, reads, tuple(told), self._plan.config.hardware.device == "cuda", name)), env
 
     def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """What other surroundings need: this llmexp's code, none that lies in the working directory, and no site-packages of the user's."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import shlex
 import signal
@@ -16,7 +15,6 @@ from types import TracebackType
 import psutil
 
 from llmexp.launch.keeper import GRACE_S, PATIENCE_S, SIGNALLED
-from llmexp.record.plan import RunPlan
 
 # Of the first node, or the only one; another's has its number before the suffix.
 AGENT_LOG = "log.agent.txt"
@@ -27,7 +25,7 @@ ENDS_WITHIN_S = 2 * (GRACE_S + PATIENCE_S)
 class Agent:
     """The command that starts a node's ranks, under a keeper; a context manager that ends all of them, at last by the command `ending`."""
 
-    def __init__(self, argv: Sequence[str], log: Path, env: Mapping[str, str], ending: Sequence[str] = ()) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path, ending: Sequence[str] = ()) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         # Nothing is ever said on this line: each side learns from its closing that the other has gone.
         self._line, keepers_end = socket.socketpair()
@@ -77,33 +75,6 @@ def exit_code(told: int) -> int:
 def agent_log(repeat: Path, node: int = 0) -> Path:
     """What a node's launcher says."""
     return repeat / (f"log.agent.{node}.txt" if node else AGENT_LOG)
-
-
-def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:
-    """The ranks' environment: this process's own, the cores shared out, then what the runtime, `extra` and the plan's command say."""
-    own = {name: value for name, value in os.environ.items() if name not in plan.command.unset}
-    # A psutil.py in the working directory is nobody's psutil.
-    return {**own, "PYTHONSAFEPATH": "1", **_threads(plan), **_interfaces(plan), **plan.config.runtime.environment, **extra, **plan.command.env}
-
-
-def _interfaces(plan: RunPlan) -> dict[str, str]:
-    """Ranks of one node need none that other machines reach."""
-    loopback = "lo" if sys.platform == "linux" else "lo0"
-    names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if plan.config.hardware.nodes == 1 else ()
-    return {name: loopback for name in names if name not in os.environ}
-
-
-def _threads(plan: RunPlan) -> dict[str, str]:
-    threads = plan.config.measure.threads_per_rank
-    if threads is None and plan.config.hardware.device == "cuda" and "OMP_NUM_THREADS" in os.environ:
-        return {}
-    if threads is None:
-        threads = max(1, _cores() // plan.ranks_per_node)
-    return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _handles(pid: int, number: signal.Signals) -> bool:

@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-from llmexp.cli import sweep
 from llmexp.errors import RecordError
 from llmexp.launch import run
 from llmexp.launch.attempt import only_attempt, set_aside
@@ -14,6 +13,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.heartbeat import SILENT_S
 from llmexp.record.lock import holder_file
 from llmexp.record.result import RunStatus
+from llmexp.sweep.measuring import measure
 
 
 def test_earlier_attempts_are_set_aside_not_deleted(make_plan, folder):
@@ -81,7 +81,7 @@ def test_a_result_is_not_laid_over_that_of_a_driver_which_took_the_run_and_has_e
         return classify(ended)
 
     monkeypatch.setattr(run, "classify", taken_meanwhile)
-    assert sweep.measure(make_plan("well"), folder) is False
+    assert measure(make_plan("well"), folder) is False
     assert folder.result_path.read_text() == "the other's"
     said = "another llmexp has taken this run over, as this one gave no sign of life for 10 min or more: a process that has ended by now"
     assert capsys.readouterr().out == f"{folder.path.name}: {said}\n"

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from llmexp.errors import BuildError
-from llmexp.launch import run
+from llmexp.launch import prepare
 from llmexp.launch.run import run_one
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
@@ -125,12 +125,12 @@ def test_ops_that_cannot_be_built_are_a_failure_in_their_own_words(make_plan, fo
     def refuse(plan):
         raise BuildError("cpu_adam could not be built")
 
-    monkeypatch.setattr(run, "prepare_ops", refuse)
+    monkeypatch.setattr(prepare, "prepare_ops", refuse)
     assert run_one(make_plan("well"), folder).reason == "cpu_adam could not be built"
 
 
 def test_an_error_of_our_own_does_not_leave_a_run_that_seems_to_go_on(make_plan, folder, monkeypatch):
-    monkeypatch.setattr(run, "prepare_ops", lambda plan: {}["missing"])
+    monkeypatch.setattr(prepare, "prepare_ops", lambda plan: {}["missing"])
     with pytest.raises(KeyError):
         run_one(make_plan("well"), folder)
     assert folder.result() is not None

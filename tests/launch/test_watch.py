@@ -22,7 +22,7 @@ SLEEPER = [sys.executable, "-c", f"import time; time.sleep({SLEEP_S})"]
 
 @pytest.fixture
 def start(folder: RunFolder):
-    return lambda argv: Agent([word.replace("{folder}", str(folder.repeat(0))) for word in argv], agent_log(folder.repeat(0)), os.environ)
+    return lambda argv: Agent([word.replace("{folder}", str(folder.repeat(0))) for word in argv], os.environ, agent_log(folder.repeat(0)))
 
 
 def test_waiting_takes_less_than_a_hundredth_of_a_core(make_plan, folder, start):

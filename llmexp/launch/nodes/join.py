@@ -11,19 +11,17 @@ from typing import Any
 
 from llmexp.errors import LlmexpError
 from llmexp.launch.cgroup import oom_kills
-from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.display import say
 from llmexp.launch.ending import SUCCESS, Ending
-from llmexp.launch.fetch import fetch_weights
 from llmexp.launch.host_memory import HostMemory
 from llmexp.launch.nodes.line import PATIENCE_S, Line
 from llmexp.launch.nodes.messages import Ended, Here, Stacks, Start, Stop, Welcome
 from llmexp.launch.nodes.place import NodeError, Place
 from llmexp.launch.nodes.secret import read_secret
-from llmexp.launch.ops import prepare_ops
 from llmexp.launch.preflight import preflight
+from llmexp.launch.prepare import prepare
 from llmexp.launch.runtime import Runtime
-from llmexp.launch.spawn import Agent, agent_log, environment
+from llmexp.launch.spawn import Agent, agent_log
 from llmexp.launch.stack import stack_digest
 from llmexp.launch.watch import TICK_S, processes_of
 from llmexp.plan.detect import detect
@@ -106,8 +104,7 @@ def _check(plan: RunPlan, stack: str) -> None:
 def _run(line: Line, plan: RunPlan, places: dict[str, Any]) -> tuple[int, Ending]:
     """The exit code of this machine's part, and the ending of the run that it brings about, SUCCESS where it brings none."""
     repeat = places["folder"]
-    fetch_weights(plan, repeat.parent / f"log.fetch.{places['node']}.txt")
-    env = environment(plan, prepare_ops(plan) | compiler_variables(plan))
+    env = prepare(plan, repeat.parent / f"log.fetch.{places['node']}.txt")
     folder, log = RunFolder(repeat.parent), agent_log(repeat, places["node"])
     with SystemSampler(folder.system_of(places["node"]), elsewhere=folder.rank_processes), _started(plan, log, env, places) as agent:
         exhausted = _attend(line, agent, repeat)

@@ -1,0 +1,49 @@
+"""What is done once on a node before a plan's ranks start: weights fetched, ops built, and the environment that all repeats have."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from llmexp.launch.compilers import compiler_variables
+from llmexp.launch.fetch import fetch_weights
+from llmexp.launch.ops import prepare_ops
+from llmexp.record.plan import RunPlan
+
+
+def prepare(plan: RunPlan, log: Path) -> dict[str, str]:
+    """Bring to this node what the ranks need, saying so, and return their environment; `log` is of the fetching.
+
+    Raises ConfigError and BuildError where the node cannot be prepared.
+    """
+    fetch_weights(plan, log)
+    return environment(plan, prepare_ops(plan) | compiler_variables(plan))
+
+
+def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:
+    """The ranks' environment: this process's own, the cores shared out, then what the runtime, `extra` and the plan's command say."""
+    own = {name: value for name, value in os.environ.items() if name not in plan.command.unset}
+    # A psutil.py in the working directory is nobody's psutil.
+    return {**own, "PYTHONSAFEPATH": "1", **_threads(plan), **_interfaces(plan), **plan.config.runtime.environment, **extra, **plan.command.env}
+
+
+def _interfaces(plan: RunPlan) -> dict[str, str]:
+    """Ranks of one node need none that other machines reach."""
+    loopback = "lo" if sys.platform == "linux" else "lo0"
+    names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if plan.config.hardware.nodes == 1 else ()
+    return {name: loopback for name in names if name not in os.environ}
+
+
+def _threads(plan: RunPlan) -> dict[str, str]:
+    threads = plan.config.measure.threads_per_rank
+    if threads is None and plan.config.hardware.device == "cuda" and "OMP_NUM_THREADS" in os.environ:
+        return {}
+    if threads is None:
+        threads = max(1, _cores() // plan.ranks_per_node)
+    return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
