@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.figure import Figure
 from benchmarks.interval import paired_ratio
 from llmexp.cli.arguments import run_parser
-from llmexp.cli.run import jobs_of
+from llmexp.cli.words import jobs_of
 from llmexp.launch.prepare import environment
 from llmexp.launch.ranks import LOOPBACK, listening
 from llmexp.plan.training_plan import TrainingPlan

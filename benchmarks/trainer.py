@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.figure import Figure
 from benchmarks.interval import Interval, interval, paired_ratio
 from llmexp.cli.arguments import Parser, add_overrides
-from llmexp.cli.run import jobs_of
+from llmexp.cli.words import jobs_of
 from llmexp.errors import ConfigError, LlmexpError
 from llmexp.launch.prepare import environment
 from llmexp.launch.run import run_one

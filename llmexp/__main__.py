@@ -19,12 +19,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         _speak_utf8()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        from llmexp.cli import commands, run  # takes a while, and Ctrl-C may come meanwhile
+        from llmexp.cli.commands import carry_out, command_in  # takes a while, and Ctrl-C may come meanwhile
 
         if words[:1] == ["help"]:
             words = [*words[1:], "--help"]
-        found = commands.command_in(words)
-        return commands.carry_out(*found) if found else run.main(words)
+        if found := command_in(words):
+            return carry_out(*found)
+        from llmexp.cli import run
+
+        return run.main(words)
     except LlmexpError as error:
         print(f"llmexp: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1

@@ -14,7 +14,7 @@ from llmexp.cli.arguments import run_parser
 from llmexp.cli.compose import Composer
 from llmexp.cli.jobs import plan_of, words_of
 from llmexp.cli.overrides import accept
-from llmexp.cli.run import jobs_of
+from llmexp.cli.words import jobs_of
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.reference import read_table
 

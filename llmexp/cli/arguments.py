@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Never
 
 from llmexp import __version__
 from llmexp.cli.check import keys
 from llmexp.errors import ConfigError
+from llmexp.record.folder import RunFolder, find_runs
+from llmexp.record.tracking_uri import check_uri
 from llmexp.terms import meant_by
 
 COMMAND_NAMES = ("plan", "report", "compare", "status", "logs", "cancel", "sync", "ui", "doctor", "engines", "reproduce")
+OUTPUTS = "outputs"
 
 # What Hydra's --info takes.
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
@@ -54,3 +59,39 @@ def run_parser() -> Parser:
     parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFO, help="how Hydra found and merged the files")
     parser.add_argument("-sc", "--shell-completion", action="store_true", help='completion in bash: eval "$(llmexp -sc install=bash)"')
     return parser
+
+
+def command_parser(name: str, description: str) -> Parser:
+    """Give the parser of a command's words."""
+    return Parser(f"llmexp {name}", description=description, allow_abbrev=False)
+
+
+def add_paths(parser: Parser) -> None:
+    """Take the places of runs."""
+    described = f"runs, sweeps or folders of them; default {OUTPUTS}"
+    parser.add_argument("paths", nargs="*", type=Path, default=[Path(OUTPUTS)], metavar="PATHS", help=described)
+
+
+def tracker(uri: str) -> str:
+    """Give back an address that MLflow can use; raises ConfigError for another."""
+    check_uri(uri, "--uri")
+    return uri
+
+
+def runs_in(paths: Sequence[Path]) -> list[RunFolder]:
+    """Find all runs below the paths, each once; raises ConfigError where there is none."""
+    for path in paths:
+        if not path.exists():
+            raise ConfigError(f"there is no {path}: name a run's folder, a sweep's or one that holds them")
+    found = {run.path.resolve(): run for path in paths for run in find_runs(path)}
+    if not found:
+        raise ConfigError(f"no runs in {', '.join(map(str, paths))}: python -m llmexp method=Naive makes one")
+    return list(found.values())
+
+
+def one_run(path: Path) -> RunFolder:
+    """Find the only run of a folder; raises ConfigError where there are several."""
+    runs = runs_in([path])
+    if len(runs) > 1:
+        raise ConfigError(f"{path} holds {len(runs)} runs: name one of them, such as {runs[0].path}")
+    return runs[0]

@@ -5,24 +5,24 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from omegaconf import Container, DictConfig, OmegaConf
+
+from llmexp.cli.app import CONFIG, hydra_app
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.check import check_key
+from llmexp.cli.compose import Composer
+from llmexp.cli.jobs import plan_jobs
+from llmexp.cli.launchers import PlannedTask
+from llmexp.cli.overrides import accept
+from llmexp.cli.words import composed, own_folder, search_path
 from llmexp.errors import ConfigError
-from llmexp.outside import known_files
+from llmexp.launch.display import enduring
 
 if TYPE_CHECKING:
-    from hydra.core.config_loader import ConfigLoader
-    from omegaconf import DictConfig
-
     from llmexp.cli.hydra_private import Hydra
-    from llmexp.cli.jobs import Job
-    from llmexp.record.plan import RunPlan
-
 
 # What is said to somebody who has typed nothing yet.
 START = """\
@@ -39,9 +39,6 @@ llmexp --help lists all groups, options and methods; llmexp COMMAND --help expla
 
 def main(words: Sequence[str]) -> int:
     """Run what the words say, or show what they compose to; returns the exit code."""
-    from llmexp.cli.app import CONFIG, hydra_app
-    from llmexp.cli.overrides import accept
-
     parser = run_parser()
     args = parser.parse_intermixed_args(words)
     if (args.package or args.resolve) and not args.cfg:
@@ -63,9 +60,6 @@ def main(words: Sequence[str]) -> int:
         elif args.cfg:
             _show_config(hydra, args)
         else:
-            from llmexp.cli.launchers import PlannedTask
-            from llmexp.launch.display import enduring
-
             with enduring():
                 return cast(int, hydra.multirun(CONFIG, PlannedTask(), args.overrides))
     return 0
@@ -76,74 +70,16 @@ def _asks(args: argparse.Namespace) -> bool:
     return any(bool(value) for name, value in vars(args).items() if name not in ("multirun", "config_dir"))
 
 
-def jobs_of(args: argparse.Namespace) -> list[Job]:
-    """Plan what the overrides say and start nothing."""
-    from llmexp.cli.jobs import plan_jobs
-
-    with _sweep(args) as (loader, master):
-        return plan_jobs(loader, master)
-
-
-def answers_of(args: argparse.Namespace) -> list[tuple[Sequence[str], RunPlan | ConfigError]]:
-    """The same, each run with its plan or with why it cannot be."""
-    from llmexp.cli.jobs import answers, choices_of
-
-    with _sweep(args) as (loader, master):
-        return list(answers(loader, master, choices_of(loader, master)))
-
-
 def without_command(line: str) -> str:
     """A line to complete, as if plan, which takes the same overrides, were not there."""
     return re.sub(r"^(\S+\s+)plan\s+", r"\1", line)
 
 
-def own_folder(args: argparse.Namespace) -> Path | None:
-    """The folder of --config-dir; raises ConfigError where there is none, or llmexp would never read one of its files."""
-    if args.config_dir is None:
-        return None
-    folder = Path(args.config_dir).resolve()
-    if not folder.is_dir():
-        raise ConfigError(f"--config-dir {args.config_dir}: there is no such folder")
-    for known in known_files():
-        own = folder / known.name
-        if own.is_file() and not own.samefile(known.path):
-            raise ConfigError(f"--config-dir {args.config_dir}: {own} has the name of {known.path}, which would be read in its place: rename it")
-    return folder
-
-
-def search_path(folder: Path | None) -> list[str]:
-    """A folder of --config-dir as the override that Hydra also takes in a sweep."""
-    return [f"hydra.searchpath=[file://{folder}]"] if folder else []
-
-
-@contextmanager
-def _sweep(args: argparse.Namespace) -> Iterator[tuple[ConfigLoader, DictConfig]]:
-    """The composed sweep that the overrides say."""
-    from llmexp.cli.app import hydra_app
-    from llmexp.cli.overrides import accept
-
-    folder = own_folder(args)
-    with hydra_app(folder) as hydra:
-        yield hydra.config_loader, _composed(hydra, accept(hydra.config_loader, search_path(folder) + args.overrides))
-
-
-def _composed(hydra: Hydra, overrides: list[str]) -> DictConfig:
-    from hydra.types import RunMode
-
-    from llmexp.cli.app import CONFIG
-
-    return hydra.compose_config(CONFIG, overrides, RunMode.MULTIRUN)
-
-
 def _show_config(hydra: Hydra, args: argparse.Namespace) -> None:
     """Print the configuration of every job, after all of them are checked."""
-    from llmexp.cli.app import CONFIG
-    from llmexp.cli.compose import Composer
-    from llmexp.cli.jobs import plan_jobs
-
     if args.package and args.cfg == "job":
         check_key(args.package)
-    master = _composed(hydra, args.overrides)
+    master = composed(hydra, args.overrides)
     composer = Composer(hydra.config_loader, master, master.hydra.overrides.task)
     of_hydra = [override for override in args.overrides if override.lstrip("+").startswith("hydra")]
     for index, job in enumerate(plan_jobs(hydra.config_loader, master)):
@@ -157,8 +93,6 @@ def _show_config(hydra: Hydra, args: argparse.Namespace) -> None:
 
 def _print(config: DictConfig, package: str | None, resolve: bool) -> None:
     """Print a job's configuration or a part of it, as Hydra does; the package is one that there is."""
-    from omegaconf import Container, OmegaConf
-
     shown = OmegaConf.select(config, package) if package else config
     if not isinstance(shown, Container):
         print(shown)

@@ -125,7 +125,7 @@ def test_sync_goes_where_each_run_was_planned_to_go_and_says_what_it_could_not_r
 
 def test_ui_serves_the_store(llmexp, monkeypatch):
     Path("there").mkdir()
-    monkeypatch.setattr("llmexp.record.mlflow.serve_ui", lambda tracking, port, outputs: port if outputs == Path("there") else -1)
+    monkeypatch.setattr("llmexp.cli.commands.ui.serve_ui", lambda tracking, port, outputs: port if outputs == Path("there") else -1)
     assert llmexp("ui", "--port", "7", "--outputs", "there")[0] == 7
 
 
@@ -138,3 +138,13 @@ def test_no_command_opens_a_sqlite_store_on_a_network(llmexp, runner, here: Path
     assert "lies on lustre" in err
     assert "llmexp sync later" in err
     assert not (here / "outputs" / "mlflow.db").exists()
+
+
+@pytest.mark.parametrize("words", [("--config-dir", "mine", "plan"), ("-m", "plan", "--config-dir", "mine"), ("model=mine", "plan", "--config-dir=mine")])
+def test_a_command_is_found_behind_flags_and_their_values(words, llmexp, here: Path):
+    (here / "mine" / "model").mkdir(parents=True)
+    shape = "vocab_size: 64\nhidden_size: 16\nintermediate_size: 32\nnum_layers: 1\nnum_heads: 2\nnum_kv_heads: 2\nmax_positions: 512\n"
+    (here / "mine" / "model" / "mine.yaml").write_text(f"name: mine\narchitecture: llama\n{shape}")
+    code, out, err = llmexp(*words, *(["model=mine"] if "model=mine" not in words else []))
+    assert (code, err) == (0, "")
+    assert out.startswith("mine Naive on cpu: ")

@@ -21,7 +21,7 @@ def test_a_line_for_everything_that_is_checked(llmexp, here):
 
 @pytest.mark.parametrize(("levels", "code"), [(("ok", "warn"), 0), (("fail", "ok"), 1)])
 def test_only_what_fails_makes_it_fail(llmexp, monkeypatch, levels, code):
-    monkeypatch.setattr("llmexp.cli.doctor.examine", lambda outputs: [Finding(level, "thing", "do this") for level in levels])
+    monkeypatch.setattr("llmexp.cli.commands.doctor.examine", lambda outputs: [Finding(level, "thing", "do this") for level in levels])
     assert llmexp("doctor") == (code, "".join(f"{level:<4}  thing      do this\n" for level in levels), "")
 
 

@@ -11,7 +11,7 @@ import pytest
 from llmexp.cli.app import hydra_app
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.overrides import accept, as_typed
-from llmexp.cli.run import jobs_of
+from llmexp.cli.words import jobs_of
 from llmexp.errors import ConfigError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.cli.arguments import run_parser
-from llmexp.cli.run import jobs_of
+from llmexp.cli.words import jobs_of
 from llmexp.method import Method
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.reference import paper_cell, read_table

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.cli.arguments import run_parser
-from llmexp.cli.run import jobs_of
+from llmexp.cli.words import jobs_of
 
 ROOT = Path(__file__).parents[2]
 NEED_A_PATH_OR_GPU = ("hf", "gpu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmexp.cli.arguments import run_parser
-from llmexp.cli.run import jobs_of
+from llmexp.cli.words import jobs_of
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from omegaconf import DictConfig
 
 from llmexp.__main__ import main
 from llmexp.cli.app import CONFIG, hydra_app
-from llmexp.cli.arguments import COMMAND_NAMES, Parser, run_parser
+from llmexp.cli.arguments import COMMAND_NAMES, run_parser
+from llmexp.cli.commands import command as module_of
 from llmexp.cli.commands import command_in
 from llmexp.cli.compose import Composer
 from llmexp.cli.jobs import answers, choices_of, expand, plan_of, words_of
@@ -38,20 +39,6 @@ OWN_KEY = re.compile(rf"\+?({'|'.join(RunConfig.model_fields)})(\.[.\w]+)?=")
 
 SHOWN_FILES = {place: text for page in PAGES for place, text in files(page).items()}
 TYPED = {command: page for page in reversed(PAGES) for command in commands(page)}
-
-
-class Parsed(Exception):  # noqa: N818 - no error: it ends a command whose words were understood
-    """Raised in the place of a command's work."""
-
-
-class ParsesOnly(Parser):
-    """Reads a command's words as ever, and ends it."""
-
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
-        raise Parsed(super().parse_args(args, namespace))
-
-    def parse_intermixed_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
-        raise Parsed(super().parse_intermixed_args(args, namespace))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -124,16 +111,13 @@ def test_the_documents_have_commands_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("command", RUNS, ids=ids(RUNS))
-def test_llmexp_takes_it(command: Command, composed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_llmexp_takes_it(command: Command, composed) -> None:
     words = of_llmexp(command) or ()
     found = command_in(words)
     if found is None:
         plan(run_parser().parse_intermixed_args(words), composed)
     elif len(words) > 1:  # alone it may be the command's name
-        monkeypatch.setattr("llmexp.cli.commands.Parser", ParsesOnly)
-        with pytest.raises(Parsed) as parsed:
-            found[0](found[1])
-        args = parsed.value.args[0]
+        args = module_of(found[0]).parser().parse_intermixed_args(found[1])
         if getattr(args, "overrides", []):
             plan(args, composed)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.cli.arguments import run_parser
-from llmexp.cli.run import jobs_of
+from llmexp.cli.words import jobs_of
 from llmexp.plan.detect import MIB, detect
 from llmexp.schema import HardwareConfig
 

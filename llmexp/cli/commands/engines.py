@@ -1,0 +1,28 @@
+"""llmexp engines: what each engine can do."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from llmexp.cli.arguments import Parser, add_overrides, command_parser
+from llmexp.cli.capabilities import markdown, matrix, print_matrix
+from llmexp.cli.words import answers_of
+
+
+def parser() -> Parser:
+    """Say what words it takes."""
+    parser = command_parser("engines", "What each engine can do and why it cannot do the rest, as experiment=capabilities asks them. Starts nothing.")
+    add_overrides(parser)
+    parser.add_argument("--format", choices=("terminal", "markdown"), default="terminal")
+    return parser
+
+
+def main(args: Namespace) -> int:
+    """Print the matrix."""
+    args.overrides.insert(0, "+experiment=capabilities")
+    found = matrix(answers_of(args), args.overrides)
+    if args.format == "markdown":
+        print(markdown(found), end="")
+    else:
+        print_matrix(found)
+    return 0

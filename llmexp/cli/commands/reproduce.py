@@ -1,0 +1,22 @@
+"""llmexp reproduce: an earlier run once more, and whether it says the same."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from llmexp.cli.arguments import Parser, command_parser, one_run
+from llmexp.cli.reproduce import reproduce
+
+
+def parser() -> Parser:
+    """Say what words it takes."""
+    parser = command_parser("reproduce", "Measures a run again from its folder, shows what differs in the environment, and gives the verdict.")
+    parser.add_argument("run", type=Path, help="the run's folder")
+    parser.add_argument("--yes", action="store_true", help="what its plan starts and reaches besides is yours, or known to you")
+    return parser
+
+
+def main(args: Namespace) -> int:
+    """Measure the run again and judge; 1 where it is not reproduced."""
+    return reproduce(one_run(args.run), trusted=args.yes)

@@ -1,0 +1,21 @@
+"""llmexp status: where every run stands."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from llmexp.cli.arguments import Parser, add_paths, command_parser, runs_in
+from llmexp.cli.status import print_status
+
+
+def parser() -> Parser:
+    """Say what words it takes."""
+    parser = command_parser("status", "Where every run stands, also of runs that were killed.")
+    add_paths(parser)
+    return parser
+
+
+def main(args: Namespace) -> int:
+    """Print the state of every run."""
+    print_status(runs_in(args.paths))
+    return 0
