@@ -16,6 +16,8 @@ from types import TracebackType
 import psutil
 
 from llmexp.launch.keeper import GRACE_S, PATIENCE_S, SIGNALLED
+from llmexp.machine.processes import handles
+from llmexp.machine.processor import usable_cores
 from llmexp.record.plan import RunPlan
 
 # Of the first node, or the only one; another's has its number before the suffix.
@@ -65,7 +67,7 @@ class Agent:
     def ask_for_stacks(self, elsewhere: Iterable[psutil.Process] = ()) -> None:
         """Send SIGUSR1 to the processes that handle it, as ranks do by writing their Python stacks to their logs; it would end any other."""
         for process in {*psutil.Process(self.pid).children(recursive=True), *elsewhere}:
-            if _handles(process.pid, signal.SIGUSR1):
+            if handles(process.pid, signal.SIGUSR1):
                 process.send_signal(signal.SIGUSR1)
 
 
@@ -98,19 +100,5 @@ def _threads(plan: RunPlan) -> dict[str, str]:
     if threads is None and plan.config.hardware.device == "cuda" and "OMP_NUM_THREADS" in os.environ:
         return {}
     if threads is None:
-        threads = max(1, _cores() // plan.ranks_per_node)
+        threads = max(1, usable_cores() // plan.ranks_per_node)
     return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
-def _handles(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has a handler for a signal, where the kernel says so (Linux)."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
-    caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
-    return bool(int(caught, 16) >> (number - 1) & 1)
