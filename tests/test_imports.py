@@ -57,7 +57,9 @@ ONLY_IN = {
     "pynvml": ("machine.nvml",),
 }
 # What the machine is asked by; nothing outside of its room does so.
-ASKING = frozenset({"sched_getaffinity", "cpu_affinity", "cpu_count", "virtual_memory", "swap_memory", "cpu_times", "cpu_percent", "processor"})
+ASKING = frozenset(
+    {"sched_getaffinity", "cpu_affinity", "cpu_count", "virtual_memory", "swap_memory", "cpu_times", "cpu_percent", "getloadavg", "processor"}
+)
 ASKED = re.compile(r"(/proc|/sys)(/|$)|(nvidia-smi|lscpu)$")
 # What only one engine needs: nothing else imports it, neither another engine nor what engines share.
 OF_ONE_ENGINE = ("launchers.deepspeed", "launchers.torch_native", "launchers.megatron", "launchers.script")

@@ -56,6 +56,11 @@ class CoresInUse:
         return found
 
 
+def load_averages() -> tuple[float, float, float]:
+    """Return how many processes computed or wanted to, on average of the last 1, 5 and 15 minutes."""
+    return os.getloadavg()
+
+
 def begin_counting() -> None:
     """Set where this thread's next `load` counts the processor's use from."""
     psutil.cpu_percent()
@@ -66,7 +71,7 @@ def load() -> dict[str, float]:
     used_bytes = used_memory_bytes()
     return {
         "cpu_utilization_percentage": psutil.cpu_percent(),
-        "load_average_1m": round(os.getloadavg()[0], 2),
+        "load_average_1m": round(load_averages()[0], 2),
         "system_memory_usage_megabytes": round(used_bytes / MEGABYTE, 1),
         "system_memory_usage_percentage": round(100 * used_bytes / machine_memory_bytes(), 1),
     }

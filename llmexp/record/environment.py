@@ -16,6 +16,7 @@ from typing import Any
 
 from llmexp.machine import processor
 from llmexp.machine.gpus import gpus
+from llmexp.machine.host_load import load_averages
 from llmexp.machine.memory import machine_memory_bytes
 from llmexp.record.checkout import checkouts
 from llmexp.record.installed import Installed
@@ -45,7 +46,7 @@ def capture(ranks: Installed, folder: Path | None = None) -> dict[str, Any]:
         "distributions": ranks.distributions,
         "cpu": cpu(),
         "memory_bytes": machine_memory_bytes(),
-        "load_average": list(os.getloadavg()),
+        "load_average": list(load_averages()),
         "nvidia": _nvidia(),
         "git": checkouts(folder),
         "variables": _variables(),
