@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 # A room of llmexp and the rooms, or single modules, that it may import besides itself.
-LOWEST = ("errors", "terms", "schema", "record", "outside", "tasks")
+LOWEST = ("errors", "terms", "schema", "machine", "record", "outside", "tasks")
 PLANNING = (*LOWEST, "method", "plan")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "terms": (),
@@ -20,12 +21,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "hook": (),
     "outside": ("errors",),
     "schema": ("errors",),
-    "record": ("errors", "schema", "tasks"),
+    "machine": (),
+    "record": ("errors", "schema", "machine", "tasks"),
     "reference": ("errors",),
     "method": ("errors", "schema", "outside"),
     "plan": PLANNING,
     "engines": PLANNING,
-    "analysis": ("errors", "record"),
+    "analysis": ("errors", "machine.throttling", "record"),
     "report": ("errors", "record", "reference", "analysis", "tasks"),
     "tasks": (*PLANNING, "engines", "analysis", "reference", "report"),
     "measure": ("schema", "record.samples"),
@@ -53,7 +55,13 @@ ONLY_IN = {
     "megatron": ("launchers.megatron",),
     "mlflow": ("record.mlflow",),
     "submitit": ("slurm.submit",),
+    "pynvml": ("machine.nvml",),
 }
+# What the machine is asked by; nothing outside of its room does so.
+ASKING = frozenset(
+    {"sched_getaffinity", "cpu_affinity", "cpu_count", "virtual_memory", "swap_memory", "cpu_times", "cpu_percent", "getloadavg", "processor"}
+)
+ASKED = re.compile(r"(/proc|/sys)(/|$)|(nvidia-smi|lscpu)$")
 # What only one engine needs: nothing else imports it, neither another engine nor what engines share.
 OF_ONE_ENGINE = ("launchers.deepspeed", "launchers.torch_native", "launchers.megatron", "launchers.script")
 # A task's own: others know it by its name, and what it shares lies in the rooms that all tasks import.
@@ -125,10 +133,43 @@ def test_a_module_imports_only_what_its_room_may(module: str) -> None:
         ("cli.jobs", "from hydra._internal.hydra import Hydra"),
         ("record.folder", "from mlflow import MlflowClient"),
         ("record.folder", "from . import result"),
+        ("machine.gpus", "from llmexp.errors import ConfigError"),
+        ("analysis.contention", "from llmexp.machine.host_load import load"),
+        ("record.system", "def f():\n    import pynvml"),
     ],
 )
 def test_the_rule_sees_an_offence(module: str, source: str) -> None:
     assert len(offences(module, source)) == 1
+
+
+def questions(source: str) -> list[str]:
+    """Where a source asks the machine what it is: by a file of the kernel's, a command, or a function of os, psutil or platform."""
+    nodes = list(ast.walk(ast.parse(source)))
+    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str) and ASKED.match(node.value)]
+    calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+    return texts + [f"{call.value.id}.{call.attr}" for call in calls if isinstance(call, ast.Attribute) and _asks(call)]
+
+
+def _asks(call: ast.Attribute) -> bool:
+    return call.attr in ASKING and isinstance(call.value, ast.Name) and call.value.id in ("os", "psutil", "platform")
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name and not within(name, ("machine",))])
+def test_the_machine_is_asked_in_one_room(module: str) -> None:
+    assert questions(MODULES[module].read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os\ncores = len(os.sched_getaffinity(0))",
+        "import psutil\nfree = psutil.virtual_memory().available",
+        "Path('/proc/cpuinfo').read_text()",
+        "subprocess.run(['nvidia-smi', '-L'])",
+    ],
+)
+def test_a_question_to_the_machine_is_seen(source: str) -> None:
+    assert len(questions(source)) == 1
 
 
 def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:

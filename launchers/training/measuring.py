@@ -17,6 +17,7 @@ from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.training.engine_kinds import RankEngine
 from llmexp.launchers.training.state_watch import watch_over
 from llmexp.launchers.training.stopping import run_window
+from llmexp.machine.energy_counters import Counter, gpu_counters, package_counters
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.compilation import Compilation
@@ -26,7 +27,7 @@ from llmexp.method import Method
 from llmexp.plan.growth import LengthSchedule
 from llmexp.plan.kept import kept_weights
 from llmexp.plan.training_plan import TrainingPlan
-from llmexp.record.energy import Counter, EnergyMeter, gpu_counters, package_counters
+from llmexp.record.energy import EnergyMeter
 from llmexp.record.samples import TrainingSummary
 from llmexp.record.throttle_counters import ThrottleMeter
 from llmexp.schema import TrainingMeasureConfig

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean
 
+from llmexp.machine.throttling import HEAT, HEAT_BY_HARDWARE, POWER_BRAKE, POWER_CAP
 from llmexp.record.result import SmClock
 from llmexp.record.samples import GpuWindow
-from llmexp.record.throttle_counters import HEAT, HEAT_BY_HARDWARE, POWER_BRAKE, POWER_CAP
 
 Sample = Mapping[str, float]
 # Even clocks that stood still for a hundredth of the window would cost a fifth of what counts as relevant.

@@ -8,10 +8,9 @@ import socket
 import tempfile
 from pathlib import Path
 
-import psutil
-
 from llmexp.doctor.finding import Finding
-from llmexp.launch.cgroup import host_memory_bytes
+from llmexp.machine.memory import available_memory_bytes, host_memory_bytes, machine_memory_bytes
+from llmexp.machine.processor import governor
 from llmexp.plan import bf16
 from llmexp.plan.detect import detect
 from llmexp.plan.memory import GIB
@@ -21,7 +20,6 @@ LEAST_DISK_BYTES, AMPLE_DISK_BYTES = 1 * GIB, 10 * GIB
 AMPLE_MEMORY_BYTES = 4 * GIB
 UI_PORT = 5000
 SLURM_COMMANDS = ("sbatch", "srun", "squeue", "scancel", "sacct", "scontrol")
-GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def check_hardware() -> Finding:
@@ -83,8 +81,8 @@ def check_slurm() -> Finding:
 
 def check_memory() -> Finding:
     """Host memory that processes here can have, and how much of it is free."""
-    limit_bytes, total_bytes = host_memory_bytes(), psutil.virtual_memory().total
-    free_bytes = min(limit_bytes, psutil.virtual_memory().available)
+    limit_bytes, total_bytes = host_memory_bytes(), machine_memory_bytes()
+    free_bytes = min(limit_bytes, available_memory_bytes())
     limited = f", of this control group; the machine has {total_bytes / GIB:.1f}" if limit_bytes < total_bytes else ""
     said = f"{free_bytes / GIB:.1f} GiB free of {limit_bytes / GIB:.1f}{limited}"
     if free_bytes < AMPLE_MEMORY_BYTES:
@@ -94,13 +92,12 @@ def check_memory() -> Finding:
 
 def check_governor() -> Finding:
     """Whether the processor's clock stays up while ranks wait for each other."""
-    try:
-        governor = GOVERNOR.read_text().strip()
-    except OSError:
+    found = governor()
+    if found is None:
         return Finding("ok", "governor", "not shown, as in most virtual machines and containers")
-    if governor == "performance":
-        return Finding("ok", "governor", governor)
-    return Finding("warn", "governor", f"{governor}: step times may scatter; cpupower frequency-set -g performance (as root) steadies them")
+    if found == "performance":
+        return Finding("ok", "governor", found)
+    return Finding("warn", "governor", f"{found}: step times may scatter; cpupower frequency-set -g performance (as root) steadies them")
 
 
 def _can_bind(port: int) -> bool:

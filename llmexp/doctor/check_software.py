@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, distribution, requires, version
 from importlib.resources import files
@@ -18,6 +16,7 @@ from llmexp.doctor.finding import Finding
 from llmexp.engines import get_engine
 from llmexp.launch.compilers import compile_tools
 from llmexp.launch.ops import build_tools
+from llmexp.machine.gpus import driver_cuda
 from llmexp.record.environment import DISTRIBUTIONS
 from llmexp.record.installed import OLDEST_PYTHON, installs, look, versions
 
@@ -73,18 +72,8 @@ def judge_build(built: Cuda | None, driver: Cuda | None) -> tuple[Level, str]:
 def torch_cuda() -> Cuda | None:
     """The CUDA version that the installed torch was built for, from its version file; None for one without CUDA."""
     source = Path(str(distribution("torch").locate_file("torch/version.py")))
-    return _cuda_in(r"^cuda\b.*= *'(\d+)\.(\d+)", source.read_text())
-
-
-def driver_cuda() -> Cuda | None:
-    """The newest CUDA that the NVIDIA driver serves, from nvidia-smi; None where it does not answer."""
-    if not shutil.which("nvidia-smi"):
-        return None
-    try:
-        answer = subprocess.run(["nvidia-smi"], capture_output=True, text=True, check=True, timeout=60).stdout
-    except (subprocess.SubprocessError, OSError):
-        return None
-    return _cuda_in(r"CUDA (?:\w+ )?Version *: *(\d+)\.(\d+)", answer)
+    found = re.search(r"^cuda\b.*= *'(\d+)\.(\d+)", source.read_text(), re.MULTILINE)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def check_engine(name: str) -> Finding:
@@ -149,8 +138,3 @@ def outside_ranges() -> list[tuple[str, str, str]]:
         for one in wanted
         if one.name in here and not one.specifier.contains(here[one.name], prereleases=True)
     ]
-
-
-def _cuda_in(pattern: str, text: str) -> Cuda | None:
-    found = re.search(pattern, text, re.MULTILINE)
-    return (int(found[1]), int(found[2])) if found else None

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from mmap import PAGESIZE
-from pathlib import Path
 
 import psutil
 
-from llmexp.launch.cgroup import host_memory_bytes, host_memory_left_bytes
 from llmexp.launch.ending import Ending
+from llmexp.machine.memory import host_memory_bytes, host_memory_left_bytes, stalled_share, swapped_bytes
+from llmexp.machine.processes import held_bytes
 from llmexp.record.result import RunStatus
 
 GIB = 2**30
@@ -22,7 +21,6 @@ MOST_STALLED_SHARE = 0.2
 # Where the kernel does not tell that: swapped in, and as much swapped out, over as many seconds.
 MOST_SWAPPED_BYTES_PER_S = 20e6
 WINDOW_S = 10.0
-PRESSURE, COUNTERS = Path("/proc/pressure/memory"), Path("/proc/vmstat")
 
 
 class HostMemory:
@@ -38,10 +36,10 @@ class HostMemory:
         left_bytes = host_memory_left_bytes()
         low, self._was_low = self._was_low, left_bytes < LEAST_LEFT_SHARE * self._all_bytes
         why = f"only {LEAST_LEFT_SHARE:.0%} may be left" if low and self._was_low else self._thrashing()
-        return _ending(why, left_bytes, self._all_bytes, sum(map(_held_bytes, run()))) if why else None
+        return _ending(why, left_bytes, self._all_bytes, sum(map(held_bytes, run()))) if why else None
 
     def _thrashing(self) -> str | None:
-        stalled = _stalled_share()
+        stalled = stalled_share()
         if stalled is not None:
             return f"all processes waited for it in {stalled:.0%} of the last 10 s" if stalled > MOST_STALLED_SHARE else None
         rate = self._both_ways_bytes_per_s()
@@ -49,43 +47,17 @@ class HostMemory:
 
     def _both_ways_bytes_per_s(self) -> float:
         """What was swapped in and as much out a second, over the last window; 0 before it is full."""
-        self._swapped.append((time.monotonic(), *_swapped_pages()))
+        self._swapped.append((time.monotonic(), *swapped_bytes()))
         (then_s, in_then, out_then), (now_s, in_now, out_now) = self._swapped[0], self._swapped[-1]
         if now_s - then_s < WINDOW_S:
             return 0.0
         self._swapped.popleft()
-        return PAGESIZE * min(in_now - in_then, out_now - out_then) / (now_s - then_s)
+        return min(in_now - in_then, out_now - out_then) / (now_s - then_s)
 
 
-def _ending(why: str, left_bytes: int, all_bytes: int, held_bytes: int) -> Ending:
+def _ending(why: str, left_bytes: int, all_bytes: int, own_bytes: int) -> Ending:
     """Out of memory where the run holds most of what is taken; else another's fault, which is no answer about the run."""
-    figures = f"host memory: {left_bytes / GIB:.1f} of {all_bytes / GIB:.1f} GiB left, the run's processes hold {held_bytes / GIB:.1f} GiB: {why}"
-    if held_bytes >= (all_bytes - left_bytes) / 2:
+    figures = f"host memory: {left_bytes / GIB:.1f} of {all_bytes / GIB:.1f} GiB left, the run's processes hold {own_bytes / GIB:.1f} GiB: {why}"
+    if own_bytes >= (all_bytes - left_bytes) / 2:
         return Ending(RunStatus.OOM, figures)
     return Ending(RunStatus.FAILED, f"{figures}; other processes hold most of it")
-
-
-def _held_bytes(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_info().rss)
-    except psutil.Error:
-        return 0
-
-
-def _stalled_share() -> float | None:
-    """From a line such as `full avg10=0.00 avg60=…`, in percent there; None where the kernel does not say."""
-    full = [line.split()[1] for line in _lines(PRESSURE) if line.startswith("full ")]
-    return float(full[0].partition("=")[2]) / 100 if full else None
-
-
-def _swapped_pages() -> tuple[int, int]:
-    """Pages swapped in and out since the machine started."""
-    counts = dict(line.split() for line in _lines(COUNTERS) if line.startswith("pswp"))
-    return int(counts.get("pswpin", 0)), int(counts.get("pswpout", 0))
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except OSError:  # no such file, or one that a kernel without the feature refuses to read
-        return []

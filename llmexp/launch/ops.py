@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import shutil
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from llmexp.launch.code import cache_folder
 from llmexp.launch.display import say
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import agent_log
+from llmexp.machine.processor import compiled_for
 from llmexp.record.duration import duration
 from llmexp.record.installed import COMPILERS, Installed
 from llmexp.record.lock import held_in_turn
@@ -109,20 +109,11 @@ def _alone_in(folder: Path) -> Iterator[None]:
 def _library(plan: RunPlan, op: str) -> Path:
     """Where the built op lies: a folder for each Python, torch, DeepSpeed, image, CPU (they compile for the CPU at hand) and CUDA toolkit."""
     found = Runtime(plan).installed
-    parts = [found.cache_tag, *(found.distributions.get(name, "") for name in BUILT_AGAINST), plan.config.runtime.image or "", _cpu()]
+    parts = [found.cache_tag, *(found.distributions.get(name, "") for name in BUILT_AGAINST), plan.config.runtime.image or "", compiled_for()]
     if _needs_nvcc(plan, op):
         parts += [plan.config.hardware.name, str(found.nvcc)]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
     return cache_folder() / "deepspeed_ops" / digest / f"{op}.so"
-
-
-def _cpu() -> str:
-    """Model and instruction sets of this machine's CPU."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() + platform.machine()
-    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
 
 
 def _needs_nvcc(plan: RunPlan, op: str) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from llmexp.engines import get_engine
-from llmexp.launch.cgroup import host_memory_bytes
 from llmexp.launch.compilers import uncompilable
 from llmexp.launch.ending import Ending
 from llmexp.launch.ops import unbuildable
 from llmexp.launch.runtime import Runtime
+from llmexp.machine.memory import host_memory_bytes
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import shortage
 from llmexp.record.installed import OLDEST_PYTHON, installs, version_of

@@ -10,6 +10,7 @@ from pathlib import Path
 from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.fetch import fetch_weights
 from llmexp.launch.ops import prepare_ops
+from llmexp.machine.processor import usable_cores
 from llmexp.record.plan import RunPlan
 
 
@@ -41,9 +42,5 @@ def _threads(plan: RunPlan) -> dict[str, str]:
     if threads is None and plan.config.hardware.device == "cuda" and "OMP_NUM_THREADS" in os.environ:
         return {}
     if threads is None:
-        threads = max(1, _cores() // plan.ranks_per_node)
+        threads = max(1, usable_cores() // plan.ranks_per_node)
     return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

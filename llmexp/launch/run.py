@@ -10,7 +10,6 @@ from typing import Any
 from llmexp.errors import LlmexpError
 from llmexp.launch.advice import advised
 from llmexp.launch.attempt import check_still_mine, only_attempt, set_aside
-from llmexp.launch.cgroup import oom_kills
 from llmexp.launch.classify import Ended, classify
 from llmexp.launch.collect import conclude, precise_enough
 from llmexp.launch.display import display, say
@@ -26,6 +25,7 @@ from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import agent_log
 from llmexp.launch.stack import stack_digest
 from llmexp.launch.watch import Limits, watch
+from llmexp.machine.memory import oom_kills
 from llmexp.plan.detect import detect
 from llmexp.plan.dims import PYTHON
 from llmexp.record.duration import duration

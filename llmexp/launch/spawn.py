@@ -15,6 +15,7 @@ from types import TracebackType
 import psutil
 
 from llmexp.launch.keeper import GRACE_S, PATIENCE_S, SIGNALLED
+from llmexp.machine.processes import handles
 
 # Of the first node, or the only one; another's has its number before the suffix.
 AGENT_LOG = "log.agent.txt"
@@ -63,7 +64,7 @@ class Agent:
     def ask_for_stacks(self, elsewhere: Iterable[psutil.Process] = ()) -> None:
         """Send SIGUSR1 to the processes that handle it, as ranks do by writing their Python stacks to their logs; it would end any other."""
         for process in {*psutil.Process(self.pid).children(recursive=True), *elsewhere}:
-            if _handles(process.pid, signal.SIGUSR1):
+            if handles(process.pid, signal.SIGUSR1):
                 process.send_signal(signal.SIGUSR1)
 
 
@@ -75,13 +76,3 @@ def exit_code(told: int) -> int:
 def agent_log(repeat: Path, node: int = 0) -> Path:
     """What a node's launcher says."""
     return repeat / (f"log.agent.{node}.txt" if node else AGENT_LOG)
-
-
-def _handles(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has a handler for a signal, where the kernel says so (Linux)."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
-    caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
-    return bool(int(caught, 16) >> (number - 1) & 1)

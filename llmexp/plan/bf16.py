@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from llmexp.plan.detect import compute_capability, detect
+from llmexp.machine.gpus import compute_capability
+from llmexp.machine.processor import BF16_OF_ARM, BF16_OF_X86, instruction_sets, multiplies_bf16
+from llmexp.plan.detect import detect
 from llmexp.schema import TrainingConfig
 
-CPU_INFO = Path("/proc/cpuinfo")
-# As Linux names them: x86's two kinds, and ARM's.
-X86_FLAGS, ARM_FLAGS = ("avx512_bf16", "amx_bf16"), ("bf16",)
 # oneDNN, which multiplies for torch on CPUs, may be told to use fewer instructions than there are; by these values it still has bf16's.
 ISA_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 ISAS_WITH_BF16 = ("DEFAULT", "ALL", "BF16", "FP16", "AMX", "AVX10")
@@ -27,9 +25,9 @@ def cpu_lacks() -> str:
     name, limit = _limit()
     if not any(isa in limit for isa in ISAS_WITH_BF16):
         return f"{name}={limit} leaves bf16 instructions out"
-    if _cpu_flags() & {*X86_FLAGS, *ARM_FLAGS}:
+    if multiplies_bf16():
         return ""
-    return f"this processor has no bf16 instructions ({', '.join(X86_FLAGS)} or ARM's {ARM_FLAGS[0]})"
+    return f"this processor has no bf16 instructions ({', '.join(BF16_OF_X86)} or ARM's {BF16_OF_ARM[0]})"
 
 
 def lacks(hardware: Mapping[str, Any]) -> str:
@@ -62,18 +60,10 @@ def about(config: TrainingConfig) -> str:
 
 def slower_on_cpu() -> str:
     """Say what products of bf16 cost without instructions for them, as `python -m benchmarks.bf16` measured it on a processor of each kind."""
-    wide = "avx512f" in _cpu_flags() and "AVX2" not in _limit()[1]
+    wide = "avx512f" in instruction_sets() and "AVX2" not in _limit()[1]
     return f"matrix products take {'about 4' if wide else '10 or more'} times as long as with precision=fp32"
 
 
 def _limit() -> tuple[str, str]:
     """The variable that keeps oneDNN to fewer instructions, and its value."""
     return next(((name, os.environ[name].upper()) for name in ISA_LIMITS if os.environ.get(name)), ("", "DEFAULT"))
-
-
-def _cpu_flags() -> set[str]:
-    try:
-        lines = CPU_INFO.read_text().splitlines()
-    except OSError:
-        return set()
-    return next((set(line.partition(":")[2].split()) for line in lines if line.startswith(("flags", "Features"))), set())

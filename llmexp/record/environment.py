@@ -11,14 +11,14 @@ import platform
 import socket
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from llmexp.machine import processor
+from llmexp.machine.gpus import gpus
+from llmexp.machine.host_load import load_averages
+from llmexp.machine.memory import machine_memory_bytes
 from llmexp.record.checkout import checkouts
-from llmexp.record.command import output
 from llmexp.record.installed import Installed
 from llmexp.record.redact import is_secret_name, redact
 
@@ -45,8 +45,8 @@ def capture(ranks: Installed, folder: Path | None = None) -> dict[str, Any]:
         "python": ranks.python,
         "distributions": ranks.distributions,
         "cpu": cpu(),
-        "memory_bytes": psutil.virtual_memory().total,
-        "load_average": list(os.getloadavg()),
+        "memory_bytes": machine_memory_bytes(),
+        "load_average": list(load_averages()),
         "nvidia": _nvidia(),
         "git": checkouts(folder),
         "variables": _variables(),
@@ -56,9 +56,8 @@ def capture(ranks: Installed, folder: Path | None = None) -> dict[str, Any]:
 def device_model(device: str) -> str:
     """The name of what computes: the first GPU's for 'cuda', else the processor's; 'unknown' where it cannot be read."""
     if device == "cuda":
-        nvidia = _nvidia()
-        return str(nvidia["devices"][0]["name"]) if nvidia else "unknown"
-    return _cpu_model() or "unknown"
+        return gpus()[0].name if gpus() else "unknown"
+    return processor.model() or "unknown"
 
 
 def recorded_device_model(captured: Mapping[str, Any], device: str) -> str | None:
@@ -79,38 +78,20 @@ def stack_digest(sources: Iterable[Path], versions: Mapping[str, str], device: s
 def cpu() -> dict[str, Any]:
     """This machine's processor: its model, cores, those that this process may use, and the governor of its clock."""
     return {
-        "model": _cpu_model(),
-        "physical_cores": psutil.cpu_count(logical=False),
-        "logical_cores": psutil.cpu_count(),
-        "usable_cores": len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else None,
-        "governor": _read(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+        "model": processor.model(),
+        "physical_cores": processor.physical_cores(),
+        "logical_cores": processor.logical_cores(),
+        "usable_cores": processor.bound_cores(),
+        "governor": processor.governor(),
     }
 
 
-def _cpu_model() -> str | None:
-    for line in (_read(Path("/proc/cpuinfo")) or "").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            return value.strip()
-    return platform.processor() or None
-
-
-@cache
 def _nvidia() -> dict[str, Any] | None:
-    fields = "driver_version,name,memory.total,power.limit"
-    answer = output("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
-    rows = [[value.strip() for value in line.split(",")] for line in (answer or "").splitlines()]
-    devices = [{"name": name, "memory_mebibytes": memory, "power_limit_watts": power} for _, name, memory, power in (r for r in rows if len(r) == 4)]
-    return {"driver_version": rows[0][0], "devices": devices} if devices else None
+    """The driver and all GPUs of this machine, in the driver's words; None where there are none."""
+    devices = [{"name": gpu.name, "memory_mebibytes": gpu.memory_mebibytes, "power_limit_watts": gpu.power_limit_watts} for gpu in gpus()]
+    return {"driver_version": gpus()[0].driver_version, "devices": devices} if devices else None
 
 
 def _variables() -> dict[str, str]:
     wanted = {name for name in os.environ for pattern in VARIABLES if fnmatch(name, pattern) and not is_secret_name(name)}
     return {name: redact(os.environ[name]) for name in sorted(wanted)}
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmexp.record.command import output
+from llmexp.machine.command import output
 
 # Into a submodule git would go with that one's own configuration.
 _OUTSIDE_SUBMODULES = ("--ignore-submodules=dirty",)

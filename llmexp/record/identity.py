@@ -15,13 +15,11 @@ from typing import Any
 
 import psutil
 
+from llmexp.machine.processes import is_zombie, kernel, start_ticks, started_at_s
 from llmexp.record.heartbeat import is_silent
 
 # The name, in a holder's identity, that promises signs of life; its value is every how many seconds.
 HEARTBEAT = "heartbeat_s"
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-# Of /proc/<pid>/stat after the name in brackets, which may hold blanks: field 22, in clock ticks since the machine started.
-_START_TICKS = 19
 
 
 def process_identity() -> dict[str, Any]:
@@ -31,9 +29,9 @@ def process_identity() -> dict[str, Any]:
 
 def identity_of(pid: int) -> dict[str, Any]:
     """The same of any process that is visible here."""
-    told = {"host": socket.gethostname(), "pid": pid, "process_started_at_s": psutil.Process(pid).create_time()}
-    kernel = _kernel()
-    return told | (kernel | {"start_ticks": _start_ticks(pid)} if kernel else {})
+    told = {"host": socket.gethostname(), "pid": pid, "process_started_at_s": started_at_s(pid)}
+    here = kernel()
+    return told | (here | {"start_ticks": start_ticks(pid)} if here else {})
 
 
 def is_alive(identity: Mapping[str, Any], ended_job: str | None = None, held: Path | None = None) -> bool:
@@ -57,7 +55,7 @@ def is_alive(identity: Mapping[str, Any], ended_job: str | None = None, held: Pa
 
 def is_visible(identity: Mapping[str, Any]) -> bool:
     """Whether the number of the process means the same here."""
-    here = _kernel()
+    here = kernel()
     if "boot_id" not in identity or not here:
         return bool(identity.get("host") == socket.gethostname())
     return all(identity.get(name) == here[name] for name in here)
@@ -101,43 +99,21 @@ def is_locked(path: Path) -> bool | None:
         return None
 
 
-def _kernel() -> dict[str, Any]:
-    """This boot of this machine, and the namespace that process numbers are of; empty where the kernel does not tell (not Linux)."""
-    try:
-        return {"boot_id": _BOOT.read_text().strip(), "pid_namespace": os.stat("/proc/self/ns/pid").st_ino}
-    except OSError:
-        return {}
-
-
 def _is_of_this_boot(identity: Mapping[str, Any]) -> bool:
-    return "boot_id" in identity and identity["boot_id"] == _kernel().get("boot_id")
-
-
-def _start_ticks(pid: int) -> int | None:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_START_TICKS])
-    except (OSError, IndexError):
-        return None
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
+    return "boot_id" in identity and identity["boot_id"] == kernel().get("boot_id")
 
 
 def _runs(identity: Mapping[str, Any]) -> bool:
-    if "boot_id" not in identity or not _kernel():
+    if "boot_id" not in identity or not kernel():
         return _is_here(identity)
-    return _start_ticks(identity["pid"]) == identity["start_ticks"] and not _is_zombie(identity["pid"])
+    return start_ticks(identity["pid"]) == identity["start_ticks"] and not is_zombie(identity["pid"])
 
 
 def _is_here(identity: Mapping[str, Any]) -> bool:
     """By the clock, which older identities go by."""
     try:
-        same = abs(psutil.Process(identity["pid"]).create_time() - identity["process_started_at_s"]) < 1
-        return same and not _is_zombie(identity["pid"])
+        same = abs(started_at_s(identity["pid"]) - identity["process_started_at_s"]) < 1
+        return same and not is_zombie(identity["pid"])
     except (psutil.NoSuchProcess, KeyError):
         return False
 

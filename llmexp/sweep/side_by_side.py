@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from llmexp.launch.display import say
+from llmexp.machine.processor import usable_cores
 from llmexp.record.plan import RunPlan
 
 # A rank feeds its GPU with one core; its process has more threads than that.
@@ -27,7 +28,7 @@ def may_stand_beside(plan: RunPlan) -> bool:
     if plan.config.measure.name in ALONE_BY_PROTOCOL:
         return False
     own_links = plan.processes == 1 or str(hardware.interconnect).startswith("NVLink")
-    return own_links and len(os.sched_getaffinity(0)) >= CORES_PER_DEVICE * hardware.devices_per_node
+    return own_links and usable_cores() >= CORES_PER_DEVICE * hardware.devices_per_node
 
 
 def worth_it(plans: Sequence[RunPlan], devices: Sequence[str]) -> bool:

@@ -59,7 +59,8 @@ def test_slurms_commands_are_all_there_or_none(tmp_path, monkeypatch, here, leve
 @pytest.mark.parametrize(("limit_gib", "free_gib", "level"), [(16, 12, "ok"), (16, 1, "warn"), (2, 12, "warn")])
 def test_memory_is_what_is_free_within_the_limit(monkeypatch, limit_gib, free_gib, level):
     monkeypatch.setattr(module, "host_memory_bytes", lambda: limit_gib * GIB)
-    monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(total=16 * GIB, available=free_gib * GIB))
+    monkeypatch.setattr(module, "machine_memory_bytes", lambda: 16 * GIB)
+    monkeypatch.setattr(module, "available_memory_bytes", lambda: free_gib * GIB)
     assert check_memory().level == level
     assert ("control group" in check_memory().says) == (limit_gib < 16)
 
@@ -69,7 +70,7 @@ def test_a_governor_that_saves_power_is_warned_of(tmp_path, monkeypatch, governo
     path = tmp_path / "scaling_governor"
     if governor:
         path.write_text(governor)
-    monkeypatch.setattr(module, "GOVERNOR", path)
+    monkeypatch.setattr("llmexp.machine.processor.GOVERNOR", path)
     assert check_governor().level == level
 
 
@@ -79,7 +80,7 @@ def test_a_governor_that_saves_power_is_warned_of(tmp_path, monkeypatch, governo
 )
 def test_doctor_says_whether_the_processor_multiplies_bf16(tmp_path, monkeypatch, flags, says):
     (tmp_path / "cpuinfo").write_text(f"flags\t\t: fpu {flags}\n")
-    monkeypatch.setattr("llmexp.plan.bf16.CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr("llmexp.machine.processor.CPU_INFO", tmp_path / "cpuinfo")
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     bf16.cpu_lacks.cache_clear()
     found = module.check_bf16()

@@ -13,6 +13,7 @@ import pytest
 
 from llmexp.launch import host_memory
 from llmexp.launch.host_memory import HostMemory
+from llmexp.machine import memory
 from llmexp.record.result import RunStatus
 
 MIB, GIB = 2**20, 2**30
@@ -27,9 +28,9 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     said = {"left": 20 * GIB, "held": 0}
     monkeypatch.setattr(host_memory, "host_memory_bytes", lambda: 24 * GIB)
     monkeypatch.setattr(host_memory, "host_memory_left_bytes", lambda: said["left"])
-    monkeypatch.setattr(host_memory, "_held_bytes", lambda process: said["held"])
-    monkeypatch.setattr(host_memory, "PRESSURE", Path("/nowhere"))
-    monkeypatch.setattr(host_memory, "COUNTERS", Path("/nowhere"))
+    monkeypatch.setattr(host_memory, "held_bytes", lambda process: said["held"])
+    monkeypatch.setattr(memory, "PRESSURE", Path("/nowhere"))
+    monkeypatch.setattr(memory, "COUNTERS", Path("/nowhere"))
     return said
 
 
@@ -38,22 +39,22 @@ def one_process() -> list[psutil.Process]:
 
 
 def test_two_low_readings_in_a_row_end_a_run_that_holds_most_of_it(readings: dict[str, int]) -> None:
-    memory = HostMemory()
+    watched = HostMemory()
     for left in (20 * GIB, 300 * MIB, 20 * GIB, 300 * MIB):
         readings["left"] = left
-        assert memory.exhausted(one_process) is None
+        assert watched.exhausted(one_process) is None
     readings["held"] = 22 * GIB
-    ending = memory.exhausted(one_process)
+    ending = watched.exhausted(one_process)
     assert ending is not None
     assert ending.status is RunStatus.OOM
     assert ending.reason == "host memory: 0.3 of 24.0 GiB left, the run's processes hold 22.0 GiB: only 2% may be left"
 
 
 def test_memory_that_others_hold_is_no_answer_about_the_run(readings: dict[str, int]) -> None:
-    memory = HostMemory()
+    watched = HostMemory()
     readings |= {"left": 300 * MIB, "held": GIB}
-    memory.exhausted(one_process)
-    ending = memory.exhausted(one_process)
+    watched.exhausted(one_process)
+    ending = watched.exhausted(one_process)
     assert ending is not None
     assert ending.status is RunStatus.FAILED
     assert ending.reason.endswith("other processes hold most of it")
@@ -63,7 +64,7 @@ def test_memory_that_others_hold_is_no_answer_about_the_run(readings: dict[str, 
 def test_a_machine_that_waits_for_memory_is_thrashing(readings: dict[str, int], monkeypatch, tmp_path: Path, full: str, ends: bool) -> None:
     pressure = tmp_path / "memory"
     pressure.write_text(f"some avg10=60.00 avg60=1.00 avg300=0.00 total=9\nfull avg10={full} avg60=0.00 avg300=0.00 total=9\n")
-    monkeypatch.setattr(host_memory, "PRESSURE", pressure)
+    monkeypatch.setattr(memory, "PRESSURE", pressure)
     ending = HostMemory().exhausted(one_process)
     assert (ending is not None) is ends
     assert not ends or "waited for it in 36% of the last 10 s" in str(ending)
@@ -74,13 +75,13 @@ def test_swapping_both_ways_for_ten_seconds_is_thrashing_where_the_kernel_does_n
     readings: dict[str, int], monkeypatch, tmp_path: Path, pages_in: int, ends: bool
 ) -> None:
     counters, now_s = tmp_path / "vmstat", [0.0]
-    monkeypatch.setattr(host_memory, "COUNTERS", counters)
+    monkeypatch.setattr(memory, "COUNTERS", counters)
     monkeypatch.setattr(host_memory.time, "monotonic", lambda: now_s[0])
-    memory = HostMemory()
+    watched = HostMemory()
     for second in range(11):
         now_s[0] = float(second)
         counters.write_text(f"nr_free_pages 1\npswpin {pages_in * second}\npswpout {100_000 * second}\n")
-        ending = memory.exhausted(one_process)
+        ending = watched.exhausted(one_process)
         assert second == 10 or ending is None
     assert (ending is not None) is ends
     assert not ends or "410 MB/s are swapped out and in again" in str(ending)

@@ -8,16 +8,19 @@ import pytest
 
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
-from llmexp.plan.detect import MIB, detect
+from llmexp.machine.gpus import MIB, gpus
+from llmexp.plan.detect import detect
 from llmexp.schema import HardwareConfig
 
 
 @pytest.fixture(autouse=True)
 def _afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    detect.cache_clear()
+    for asked in (detect, gpus):
+        asked.cache_clear()
     yield
-    detect.cache_clear()
+    for asked in (detect, gpus):
+        asked.cache_clear()
 
 
 @pytest.fixture
@@ -25,7 +28,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
     """Put an nvidia-smi on the path that answers with these GPUs and links."""
 
     def install(*names: str, links: str = "", exit_code: int = 0) -> None:
-        lines = [f"{index}, GPU-{index}a, {name}, 24576" for index, name in enumerate(names)]
+        lines = [f"{index}, GPU-{index}a, {name}, 24576, 350.00, 580.65.06" for index, name in enumerate(names)]
         script = tmp_path / "nvidia-smi"
         body = f"cat <<'END'\n{links}\nEND\nelse\ncat <<'END'\n" + "\n".join(lines) + "\nEND\nfi\n"
         script.write_text(f'#!/bin/sh\nif [ "$1" = nvlink ]; then\n{body}exit {exit_code}\n')

@@ -3,8 +3,9 @@ from types import ModuleType
 
 import pytest
 
+from llmexp.machine.energy_counters import gpu_counters
 from llmexp.record import energy
-from llmexp.record.energy import EnergyMeter, gpu_counters, package_counters
+from llmexp.record.energy import EnergyMeter
 from llmexp.record.samples import StateBytes, TrainingSummary
 from llmexp.tasks.training.metrics import METRICS
 from llmexp.tasks.training.repeats import Facts, read_training
@@ -51,20 +52,6 @@ def nvml(monkeypatch, clock):
     return fake
 
 
-@pytest.fixture
-def package(tmp_path):
-    """Write a zone of the kernel's powercap tree."""
-
-    def write(zone, name, microjoules):
-        folder = tmp_path / zone
-        folder.mkdir(exist_ok=True)
-        for file, value in {"name": name, "energy_uj": microjoules, "max_energy_range_uj": 262_000_000_000}.items():
-            (folder / file).write_text(f"{value}\n")
-        return folder
-
-    return write
-
-
 def metered(counters, clock, seconds, between=lambda: None):
     with EnergyMeter(counters) as meter:
         clock[0] += seconds
@@ -94,39 +81,8 @@ def test_a_gpu_without_counter_has_no_energy(nvml, clock, uuid):
     assert (meter.energy, meter.covers) == (None, None)
 
 
-def test_without_nvml_there_is_no_energy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert gpu_counters("GPU-a") is None
-
-
 def test_a_counter_that_is_lost_spoils_the_energy_and_not_the_run(nvml, clock):
     assert metered(gpu_counters("GPU-a"), clock, 1.0, between=lambda: setattr(nvml, "lost", True)).energy is None
-
-
-def test_packages_count_and_their_parts_and_the_platform_do_not(package, tmp_path, clock):
-    package("intel-rapl:0", "package-0", 261_999_000_000)
-    package("intel-rapl:1", "package-1", 5_000_000)
-    package("intel-rapl:0:0", "dram", 1)
-    package("intel-rapl:2", "psys", 1)
-
-    def pass_on():
-        package("intel-rapl:0", "package-0", 79_000_000)
-        package("intel-rapl:1", "package-1", 45_000_000)
-
-    found = metered(package_counters(tmp_path), clock, 20.0, pass_on).energy
-    # The first counter came to its end of 262 kJ a joule after the first reading.
-    assert found.joules == {"CPU package-0": pytest.approx(80), "CPU package-1": pytest.approx(40)}
-    assert found.seconds == 20
-
-
-def test_packages_that_are_missing_or_roots_alone_have_no_counter(package, tmp_path):
-    assert package_counters(tmp_path) is None
-    readable = package("intel-rapl:0", "package-0", 1) / "energy_uj"
-    assert package_counters(tmp_path) is not None
-    # Not even root can read a folder as a file.
-    readable.unlink()
-    readable.mkdir()
-    assert package_counters(tmp_path) is None
 
 
 def test_a_rank_whose_node_another_one_reads_has_energy_of_nothing(clock):

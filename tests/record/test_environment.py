@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.record import environment
+from llmexp.machine.gpus import gpus
 from llmexp.record.environment import DISTRIBUTIONS, capture, device_model, stack_digest
 from llmexp.record.installed import look
 
 HERE = look(DISTRIBUTIONS)
 
 SMI = """#!/bin/sh
-echo "570.86.15, NVIDIA H200, 143771, 700.00"
-echo "570.86.15, NVIDIA H200, 143771, 700.00"
+echo "0, GPU-a, NVIDIA H200, 143771, 700.00, 570.86.15"
+echo "1, GPU-b, NVIDIA H200, 143771, 700.00, 570.86.15"
 """
 
 
@@ -23,9 +23,9 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "nvidia-smi").write_text(SMI)
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    environment._nvidia.cache_clear()
+    gpus.cache_clear()
     yield
-    environment._nvidia.cache_clear()
+    gpus.cache_clear()
 
 
 def test_capture_is_json_and_says_what_ran_where():
@@ -44,8 +44,8 @@ def test_capture_does_not_import_torch():
 
 def test_gpus_are_named_by_the_driver(two_gpus):
     nvidia = capture(HERE)["nvidia"]
-    assert nvidia["driver_version"] == "570.86.15"
-    assert [device["name"] for device in nvidia["devices"]] == ["NVIDIA H200"] * 2
+    device = {"name": "NVIDIA H200", "memory_mebibytes": "143771", "power_limit_watts": "700.00"}
+    assert nvidia == {"driver_version": "570.86.15", "devices": [device, device]}
     assert device_model("cuda") == "NVIDIA H200"
     assert device_model("cpu") != "NVIDIA H200"
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import LlmexpError
-from llmexp.launch.cgroup import oom_kills
 from llmexp.launch.display import say
 from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.launch.host_memory import HostMemory
@@ -24,6 +23,7 @@ from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import Agent, agent_log
 from llmexp.launch.stack import stack_digest
 from llmexp.launch.watch import TICK_S, processes_of
+from llmexp.machine.memory import oom_kills
 from llmexp.plan.detect import detect
 from llmexp.record.environment import cpu
 from llmexp.record.folder import RunFolder

@@ -16,5 +16,5 @@ llmexp.engines.ENGINES["scripted"] = "scripted:ENGINE"
 if len(sys.argv) > 4:
     held_bytes = int(sys.argv[4])
     host_memory.host_memory_bytes, host_memory.host_memory_left_bytes = lambda: 2**34, lambda: 2**20
-    host_memory._held_bytes = lambda process: held_bytes
+    host_memory.held_bytes = lambda process: held_bytes
 join(Place(int(sys.argv[1]), 2, "127.0.0.1", int(sys.argv[2])), Path(sys.argv[3]))

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from llmexp.launch import cgroup, run
+from llmexp.launch import run
 from llmexp.launch.nodes.line import PATIENCE_S, Line
 from llmexp.launch.nodes.messages import Ended, Here, Start, Welcome
 from llmexp.launch.nodes.place import Place
@@ -24,6 +24,7 @@ from llmexp.launch.nodes.team import Team
 from llmexp.launch.ranks import LOOPBACK
 from llmexp.launch.run import run_one
 from llmexp.launch.stack import stack_digest
+from llmexp.machine import memory
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import Command
@@ -154,13 +155,13 @@ def test_memory_that_comes_to_its_end_on_the_other_machine_ends_both(make, folde
 @pytest.fixture
 def memory_group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Name a control group of 64 MiB for hoard.py; no test where the kernel kills nobody there, as with swap or without the right to make one."""
-    group = next(cgroup._groups(), Path("/dev/null")) / f"llmexp_test_{os.getpid()}"
+    group = next(memory.groups(), Path("/dev/null")) / f"llmexp_test_{os.getpid()}"
     try:
         group.mkdir()
     except OSError as error:
         pytest.skip(f"no memory control group can be made here: {error}")
     monkeypatch.setenv("MEMORY_GROUP", str(group))
-    for limit in (group / name for name, _, _ in cgroup.VERSIONS):
+    for limit in (group / name for name, _, _ in memory.VERSIONS):
         if limit.exists():
             limit.write_text(str(2**26))
     killed = subprocess.run([sys.executable, str(HERE / "hoard.py")], stderr=subprocess.DEVNULL).returncode == -signal.SIGKILL

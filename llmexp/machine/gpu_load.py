@@ -1,4 +1,4 @@
-"""All GPUs of a node by NVML: load, memory, power, clocks, heat, throttling, and whose processes are on them."""
+"""What all GPUs of this machine do at the moment, by NVML: load, memory, power, clocks, heat, throttling, and whose processes are on them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any, Self
 
 import psutil
 
+from llmexp.machine import nvml
+
 MEGABYTE = 1e6
 
 
-class Gpus:
+class GpuLoad:
     """Samples every GPU; none where NVML's library or driver is missing. What one GPU cannot tell is left out."""
 
     def __init__(self) -> None:
@@ -20,14 +22,10 @@ class Gpus:
         self._handles: list[Any] = []
 
     def __enter__(self) -> Self:
-        try:
-            import pynvml
-        except ImportError:
-            return self
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlInit()
-            self._nvml = pynvml
-            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        self._nvml = nvml.library()
+        if self._nvml:
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._handles = [self._nvml.nvmlDeviceGetHandleByIndex(index) for index in range(self._nvml.nvmlDeviceGetCount())]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,12 +56,12 @@ class Gpus:
     def _power(self, handle: Any) -> Iterator[tuple[str, float]]:
         watts = self._nvml.nvmlDeviceGetPowerUsage(handle) / 1e3
         yield "power_usage_watts", watts
-        cap_watts = self._nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3
+        cap_watts = nvml.power_cap_w(self._nvml, handle)
         yield "power_usage_percentage", round(100 * watts / cap_watts, 1)
         yield "power_cap_watts", cap_watts
 
     def _power_default(self, handle: Any) -> Iterator[tuple[str, float]]:
-        yield "power_cap_default_watts", self._nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1e3
+        yield "power_cap_default_watts", nvml.power_cap_default_w(self._nvml, handle)
 
     def _clocks(self, handle: Any) -> Iterator[tuple[str, float]]:
         yield "sm_clock_megahertz", self._nvml.nvmlDeviceGetClockInfo(handle, self._nvml.NVML_CLOCK_SM)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llmexp.record.gpus import Gpus
+from llmexp.machine.gpu_load import GpuLoad
 
 NO_PROCESS = 2**22 + 1
 
@@ -87,7 +87,7 @@ class FakeNvml(ModuleType):
 def test_gpus_are_sampled_and_what_one_cannot_tell_is_left_out(monkeypatch):
     nvml = FakeNvml()
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    with Gpus() as gpus:
+    with GpuLoad() as gpus:
         values = gpus.sample(own={os.getpid()})
     assert values == {
         "gpu_0_utilization_percentage": 97,
@@ -116,7 +116,7 @@ def test_gpus_are_sampled_and_what_one_cannot_tell_is_left_out(monkeypatch):
 def test_a_call_that_pynvml_has_dropped_costs_only_what_it_told(monkeypatch):
     monkeypatch.delattr(FakeNvml, "nvmlDeviceGetApplicationsClock")
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    with Gpus() as gpus:
+    with GpuLoad() as gpus:
         values = gpus.sample(own=set())
     assert "gpu_0_application_clock_megahertz" not in values
     assert values["gpu_0_throttle_reasons"] == 0x44
@@ -125,5 +125,5 @@ def test_a_call_that_pynvml_has_dropped_costs_only_what_it_told(monkeypatch):
 @pytest.mark.parametrize("pynvml", [None, FakeNvml(works=False)], ids=["not installed", "no driver"])
 def test_without_nvml_there_is_nothing_to_sample(monkeypatch, pynvml):
     monkeypatch.setitem(sys.modules, "pynvml", pynvml)
-    with Gpus() as gpus:
+    with GpuLoad() as gpus:
         assert gpus.sample(own=set()) == {}

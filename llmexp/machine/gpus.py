@@ -1,0 +1,80 @@
+"""This machine's NVIDIA GPUs and their driver, as nvidia-smi names them; what they are, not what they do at the moment."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from llmexp.machine.command import output
+
+MIB = 1024**2
+FIELDS = "index,uuid,name,memory.total,power.limit,driver_version"
+# Without its daemon the driver wakes one GPU after the other before it answers.
+_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as the driver reports it, in its own words: [N/A] where it cannot tell."""
+
+    index: str
+    uuid: str
+    name: str
+    memory_mebibytes: str
+    power_limit_watts: str
+    driver_version: str
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The whole memory; None where the driver does not tell."""
+        return int(self.memory_mebibytes) * MIB if self.memory_mebibytes.isdigit() else None
+
+
+@cache
+def gpus() -> tuple[Gpu, ...]:
+    """Look once a process; none where there is no driver, or it does not answer."""
+    answer = _nvidia_smi(f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits")
+    rows = ([cell.strip() for cell in line.split(",")] for line in answer.splitlines())
+    return tuple(Gpu(*row) for row in rows if len(row) == len(FIELDS.split(",")))
+
+
+def visible_gpus() -> list[Gpu]:
+    """Return what CUDA_VISIBLE_DEVICES leaves of the GPUs: indices or starts of UUIDs; as CUDA does, the first unknown one ends the list."""
+    variable = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if variable is None:
+        return list(gpus())
+    chosen = []
+    for token in (part.strip() for part in variable.split(",")):
+        match = next((gpu for gpu in gpus() if token and (gpu.index == token or gpu.uuid.startswith(token))), None)
+        if match is None:
+            break
+        chosen.append(match)
+    return chosen
+
+
+@cache
+def compute_capability() -> tuple[int, int] | None:
+    """Return that of the first GPU; None where there is none, or the driver is too old to tell."""
+    return _version(r"\A\s*(\d+)\.(\d+)(?!\S)", _nvidia_smi("--query-gpu=compute_cap", "--format=csv,noheader"))
+
+
+def has_nvlink() -> bool:
+    """Return whether a bridge or a board links GPUs here by NVLink."""
+    return "Link 0" in _nvidia_smi("nvlink", "--status")
+
+
+def driver_cuda() -> tuple[int, int] | None:
+    """Return the newest CUDA that the driver serves; None where it does not answer."""
+    return _version(r"CUDA (?:\w+ )?Version *: *(\d+)\.(\d+)", _nvidia_smi())
+
+
+def _nvidia_smi(*words: str) -> str:
+    """Return the tool's answer; empty where there is no tool, no driver or no answer in time."""
+    return output("nvidia-smi", *words, timeout_s=_TIMEOUT_S) or ""
+
+
+def _version(pattern: str, text: str) -> tuple[int, int] | None:
+    found = re.search(pattern, text)
+    return (int(found[1]), int(found[2])) if found else None

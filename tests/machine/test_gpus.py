@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from llmexp.machine import gpus as module
+from llmexp.machine.gpus import MIB, Gpu, compute_capability, driver_cuda, gpus, has_nvlink, visible_gpus
+
+SMI = "| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    {} |"
+
+
+@pytest.fixture(autouse=True)
+def _afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for asked in (gpus, compute_capability):
+        asked.cache_clear()
+    yield
+    for asked in (gpus, compute_capability):
+        asked.cache_clear()
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Put an nvidia-smi first on the path that answers with these lines."""
+
+    def install(lines: str) -> None:
+        script = tmp_path / "nvidia-smi"
+        script.write_text(f"#!/bin/sh\ncat <<'END'\n{lines}\nEND\n")
+        script.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+    return install
+
+
+def test_a_gpu_is_what_the_driver_says(driver):
+    driver("0, GPU-a, NVIDIA H200, 143771, 700.00, 570.86.15\n1, GPU-b, NVIDIA GB10, [N/A], [N/A], 570.86.15")
+    first, second = gpus()
+    assert first == Gpu("0", "GPU-a", "NVIDIA H200", "143771", "700.00", "570.86.15")
+    assert first.memory_bytes == 143771 * MIB
+    assert second.memory_bytes is None
+
+
+@pytest.mark.parametrize("answer", ["", "No devices were found"])
+def test_a_driver_without_gpus_has_none(driver, answer):
+    driver(answer)
+    assert gpus() == ()
+    assert visible_gpus() == []
+
+
+@pytest.mark.parametrize(("variable", "indices"), [(None, "012"), ("2,0", "20"), ("GPU-1,9,0", "1"), ("", ""), ("-1", "")])
+def test_cuda_visible_devices_chooses_and_orders(driver, monkeypatch, variable, indices):
+    driver("\n".join(f"{index}, GPU-{index}a, NVIDIA H200, 143771, 700.00, 570.86.15" for index in range(3)))
+    if variable is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert "".join(gpu.index for gpu in visible_gpus()) == indices
+
+
+@pytest.mark.parametrize(("links", "bridged"), [("GPU 0: x\n  Link 0: 14.062 GB/s", True), ("GPU 0: x", False)])
+def test_links_are_told_by_the_driver(driver, links, bridged):
+    driver(links)
+    assert has_nvlink() is bridged
+
+
+@pytest.mark.parametrize(("answer", "capability"), [("8.0\n8.0\n", (8, 0)), ("12.1", (12, 1)), ("", None), ("[N/A]\n", None)])
+def test_compute_capability_is_the_drivers(monkeypatch, answer, capability):
+    monkeypatch.setattr(module, "_nvidia_smi", lambda *words: answer)
+    assert compute_capability() == capability
+
+
+@pytest.mark.parametrize("cell", ["CUDA Version: 13.0", "CUDA UMD Version: 13.0"])
+def test_nvidia_smi_names_the_drivers_cuda(tmp_path, monkeypatch, cell):
+    fake = tmp_path / "nvidia-smi"
+    fake.write_text(f"#!/bin/sh\necho '{SMI.format(cell)}'\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert driver_cuda() == (13, 0)
+    fake.write_text("#!/bin/sh\necho 'no devices were found'; exit 6\n")
+    assert driver_cuda() is None
+    fake.unlink()
+    assert driver_cuda() is None

@@ -1,0 +1,53 @@
+import os
+import subprocess
+import sys
+import threading
+
+import psutil
+import pytest
+
+from llmexp.machine import host_load
+from llmexp.machine.host_load import CoresInUse
+
+SPIN = "import time\nwhile time.process_time() < 1: pass"
+
+
+def test_memory_in_use_is_a_share_of_the_machines(monkeypatch):
+    monkeypatch.setattr(host_load, "used_memory_bytes", lambda: 4e9)
+    monkeypatch.setattr(host_load, "machine_memory_bytes", lambda: 16e9)
+    told = host_load.load()
+    assert (told["system_memory_usage_megabytes"], told["system_memory_usage_percentage"]) == (4000, 25)
+
+
+def test_what_a_hypervisor_took_is_no_work_of_other_processes(monkeypatch):
+    """A host of one core, whose counters stand still but for the hypervisor's."""
+    times = psutil.cpu_times()
+    monkeypatch.setattr(psutil, "cpu_times", lambda: times)
+    cores = CoresInUse()
+    monkeypatch.setattr(psutil, "cpu_times", lambda: times._replace(steal=times.steal + 2))
+    threading.Event().wait(0.1)  # against which milliseconds, to which the interval is rounded, are nothing
+    found = cores.since_last()
+    assert found["cpu_other_cores"] == 0
+    assert found["cpu_stolen_cores"] * found["interval_s"] == pytest.approx(2, rel=0.1)
+
+
+def test_work_of_the_own_tree_is_told_from_others_work():
+    """Each spins for a CPU second; the orphan's parent, through which it would belong to this tree, has ended."""
+    cores = CoresInUse()
+    subprocess.run([sys.executable, "-c", SPIN], check=True)
+    own = cores.since_last()
+    assert own["cpu_own_cores"] * own["interval_s"] > 0.95
+    start = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {SPIN!r}], stdout=subprocess.DEVNULL).pid)"
+    orphan = int(subprocess.run([sys.executable, "-c", start], check=True, capture_output=True, text=True).stdout)
+    psutil.wait_procs([process for process in psutil.process_iter() if process.pid == orphan])
+    other = cores.since_last()
+    assert other["cpu_other_cores"] * other["interval_s"] > 0.8
+    assert other["cpu_own_cores"] * other["interval_s"] < 0.8
+
+
+def test_the_own_processes_are_the_tree(tmp_path):
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        assert {os.getpid(), child.pid} <= CoresInUse().own_pids
+    cores = CoresInUse()
+    assert child.pid not in cores.own_pids
+    assert os.getppid() not in cores.own_pids
