@@ -65,7 +65,7 @@ test-sweeps: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that 
 # What depends most on the libraries' versions. What they deprecate in each other is no matter of ours.
 test-older: .installed-older  ## run a part of the tests, and ranks, with the oldest libraries that llmexp takes, in .venv-older
 	@$(OLDER)/bin/python -m pytest -n $(WORKERS) --dist loadfile -W ignore::DeprecationWarning -W ignore::FutureWarning \
-	  tests/conf tests/hydra_plugins tests/record tests/test_schema.py tests/sweep/test_run.py tests/cli/test_run_words.py \
+	  tests/conf tests/hydra_plugins tests/record tests/test_schema.py tests/sweep/test_sweep.py tests/cli/test_run_words.py \
 	  tests/report/test_plots.py tests/report/test_terminal.py tests/launchers/models/test_building.py
 	@$(OLDER)/bin/python -m llmexp method=Q,F+R+Z3+O model=tiny hardware=cpu measure=smoke tracking=none rerun=all sweep.outputs=$(OLDER)/outputs
 

@@ -17,12 +17,15 @@ from chaos.containers import Containers
 from chaos.surroundings import Surroundings
 from llmexp.launch.run import run_one
 from llmexp.launch.stack import stack_digest
+from llmexp.machine.processor import usable_cores
 from llmexp.plan.runtime import interpreter
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
 
 SCRIPTS = Path(__file__).parent / "scripts"
+# The cores shared out among the two ranks of a made-up plan.
+THREADS = str(max(1, usable_cores() // 2))
 # agent.py, and what it saw: where its Python and its llmexp lie, and a variable.
 SEES = """
 import json, os, runpy, sys
@@ -74,7 +77,7 @@ def test_another_interpreter_runs_this_llmexps_code(make: Callable[..., Training
     told = seen(folder)
     assert told["prefix"] == str(tmp_path / "other")
     assert Path(told["llmexp"]).is_relative_to(tmp_path / "cache" / "llmexp" / "code")
-    assert told["threads"] == "1"
+    assert told["threads"] == THREADS
 
 
 def test_another_version_is_another_stack_and_is_in_the_result(make: Callable[..., TrainingPlan], folder: RunFolder, other: Path) -> None:
@@ -137,7 +140,7 @@ def test_a_container_gets_what_ranks_need_and_nothing_else_of_the_shell(
     result = run_one(make(**docker, environment={"GREETING": "hello"}), folder)
     assert result.status is RunStatus.SUCCESS, result.reason
     told = seen(folder)
-    assert (told["greeting"], told["threads"], told["other"]) == ("hello", "1", None)
+    assert (told["greeting"], told["threads"], told["other"]) == ("hello", THREADS, None)
     asked, cleared, ran, ended = (tmp_path / "tally").read_text().splitlines()
     assert "llmexp.record.installed" in asked
     assert cleared == ended
