@@ -1,33 +1,47 @@
-"""What the commands that people type cost: CPU seconds of the driver, and the wall time to the first step."""
+"""What the commands that people type cost: start-up as ratios, CPU seconds of the driver, and the wall time to the first step."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.figure import Figure
-from benchmarks.interval import interval
+from benchmarks.interval import interval, paired_ratio
 from benchmarks.process import Cost, cost_of
 from llmexp.analysis.held import useful_fraction
 from llmexp.record.folder import find_runs
 
 LLMEXP = (sys.executable, "-m", "llmexp")
-TINY = ("model=tiny", "hardware=cpu", "parallelism.dp=2", "rerun=all")
+# Hydra over the same files, with the plugins that these name, as it finds those of an installed package; nothing is checked or planned.
+PLUGINS = ", ".join(f"hydra_plugins.llmexp_{name}" for name in ("sweeper.sweeper", "local.launcher", "slurm.launcher"))
+BARE_MAIN = f"import hydra, {PLUGINS}; hydra.main(version_base='1.3', config_path='pkg://llmexp.conf', config_name='config')(lambda config: None)()"
+BARE = (sys.executable, "-c", BARE_MAIN, "hardware=cpu", "--cfg", "job")
+TINY = ("model=tiny", "hardware=cpu", "parallelism.dp=2")
 METHODS = ("Naive", "F", "R")
 IDLE_CORES = 0.2
 PATIENCE_S = 120.0
 
 
 def questions(folder: Path, times: int) -> list[Figure]:
-    """CPU seconds of `--cfg job` and of `plan`, in turn."""
-    words = {"--cfg job": ("--cfg", "job"), "plan": ("plan", "method=F+R+Z3", "model=13b", "hardware=a800")}
-    costs: dict[str, list[float]] = {name: [] for name in words}
-    for _ in range(times):
-        for name, command in words.items():
-            costs[name].append(cost_of([*LLMEXP, *command], folder).all_cpu_s)
-    return [Figure(name, "CPU-s", interval(values), times, limit=0.6) for name, values in costs.items()]
+    """Start-up as ratios of CPU seconds: to Hydra alone over the same files, and of a sweep whose answers are all there to its plan."""
+    _sweep(folder, "warm", tracking="mlflow", measure="smoke", rerun="stale")
+    pairs = {
+        "--cfg job, over a bare hydra.main": (("hardware=cpu", "--cfg", "job"), 1.35),
+        "plan, over a bare hydra.main": (("plan", "method=F+R+Z3", "model=13b", "hardware=a800"), None),
+    }
+    found = [_ratio(folder, name, ([*LLMEXP, *words], BARE), times, limit) for name, (words, limit) in pairs.items()]
+    known = _words("warm", tracking="mlflow", measure="smoke", rerun="stale")
+    return [*found, _ratio(folder, "a sweep of answers, over its plan", ([*LLMEXP, *known], [*LLMEXP, "plan", *known]), times, 1.5)]
+
+
+def _ratio(folder: Path, name: str, pair: tuple[Sequence[str], Sequence[str]], times: int, limit: float | None) -> Figure:
+    """CPU seconds of the first command over those of the second, by pairs that ran one after the other; the first pair warms caches."""
+    costs = [[cost_of(command, folder).all_cpu_s for command in pair] for _ in range(times + 1)][1:]
+    over, under = zip(*costs, strict=True)
+    return Figure(name, "x", paired_ratio(over, under), times, limit=limit)
 
 
 def first_step(folder: Path, times: int) -> Figure:
@@ -63,10 +77,14 @@ def _to_first_step(folder: Path) -> tuple[float, Cost]:
             time.sleep(0.01)
         seconds.append(time.perf_counter() - start_s)
 
-    cost = cost_of([*LLMEXP, *TINY, "measure=smoke", "tracking=none"], folder, beside=wait)
+    cost = cost_of([*LLMEXP, *TINY, "rerun=all", "measure=smoke", "tracking=none"], folder, beside=wait)
     return seconds[0], cost
 
 
-def _sweep(folder: Path, name: str, tracking: str, measure: str) -> Cost:
-    words = (f"method={','.join(METHODS)}", f"measure={measure}", f"tracking={tracking}", f"sweep.name={name}")
-    return cost_of([*LLMEXP, *TINY, *words], folder)
+def _sweep(folder: Path, name: str, tracking: str, measure: str, rerun: str = "all") -> Cost:
+    return cost_of([*LLMEXP, *_words(name, tracking, measure, rerun)], folder)
+
+
+def _words(name: str, tracking: str, measure: str, rerun: str) -> list[str]:
+    run = [f"method={','.join(METHODS)}", f"measure={measure}", f"tracking={tracking}", f"sweep.name={name}", f"rerun={rerun}"]
+    return [*TINY, *run]
