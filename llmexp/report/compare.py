@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmexp.analysis.inference import Estimate, log_ratio
+from llmexp.analysis.metric import Better
 from llmexp.record.folder import RunFolder
 from llmexp.record.naming import NOT_MEASURED
 from llmexp.record.result import Metric, RunStatus
 from llmexp.report.equivalence import Equivalence, of_rows
 from llmexp.report.row import OOM, Row, read_row
+from llmexp.tasks import get_task
 
 WHY_PRECISION = "precision.chosen_because"
 # What differs between any two moments.
@@ -38,6 +40,7 @@ class Ratio:
     name: str
     a: Metric
     b: Metric
+    better: Better = ""
 
     @property
     def value(self) -> float | None:
@@ -125,7 +128,9 @@ def _flat(value: Any, path: str = "") -> dict[str, str]:
 def _ratios(a: Row, b: Row) -> list[Ratio]:
     names = a.result.metrics if a.result else {}
     pairs = ((name, a.metric(name), b.metric(name)) for name in names)
-    return [Ratio(name, first, second) for name, first, second in pairs if first and second and (first.mean or second.mean)]
+    known = get_task(a.plan.config.task.name).metrics
+    found = ((name, first, second) for name, first, second in pairs if first and second and (first.mean or second.mean))
+    return [Ratio(name, first, second, known[name].better if name in known else "") for name, first, second in found]
 
 
 def ending(row: Row) -> str:

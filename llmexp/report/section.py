@@ -15,8 +15,9 @@ from typing import Any
 from llmexp.analysis.held import useful_fraction
 from llmexp.analysis.metric import MetricSpec
 from llmexp.errors import RecordError
-from llmexp.record.result import Metric, Stability
+from llmexp.record.result import Metric
 from llmexp.report.control import control_lines
+from llmexp.report.csv_line import csv_line, identity
 from llmexp.report.notes import beside_note, ending_note, mark
 from llmexp.report.row import HERE, OOM, Row
 from llmexp.report.signs import UNKNOWN, UNSTABLE, deviation, doubt_sign, within_run
@@ -193,30 +194,11 @@ class Section:
         A metric has three columns: mean, deviation between repeats and within the run. <rate>_low and <rate>_high are the ends of the 95 % confidence
         interval of the rate; clocks are those of the GPU with the lowest mean.
         """
-        metrics = {name + suffix: value for name in self.metrics for suffix, value in _metric_values(row.metric(name)).items()}
-        judged = _stability(row.plan.rate, row.result.stability if row.result else None)
-        return self.identity(row) | judged | metrics | self.comparisons(row) | {"command": row.command}
+        return self.identity(row) | csv_line(row, self.metrics) | self.comparisons(row) | {"command": row.command}
 
     def identity(self, row: Row) -> dict[str, Any]:
         """What the run is and how it ended."""
-        result = row.result
-        return {
-            "sweep": row.plan.config.sweep.name,
-            "id": row.id,
-            "stack": result and result.stack,
-            "state": row.state,
-            "reason": row.reason,
-            "evidence": result and result.evidence,
-            "task": row.plan.config.task.name,
-            "engine": row.work["engine"],
-            **row.plan.subject,
-            "hardware": row.hardware,
-            "runtime": row.work["runtime"],
-            "processes": row.plan.processes,
-            "devices": row.plan.devices,
-            "repeats": result.repeats if result else 0,
-            "rate": row.plan.rate,
-        }
+        return identity(row)
 
     def comparisons(self, row: Row) -> dict[str, Any]:
         """What holds the row against others."""
@@ -313,23 +295,3 @@ def applying(lines: dict[str, bool]) -> list[str]:
 
 def _small(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:].rstrip(".")
-
-
-def _metric_values(metric: Metric | None) -> dict[str, float | None]:
-    values = (metric.mean, metric.std_between_repeats, metric.std_within_run) if metric else (None, None, None)
-    return dict(zip(("", "_std_between_repeats", "_std_within_run"), values, strict=True))
-
-
-def _stability(rate: str, judged: Stability | None) -> dict[str, Any]:
-    clock = min(judged.sm_clocks, key=lambda clock: clock.mean_megahertz, default=None) if judged else None
-    return {
-        "stability": judged and judged.verdict,
-        "stability_reasons": judged and "; ".join(judged.reasons),
-        f"{rate}_low": judged and judged.low,
-        f"{rate}_high": judged and judged.high,
-        "interval_source": judged and judged.source,
-        "beside": judged and "; ".join(judged.beside),
-        "sm_clock_mean_megahertz": clock and clock.mean_megahertz,
-        "sm_clock_lowest_megahertz": clock and clock.lowest_megahertz,
-        "sm_clock_card_megahertz": clock and clock.card_megahertz,
-    }

@@ -107,9 +107,9 @@ def _difference_table(title: str, differences: Sequence[Difference]) -> Table:
 
 
 def _ratio_table(ratios: Sequence[Ratio]) -> Table:
-    rows = [(ratio.name, _figure(ratio.a.mean), _figure(ratio.b.mean), _ratio(ratio)) for ratio in ratios]
-    name, a, b, over = zip(*rows, strict=True)
-    return as_table([Column("metric", name, left=True), Column("a", a), Column("b", b), Column("b/a", over)])
+    rows = [(ratio.name, _figure(ratio.a.mean), _figure(ratio.b.mean), _ratio(ratio), ratio.better) for ratio in ratios]
+    name, a, b, over, better = zip(*rows, strict=True)
+    return as_table([Column("metric", name, left=True), Column("a", a), Column("b", b), Column("b/a", over), Column("better", better, left=True)])
 
 
 def _figure(value: float) -> str:
