@@ -25,6 +25,7 @@ from llmexp.launchers.rank.frame import device_of
 from llmexp.measure.clock import clock_for
 from llmexp.method import Method
 from llmexp.plan.training_plan import TrainingPlan
+from llmexp.schema import AdamW
 
 
 class Rows(Dataset[dict[str, torch.Tensor]]):
@@ -75,6 +76,7 @@ def measure(plan: TrainingPlan, folder: str) -> float:
 def _trainer(plan: TrainingPlan, model: PreTrainedModel, folder: str, window: Window) -> Trainer:
     config, techniques = plan.config, Method.parse(plan.method, plan.config.task.name).techniques
     steps, constants = config.measure.warmup_steps + config.measure.steps, config.optimizer
+    assert isinstance(constants, AdamW)
     sequences = loader.load(config.data, int(model.config.vocab_size), steps * plan.batch.global_, config.seed)
     arguments = TrainingArguments(
         output_dir=folder,
@@ -84,10 +86,10 @@ def _trainer(plan: TrainingPlan, model: PreTrainedModel, folder: str, window: Wi
         gradient_checkpointing=techniques.recomputation,
         optim="adamw_torch_fused",
         learning_rate=constants.lr,
-        adam_beta1=(constants.betas or (0.9, 0.999))[0],
-        adam_beta2=(constants.betas or (0.9, 0.999))[1],
-        adam_epsilon=constants.eps or 1e-8,
-        weight_decay=constants.weight_decay or 0.0,
+        adam_beta1=constants.betas[0],
+        adam_beta2=constants.betas[1],
+        adam_epsilon=constants.eps,
+        weight_decay=constants.weight_decay,
         lr_scheduler_type="constant",
         max_grad_norm=0.0,
         use_cpu=config.hardware.device == "cpu",

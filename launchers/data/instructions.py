@@ -13,7 +13,7 @@ from llmexp.launchers.data.sequences import IGNORED, Example, Sequences, packed
 from llmexp.launchers.data.texts import hf_dataset
 from llmexp.launchers.data.tokens import Template, Tokenizer
 from llmexp.plan.instructions import ASSISTANT, Conversation, conversation, files_of, read
-from llmexp.schema import DataConfig
+from llmexp.schema import InstructionsData
 
 Piece = tuple[list[int], bool]
 
@@ -27,7 +27,7 @@ class Read:
     left_out: int = 0
 
 
-def load(data: DataConfig, encode: Tokenizer, number: int, seed: int) -> Sequences:
+def load(data: InstructionsData, encode: Tokenizer, number: int, seed: int) -> Sequences:
     """At most `number` sequences of records in an order that the seed fixes; raises ConfigError."""
     records, read = conversations(data), Read()
     random.Random(seed).shuffle(records)
@@ -39,10 +39,10 @@ def load(data: DataConfig, encode: Tokenizer, number: int, seed: int) -> Sequenc
     return made
 
 
-def conversations(data: DataConfig) -> list[Conversation]:
+def conversations(data: InstructionsData) -> list[Conversation]:
     """All records of the section; raises ConfigError for the first that is wrong."""
     if data.path:
-        return [_of_dataset(record, row, data) for row, record in enumerate(hf_dataset(data))]
+        return [_of_dataset(record, row, data) for row, record in enumerate(hf_dataset(data.path, data.split))]
     return [record for path in files_of(data.files) for record in read(path)] if data.files else own_set()
 
 
@@ -94,7 +94,7 @@ def _fitting(examples: Iterable[Example], seq_len: int, read: Read) -> Iterator[
             yield cut
 
 
-def _of_dataset(record: object, row: int, data: DataConfig) -> Conversation:
+def _of_dataset(record: object, row: int, data: InstructionsData) -> Conversation:
     try:
         return conversation(record)
     except ValueError as error:

@@ -15,7 +15,7 @@ from llmexp.launchers.data.texts import texts
 from llmexp.launchers.data.tokens import Tokenizer, tokenizer
 from llmexp.measure.loop import MicroBatch
 from llmexp.record.result import Batch
-from llmexp.schema import DataConfig
+from llmexp.schema import DataConfig, HfData, InstructionsData, SyntheticData, TextData
 
 
 def batches(sequences: Sequences, replica: int, replicas: int, batch: Batch, device: torch.device) -> Iterator[list[MicroBatch]]:
@@ -29,21 +29,21 @@ def batches(sequences: Sequences, replica: int, replicas: int, batch: Batch, dev
 
 def load(data: DataConfig, vocab_size: int, number: int, seed: int) -> Sequences:
     """Make at most `number` sequences; raises ConfigError for missing files and for a tokenizer larger than the model's vocabulary."""
-    if data.name == "synthetic":
+    if isinstance(data, SyntheticData):
         generator = torch.Generator().manual_seed(seed)
         ids = torch.randint(vocab_size, (number, data.seq_len), generator=generator)
         return Sequences(ids, ids.clone())
     chosen = tokenizer(data.tokenizer)
     if chosen.size > vocab_size:
         raise ConfigError(f"data.tokenizer={data.tokenizer} has {chosen.size} tokens, the model's vocabulary only {vocab_size}")
-    sequences = instructions.load(data, chosen, number, seed) if data.name == "instructions" else _text(data, chosen, number, seed)
+    sequences = instructions.load(data, chosen, number, seed) if isinstance(data, InstructionsData) else _text(data, chosen, number, seed)
     if not len(sequences.ids):
         less = "no record whose answer begins within" if data.name == "instructions" else "less than one sequence of"
         raise ConfigError(f"data={data.name} gave {less} {data.seq_len} tokens")
     return sequences
 
 
-def _text(data: DataConfig, chosen: Tokenizer, number: int, seed: int) -> Sequences:
+def _text(data: TextData | HfData, chosen: Tokenizer, number: int, seed: int) -> Sequences:
     documents = ([*chosen.encode(text), *chosen.end] for text in texts(data, seed))
     if data.pack:
         return _joined(documents, data.seq_len, number)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.plan.files import matching
-from llmexp.schema import DataConfig
+from llmexp.schema import HfData, TextData
 
 
-def texts(data: DataConfig, seed: int) -> Iterator[str]:
-    """The documents of a text or hf section, in an order that the seed fixes."""
-    if data.name == "hf":
-        for record in hf_dataset(data).shuffle(seed=seed):
+def texts(data: TextData | HfData, seed: int) -> Iterator[str]:
+    """The documents, in an order that the seed fixes."""
+    if isinstance(data, HfData):
+        for record in hf_dataset(data.path, data.split).shuffle(seed=seed):
             yield record[data.field]
         return
     paths = text_files(data.files)
@@ -34,18 +34,18 @@ def library_modules() -> list[Path]:
     return sorted(_library().glob("*.py"))
 
 
-def hf_dataset(data: DataConfig) -> Any:
-    """The split of a dataset by hub name, in a folder, or in a file of one of its formats."""
+def hf_dataset(place: str, split: str) -> Any:
+    """A split of a dataset by hub name, in a folder, or in a file of one of its formats."""
     import datasets
 
-    path = Path(data.path or "")
+    path = Path(place)
     if path.suffix.lstrip(".") in ("json", "jsonl", "parquet", "csv", "txt") and path.exists():
         kind = {"jsonl": "json", "txt": "text"}.get(path.suffix.lstrip("."), path.suffix.lstrip("."))
-        return datasets.load_dataset(kind, data_files=str(path), split=data.split)
+        return datasets.load_dataset(kind, data_files=str(path), split=split)
     if (path / "dataset_info.json").exists() or (path / "dataset_dict.json").exists():
         loaded = datasets.load_from_disk(str(path))
-        return loaded[data.split] if isinstance(loaded, datasets.DatasetDict) else loaded
-    return datasets.load_dataset(data.path, split=data.split)
+        return loaded[split] if isinstance(loaded, datasets.DatasetDict) else loaded
+    return datasets.load_dataset(place, split=split)
 
 
 def _library() -> Path:

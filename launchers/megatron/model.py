@@ -21,6 +21,7 @@ from llmexp.launchers.megatron.weights import fill_stage
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.method import Method
 from llmexp.plan.training_plan import TrainingPlan
+from llmexp.schema import SizedModel
 
 
 def form_groups(plan: TrainingPlan) -> None:
@@ -67,6 +68,7 @@ def stages(plan: TrainingPlan, config: TransformerConfig) -> list[DistributedDat
 
 def _stage(plan: TrainingPlan, config: TransformerConfig, index: int) -> GPTModel:
     model, virtual = plan.config.model, index if plan.dims.virtual_stages > 1 else None
+    assert isinstance(model, SizedModel)
     place = {"ignore_virtual": False, "vp_stage": virtual}
     stage = GPTModel(
         config=config,

@@ -12,7 +12,7 @@ from megatron.core.tensor_parallel import set_tensor_model_parallel_attributes
 from torch import nn
 
 from llmexp.launchers.models.seeding import fill
-from llmexp.schema import ModelConfig
+from llmexp.schema import SizedModel
 
 # Megatron's name of a decoder layer's or a stage's parameter: transformers' name, and the dimension that tensor parallelism cuts.
 _PLAIN: dict[str, tuple[str, int | None]] = {
@@ -34,7 +34,7 @@ _EXPERT = re.compile(r"mlp\.experts\.local_experts\.(\d+)\.(.+)")
 Whole = Callable[[str, int, int], torch.Tensor]
 
 
-def fill_stage(stage: GPTModel, model: ModelConfig, seed: int) -> None:
+def fill_stage(stage: GPTModel, model: SizedModel, seed: int) -> None:
     """Give every parameter of one pipeline stage its seeded values, and mark those that are parts of a matrix."""
     for name, parameter in stage.named_parameters():
         if model.tie_embeddings and name == "output_layer.weight":
@@ -61,7 +61,7 @@ def _place(name: str) -> tuple[str, str, str]:
     return (prefix, f"mlp.experts.{expert[2]}", f".{expert[1]}") if expert else (prefix, part, "")
 
 
-def _fill(name: str, parameter: nn.Parameter, model: ModelConfig, seed: int) -> None:
+def _fill(name: str, parameter: nn.Parameter, model: SizedModel, seed: int) -> None:
     tp, rank = parallel_state.get_tensor_model_parallel_world_size(), parallel_state.get_tensor_model_parallel_rank()
     prefix, part, suffix = _place(name)
 
@@ -83,23 +83,23 @@ def _fill(name: str, parameter: nn.Parameter, model: ModelConfig, seed: int) -> 
         set_tensor_model_parallel_attributes(parameter, True, cut, 1)
 
 
-def _query_key_value(whole: Whole, model: ModelConfig, rank: int, tp: int) -> torch.Tensor:
+def _query_key_value(whole: Whole, model: SizedModel, rank: int, tp: int) -> torch.Tensor:
     """Rows by groups that share a key and value head: a group's queries, its key, its value."""
-    groups, width = model.num_kv_heads or 0, model.head_dim or 0
-    rows = {"q": (model.num_heads or 0) * width, "k": groups * width, "v": groups * width}
-    parts = [whole(f"self_attn.{leaf}_proj.weight", size, model.hidden_size or 0).unflatten(0, (groups, -1)) for leaf, size in rows.items()]
+    groups, width = model.num_kv_heads, model.head_dim
+    rows = {"q": model.num_heads * width, "k": groups * width, "v": groups * width}
+    parts = [whole(f"self_attn.{leaf}_proj.weight", size, model.hidden_size).unflatten(0, (groups, -1)) for leaf, size in rows.items()]
     return torch.cat(parts, dim=1).chunk(tp)[rank].flatten(0, 1)
 
 
-def _gate_up(whole: Whole, model: ModelConfig, rank: int, tp: int) -> torch.Tensor:
+def _gate_up(whole: Whole, model: SizedModel, rank: int, tp: int) -> torch.Tensor:
     """Each rank's rows of the gate, then its rows of the up projection."""
-    shape = (model.intermediate_size or 0, model.hidden_size or 0)
+    shape = (model.intermediate_size, model.hidden_size)
     return torch.cat([whole(f"mlp.{leaf}_proj.weight", *shape).chunk(tp)[rank] for leaf in ("gate", "up")])
 
 
-def _stacked_gate_up(whole: Whole, model: ModelConfig, rank: int, tp: int) -> torch.Tensor:
+def _stacked_gate_up(whole: Whole, model: SizedModel, rank: int, tp: int) -> torch.Tensor:
     """The same of one expert, whose gate and up projection are one matrix."""
-    joined = whole("mlp.experts.gate_up_proj", 2 * (model.intermediate_size or 0), model.hidden_size or 0)
+    joined = whole("mlp.experts.gate_up_proj", 2 * model.intermediate_size, model.hidden_size)
     return torch.cat([half.chunk(tp)[rank] for half in joined.chunk(2)])
 
 

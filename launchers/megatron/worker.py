@@ -27,6 +27,7 @@ from llmexp.launchers.rank.frame import join_group
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.measure.loop import MicroBatch
 from llmexp.plan.training_plan import TrainingPlan
+from llmexp.schema import SizedModel
 
 Losses = list[torch.Tensor]
 
@@ -42,7 +43,8 @@ class MegatronTraining:
         self.optimizer = get_megatron_optimizer(
             OptimizerConfig(**plan.engine_config["optimizer"]), self.stages, use_gloo_process_groups=False, **_decayed_everywhere()
         )
-        self.vocab_size = plan.config.model.vocab_size or 0
+        assert isinstance(plan.config.model, SizedModel)
+        self.vocab_size = plan.config.model.vocab_size
         self.parameters = self.trainable_parameters = plan.parameters or 0
 
     def train(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Losses:

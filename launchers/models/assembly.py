@@ -15,6 +15,7 @@ from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import weights_of
 from llmexp.method import Method
 from llmexp.plan.training_plan import TrainingPlan
+from llmexp.schema import TargetOptimizer
 
 
 def method_of(plan: TrainingPlan) -> Method:
@@ -72,7 +73,7 @@ def trained(module: nn.Module) -> list[nn.Parameter]:
 def optimizer(plan: TrainingPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """torch's fused AdamW, or the class that optimizer.target names; one that updates in backward takes a model, here of what trains alone."""
     chosen = plan.config.optimizer
-    if chosen.target:
+    if isinstance(chosen, TargetOptimizer):
         taken = nn.ParameterList(parameters) if chosen.fused_backward else parameters
         made: torch.optim.Optimizer = targets.load("optimizer.target", chosen.target)(taken, **chosen.arguments)
         return made

@@ -15,14 +15,14 @@ from llmexp.launchers.models import targets
 from llmexp.launchers.models.hub import folder_of
 from llmexp.launchers.models.quantize import quantized_linear
 from llmexp.launchers.models.weights import Source
-from llmexp.schema import ModelConfig
+from llmexp.schema import HfModel, MixtralModel, ModelConfig, SizedModel
 
 CONFIGURATIONS = {"llama": LlamaConfig, "qwen3": Qwen3Config, "mixtral": MixtralConfig}
 
 
 def configuration(model: ModelConfig) -> PreTrainedConfig:
     """Translate the model's section to transformers; for architecture hf read it from model.path."""
-    if model.architecture == "hf":
+    if isinstance(model, HfModel):
         return _published(model)
     return CONFIGURATIONS[model.architecture](
         vocab_size=model.vocab_size,
@@ -41,9 +41,9 @@ def configuration(model: ModelConfig) -> PreTrainedConfig:
     )
 
 
-def _published(model: ModelConfig) -> PreTrainedConfig:
-    path, code = model.path or "", model.trust_remote_code
-    found = folder_of(path, code=code) if model.weights == "pretrained" else path
+def _published(model: HfModel) -> PreTrainedConfig:
+    path, code = model.path, model.trust_remote_code
+    found = folder_of(path, code=code) if model.checkpoint else path
     try:
         return AutoConfig.from_pretrained(found, trust_remote_code=code)
     except ValueError as error:
@@ -52,9 +52,9 @@ def _published(model: ModelConfig) -> PreTrainedConfig:
         raise ConfigError(f"model.path={path}: {why}") from None
 
 
-def _experts(model: ModelConfig) -> dict[str, Any]:
+def _experts(model: SizedModel) -> dict[str, Any]:
     """Without a loss that balances the load of experts, which transformers too adds only where it is asked to."""
-    if model.num_experts is None:
+    if not isinstance(model, MixtralModel):
         return {}
     return {"num_local_experts": model.num_experts, "num_experts_per_tok": model.experts_per_token, "output_router_logits": False}
 

@@ -14,7 +14,7 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.models.seeding import fill
 from llmexp.launchers.models.stacked_experts import matrices_of, router_of
 from llmexp.plan.checkpoint import Checkpoint
-from llmexp.schema import TrainingConfig
+from llmexp.schema import HfModel, TrainingConfig
 
 NAMED_IN_ERRORS = 3
 ADAPTERS = (".lora_", "prompt_encoder.")
@@ -30,22 +30,20 @@ def seeded(seed: int) -> Callable[[nn.Module], Source]:
 
 def weights_of(config: TrainingConfig) -> Callable[[nn.Module], Source]:
     """What fills a whole model, given while it has all of its names; raises ConfigError where the checkpoint is another model's."""
-    if config.model.weights == "random":
-        return seeded(config.seed)
-    return partial(Pretrained, _checkpoint(config), config.seed)
+    model = config.model.checkpoint
+    return partial(Pretrained, _stored(model), config.seed) if model else seeded(config.seed)
 
 
 def weights_that_ran(config: TrainingConfig) -> dict[str, Any]:
     """Which weights training started from, for what_ran."""
-    if config.model.weights == "random":
-        return {"weights": f"random, seed {config.seed}"}
-    return {"weights": f"pretrained, {_checkpoint(config).digest}"}
+    model = config.model.checkpoint
+    return {"weights": f"pretrained, {_stored(model).digest}" if model else f"random, seed {config.seed}"}
 
 
-def _checkpoint(config: TrainingConfig) -> Checkpoint:
+def _stored(model: HfModel) -> Checkpoint:
     from llmexp.launchers.models.hub import folder_of  # not every engine's ranks have Hugging Face's packages
 
-    return Checkpoint.read(folder_of(config.model.path or "", code=config.model.trust_remote_code))
+    return Checkpoint.read(folder_of(model.path, code=model.trust_remote_code))
 
 
 class Pretrained:

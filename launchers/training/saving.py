@@ -20,7 +20,7 @@ from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.training.gathering import whole
 from llmexp.plan.kept import Kept
 from llmexp.plan.training_plan import TrainingPlan
-from llmexp.schema import ModelConfig
+from llmexp.schema import HfModel, ModelConfig
 
 SHARD_SIZE = "5GB"
 TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "chat_template*", "generation_config.json")
@@ -118,17 +118,18 @@ def _widened(parameter: Any, values: torch.Tensor) -> torch.Tensor:
 
 def base_of(model: ModelConfig) -> str | None:
     """The model below an adapter, as PEFT looks for it: a folder by its whole path, or the hub's name."""
-    if model.path is None:
+    if not isinstance(model, HfModel):
         return None
     local = Path(model.path).expanduser()
     return str(local.resolve()) if local.is_dir() else model.path
 
 
 def _copy_tokenizer(model: ModelConfig, folder: Path) -> None:
-    if model.weights == "random":
+    source = model.checkpoint
+    if source is None:
         return
     from llmexp.launchers.models.hub import folder_of
 
-    found = folder_of(model.path or "")
+    found = folder_of(source.path)
     for path in (path for pattern in TOKENIZER_FILES for path in found.glob(pattern)):
         shutil.copy(path, folder)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterator, Mapping
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -13,6 +12,7 @@ from llmexp.errors import ConfigError, nearest, unknown
 from llmexp.record.redact import is_secret_name, secret_in
 from llmexp.schema import RunConfig
 from llmexp.schema.kinds import wrong_value
+from llmexp.schema.tagged import Taken, types_of
 from llmexp.tasks import get_task, task_names
 from llmexp.terms import meant_by
 
@@ -23,7 +23,7 @@ def validate(container: Mapping[str, Any]) -> RunConfig:
     try:
         config = kind.model_validate(dict(container))
     except ValidationError as error:
-        raise _explain(kind, error.errors()[0]) from None
+        raise _explain(kind, error.errors()[0], container) from None
     for key, value in _texts(container):
         refuse_secret(key, value)
     return config
@@ -62,14 +62,8 @@ def keys(kind: type[BaseModel] | None = None) -> list[str]:
 def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     for name, info in model.model_fields.items():
         yield prefix + name
-        section = _section(info.annotation)
-        if section:
+        for section in types_of(info.annotation):
             yield from _keys(section, f"{prefix}{name}.")
-
-
-def _section(annotation: Any) -> type[BaseModel] | None:
-    options = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
-    return next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
 
 
 def check_key(path: str) -> None:
@@ -81,14 +75,15 @@ def check_key(path: str) -> None:
 
 def _first_unknown(kind: type[BaseModel], path: str) -> str | None:
     """The path down to its first part that a configuration has not; None where it has all."""
-    section, parts = kind, path.split(".")
+    sections: tuple[type[BaseModel], ...] = (kind,)
+    parts = path.split(".")
     for depth, name in enumerate(parts, start=1):
-        if name not in section.model_fields:
+        fields = [section.model_fields[name] for section in sections if name in section.model_fields]
+        if not fields:
             return ".".join(parts[:depth])
-        inner = _section(section.model_fields[name].annotation)
-        if inner is None:
+        sections = tuple(each for field in fields for each in types_of(field.annotation))
+        if not sections:
             return None
-        section = inner
     return None
 
 
@@ -116,7 +111,10 @@ def _kind_of(container: Mapping[str, Any]) -> type[RunConfig]:
     return get_task(name).config_type
 
 
-def _explain(kind: type[RunConfig], error: ErrorDetails) -> ConfigError:
-    if error["type"] == "extra_forbidden":
-        return unknown_key(".".join(map(str, error["loc"])), kind)
-    return ConfigError(wrong_value(kind, error))
+def _explain(kind: type[RunConfig], error: ErrorDetails, container: Mapping[str, Any]) -> ConfigError:
+    taken = Taken.by(kind, error, container)
+    said = taken.explain(error) if taken else None
+    if said is None and error["type"] == "extra_forbidden":
+        section, *below = map(str, error["loc"])
+        return unknown_key(".".join([section, *below[1 if taken else 0 :]]), kind)
+    return ConfigError(said or wrong_value(kind, error))

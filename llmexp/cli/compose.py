@@ -13,6 +13,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
 from llmexp.cli.hydra_private import set_values
+from llmexp.cli.places import without_idle_tokenizer
 
 
 def container_of(config: DictConfig) -> dict[str, Any]:
@@ -50,7 +51,7 @@ class Composer:
             self._composed[choices] = _own(self._loader.load_sweep_config(self._master, list(choices)))
         config = deepcopy(self._composed[choices])
         set_values(values, config)
-        return config
+        return without_idle_tokenizer(config)
 
     def _is_value(self, override: Override) -> bool:
         """Whether it sets a value after everything is composed; a deletion does too, but may meet the other words in another order then."""
@@ -62,7 +63,7 @@ def _own(config: DictConfig) -> DictConfig:
     """A composed configuration without Hydra's part, closed to unknown keys as that is."""
     own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     OmegaConf.set_struct(own, True)
-    return own
+    return without_idle_tokenizer(own)
 
 
 def _plain(config: DictConfig) -> dict[str, Any]:

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hydra.core.config_loader import ConfigLoader
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from llmexp.errors import ConfigError
 from llmexp.plan.instructions import SUFFIXES
 
 CONFIG_FILE = "config.json"
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
+# The tokenizer that lies beside a model's weights.
+MODELS_OWN = "${model.path}"
 # What Hydra's grammar takes for a word without quotes, of what paths are made of.
 UNQUOTED = re.compile(r"[\w./+-]+", re.ASCII)
 
@@ -25,6 +28,15 @@ def spelled_out(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
         meant = _meant(loader, word)
         found += meant[:1] + [each for each in meant[1:] if each.partition("=")[0] not in typed]
     return found
+
+
+def without_idle_tokenizer(config: DictConfig) -> DictConfig:
+    """The configuration without the tokenizer that came with a model's place, where the data has no text for it."""
+    data = config.get("data")
+    if data and data.get("name") == "synthetic" and OmegaConf.to_container(data).get("tokenizer") == MODELS_OWN:  # type: ignore[union-attr]
+        with open_dict(data):
+            del data["tokenizer"]
+    return config
 
 
 def place_of(group: str, name: str) -> ConfigError | None:
@@ -53,7 +65,7 @@ def _meant(loader: ConfigLoader, word: str) -> list[str]:
         raise ConfigError(f"{word}: {places[0]} is a place and not an option, and the two are not swept together: run one after the other")
     paths = [_quoted(_folder(str(Path(place).expanduser()) if place.startswith("~") else place)) for place in places]
     if group == "model":
-        tokenizer = ["data.tokenizer=${model.path}"] if all(map(_may_have_tokenizer, places)) else []
+        tokenizer = [f"data.tokenizer={MODELS_OWN}"] if all(map(_may_have_tokenizer, places)) else []
         return ["model=hf", f"model.path={','.join(paths)}", "model.weights=pretrained", *tokenizer]
     if odd := next((place for place in places if not place.endswith(SUFFIXES)), None):
         raise ConfigError(f"data={odd}: instructions are in {', '.join(SUFFIXES)} files: write {_reading(odd)}")

@@ -14,7 +14,7 @@ from llmexp.plan.memory import Held, Storage, zero_storage
 from llmexp.plan.moments import moment_bytes
 from llmexp.plan.schedules import Passes
 from llmexp.record.plan import Command
-from llmexp.schema import CpKind, RunConfig, TrainingConfig
+from llmexp.schema import CpKind, InstructionsData, RunConfig, TrainingConfig
 
 C = TypeVar("C", bound=RunConfig)
 
@@ -86,8 +86,8 @@ class TrainingEngine(Engine[TrainingConfig]):
             "peft": techniques.adapter is not None,
             "liger_kernel": config.kernels.liger,
             "triton": techniques.compilation and config.hardware.device == "cuda",
-            "datasets": config.data.name == "hf" or config.data.path is not None,
-            "pyarrow": any(pattern.endswith(PARQUET) for pattern in config.data.files) and config.data.name == "instructions",
+            "datasets": config.data.dataset is not None,
+            "pyarrow": isinstance(config.data, InstructionsData) and any(pattern.endswith(PARQUET) for pattern in config.data.files),
         }
         return self.modules + tuple(name for name, needed in wanted.items() if needed)
 

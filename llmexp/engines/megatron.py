@@ -14,7 +14,7 @@ from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import Held, Storage
 from llmexp.plan.schedules import ANY, GROUPS_OF_PP, Passes
 from llmexp.record.plan import Command
-from llmexp.schema import BYTES_PER_ELEMENT, CpKind, TrainingConfig
+from llmexp.schema import BYTES_PER_ELEMENT, AdamW, CpKind, HfModel, MixtralModel, TargetOptimizer, TrainingConfig
 
 WORKER = "llmexp.launchers.megatron.worker"
 # Its own names of what context parallelism sends.
@@ -78,6 +78,8 @@ class MegatronEngine(TrainingEngine):
 
 def _shape(config: TrainingConfig) -> dict[str, Any]:
     model = config.model
+    if isinstance(model, HfModel):
+        return {}
     return {
         "num_layers": model.num_layers,
         "hidden_size": model.hidden_size,
@@ -99,7 +101,7 @@ def _shape(config: TrainingConfig) -> dict[str, Any]:
 def _experts(config: TrainingConfig, dims: ParallelDims) -> dict[str, Any]:
     """As Mixtral routes: softmax over the chosen experts' logits, no token dropped, no loss that balances their load."""
     model = config.model
-    if model.num_experts is None:
+    if not isinstance(model, MixtralModel):
         return {}
     return {
         "num_moe_experts": model.num_experts,
@@ -141,14 +143,13 @@ def _recomputation(techniques: Techniques) -> dict[str, Any]:
 
 def _optimizer(config: TrainingConfig) -> dict[str, Any]:
     chosen = config.optimizer
-    first, second = chosen.betas or (None, None)
+    constants = {}
+    if isinstance(chosen, AdamW):
+        constants = {"adam_beta1": chosen.betas[0], "adam_beta2": chosen.betas[1], "adam_eps": chosen.eps, "weight_decay": chosen.weight_decay}
     return {
         "optimizer": "adam",
         "lr": chosen.lr,
-        "adam_beta1": first,
-        "adam_beta2": second,
-        "adam_eps": chosen.eps,
-        "weight_decay": chosen.weight_decay,
+        **constants,
         "clip_grad": 0.0,
         # Its own sense of the word: bf16 parameters beside an fp32 copy. Without it the parameters are updated in place.
         "bf16": config.precision.master != config.precision.parameters,
@@ -172,7 +173,7 @@ def _lacks_atom(config: TrainingConfig, techniques: Techniques) -> str | None:
 
 
 def _lacks_degree(config: TrainingConfig, dims: ParallelDims) -> str | None:
-    if config.model.num_experts and dims.tp > 1 and not dims.sequence:
+    if isinstance(config.model, MixtralModel) and dims.tp > 1 and not dims.sequence:
         return f"experts with parallelism.tp={dims.tp} need parallelism.sequence=true"
     return other_schedule(dims, MegatronEngine.schedules) or _trains_wrongly(config, dims)
 
@@ -201,7 +202,7 @@ def _lacks_model(config: TrainingConfig) -> str | None:
 
 def _lacks_states(config: TrainingConfig, techniques: Techniques) -> str | None:
     precision, chosen = config.precision, config.optimizer
-    if chosen.target or chosen.implementation != "torch":
+    if isinstance(chosen, TargetOptimizer) or chosen.implementation != "torch":
         return f"its optimizer is AdamW (optimizer=adamw), not optimizer={chosen.name}"
     dtypes = (precision.parameters, precision.gradients, precision.master, precision.moments)
     if dtypes not in PRECISIONS:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from llmexp.method import Method, Techniques
 from llmexp.plan.schedules import ANY, EVEN_ROUNDS, NO_FEWER_THAN_STAGES, Passes
-from llmexp.schema import TrainingConfig
+from llmexp.schema import HfModel, TrainingConfig
 
 # As its get_schedule_class knows them.
 CLASSES = {
@@ -35,7 +35,7 @@ ARCHITECTURES = ("llama", "qwen3", "mixtral")
 def unpipelined(config: TrainingConfig, techniques: Techniques) -> str | None:
     """What cannot be cut into stages."""
     model = config.model
-    if model.architecture not in ARCHITECTURES or model.target:
+    if isinstance(model, HfModel) or model.target:
         return f"engine=torch cuts models of architecture {', '.join(ARCHITECTURES)} into stages, not model={model.name}"
     if model.tie_embeddings:
         return "engine=torch: the first and the last stage of a pipeline do not share an embedding: set model.tie_embeddings=false"

@@ -39,7 +39,7 @@ class ScriptEngine(TrainingEngine):
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """No atom and no weights reach into the program."""
-        if config.model.weights == "pretrained":
+        if config.model.checkpoint:
             return "engine=script: which weights a program starts from it says itself: set model.weights=random"
         if techniques != Techniques():
             return f"engine=script cannot apply method={config.method} to a program: write it into engine.options.{COMMAND}, and leave method=Naive"

@@ -17,11 +17,11 @@ LOOK_S = 10.0
 def fetch_weights(plan: RunPlan, log: Path) -> None:
     """Fetch what a hub name needs and this node's cache has not, saying how far it is; raises ConfigError in one line where that fails."""
     model = plan.model_to_fetch
-    if model is None or Path(model.path or "").expanduser().is_dir():
+    if model is None or Path(model.path).expanduser().is_dir():
         return
     runtime, log = Runtime(plan), log.absolute()
     say(f"looking for {model.path} in the Hugging Face cache and on its hub ...")
-    words = [runtime.python, *FETCHER, str(model.path), *(["code"] if model.trust_remote_code else [])]
+    words = [runtime.python, *FETCHER, model.path, *(["code"] if model.trust_remote_code else [])]
     with runtime.start(words, log, {**os.environ, **plan.config.runtime.environment}) as fetcher:
         while not fetcher.ends_within(LOOK_S):
             say(_last_line(log))

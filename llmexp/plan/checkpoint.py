@@ -60,8 +60,9 @@ class Checkpoint:
 
 def local_checkpoint(model: ModelConfig) -> Checkpoint | None:
     """The checkpoint that a run starts from, where it lies in a folder here; None for random weights and for a hub's name."""
-    folder = Path(model.path or "").expanduser()
-    return Checkpoint.read(folder) if model.weights == "pretrained" and folder.is_dir() else None
+    found = model.checkpoint
+    folder = Path(found.path).expanduser() if found else None
+    return Checkpoint.read(folder) if folder and folder.is_dir() else None
 
 
 def _tensors(folder: Path) -> dict[str, Stored]:

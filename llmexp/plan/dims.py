@@ -11,7 +11,7 @@ from llmexp.plan.schedules import SCHEDULES, Passes, Pipeline
 from llmexp.plan.shape import shape_of
 from llmexp.record.result import Batch
 from llmexp.record.samples import Record
-from llmexp.schema import CpKind, TrainingConfig
+from llmexp.schema import CpKind, DenseModel, MixtralModel, SizedModel, TrainingConfig
 
 # The value of engine.launcher that starts one process without any launcher.
 PYTHON = "python"
@@ -102,7 +102,7 @@ def _devices(config: TrainingConfig) -> int:
 
 def _check_tensor(config: TrainingConfig) -> None:
     tp, model = config.parallelism.tp, config.model
-    for field in ("num_heads", "num_kv_heads", "intermediate_size", "vocab_size"):
+    for field in ("num_heads", "num_kv_heads", "intermediate_size", "vocab_size") if isinstance(model, SizedModel) else ():
         _check_divides("tp", tp, f"model.{field}", getattr(model, field))
     if config.parallelism.sequence and tp == 1:
         raise ConfigError("parallelism.sequence=true cuts the sequence over the tensor-parallel ranks, and parallelism.tp=1: set parallelism.tp")
@@ -139,7 +139,8 @@ def _check_context(config: TrainingConfig, kind: CpKind | None) -> None:
 
 def _schedule(config: TrainingConfig, passes: Mapping[str, Passes]) -> str | None:
     """The schedule that orders the passes; None without a pipeline."""
-    degrees, layers = config.parallelism, config.model.num_layers
+    degrees, model = config.parallelism, config.model
+    layers = model.num_layers if isinstance(model, SizedModel) else None
     _check_divides("pp", degrees.pp, "model.num_layers", layers)
     if degrees.pp == 1:
         _check_nothing_of_a_pipeline(config)
@@ -160,13 +161,14 @@ def _check_nothing_of_a_pipeline(config: TrainingConfig) -> None:
 
 def _check_experts(config: TrainingConfig, dims: ParallelDims) -> None:
     ep, model = dims.ep, config.model
-    if ep > 1 and model.num_experts is None and model.architecture != "hf":
+    experts = model.num_experts if isinstance(model, MixtralModel) else None
+    if ep > 1 and isinstance(model, DenseModel):
         raise ConfigError(f"parallelism.ep={ep} shares out experts, and model={model.name} has none: set parallelism.ep=1, or model=mixtral")
-    _check_divides("ep", ep, "model.num_experts", model.num_experts)
+    _check_divides("ep", ep, "model.num_experts", experts)
     replicas = dims.dp * dims.cp
     if replicas % ep:
         above = -(-replicas // ep) * ep
-        below = max(degree for degree in range(1, ep) if replicas % degree == 0 and (model.num_experts or 0) % degree == 0)
+        below = max(degree for degree in range(1, ep) if replicas % degree == 0 and (experts or 0) % degree == 0)
         more = f" or parallelism.dp={above // dims.cp}" if above % dims.cp == 0 else ""
         raise ConfigError(
             f"parallelism.ep={ep} shares out experts over the ranks of dp {dims.dp} x cp {dims.cp} = {replicas}, which it does not divide: "

@@ -26,9 +26,9 @@ def matching(patterns: Sequence[str], suffixes: Sequence[str] = ()) -> list[Path
     return found
 
 
-def check_place(key: str, place: str | None) -> None:
+def check_place(key: str, place: str) -> None:
     """Raise ConfigError where nothing lies at a path; what does not look like one may be a hub's name."""
-    if place and (place.startswith((".", "~")) or Path(place).is_absolute()) and not Path(place).expanduser().exists():
+    if (place.startswith((".", "~")) or Path(place).is_absolute()) and not Path(place).expanduser().exists():
         raise ConfigError(f"{key}={place}: there is no such file or folder")
 
 

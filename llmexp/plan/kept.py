@@ -15,7 +15,7 @@ Kept = Literal["adapter", "model"]
 def kept_weights(config: TrainingConfig, techniques: Techniques) -> tuple[Kept, ...]:
     """The folders that the first repeat leaves: adapter, in PEFT's format, and model, in transformers'."""
     asked = config.adapter.save
-    adapter = techniques.adapter is not None and (config.model.weights == "pretrained" if asked is None else asked)
+    adapter = techniques.adapter is not None and (config.model.checkpoint is not None if asked is None else asked)
     kept: list[Kept] = ["adapter"] if adapter else []
     return (*kept, "model") if config.task.save_model else tuple(kept)
 

@@ -7,16 +7,13 @@ from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.plan.trained import Trained
 from llmexp.schema import BYTES_PER_MOMENT, TrainingConfig
 
-ADAMW_MOMENTS = 2
-
 
 def moment_bytes(config: TrainingConfig, techniques: Techniques) -> float | None:
     """Moments alone, without the copy of the parameters that some engines update; None where the optimizer or the shape does not tell."""
     chosen = config.optimizer
-    moments = chosen.moments if chosen.target else ADAMW_MOMENTS
-    if moments is None:
+    if chosen.moments is None:
         return None
-    size = moments * BYTES_PER_MOMENT[chosen.moment_dtype or config.precision.moments]
+    size = chosen.moments * BYTES_PER_MOMENT[chosen.moment_dtype or config.precision.moments]
     if not chosen.factored:
         return size
     shape = shape_of(config.model)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmexp.schema import RuntimeConfig
+from llmexp.schema import ContainerRuntime, RuntimeConfig
 
 # "$@" is the command itself; bash gives it to exec word by word.
 EXEC = 'exec "$@"'
@@ -30,21 +30,21 @@ class Needs:
 
 def interpreter(runtime: RuntimeConfig) -> str:
     """The word that starts Python in the ranks' place."""
-    if runtime.container:
-        return runtime.python or "python3"
+    if isinstance(runtime, ContainerRuntime):
+        return runtime.python
     return str(Path(runtime.python).expanduser()) if runtime.python else sys.executable
 
 
 def wrap(argv: Sequence[str], runtime: RuntimeConfig, needs: Needs) -> list[str]:
     """The command with everything in front of it: modules on the host, then the container, then the set-up beside the ranks."""
     inner = _after(runtime.setup, argv) if runtime.setup else list(argv)
-    held = _CONTAINERS[runtime.container](runtime, needs) + inner if runtime.container else inner
+    held = _CONTAINERS[runtime.container](runtime, needs) + inner if isinstance(runtime, ContainerRuntime) else inner
     return _after((FIND_MODULE, shlex.join(("module", "load", *runtime.modules))), held) if runtime.modules else held
 
 
 def ending(runtime: RuntimeConfig, name: str) -> list[str]:
     """The command that ends what a container's daemon keeps running after its client has gone; empty where nothing can be left."""
-    return [runtime.program or "docker", "rm", "--force", name] if runtime.container == "docker" else []
+    return [runtime.program or "docker", "rm", "--force", name] if isinstance(runtime, ContainerRuntime) and runtime.container == "docker" else []
 
 
 def _after(lines: Sequence[str], argv: Sequence[str]) -> list[str]:
@@ -52,7 +52,7 @@ def _after(lines: Sequence[str], argv: Sequence[str]) -> list[str]:
     return ["bash", "-c", "\n".join(["set -e", *lines, EXEC]), "llmexp", *argv]
 
 
-def _apptainer(runtime: RuntimeConfig, needs: Needs) -> list[str]:
+def _apptainer(runtime: ContainerRuntime, needs: Needs) -> list[str]:
     binds = [*needs.writes, *(f"{folder}:{folder}:ro" for folder in needs.reads)]
     return [
         runtime.program or "apptainer",
@@ -60,11 +60,11 @@ def _apptainer(runtime: RuntimeConfig, needs: Needs) -> list[str]:
         *(["--nv"] if needs.gpus else []),
         *(word for bind in binds for word in ("--bind", bind)),
         *runtime.options,
-        str(runtime.image),
+        runtime.image,
     ]
 
 
-def _docker(runtime: RuntimeConfig, needs: Needs) -> list[str]:
+def _docker(runtime: ContainerRuntime, needs: Needs) -> list[str]:
     """As the user who measures, in the host's namespaces: ranks must find each other, be seen, be signalled and leave files that are theirs."""
     volumes = [*(f"{folder}:{folder}" for folder in needs.writes), *(f"{folder}:{folder}:ro" for folder in needs.reads)]
     pairs = [("--volume", volume) for volume in volumes] + [("--env", variable) for variable in needs.variables]
@@ -74,7 +74,7 @@ def _docker(runtime: RuntimeConfig, needs: Needs) -> list[str]:
         *(["--gpus", "all"] if needs.gpus else []),
         *(word for pair in pairs for word in pair),
         *runtime.options,
-        str(runtime.image),
+        runtime.image,
     ]
 
 

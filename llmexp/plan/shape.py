@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import ConfigError
-from llmexp.schema import ModelConfig
+from llmexp.schema import HfModel, ModelConfig
 
 # Architectures of transformers whose parameters `ModelShape` counts exactly.
 COUNTABLE = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen3ForCausalLM": "qwen3", "MixtralForCausalLM": "mixtral"}
@@ -142,16 +142,16 @@ def shape_of(model: ModelConfig) -> ModelShape | None:
     """The shape of a configured model; None for a class of its own, or a transformers model, whose parameters only building it can count."""
     if model.target:
         return None
-    if model.architecture == "hf":
+    if isinstance(model, HfModel):
         return _shape_of_folder(model)
     sizes = model.model_dump(include={f for f in ModelShape.__dataclass_fields__ if f != "qk_norm"})
     return ModelShape(**sizes, qk_norm=model.architecture == "qwen3")
 
 
-def _shape_of_folder(model: ModelConfig) -> ModelShape | None:
-    path = Path(model.path or "").expanduser()
+def _shape_of_folder(model: HfModel) -> ModelShape | None:
+    path = Path(model.path).expanduser()
     if not path.exists():
-        if path.is_absolute() or str(model.path).startswith((".", "~")):
+        if path.is_absolute() or model.path.startswith((".", "~")):
             raise ConfigError(f"model.path={model.path}: there is no such folder")
         if len(path.parts) > 2:
             raise ConfigError(f"model.path={model.path}: there is no such folder here, and a hub name is organisation/model")

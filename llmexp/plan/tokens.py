@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llmexp.errors import ConfigError
 from llmexp.plan.dims import ParallelDims
-from llmexp.schema import TrainingConfig
+from llmexp.schema import InstructionsData, TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class TokenBudget:
         tokens, batch = config.measure.tokens, config.batch
         if tokens is None:
             return None
-        if config.data.name == "instructions":
+        if isinstance(config.data, InstructionsData):
             raise ConfigError(f"measure.tokens={tokens} leaves padding out, and data=instructions pads, packed or not: set data=text, or hf")
-        if not config.data.pack:
+        if config.data.pads:
             raise ConfigError(f"measure.tokens={tokens} leaves padding out, and data.pack=false pads by what it reads: set data.pack=true")
         budget = cls(tokens, dims, batch.micro, batch.accumulation, config.data.seq_len, config.measure.warmup_steps)
         if budget.measured_steps < 1:

@@ -13,7 +13,7 @@ from llmexp.record.flops import Flops
 from llmexp.record.plan import RunPlan, runtime_name
 from llmexp.record.result import Batch
 from llmexp.record.samples import Record
-from llmexp.schema import DataConfig, ModelConfig, TrainingConfig
+from llmexp.schema import DataConfig, HfModel, TrainingConfig
 
 
 class AtomChange(Record):
@@ -86,9 +86,9 @@ class TrainingPlan(RunPlan):
         return self.techniques.compilation
 
     @property
-    def model_to_fetch(self) -> ModelConfig | None:
+    def model_to_fetch(self) -> HfModel | None:
         """Of pretrained weights only."""
-        return None if self.config.model.weights == "random" else self.config.model
+        return self.config.model.checkpoint
 
     @property
     def kind(self) -> dict[str, str]:
@@ -178,6 +178,5 @@ def _passes(batch: Batch) -> str:
 
 def _sequences(data: DataConfig) -> str:
     """How sequences are filled where padding is among them, and how they grow; empty for full ones of one length."""
-    padded = data.name == "instructions" or (data.name != "synthetic" and not data.pack)
-    filled = f"{data.name} {'packed' if data.pack else 'padded'}" if padded else ""
+    filled = f"{data.name} {'packed' if data.isolates else 'padded'}" if data.pads else ""
     return f"growing {' '.join(map(str, data.seq_len_schedule))}" if data.seq_len_schedule else filled

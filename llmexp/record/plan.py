@@ -12,7 +12,7 @@ from llmexp.record.misfit import misfit
 from llmexp.record.naming import name_of
 from llmexp.record.reading import read_json
 from llmexp.record.samples import Record, StateBytes
-from llmexp.schema import ModelConfig, RunConfig, RuntimeConfig
+from llmexp.schema import HfModel, RunConfig, RuntimeConfig
 from llmexp.tasks import get_task
 
 PLAN_SCHEMA_VERSION = 1
@@ -169,7 +169,7 @@ class RunPlan(Record):
         return False
 
     @property
-    def model_to_fetch(self) -> ModelConfig | None:
+    def model_to_fetch(self) -> HfModel | None:
         """The model whose weights may have to be brought to the node before any rank starts."""
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -12,6 +12,8 @@ Node = dict[str, Any]
 Path = Sequence[str | int]
 # How pydantic calls the name of a mapping's entry.
 NAME = "[key]"
+# Around what tells the types of a section apart.
+QUOTE = "'"
 # JSON Schema's types: in words, and as Python reads what is typed.
 WORDS = {"integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false", "null": "null"}
 TYPES: dict[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "string": (str,), "boolean": (bool,)}
@@ -22,6 +24,8 @@ def wrong_value(model: type[BaseModel], error: ErrorDetails, above: str = "") ->
     """Say what pydantic has found as key, value, what it must be, and where it is plain what to write instead; `above`: what keys begin with."""
     if error["type"] == "value_error":
         return error["msg"].removeprefix("Value error, ")
+    if error["type"].startswith("union_tag") and isinstance(error["input"], Mapping):
+        return _wrong_tag(error, above)
     kinds = Kinds(model)
     way = list(kinds.way(error["loc"]))
     if error["type"] == "missing" and isinstance(way[-1][0], int):
@@ -31,7 +35,16 @@ def wrong_value(model: type[BaseModel], error: ErrorDetails, above: str = "") ->
         return f"{path} is missing: set {path}=<value>"
     path, value = above + ".".join(str(part) for part, _ in way if part != NAME), error["input"]
     node = way[-1][1] if way else {}
-    return f"{path}={_typed(value)}: must be {kinds.words(node)}{kinds.correction(path, node, value)}"
+    return f"{path}={spelled(value)}: must be {kinds.words(node)}{kinds.correction(path, node, value)}"
+
+
+def _wrong_tag(error: ErrorDetails, above: str) -> str:
+    """For the key that tells the types of a section apart."""
+    told = error["ctx"]
+    key = f"{above}{'.'.join(map(str, error['loc']))}.{told['discriminator'].strip(QUOTE)}"
+    if "expected_tags" not in told:
+        return f"{key} is missing: set {key}=<value>"
+    return f"{key}={told['tag']}: must be one of {told['expected_tags'].replace(QUOTE, '')}"
 
 
 class Kinds:
@@ -58,7 +71,7 @@ class Kinds:
 
     def correction(self, path: str, node: Node, value: Any) -> str:
         """What to write instead, where a value fits a list's members or a section's key, is a list, or a text that looks like a number."""
-        options, typed = self._options(node), _typed(value)
+        options, typed = self._options(node), spelled(value)
         kinds = {"choice" if "enum" in option else option.get("type") for option in options} - {"null"}
         if isinstance(value, list):
             return "" if kinds & {"array", "object"} else f": several values, a run each, have no brackets: {path}={typed.strip('[]')}"
@@ -73,9 +86,12 @@ class Kinds:
         return f": did you mean {path}.{fitting}={typed}?" if fitting else ""
 
     def _options(self, node: Node) -> list[Node]:
-        """What a node may be, references followed."""
+        """What a node may be, references followed; a section of one of several types is one that has the keys of all."""
         if "$ref" in node:
             return self._options(self._schema["$defs"][node["$ref"].rpartition("/")[2]])
+        if "oneOf" in node:
+            sections = [option for each in node["oneOf"] for option in self._options(each)]
+            return [{"properties": {name: inner for section in sections for name, inner in section["properties"].items()}}]
         return [option for each in node["anyOf"] for option in self._options(each)] if "anyOf" in node else [node]
 
     def _one(self, node: Node) -> str:
@@ -110,10 +126,10 @@ def _fits(node: Node, value: Any) -> bool:
     return value in node["enum"] if "enum" in node else type(value) in TYPES.get(node.get("type", ""), ())
 
 
-def _typed(value: Any) -> str:
+def spelled(value: Any) -> str:
     """A value as it is typed."""
     if isinstance(value, list | tuple):
-        return f"[{','.join(map(_typed, value))}]"
+        return f"[{','.join(map(spelled, value))}]"
     if isinstance(value, dict):
-        return f"{{{','.join(f'{name}:{_typed(each)}' for name, each in value.items())}}}"
+        return f"{{{','.join(f'{name}:{spelled(each)}' for name, each in value.items())}}}"
     return str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)

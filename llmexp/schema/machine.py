@@ -1,10 +1,10 @@
-"""Where a run takes place: the hardware, the interpreter or container of its ranks, and which of several machines this is."""
+"""Where a run takes place: the hardware, and which of several machines this is."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from llmexp.schema.section import Dtype, NonNegativeInt, PositiveFloat, PositiveInt, Section, Tuple, Whole
 
@@ -28,36 +28,6 @@ class HardwareConfig(Section):
     environment: dict[str, str] = Field(default_factory=dict, description="variables the machine needs, such as NCCL_P2P_DISABLE")
     price_per_device_hour_usd: PositiveFloat | None = None
     sources: dict[str, str] = Field(default_factory=dict)
-
-
-class RuntimeConfig(Section):
-    """Where the ranks run: this interpreter, another one, or one in a container; with what is loaded and set before they start."""
-
-    name: str
-    python: str | None = Field(None, description="interpreter of the ranks; None: llmexp's own, or python3 of the image")
-    container: Literal["apptainer", "docker"] | None = None
-    program: str | None = Field(None, description="what is called for the container, such as singularity or podman; None: its own name")
-    image: str | None = None
-    options: Annotated[tuple[str, ...], Tuple] = Field((), description="further options of `apptainer exec` or `docker run`")
-    modules: Annotated[tuple[str, ...], Tuple] = Field((), description="names for `module load`, on the host")
-    setup: Annotated[tuple[str, ...], Tuple] = Field((), description="bash lines run before the ranks, in the container where there is one")
-    environment: dict[str, str] = Field(default_factory=dict, description="variables of the ranks")
-
-    @property
-    def plain(self) -> bool:
-        """Whether ranks run in llmexp's own interpreter with nothing before it."""
-        return not (self.python or self.container or self.modules or self.setup)
-
-    @model_validator(mode="after")
-    def _image_and_container(self) -> RuntimeConfig:
-        if self.name == "here" and (self.python or self.container):
-            raise ValueError(f"runtime=here is llmexp's own interpreter: runtime=venv takes runtime.python={self.python or '<interpreter>'}")
-        if self.container and not self.image:
-            raise ValueError(f"runtime={self.name} needs runtime.image=<image of {self.container}>")
-        lone = next((name for name in ("image", "program", "options") if getattr(self, name)), None)
-        if lone and not self.container:
-            raise ValueError(f"runtime.{lone} is of a container: set runtime=apptainer or runtime=docker, or leave it out")
-        return self
 
 
 class NodeConfig(Section):

@@ -1,82 +1,112 @@
-"""What is trained: the model, and what an adapter adds to it."""
+"""What is trained: the model, of a type that model.architecture tells, and what an adapter adds to it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from llmexp.schema.section import DottedPath, FolderPart, PositiveFloat, PositiveInt, Section, Tuple, whole
+from llmexp.schema.tagged import Tagged
 
 
-class ModelConfig(Section):
-    """A decoder-only transformer's shape; for `architecture: hf` the shape comes from `path` instead."""
+class _Model(Tagged):
+    """What all models have."""
+
+    choose = "take such a model"
 
     name: FolderPart
     target: DottedPath | None = Field(
         None, description="a class of transformers' kind, or a function, that builds the model instead of AutoModelForCausalLM"
     )
-    architecture: Literal["llama", "qwen3", "mixtral", "hf"]
-    path: str | None = Field(None, description="folder or hub name of a transformers model; only with architecture hf")
-    weights: Literal["random", "pretrained"] = Field(
-        "random",
-        description="where training starts: values drawn from the seed, which suffice for throughput, or the safetensors of `path`",
-    )
-    trust_remote_code: bool = False
-    vocab_size: PositiveInt | None = None
-    hidden_size: PositiveInt | None = None
-    intermediate_size: PositiveInt | None = None
-    num_layers: PositiveInt | None = None
-    num_heads: PositiveInt | None = None
-    num_kv_heads: PositiveInt | None = None
-    head_dim: PositiveInt | None = Field(None, description="None: hidden_size / num_heads")
-    max_positions: PositiveInt | None = None
-    num_experts: PositiveInt | None = Field(None, description="MLPs of each layer, with a router before them; only with architecture mixtral")
-    experts_per_token: PositiveInt | None = Field(None, description="of them, those that a token goes through")
+    source: str = ""
+
+
+class SizedModel(_Model):
+    """A decoder-only transformer by its sizes; its weights are random."""
+
+    said = "model={name} is {architecture}"
+    instead = dict.fromkeys(("weights", "path"), "set model=<folder or hub name> for a checkpoint")
+    checkpoint: ClassVar[None] = None
+
+    architecture: str
+    vocab_size: PositiveInt
+    hidden_size: PositiveInt
+    intermediate_size: PositiveInt
+    num_layers: PositiveInt
+    num_heads: PositiveInt
+    num_kv_heads: PositiveInt
+    head_dim: PositiveInt = Field(description="where it is left out, hidden_size / num_heads")
+    max_positions: PositiveInt
     rope_theta: PositiveFloat = 10000.0
     rms_norm_eps: PositiveFloat = 1e-5
     tie_embeddings: bool = False
-    source: str = ""
 
     @model_validator(mode="before")
     @classmethod
     def _heads_share_the_width(cls, given: Any) -> Any:
         """Fill in the head_dim of most models: hidden_size shared out evenly over the heads."""
-        if not isinstance(given, dict) or given.get("architecture") == "hf" or given.get("head_dim") is not None:
+        if not isinstance(given, dict) or given.get("head_dim") is not None:
             return given
         width, heads = whole(given.get("hidden_size")), whole(given.get("num_heads"))
-        even = isinstance(width, int) and isinstance(heads, int) and heads > 0 and width % heads == 0
-        return given | {"head_dim": width // heads} if even else given
+        if not (isinstance(width, int) and isinstance(heads, int) and heads > 0):
+            return given
+        if width % heads:
+            raise ValueError(f"model.hidden_size={width} is not a multiple of model.num_heads={heads}: set model.head_dim=<size>")
+        return given | {"head_dim": width // heads}
 
     @model_validator(mode="after")
-    def _shape_or_path(self) -> ModelConfig:
-        if self.architecture == "hf":
-            if not self.path:
-                raise ValueError("model=hf needs model.path=<folder or hub name of a transformers model>")
-            return self
-        if self.weights == "pretrained":
-            raise ValueError(f"model.weights=pretrained needs a checkpoint: set model=<folder or hub name>, instead of model={self.name}")
-        sizes = ("vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads", "head_dim", "max_positions")
-        missing = [key for key in sizes if getattr(self, key) is None]
-        if missing == ["head_dim"]:
-            raise ValueError(f"model.hidden_size={self.hidden_size} is not a multiple of model.num_heads={self.num_heads}: set model.head_dim=<size>")
-        if missing:
-            raise ValueError(f"model.{missing[0]} is missing for architecture {self.architecture}")
-        self._check_experts()
-        if self.num_heads and self.num_kv_heads and self.num_heads % self.num_kv_heads:
+    def _heads_share_keys(self) -> SizedModel:
+        if self.num_heads % self.num_kv_heads:
             raise ValueError(f"model.num_heads={self.num_heads} is not a multiple of model.num_kv_heads={self.num_kv_heads}")
         return self
 
-    def _check_experts(self) -> None:
-        counts = {"num_experts": self.num_experts, "experts_per_token": self.experts_per_token}
-        sparse = self.architecture == "mixtral"
-        wrong = next((name for name, count in counts.items() if (count is None) is sparse), None)
-        if wrong and sparse:
-            raise ValueError(f"model.{wrong} is missing for architecture mixtral")
-        if wrong:
-            raise ValueError(f"model.{wrong}={counts[wrong]} is of architecture mixtral, and model={self.name} is {self.architecture}: leave it out")
-        if self.num_experts and self.experts_per_token and self.experts_per_token > self.num_experts:
+
+class DenseModel(SizedModel):
+    """One MLP a layer."""
+
+    kinds = ("architecture llama", "architecture qwen3")
+    instead = SizedModel.instead | dict.fromkeys(("num_experts", "experts_per_token"), "take model=mixtral")
+    architecture: Literal["llama", "qwen3"]
+
+
+class MixtralModel(SizedModel):
+    """Several MLPs a layer, with a router before them."""
+
+    kinds = ("architecture mixtral",)
+
+    architecture: Literal["mixtral"]
+    num_experts: PositiveInt = Field(description="number of each layer's MLPs")
+    experts_per_token: PositiveInt = Field(description="of them, those that a token goes through")
+
+    @model_validator(mode="after")
+    def _no_more_experts_than_there_are(self) -> MixtralModel:
+        if self.experts_per_token > self.num_experts:
             raise ValueError(f"model.experts_per_token={self.experts_per_token} is more than model.num_experts={self.num_experts}")
+        return self
+
+
+class HfModel(_Model):
+    """A model of transformers, whose sizes are those of its config.json."""
+
+    kinds = ("model=hf",)
+    said = "model={name} has its shape from model.path"
+
+    architecture: Literal["hf"]
+    path: str = Field(description="folder or hub name of a transformers model")
+    weights: Literal["random", "pretrained"] = Field(
+        "random",
+        description="where training starts: values drawn from the seed, which suffice for throughput, or the safetensors of `path`",
+    )
+    trust_remote_code: bool = False
+
+    @property
+    def checkpoint(self) -> HfModel | None:
+        """The model whose weights training starts from; None for random ones."""
+        return self if self.weights == "pretrained" else None
+
+
+ModelConfig = Annotated[DenseModel | MixtralModel | HfModel, Field(discriminator="architecture")]
 
 
 class AdapterConfig(Section):

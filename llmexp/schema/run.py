@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from llmexp.schema.machine import HardwareConfig, NodeConfig, RuntimeConfig
+from llmexp.schema.machine import HardwareConfig, NodeConfig
+from llmexp.schema.runtime import RuntimeConfig
 from llmexp.schema.section import NonNegativeInt, PositiveFloat, PositiveInt, Section
 from llmexp.schema.sweep import BudgetConfig, SweepConfig, TrackingConfig
 

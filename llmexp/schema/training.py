@@ -1,15 +1,16 @@
-"""How a model is trained: optimizer, parallelism, dtypes, switches of memory and kernels, batch, protocol."""
+"""How a model is trained: parallelism, dtypes, switches of memory and kernels, batch, protocol."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from llmexp.schema.data import DataConfig
-from llmexp.schema.model import AdapterConfig, ModelConfig
+from llmexp.schema.model import AdapterConfig, HfModel, ModelConfig
+from llmexp.schema.optimizer import OptimizerConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
-from llmexp.schema.section import CpKind, DottedPath, Dtype, NonNegativeInt, PositiveFloat, PositiveInt, Section, Tuple
+from llmexp.schema.section import CpKind, Dtype, PositiveInt, Section
 
 
 class TrainingTaskConfig(TaskConfig):
@@ -19,53 +20,6 @@ class TrainingTaskConfig(TaskConfig):
     save_model: bool = Field(
         False, description="leave all weights, adapters merged, in repeat.0/model when everything is measured: a folder for transformers"
     )
-
-
-class OptimizerConfig(Section):
-    """AdamW with its constants; or, with `target`, any optimizer class of torch's kind, whose constants are in `options`."""
-
-    name: str
-    implementation: Literal["torch", "deepspeed", "deepspeed_with_offload"] = "torch"
-    lr: Annotated[float, Field(ge=0)]
-    betas: Annotated[tuple[float, float] | None, Tuple] = None
-    eps: PositiveFloat | None = None
-    weight_decay: Annotated[float, Field(ge=0)] | None = None
-    target: DottedPath | None = Field(None, description="dotted path of an optimizer class; called with the parameters, lr and options")
-    options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the target's class besides lr")
-    moments: NonNegativeInt | None = Field(None, description="state tensors of a parameter's size that the target keeps of it; None: not known")
-    moment_dtype: Literal["fp32", "bf16", "int8"] | None = Field(
-        None, description="of the target's moments; int8: in blocks of 256 with an fp32 scale each; None: precision.moments"
-    )
-    factored: bool = Field(False, description="the target keeps of a matrix's moment one vector of its rows and one of its columns")
-    fused_backward: bool = Field(False, description="the target updates each parameter as soon as backward has its gradient, which is then dropped")
-
-    @property
-    def package(self) -> str:
-        """Top-level module of the target's class; empty for AdamW."""
-        return (self.target or "").partition(".")[0]
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of the optimizer's class."""
-        if self.target:
-            return {"lr": self.lr, **self.options}
-        return {"lr": self.lr, "betas": list(self.betas or ()), "eps": self.eps, "weight_decay": self.weight_decay}
-
-    @model_validator(mode="after")
-    def _adamw_or_target(self) -> OptimizerConfig:
-        constants = {"betas": self.betas, "eps": self.eps, "weight_decay": self.weight_decay}
-        wrong = next((name for name, value in constants.items() if (value is None) is not bool(self.target)), None)
-        if wrong and self.target:
-            raise ValueError(f"optimizer.{wrong} is AdamW's: with optimizer.target={self.target} put it into optimizer.options")
-        if wrong:
-            raise ValueError(f"optimizer.{wrong} is missing: set optimizer.{wrong}=<value>, or optimizer.target for another class than AdamW")
-        if self.target and self.implementation != "torch":
-            raise ValueError(f"optimizer.target={self.target} needs optimizer.implementation=torch, not {self.implementation}")
-        of_target = {"options": self.options, "moments": self.moments is not None, "moment_dtype": self.moment_dtype}
-        alone = next((name for name, value in of_target.items() if value and not self.target), None)
-        if alone:
-            raise ValueError(f"optimizer.{alone} says something of optimizer.target, which is not set")
-        return self
 
 
 class ParallelismConfig(Section):
@@ -165,10 +119,9 @@ class TrainingConfig(RunConfig):
     @property
     def inputs(self) -> tuple[str, ...]:
         """The model's, the data's and the tokenizer's places."""
-        named = (self.model.path, self.data.path, self.data.tokenizer, *(pattern.partition("*")[0] for pattern in self.data.files))
-        return tuple(name for name in named if name)
+        return (self.model.path, *self.data.inputs) if isinstance(self.model, HfModel) else self.data.inputs
 
     @property
     def targets(self) -> tuple[str, ...]:
         """The optimizer's and the model's class."""
-        return tuple(target for target in (self.optimizer.target, self.model.target) if target)
+        return (*self.optimizer.targets, *([self.model.target] if self.model.target else []))

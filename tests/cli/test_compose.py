@@ -29,6 +29,7 @@ JOBS = [
     "data=text 'data.files=[a.txt,b.txt]'",
     "hydra.job.chdir=false seed=1",
     "data.path=null precision=fp32 optimizer.betas=[0.5,0.6]",
+    "model=org/model data=synthetic",
 ]
 
 
@@ -72,7 +73,7 @@ def test_hydra_composes_once_a_choice_of_groups(monkeypatch: pytest.MonkeyPatch)
     [
         ("model=tiny,1b batch.micro=1,0", "run model=tiny batch.micro=0: batch.micro=0"),
         ("model=tiny,7c seed=0,1", "run model=7c seed=0: unknown model '7c'"),
-        ("seed=0,1 model=hf,tiny", "run seed=0 model=hf: model=hf needs model.path"),
+        ("seed=0,1 model=hf,tiny", "run seed=0 model=hf: model.path is missing"),
     ],
 )
 def test_the_wrong_job_is_named(words: str, named: str):

@@ -85,3 +85,15 @@ def test_the_command_that_repeats_a_run_gives_the_same_run(tmp_path: Path, monke
     assert [(path, tokenizer) for _, path, tokenizer, _ in swept] == [(name, name) for name in ("org/a", "org/b c") for _ in range(2)]
     for run in swept:
         assert plans(shlex.split(run[-1])[3:])[0][:3] == run[:3]
+
+
+def test_random_tokens_do_without_the_tokenizer_that_comes_with_a_model(tmp_path: Path) -> None:
+    """Where some run of a sweep has text, it is read with that tokenizer."""
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "tokenizer.json").touch()
+    words = ["hardware=cpu", f"model={tmp_path}", "model.weights=random", "data=synthetic,text"]
+    drawn, read = (job.plan for job in jobs_of(run_parser().parse_intermixed_args(words)))
+    assert drawn.config.inputs == (str(tmp_path),)
+    assert read.config.inputs == (str(tmp_path), str(tmp_path))
+    (again,) = jobs_of(run_parser().parse_intermixed_args(shlex.split(drawn.rerun_command)[3:]))
+    assert again.plan.id == drawn.id

@@ -40,6 +40,9 @@ WRONG = {
     "engine=script engine.launcher=python hardware.nodes=2": ["starts one process", "hardware.nodes=2"],
     "model=hf": ["model.path"],
     "data=hf": ["data.path is missing"],
+    "data=synthetic data.field=a": [
+        "data.field=a is of data=hf, and data=synthetic draws its tokens and reads nothing: add data=hf, or leave it out"
+    ],
     "data=instructions data.files=[none.jsonl]": ["data.files: nothing matches none.jsonl"],
     "data=instructions measure.tokens=9999": ["measure.tokens=9999", "data=instructions pads"],
     "data.seq_len_schedule=[64,128]": ["data.seq_len_schedule=[64, 128]", "end at data.seq_len=256"],
@@ -115,10 +118,23 @@ WRONG_WORDS = {
     "data.seq_len=${nope}": ["data.seq_len", "'nope' not found"],
     "model=7b,": ["cannot read 'model=7b,'", "quotes around special characters"],
     # data, models and trackers
-    "data.path=a.txt": ["data=text reads data.files=[a.txt]", "data=hf and data=instructions read data.path"],
-    "data=synthetic data.path=a": ["data.path=a", "data=synthetic draws its tokens"],
-    "data=synthetic data.files=[a]": ["data.files=[a]", "data=synthetic draws its tokens"],
-    "data=hf data.path=a data.files=[b]": ["data.files=[b]: data=hf reads data.path"],
+    "data.path=a.txt": [
+        "data.path=a.txt is of data=hf or data=instructions, and data=text reads data.files: write data.files=[a.txt], or leave it out"
+    ],
+    "data=synthetic data.path=a": ["data.path=a is of data=hf or data=instructions, and data=synthetic draws its tokens", "add one of those"],
+    "data=synthetic data.files=[a]": ["data.files=[a] is of data=text or data=instructions, and data=synthetic draws its tokens and reads nothing"],
+    "data=hf data.path=a data.files=[b]": ["is of data=text or data=instructions, and data=hf reads data.path: write data.path=<dataset>"],
+    "data.split=test": ["data.split=test is of data=hf or data=instructions, and data=text reads data.files"],
+    "data.field=story": ["data.field=story is of data=hf, and data=text reads data.files: add data=hf, or leave it out"],
+    "data=synthetic data.pack=false": ["data.pack=false is of data=text, data=hf or data=instructions, and data=synthetic draws its tokens"],
+    "data=synthetic,text data.tokenizer=./mine": ["run data=synthetic: data.tokenizer=./mine is of data=text, data=hf or data=instructions"],
+    "model=tiny model.path=./mine": ["model.path=./mine is of model=hf, and model=tiny is llama: set model=<folder or hub name>"],
+    "model=hf model.path=org/a model.num_layers=2": ["architecture qwen3 or architecture mixtral, and model=a has its shape from model.path"],
+    "optimizer.factored=true": ["optimizer.factored=true is of optimizers with optimizer.target, and optimizer=adamw", "as optimizer=sgd is"],
+    "optimizer=sgd optimizer.eps=1e-8": ["is of AdamW, and optimizer.target=torch.optim.SGD is another class: put it into optimizer.options"],
+    "optimizer=sgd optimizer.implementation=deepspeed": ["is of AdamW", "take optimizer=adamw, or leave it out"],
+    "runtime.python=/x": ["runtime=here is llmexp's own interpreter: write runtime=venv runtime.python=/x"],
+    "runtime=venv runtime.python=/x runtime.image=a.sif": ["runtime.image=a.sif is of runtime=apptainer or runtime=docker", "add one of those"],
     "data=hf data.path=./nowhere": ["data.path=./nowhere: there is no such file or folder"],
     "data.tokenizer=/nowhere/there": ["data.tokenizer=/nowhere/there: there is no such file or folder"],
     "model=./nowhere": ["model.path=./nowhere: there is no such folder"],

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
+from pydantic import TypeAdapter
 
 from llmexp.plan.shape import shape_of
 from llmexp.schema import ModelConfig
@@ -27,7 +28,7 @@ PARAMETERS = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_model_has_its_published_size(name):
-    model = ModelConfig.model_validate(OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml")))
+    model = TypeAdapter(ModelConfig).validate_python(OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml")))
     shape = shape_of(model)
     assert model.name == name
     assert model.source
@@ -43,7 +44,7 @@ def test_transformers_counts_the_same(name):
 
     from llmexp.launchers.models.building import configuration
 
-    model = ModelConfig.model_validate(OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml")))
+    model = TypeAdapter(ModelConfig).validate_python(OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml")))
     with torch.device("meta"):
         built = AutoModelForCausalLM.from_config(configuration(model))
     assert sum(parameter.numel() for parameter in built.parameters()) == PARAMETERS[name]

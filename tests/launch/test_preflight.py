@@ -130,7 +130,8 @@ def test_a_machine_without_the_engines_libraries_says_how_to_get_them(make, monk
 @pytest.mark.parametrize(("method", "data", "lacking"), [("Q", "synthetic", "bitsandbytes"), ("F", "hf", "datasets"), ("Z3", "synthetic", "")])
 def test_a_library_that_only_some_runs_ask_for_is_missed_only_by_them(tiny_plan, monkeypatch, method, data, lacking):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("bitsandbytes", "datasets") else name)
-    ending = preflight(tiny_plan(method, data__name=data), LAPTOP)
+    section = {"name": data, "seq_len": 64} | ({"path": "org/set"} if data == "hf" else {})
+    ending = preflight(tiny_plan(method, data=section), LAPTOP)
     assert (ending.reason if ending else "") == (
         lacking and f"engine=deepspeed with method={method}, data={data} needs {lacking}: {installs('train')}, torch first"
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pydantic import TypeAdapter
 
 from chaos.container_daemon import IMAGE
 from chaos.containers import Containers
@@ -22,6 +23,7 @@ from llmexp.plan.runtime import interpreter
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
+from llmexp.schema import RuntimeConfig
 
 SCRIPTS = Path(__file__).parent / "scripts"
 # The cores shared out among the two ranks of a made-up plan.
@@ -59,7 +61,7 @@ def make(make_plan: Callable[..., TrainingPlan]) -> Callable[..., TrainingPlan]:
 
     def plan(behaviour: str = "well", **runtime: object) -> TrainingPlan:
         planned = make_plan()
-        chosen = planned.config.runtime.model_copy(update=runtime)
+        chosen = TypeAdapter(RuntimeConfig).validate_python({"name": "here"} | runtime)
         config = planned.config.model_copy(update={"runtime": chosen})
         argv = [interpreter(chosen), "-c", f"AGENT = {str(SCRIPTS / 'agent.py')!r}{SEES}", "{folder}", behaviour]
         return planned.model_copy(update={"config": config, "command": planned.command.model_copy(update={"argv": argv})})

@@ -129,7 +129,10 @@ def test_a_plan_says_which_weights_it_starts_from_and_what_it_leaves(plan: Plann
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [
-        (("model.weights=pretrained",), "model.weights=pretrained needs a checkpoint: set model=<folder or hub name>, instead of model=tiny"),
+        (
+            ("model.weights=pretrained",),
+            "model.weights=pretrained is of model=hf, and model=tiny is llama: set model=<folder or hub name> for a checkpoint",
+        ),
         (("task.save_model=true", "engine=megatron"), "task.save_model=true: engine=megatron saves no weights"),
         (
             ("task.save_model=true", "engine=torch", "parallelism.dp=1", "parallelism.pp=2", "batch.accumulation=2"),

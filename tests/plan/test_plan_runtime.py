@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.plan.runtime import Needs, ending, interpreter, wrap
-from llmexp.schema import RuntimeConfig
+from llmexp.schema import ContainerRuntime, HereRuntime, InterpreterRuntime
 
 SAY = ["sh", "-c", 'echo "$0:$1:$GREETING"', "a word", "another one"]
 NEEDS = Needs(writes=("/runs",), reads=("/code",), variables=("OMP_NUM_THREADS",), gpus=True, name="llmexp-1")
@@ -19,17 +19,17 @@ def output(argv: list[str], **env: str) -> str:
 
 
 def test_nothing_stands_before_the_command_of_ones_own_interpreter() -> None:
-    here = RuntimeConfig(name="here")
+    here = HereRuntime(name="here")
     assert here.plain
     assert (wrap(SAY, here, NEEDS), interpreter(here), ending(here, "x")) == (SAY, sys.executable, [])
 
 
 def test_setup_lines_run_before_the_command_and_leave_its_words_alone() -> None:
-    assert output(wrap(SAY, RuntimeConfig(name="site", setup=("export GREETING='good day'", ": ")), NEEDS)) == "a word:another one:good day\n"
+    assert output(wrap(SAY, InterpreterRuntime(name="site", setup=("export GREETING='good day'", ": ")), NEEDS)) == "a word:another one:good day\n"
 
 
 def test_a_line_that_fails_ends_it() -> None:
-    done = subprocess.run(wrap(SAY, RuntimeConfig(name="site", setup=("false", "export GREETING=x")), NEEDS), capture_output=True, text=True)
+    done = subprocess.run(wrap(SAY, InterpreterRuntime(name="site", setup=("false", "export GREETING=x")), NEEDS), capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
 
 
@@ -37,20 +37,20 @@ def test_a_line_that_fails_ends_it() -> None:
 def test_modules_are_loaded_by_the_sites_own_command(tmp_path: Path, variable: str) -> None:
     (tmp_path / "init").mkdir()
     (tmp_path / "init" / "bash").write_text('module() { export GREETING="$*"; }\n')
-    loads = RuntimeConfig(name="site", modules=("gcc/13", "cuda/12.4"))
+    loads = InterpreterRuntime(name="site", modules=("gcc/13", "cuda/12.4"))
     assert output(wrap(SAY, loads, NEEDS), **{variable: str(tmp_path)}) == "a word:another one:load gcc/13 cuda/12.4\n"
 
 
 def test_without_a_module_command_it_says_so() -> None:
     done = subprocess.run(
-        wrap(SAY, RuntimeConfig(name="site", modules=("gcc",)), NEEDS), capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}
+        wrap(SAY, InterpreterRuntime(name="site", modules=("gcc",)), NEEDS), capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}
     )
     assert done.returncode != 0
     assert done.stderr.strip().endswith("no module command here")
 
 
 def test_apptainer_binds_folders_shows_gpus_and_sets_up_inside() -> None:
-    held = RuntimeConfig(name="apptainer", container="apptainer", image="a.sif", python="python3", options=("--cleanenv",), setup=("true",))
+    held = ContainerRuntime(name="apptainer", container="apptainer", image="a.sif", python="python3", options=("--cleanenv",), setup=("true",))
     words = wrap(["python3", "-m", "x"], held, NEEDS)
     assert words[:10] == ["apptainer", "exec", "--nv", "--bind", "/runs", "--bind", "/code:/code:ro", "--cleanenv", "a.sif", "bash"]
     assert words[-3:] == ["python3", "-m", "x"]
@@ -58,13 +58,13 @@ def test_apptainer_binds_folders_shows_gpus_and_sets_up_inside() -> None:
 
 
 def test_modules_come_before_the_container_that_they_bring() -> None:
-    held = RuntimeConfig(name="apptainer", container="apptainer", program="singularity", image="a.sif", modules=("singularity",))
+    held = ContainerRuntime(name="apptainer", container="apptainer", program="singularity", image="a.sif", modules=("singularity",))
     words = wrap(["python3"], held, NEEDS)
     assert (words[0], words.index("singularity")) == ("bash", 4)
 
 
 def test_docker_runs_as_the_user_in_the_hosts_namespaces_and_is_ended_by_name() -> None:
-    held = RuntimeConfig(name="docker", container="docker", program="podman", image="torch:2")
+    held = ContainerRuntime(name="docker", container="docker", program="podman", image="torch:2")
     words = wrap(["python3"], held, NEEDS)
     assert words[:5] == ["podman", "run", "--rm", "--name", "llmexp-1"]
     pairs = list(pairwise(words))
@@ -72,17 +72,3 @@ def test_docker_runs_as_the_user_in_the_hosts_namespaces_and_is_ended_by_name() 
         assert pair in pairs
     assert words[-2:] == ["torch:2", "python3"]
     assert ending(held, "llmexp-1") == ["podman", "rm", "--force", "llmexp-1"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"container": "docker"}, "runtime=odd needs runtime.image=<image of docker>"),
-        ({"image": "a.sif"}, "runtime.image is of a container"),
-        ({"options": ("--nv",)}, "runtime.options is of a container"),
-        ({"name": "here", "python": "/x/bin/python"}, "runtime=here is llmexp's own interpreter: runtime=venv takes runtime.python=/x/bin/python"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(fields: dict[str, object], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        RuntimeConfig(**{"name": "odd", **fields})

@@ -7,11 +7,11 @@ import pytest
 
 from llmexp.errors import ConfigError
 from llmexp.plan.shape import shape_of
-from llmexp.schema import ModelConfig
+from llmexp.schema import HfModel
 
 
-def of_path(path: Path | str) -> ModelConfig:
-    return ModelConfig(name="mine", architecture="hf", path=str(path))
+def of_path(path: Path | str) -> HfModel:
+    return HfModel(name="mine", architecture="hf", path=str(path))
 
 
 def test_flops_of_a_token_by_hand(plan):

@@ -23,7 +23,7 @@ def describe(plan: TrainingPlan) -> dict[str, str]:
         "precision": bf16.about(config) or f"precision={config.precision.name}",
         "parameters": _parameters(plan),
         "memory": "not known before the model is built",
-        "weights": f"the checkpoint {config.model.path}" if config.model.weights == "pretrained" else "",
+        "weights": f"the checkpoint {config.model.checkpoint.path}" if config.model.checkpoint else "",
         "leaves": ", ".join(f"repeat.0/{name}" for name in kept_weights(config, plan.techniques)),
     }
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from llmexp.errors import hint
 from llmexp.plan.training_plan import TrainingPlan
-from llmexp.schema import Section, TrainingConfig
+from llmexp.schema import Section
 from llmexp.tasks.training.planning import training_engine
 
 # More are no help in a line.
@@ -24,28 +24,21 @@ def _reasons(plan: TrainingPlan) -> dict[tuple[str, str], str]:
     """By section and key, why the key changes nothing; empty where it counts."""
     config, adapter = plan.config, plan.techniques.adapter
     no_lora = "" if adapter == "lora" else "only L and QL have such matrices"
-    no_split = "" if _is_dataset(config) else "only data=hf, and data=instructions with data.path, have splits"
-    drawn = "data=synthetic draws its tokens" if config.data.name == "synthetic" else ""
+    no_split = "" if config.data.dataset else "only a dataset of data.path has splits"
     whole = "" if config.measure.stop_at_interval_share else "no repeat ends early without measure.stop_at_interval_share"
     return {
         **dict.fromkeys((("adapter", key) for key in ("rank", "alpha", "dropout", "targets")), no_lora),
         ("adapter", "virtual_tokens"): "" if adapter == "prompt" else "only P has such embeddings",
         ("adapter", "save"): "" if adapter else "only L, QL and P have an adapter to save",
         ("data", "split"): no_split,
-        ("data", "field"): "" if config.data.name == "hf" else "only data=hf has columns by name",
-        ("data", "tokenizer"): drawn,
-        ("data", "pack"): drawn,
         ("measure", "min_steps"): whole,
         ("measure", "profile_steps"): "" if config.measure.profile else "measure.profile=false traces no step",
     }
 
 
-def _is_dataset(config: TrainingConfig) -> bool:
-    return config.data.name == "hf" or (config.data.name == "instructions" and config.data.path is not None)
-
-
 def _is_given(section: Section, key: str) -> bool:
-    return bool(getattr(section, key) != type(section).model_fields[key].get_default())
+    field = type(section).model_fields.get(key)
+    return field is not None and bool(getattr(section, key) != field.get_default())
 
 
 def _idle_options(plan: TrainingPlan) -> Iterator[tuple[str, str]]:

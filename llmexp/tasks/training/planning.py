@@ -23,7 +23,7 @@ from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.plan.tokens import with_steps_of_budget
 from llmexp.plan.trained import Trained, flops_per_token
 from llmexp.plan.training_plan import AtomChange, TrainingPlan
-from llmexp.schema import DataConfig, TrainingConfig
+from llmexp.schema import DataConfig, InstructionsData, SizedModel, TextData, TrainingConfig
 
 
 def plan_training(config: TrainingConfig) -> TrainingPlan:
@@ -89,9 +89,9 @@ def _shape(config: TrainingConfig, method: Method) -> ModelShape | None:
 
 
 def _check_positions(config: TrainingConfig) -> None:
-    limit = config.model.max_positions
-    if limit is not None and config.data.seq_len > limit:
-        raise ConfigError(f"data.seq_len={config.data.seq_len} exceeds model.max_positions={limit} of model={config.model.name}")
+    model, seq_len = config.model, config.data.seq_len
+    if isinstance(model, SizedModel) and seq_len > model.max_positions:
+        raise ConfigError(f"data.seq_len={seq_len} exceeds model.max_positions={model.max_positions} of model={model.name}")
 
 
 def _check_targets(config: TrainingConfig, techniques: Techniques, shape: ModelShape | None) -> None:
@@ -104,18 +104,18 @@ def _check_targets(config: TrainingConfig, techniques: Techniques, shape: ModelS
 
 def _contents(config: TrainingConfig) -> dict[str, str]:
     """Digests of the checkpoint and of the data that it names; raises ConfigError for what is wrong in them."""
-    for key, place in (("data.path", config.data.path), ("data.tokenizer", config.data.tokenizer)):
+    for key, place in config.data.places.items():
         files.check_place(key, place)
     checkpoint, paths = local_checkpoint(config.model), _data_files(config.data)
     found = ({"checkpoint": checkpoint.digest} if checkpoint else {}) | ({"data": files.digest(paths)} if paths else {})
-    if config.data.name == "instructions" and config.data.files:
+    if isinstance(config.data, InstructionsData) and config.data.files:
         instructions.check(paths)
     return found
 
 
 def _data_files(data: DataConfig) -> list[Path]:
-    if data.name == "instructions" and data.files:
+    if isinstance(data, InstructionsData) and data.files:
         return instructions.files_of(data.files)
-    if data.name in ("hf", "instructions"):
-        return files.below(Path(data.path)) if data.path else []
-    return files.matching(data.files) if data.name == "text" else []
+    if isinstance(data, TextData):
+        return files.matching(data.files)
+    return files.below(Path(data.dataset)) if data.dataset else []

@@ -16,14 +16,14 @@ from llmexp.launchers.data.instructions import example
 from llmexp.launchers.data.sequences import IGNORED, Sequences
 from llmexp.launchers.data.tokens import END_OF_DOCUMENT, Bytes, OfTransformers
 from llmexp.plan.instructions import Message
-from llmexp.schema import DataConfig
+from llmexp.schema import InstructionsData
 
 CPU = torch.device("cpu")
 TURNS = (Message("user", "Hi"), Message("assistant", "Ho"), Message("user", "And?"), Message("assistant", "So"))
 
 
-def section(**changes: object) -> DataConfig:
-    return DataConfig.model_validate({"name": "instructions", "seq_len": 64, "pack": False} | changes)
+def section(**changes: object) -> InstructionsData:
+    return InstructionsData.model_validate({"name": "instructions", "seq_len": 64, "pack": False} | changes)
 
 
 def loaded(path: Path, *outputs: str, **changes: object) -> Sequences:

@@ -13,13 +13,16 @@ from llmexp.launchers.data.sequences import IGNORED, Sequences
 from llmexp.launchers.data.tokens import END_OF_DOCUMENT
 from llmexp.plan.growth import LengthSchedule
 from llmexp.record.result import Batch
-from llmexp.schema import DataConfig
+from llmexp.schema import DataConfig, HfData, SyntheticData, TextData
 
 CPU = torch.device("cpu")
 
 
-def section(**changes: object) -> DataConfig:
-    return DataConfig.model_validate({"name": "text", "seq_len": 8} | changes)
+KINDS = {"synthetic": SyntheticData, "text": TextData, "hf": HfData}
+
+
+def section(name: str = "text", **changes: object) -> DataConfig:
+    return KINDS[name].model_validate({"name": name, "seq_len": 8} | changes)
 
 
 def write(folder: Path, *texts: str) -> list[str]:

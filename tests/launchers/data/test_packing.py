@@ -16,22 +16,24 @@ from llmexp.launchers.data.sequences import IGNORED, Example, Sequences
 from llmexp.launchers.models import building
 from llmexp.launchers.models.weights import seeded
 from llmexp.method import Method
-from llmexp.schema import ModelConfig
+from llmexp.schema import DenseModel, MixtralModel
 
 CPU = torch.device("cpu")
 SEQ_LEN = 48
 LENGTHS_OF_ROWS = ((20, 7, 12), (30, 17))
-SHAPE = ModelConfig.model_validate(
-    {"name": "t", "architecture": "llama", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_layers": 2, "num_heads": 4}
-    | {"num_kv_heads": 2, "head_dim": 8, "max_positions": 64}
-)
+SIZES = {"name": "t", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_layers": 2, "num_heads": 4} | {
+    "num_kv_heads": 2,
+    "head_dim": 8,
+    "max_positions": 64,
+}
 kinds = pytest.mark.parametrize("architecture", ["llama", "qwen3", "mixtral"])
 with_and_without_f = pytest.mark.parametrize("method", ["Naive", "F", "RS"])
 
 
 def model(method: str, architecture: str = "llama", *, records: bool = True) -> torch.nn.Module:
-    experts = {"num_experts": 4, "experts_per_token": 2} if architecture == "mixtral" else {}
-    shape = SHAPE.model_copy(update={"architecture": architecture} | experts)
+    experts = {"num_experts": 4, "experts_per_token": 2}
+    sparse = architecture == "mixtral"
+    shape = MixtralModel(architecture=architecture, **SIZES, **experts) if sparse else DenseModel(architecture=architecture, **SIZES)
     attention = implementation(Method.parse(method, "finetune").techniques, CPU, records=records)
     return building.build(building.configuration(shape), torch.float32, attention, device=CPU, weights=seeded(0))
 

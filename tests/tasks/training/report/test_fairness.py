@@ -83,12 +83,12 @@ def test_gradients_that_are_summed_instead_of_averaged_are_another_training(trai
     [
         ({"optimizer__lr": 0.0}, "optimizer.lr 0.0001 and 0.0"),
         ({"optimizer__weight_decay": 0.1}, "optimizer.weight_decay 0.0 and 0.1"),
-        ({"data__pack": False}, "data.pack True and False"),
+        ({"data__tokenizer": "org/own"}, "data.tokenizer bytes and org/own"),
     ],
 )
 def test_runs_that_were_asked_to_learn_otherwise_are_told_by_what(trained, changes, said):
     """On random tokens the losses of ten steps are the same without any learning rate."""
-    (line,) = told(trained([6.0, 6.0], batch__micro=2), trained([6.0, 6.0], ranks=2, **changes))
+    (line,) = told(trained([6.0, 6.0], batch__micro=2, data__name="text"), trained([6.0, 6.0], ranks=2, data__name="text", **changes))
     assert line == f"not asked for the same training: deepspeed and deepspeed dp 2 with Naive, by {said}"
 
 

@@ -1,0 +1,88 @@
+"""What updates the parameters: AdamW, or any class of torch's kind; a type for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from llmexp.schema.section import DottedPath, NonNegativeInt, PositiveFloat, Tuple
+from llmexp.schema.tagged import Tagged
+
+
+class _Optimizer(Tagged):
+    """What all optimizers have."""
+
+    name: str
+    lr: Annotated[float, Field(ge=0)]
+
+
+class AdamW(_Optimizer):
+    """AdamW with its constants; two moments of each parameter, in precision.moments."""
+
+    kinds = ("AdamW",)
+    said = "optimizer={name}, which sets no optimizer.target, is AdamW"
+    choose = "take such a one, as optimizer=sgd is"
+    targets: ClassVar[tuple[str, ...]] = ()
+    package: ClassVar[str] = ""
+    moments: ClassVar[int] = 2
+    moment_dtype: ClassVar[None] = None
+    factored: ClassVar[bool] = False
+    fused_backward: ClassVar[bool] = False
+
+    implementation: Literal["torch", "deepspeed", "deepspeed_with_offload"] = "torch"
+    betas: Annotated[tuple[float, float], Tuple]
+    eps: PositiveFloat
+    weight_decay: Annotated[float, Field(ge=0)]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of the optimizer's class."""
+        return {"lr": self.lr, "betas": list(self.betas), "eps": self.eps, "weight_decay": self.weight_decay}
+
+
+class TargetOptimizer(_Optimizer):
+    """Any optimizer class of torch's kind, whose constants are in `options`."""
+
+    kinds = ("optimizers with optimizer.target",)
+    said = "optimizer.target={target} is another class"
+    choose = "take optimizer=adamw"
+    instead = dict.fromkeys(("betas", "eps", "weight_decay"), "put it into optimizer.options, as optimizer=sgd does")
+    implementation: ClassVar[Literal["torch"]] = "torch"
+
+    target: DottedPath = Field(description="dotted path of an optimizer class; called with the parameters, lr and options")
+    options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the target's class besides lr")
+    moments: NonNegativeInt | None = Field(None, description="state tensors of a parameter's size that the target keeps of it; None: not known")
+    moment_dtype: Literal["fp32", "bf16", "int8"] | None = Field(
+        None, description="of the target's moments; int8: in blocks of 256 with an fp32 scale each; None: precision.moments"
+    )
+    factored: bool = Field(False, description="the target keeps of a matrix's moment one vector of its rows and one of its columns")
+    fused_backward: bool = Field(False, description="the target updates each parameter as soon as backward has its gradient, which is then dropped")
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The class alone."""
+        return (self.target,)
+
+    @property
+    def package(self) -> str:
+        """Top-level module of the class."""
+        return self.target.partition(".")[0]
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of the class."""
+        return {"lr": self.lr, **self.options}
+
+
+def _type(given: Any) -> str | None:
+    """The type of what is given; None where that is no section."""
+    if isinstance(given, _Optimizer):
+        return type(given).__name__
+    if not isinstance(given, Mapping):
+        return None
+    return "AdamW" if given.get("target") is None else "TargetOptimizer"
+
+
+OptimizerConfig = Annotated[Annotated[AdamW, Tag("AdamW")] | Annotated[TargetOptimizer, Tag("TargetOptimizer")], Discriminator(_type)]
