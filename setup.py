@@ -15,7 +15,9 @@ def packages() -> Iterator[str]:
     for name, folder in project["tool"]["setuptools"]["package-dir"].items():
         if name != "hydra_plugins":
             yield name
-        yield from (f"{name}.{below}" for below in find_namespace_packages(str(ROOT / folder), exclude=["*__pycache__*"]))
+        yield from (
+            f"{name}.{below}" for below in find_namespace_packages(str(ROOT / folder), exclude=["*__pycache__*"])
+        )
 
 
 if __name__ == "__main__":

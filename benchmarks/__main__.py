@@ -54,10 +54,16 @@ def main() -> int:
     measure, found = suites[parser.parse_args().suite], []
     with tempfile.TemporaryDirectory(prefix="llmexp-bench-") as folder:
         for figure in measure(Path(folder)):
-            print(f"{figure.name}: {figure.measured.mean:.3f} {figure.unit}, {figure.verdict}", file=sys.stderr, flush=True)
+            print(
+                f"{figure.name}: {figure.measured.mean:.3f} {figure.unit}, {figure.verdict}",
+                file=sys.stderr,
+                flush=True,
+            )
             found.append(figure)
     Console(width=None if sys.stdout.isatty() else 140).print(table(found))
-    print(f"{psutil.cpu_count()} cores; load average of the last minute {psutil.getloadavg()[0]:.1f}, the benchmarks' own included")
+    print(
+        f"{psutil.cpu_count()} cores; load average of the last minute {psutil.getloadavg()[0]:.1f}, the benchmarks' own included"
+    )
     return 1 if any(figure.broken for figure in found) else 0
 
 

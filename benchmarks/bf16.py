@@ -21,8 +21,16 @@ CALLS, ROUNDS = 5, 9
 
 def products(tokens: int, inputs: int, outputs: int, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
     """The three products of a linear layer's training step."""
-    x, weight, gradient = torch.randn(tokens, inputs).to(dtype), torch.randn(outputs, inputs).to(dtype), torch.randn(tokens, outputs).to(dtype)
-    return {"forward": lambda: linear(x, weight), "of weights": lambda: gradient.t() @ x, "of inputs": lambda: gradient @ weight}
+    x, weight, gradient = (
+        torch.randn(tokens, inputs).to(dtype),
+        torch.randn(outputs, inputs).to(dtype),
+        torch.randn(tokens, outputs).to(dtype),
+    )
+    return {
+        "forward": lambda: linear(x, weight),
+        "of weights": lambda: gradient.t() @ x,
+        "of inputs": lambda: gradient @ weight,
+    }
 
 
 def seconds(product: Callable[[], torch.Tensor]) -> float:

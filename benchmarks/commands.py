@@ -34,10 +34,15 @@ def questions(folder: Path, times: int) -> list[Figure]:
     }
     found = [_ratio(folder, name, ([*LLMEXP, *words], BARE), times, limit) for name, (words, limit) in pairs.items()]
     known = _words("warm", tracking="mlflow", measure="smoke", rerun="stale")
-    return [*found, _ratio(folder, "a sweep of answers, over its plan", ([*LLMEXP, *known], [*LLMEXP, "plan", *known]), times, 1.5)]
+    return [
+        *found,
+        _ratio(folder, "a sweep of answers, over its plan", ([*LLMEXP, *known], [*LLMEXP, "plan", *known]), times, 1.5),
+    ]
 
 
-def _ratio(folder: Path, name: str, pair: tuple[Sequence[str], Sequence[str]], times: int, limit: float | None) -> Figure:
+def _ratio(
+    folder: Path, name: str, pair: tuple[Sequence[str], Sequence[str]], times: int, limit: float | None
+) -> Figure:
     """CPU seconds of the first command over those of the second, by pairs that ran one after the other; the first pair warms caches."""
     costs = [[cost_of(command, folder).all_cpu_s for command in pair] for _ in range(times + 1)][1:]
     over, under = zip(*costs, strict=True)
@@ -49,7 +54,14 @@ def first_step(folder: Path, times: int) -> Figure:
     measured = [_to_first_step(folder) for _ in range(times + 1)][1:]
     others = max(cost.others_cores for _, cost in measured)
     busy = f"other programs used {others:.1f} cores" if others > IDLE_CORES else ""
-    return Figure("command to first step, tiny", "s", interval([seconds for seconds, _ in measured]), times, limit=6.0, unjudged=busy)
+    return Figure(
+        "command to first step, tiny",
+        "s",
+        interval([seconds for seconds, _ in measured]),
+        times,
+        limit=6.0,
+        unjudged=busy,
+    )
 
 
 def sweeps(folder: Path, times: int) -> list[Figure]:
@@ -61,7 +73,10 @@ def sweeps(folder: Path, times: int) -> list[Figure]:
         for tracking, found in costs.items():
             found.append(_sweep(folder, tracking, tracking, measure="quick").own_cpu_s / len(METHODS))
             useful.append(useful_fraction(find_runs(folder / "outputs" / tracking)) or 0.0)
-    drivers = [Figure(f"driver, a run, tracking={name}", "CPU-s", interval(found), times, limit=1.5) for name, found in costs.items()]
+    drivers = [
+        Figure(f"driver, a run, tracking={name}", "CPU-s", interval(found), times, limit=1.5)
+        for name, found in costs.items()
+    ]
     return [*drivers, Figure("useful fraction, tiny, measure=quick", "", interval(useful), len(useful))]
 
 
@@ -86,5 +101,11 @@ def _sweep(folder: Path, name: str, tracking: str, measure: str, rerun: str = "a
 
 
 def _words(name: str, tracking: str, measure: str, rerun: str) -> list[str]:
-    run = [f"method={','.join(METHODS)}", f"measure={measure}", f"tracking={tracking}", f"sweep.name={name}", f"rerun={rerun}"]
+    run = [
+        f"method={','.join(METHODS)}",
+        f"measure={measure}",
+        f"tracking={tracking}",
+        f"sweep.name={name}",
+        f"rerun={rerun}",
+    ]
     return [*TINY, *run]

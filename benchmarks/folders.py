@@ -15,7 +15,11 @@ WRITTEN = ("plan.json", "result.json")
 
 def multiply(seeds: Sequence[RunFolder], outputs: Path, sweeps: int, runs: int) -> list[RunFolder]:
     """Make `sweeps` sweeps of `runs` ended runs each below `outputs`, each run like one of the seeds but for its sweep, its seed and so its id."""
-    return [_copy(seeds[run % len(seeds)], outputs, f"sweep{sweep:03}", run) for sweep in range(sweeps) for run in range(runs)]
+    return [
+        _copy(seeds[run % len(seeds)], outputs, f"sweep{sweep:03}", run)
+        for sweep in range(sweeps)
+        for run in range(runs)
+    ]
 
 
 def _copy(seed: RunFolder, outputs: Path, sweep: str, number: int) -> RunFolder:

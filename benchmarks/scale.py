@@ -59,7 +59,9 @@ def listings(folder: Path, times: int) -> Iterator[Figure]:
                 index.unlink()
             costs.append(cost_of([*LLMEXP, *words], folder))
         yield Figure(name, "s", interval([cost.wall_s for cost in costs]), times, limit=None if fresh else 2.0)
-        yield Figure(f"{name}: peak memory", "MB", interval([cost.peak_rss_bytes / 1e6 for cost in costs]), times, limit=300.0)
+        yield Figure(
+            f"{name}: peak memory", "MB", interval([cost.peak_rss_bytes / 1e6 for cost in costs]), times, limit=300.0
+        )
 
 
 def recording(runs: Sequence[RunFolder], folder: Path, pairs: int, batch: int) -> list[Figure]:

@@ -65,7 +65,10 @@ class Simulated:
 
     def run(self, draw: random.Random) -> tuple[Metric, Stability]:
         """Measure it: its tokens_per_s, POSITIONS for a step, and the verdict on them."""
-        repeats = [self._repeat(draw.gauss(1, self.scatter.of_processes) / self.speed, draw) for _ in range(self.protocol.repeats)]
+        repeats = [
+            self._repeat(draw.gauss(1, self.scatter.of_processes) / self.speed, draw)
+            for _ in range(self.protocol.repeats)
+        ]
         speeds = [tokens_per_s(repeat, ONE_RANK) for repeat in repeats]
         metric = over_repeats(speeds)
         assert metric is not None

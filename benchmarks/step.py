@@ -21,7 +21,13 @@ from llmexp.record.result import to_json
 RANKS, STEPS = 2, 4
 # Steps of some 150 ms of CPU: as short as any that people measure, for what is added does not grow with the model.
 SHAPE = ("hidden_size=512", "intermediate_size=1376", "num_layers=8", "num_heads=8", "head_dim=64")
-WORDS = ("hardware=cpu", f"parallelism.dp={RANKS}", "data=synthetic", "data.seq_len=128", *(f"model.{size}" for size in SHAPE))
+WORDS = (
+    "hardware=cpu",
+    f"parallelism.dp={RANKS}",
+    "data=synthetic",
+    "data.seq_len=128",
+    *(f"model.{size}" for size in SHAPE),
+)
 ROOT = Path(__file__).parents[1]
 
 
@@ -33,7 +39,9 @@ def worker_step(folder: Path, engine: str, rounds: int, method: str = "Naive") -
     plan = _plan(engine, *(("task=finetune", f"method={method}") if method != "Naive" else ()))
     found = _blocks(folder / plan.id, [plan], rounds)
     told = engine if method == "Naive" else f"{engine} {method}"
-    return Figure(f"worker step over a bare loop, {told}", "x", paired_ratio(found["ours"], found["bare"]), rounds, limit=1.01)
+    return Figure(
+        f"worker step over a bare loop, {told}", "x", paired_ratio(found["ours"], found["bare"]), rounds, limit=1.01
+    )
 
 
 def engine_against_engine(folder: Path, rounds: int) -> Iterator[Figure]:
@@ -41,7 +49,9 @@ def engine_against_engine(folder: Path, rounds: int) -> Iterator[Figure]:
     found = _blocks(folder / "engines", [_plan(engine) for engine in COMPARED], rounds)
     for engine in COMPARED:
         if engine != "deepspeed":
-            yield Figure(f"step of {engine} over that of deepspeed", "x", paired_ratio(found[engine], found["deepspeed"]), rounds)
+            yield Figure(
+                f"step of {engine} over that of deepspeed", "x", paired_ratio(found[engine], found["deepspeed"]), rounds
+            )
 
 
 def _blocks(folder: Path, plans: Sequence[TrainingPlan], rounds: int) -> dict[str, list[float]]:
@@ -51,12 +61,31 @@ def _blocks(folder: Path, plans: Sequence[TrainingPlan], rounds: int) -> dict[st
         (folder / f"{plan.id}.json").write_text(to_json(plan))
     with listening(LOOPBACK, 0) as probe:
         port = str(probe.getsockname()[1])
-    start = [sys.executable, "-m", "llmexp.launch.ranks", str(RANKS), "0", "1", LOOPBACK, port, "-m", "benchmarks.worker_step"]
+    start = [
+        sys.executable,
+        "-m",
+        "llmexp.launch.ranks",
+        str(RANKS),
+        "0",
+        "1",
+        LOOPBACK,
+        port,
+        "-m",
+        "benchmarks.worker_step",
+    ]
     command = [*start, str(folder), str(rounds), str(STEPS), *(str(folder / f"{plan.id}.json") for plan in plans)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    done = subprocess.run(command, env=environment(plans[0], {"PYTHONPATH": path}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        command,
+        env=environment(plans[0], {"PYTHONPATH": path}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     if done.returncode:
-        sys.exit(f"the ranks of {', '.join(plan.config.engine.name for plan in plans)} ended with {done.returncode}:\n{done.stdout[-4000:]}")
+        sys.exit(
+            f"the ranks of {', '.join(plan.config.engine.name for plan in plans)} ended with {done.returncode}:\n{done.stdout[-4000:]}"
+        )
     ranks = [json.loads((folder / f"blocks.{rank}.json").read_text()) for rank in range(RANKS)]
     return {name: [sum(block) for block in zip(*(rank[name] for rank in ranks), strict=True)] for name in ranks[0]}
 

@@ -26,9 +26,24 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.result import to_json
 
 # One device, one dtype for parameters, gradients and moments: what the Trainer does with a model in bf16.
-WORDS = ("method=F", "data=synthetic", "precision=bf16_pure", "parallelism.dp=1", "measure.profile=false", "tracking=none")
+WORDS = (
+    "method=F",
+    "data=synthetic",
+    "precision=bf16_pure",
+    "parallelism.dp=1",
+    "measure.profile=false",
+    "tracking=none",
+)
 # One thread, because several would wait for each other wherever another program has a core.
-TINY = ("model=tiny", "hardware=cpu", "precision=fp32", "data.seq_len=256", "measure=quick", "measure.steps=100", "measure.threads_per_rank=1")
+TINY = (
+    "model=tiny",
+    "hardware=cpu",
+    "precision=fp32",
+    "data.seq_len=256",
+    "measure=quick",
+    "measure.steps=100",
+    "measure.threads_per_rank=1",
+)
 FLOOR = 0.98
 # Of a model with an adapter: no slower at all.
 ADAPTED_FLOOR = 1.0
@@ -47,7 +62,13 @@ def ratio(plan: TrainingPlan, rates: dict[str, list[float]]) -> Figure:
     """Tokens/s over the Trainer's of all pairs; what slows both sides of a pair cancels."""
     adapted = method_of(plan).techniques.adapter is not None
     name, floor = (", with LoRA", ADAPTED_FLOOR) if adapted else ("", FLOOR)
-    return Figure(f"tokens/s over a plain Trainer's{name}", "x", paired_ratio(rates["llmexp"], rates["Trainer"]), len(rates["llmexp"]), floor=floor)
+    return Figure(
+        f"tokens/s over a plain Trainer's{name}",
+        "x",
+        paired_ratio(rates["llmexp"], rates["Trainer"]),
+        len(rates["llmexp"]),
+        floor=floor,
+    )
 
 
 def method_of(plan: TrainingPlan) -> Method:
@@ -80,7 +101,9 @@ def trainers(plan: TrainingPlan, folder: Path) -> float:
     (folder / "plan.json").write_text(to_json(plan))
     command = [sys.executable, "-m", "benchmarks.trainer_worker", str(folder / "plan.json"), str(folder / "rate.json")]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    done = subprocess.run(command, env=environment(plan, {"PYTHONPATH": path}), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment(plan, {"PYTHONPATH": path}), capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise ConfigError(f"the Trainer failed: {done.stderr.strip().splitlines()[-1]}")
     return float(json.loads((folder / "rate.json").read_text()))
@@ -102,9 +125,16 @@ def comparable(words: Sequence[str]) -> tuple[TrainingPlan, int]:
     assert isinstance(plan, TrainingPlan)
     codes = method_of(plan).codes
     precision = plan.config.precision
-    if args.pairs < 2 or plan.dims.world_size > 1 or not set(codes) <= COMPARED or precision.master != precision.parameters:
+    if (
+        args.pairs < 2
+        or plan.dims.world_size > 1
+        or not set(codes) <= COMPARED
+        or precision.master != precision.parameters
+    ):
         asked = f"--pairs {args.pairs}, {plan.dims.world_size} ranks, method={plan.method}, precision={precision.name}"
-        raise ConfigError(f"{asked}: compared are 2 pairs or more of runs on one device, of F, R, C, L and QL, in bf16_pure or fp32")
+        raise ConfigError(
+            f"{asked}: compared are 2 pairs or more of runs on one device, of F, R, C, L and QL, in bf16_pure or fp32"
+        )
     return plan, args.pairs
 
 

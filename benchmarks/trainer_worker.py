@@ -45,7 +45,10 @@ class Window(TrainerCallback):
     """Wall seconds of the measured steps; waits for the device at the window's two ends only, as llmexp does."""
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
-        self._first, self._last = plan.config.measure.warmup_steps, plan.config.measure.warmup_steps + plan.config.measure.steps
+        self._first, self._last = (
+            plan.config.measure.warmup_steps,
+            plan.config.measure.warmup_steps + plan.config.measure.steps,
+        )
         self._clock = clock_for(device)
         self._start_s = self.wall_s = 0.0
 
@@ -62,7 +65,11 @@ def measure(plan: TrainingPlan, folder: str) -> float:
     device = device_of(config.hardware, 0)
     shape = building.configuration(config.model)
     techniques, dtype = Method.parse(plan.method, config.task.name).techniques, DTYPES[config.precision.parameters]
-    options: dict[str, Any] = {"device": device, "weights": seeded(config.seed), "quantization": techniques.quantization}
+    options: dict[str, Any] = {
+        "device": device,
+        "weights": seeded(config.seed),
+        "quantization": techniques.quantization,
+    }
     model = building.build(shape, dtype, "sdpa", config.model.target, **options)
     if techniques.adapter:
         from llmexp.launchers.models.peft_adapters import adapted  # PEFT takes a second to import

@@ -70,7 +70,11 @@ def _verdicts(simulated: Simulated, tries: int) -> list[str]:
 def _of_pairs(first: Protocol, second: Protocol, scatter: Scatter, tries: int) -> Iterator[Figure]:
     """The answers of `reproduce` and `compare` on two speeds; limits for equal ones, and for what lies at the margin or beyond it."""
     case = f"{first.name}{'' if first is second else f' and {second.name}'}, {scatter}"
-    for speed, answer, limit in ((1.0, "different", FALSE_ALARMS), (0.95, "same", FALSE_ALARMS), (0.9, "same", FALSE_ALARMS)):
+    for speed, answer, limit in (
+        (1.0, "different", FALSE_ALARMS),
+        (0.95, "same", FALSE_ALARMS),
+        (0.9, "same", FALSE_ALARMS),
+    ):
         pairs = _pairs(Simulated(first, scatter), Simulated(second, scatter, speed), tries)
         answers: list[str] = [equivalence(a, b, (of_a, of_b), "tokens_per_s").answer for (a, of_a), (b, of_b) in pairs]
         yield rate(f"speed x {speed:g} called {answer}: {case}", answers.count(answer), tries, limit=limit)
@@ -95,10 +99,17 @@ def _holds(a: Metric, b: Metric, truth: float) -> bool:
 def _of_tables(protocol: Protocol, scatter: Scatter, tries: int) -> Iterator[Figure]:
     """The line beside Naive, of Naive and METHODS others that are all as fast, or all slower by three tenths."""
     case = f"{METHODS} methods, {protocol.name}, {scatter}"
-    equal, slower = (_lines(Simulated(protocol, scatter), Simulated(protocol, scatter, speed), tries) for speed in (1.0, 0.7))
+    equal, slower = (
+        _lines(Simulated(protocol, scatter), Simulated(protocol, scatter, speed), tries) for speed in (1.0, 0.7)
+    )
     apart = sum(SLOWER in line or FASTER in line for line in equal)
     yield rate(f"table that tells equal methods from Naive: {case}", apart, tries, limit=FALSE_ALARMS)
-    yield rate(f"table that calls any faster at speed x 0.7: {case}", sum(FASTER in line for line in slower), tries, limit=FALSE_ALARMS)
+    yield rate(
+        f"table that calls any faster at speed x 0.7: {case}",
+        sum(FASTER in line for line in slower),
+        tries,
+        limit=FALSE_ALARMS,
+    )
     yield rate(f"table that calls all slower at speed x 0.7: {case}", sum(ALIKE not in line for line in slower), tries)
 
 
@@ -112,7 +123,9 @@ def _lines(naive: Simulated, other: Simulated, tries: int) -> list[str]:
 
 def _row(method: str, speed: Metric, judged: Stability) -> SimpleNamespace:
     """What the conclusion asks of a row of the table."""
-    return SimpleNamespace(method=method, is_control=False, work={}, result=SimpleNamespace(stability=judged), rate=speed)
+    return SimpleNamespace(
+        method=method, is_control=False, work={}, result=SimpleNamespace(stability=judged), rate=speed
+    )
 
 
 def _of_stopping(tries: int) -> Iterator[Figure]:
@@ -121,7 +134,15 @@ def _of_stopping(tries: int) -> Iterator[Figure]:
     from llmexp.schema import TrainingMeasureConfig
 
     protocol = TrainingMeasureConfig.model_validate(
-        {"name": "adaptive", "warmup_steps": 30, "steps": 400, "repeats": 1, "profile": False, "timeout_s": 1, "no_progress_timeout_s": 1}
+        {
+            "name": "adaptive",
+            "warmup_steps": 30,
+            "steps": 400,
+            "repeats": 1,
+            "profile": False,
+            "timeout_s": 1,
+            "no_progress_timeout_s": 1,
+        }
         | {"stop_at_interval_share": 0.01}
     )
     for scatter in (Scatter(0.03), Scatter(0.03, 0.25)):

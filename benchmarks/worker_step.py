@@ -36,8 +36,13 @@ def measure(plans: Sequence[TrainingPlan], folder: Path, rounds: int, steps: int
     # The engine's worker stands before the folder in its command.
     launchers = [importlib.import_module(plan.command.argv[-2]) for plan in plans]
     _join(launchers, device)
-    trained = {plan.config.engine.name: (plan, launcher.build(plan, device)) for plan, launcher in zip(plans, launchers, strict=True)}
-    blocks = {name: ours(plan, training, folder / name, rounds * steps, steps) for name, (plan, training) in trained.items()}
+    trained = {
+        plan.config.engine.name: (plan, launcher.build(plan, device))
+        for plan, launcher in zip(plans, launchers, strict=True)
+    }
+    blocks = {
+        name: ours(plan, training, folder / name, rounds * steps, steps) for name, (plan, training) in trained.items()
+    }
     if len(plans) == 1:
         ((name, (plan, training)),) = trained.items()
         blocks = {"ours": blocks[name], "bare": bare(plan, training, steps)}
@@ -48,10 +53,14 @@ def ours(plan: TrainingPlan, training: RankEngine, folder: Path, total: int, ste
     """A block of llmexp's loop: its batches, clocks, phases and samples."""
     device = device_of(plan.config.hardware, int(os.environ["LOCAL_RANK"]))
     rank = distributed.get_rank()
-    sequences = loader.load(plan.config.data, training.vocab_size, (total + steps) * plan.batch.global_, plan.config.seed)
+    sequences = loader.load(
+        plan.config.data, training.vocab_size, (total + steps) * plan.batch.global_, plan.config.seed
+    )
     batches = loader.batches(sequences, rank, plan.dims.dp, plan.batch, device)
     folder.mkdir(exist_ok=True)
-    loop = StepLoop(training, clock_for(device), (folder / f"samples.{rank}.jsonl").open("w"), memory.current_bytes(device))
+    loop = StepLoop(
+        training, clock_for(device), (folder / f"samples.{rank}.jsonl").open("w"), memory.current_bytes(device)
+    )
 
     def block() -> None:
         loop.run(batches, range(steps), warmup=False)
@@ -97,7 +106,12 @@ def _alternate(blocks: dict[str, Block], rounds: int) -> dict[str, list[float]]:
 def main() -> None:
     """Measure and leave the figures."""
     serve_store()
-    folder, rounds, steps, plans = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), [TrainingPlan.read(Path(path)) for path in sys.argv[4:]]
+    folder, rounds, steps, plans = (
+        Path(sys.argv[1]),
+        int(sys.argv[2]),
+        int(sys.argv[3]),
+        [TrainingPlan.read(Path(path)) for path in sys.argv[4:]],
+    )
     found = measure(plans, folder, rounds, steps)
     (folder / f"blocks.{distributed.get_rank()}.json").write_text(json.dumps(found))
 

@@ -23,8 +23,14 @@ def main() -> int:
     """Play episodes until there were enough faults."""
     parser = argparse.ArgumentParser("python -m chaos", description=__doc__)
     parser.add_argument("--faults", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0, help="which faults come, and when; what they meet depends on the machine too")
-    parser.add_argument("--only", choices=PLACES, help="of the places where sweeps run and record; without it all in turn, SLURM where there is one")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="which faults come, and when; what they meet depends on the machine too"
+    )
+    parser.add_argument(
+        "--only",
+        choices=PLACES,
+        help="of the places where sweeps run and record; without it all in turn, SLURM where there is one",
+    )
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the clean-up: the server, the mounts
     places = _places(args.only)
@@ -45,7 +51,10 @@ def play(faults: int, seed: int, folder: Path, places: Sequence[str]) -> int:
             with stage.episode(number, places[number % len(places)], random.Random(f"{seed}/{number}")) as episode:
                 episode.play(min(FAULTS_AN_EPISODE, faults - found.total()))
             found, losses, number = found + episode.faults, losses + episode.losses, number + 1
-            print(f"{time.monotonic() - began_s:.0f} s, {found.total()} faults: {', '.join(episode.faults.elements())}", flush=True)
+            print(
+                f"{time.monotonic() - began_s:.0f} s, {found.total()} faults: {', '.join(episode.faults.elements())}",
+                flush=True,
+            )
             for loss in episode.losses:
                 print(f"  LOST {loss}", flush=True)
     classes = ", ".join(f"{count} {kind}" for kind, count in sorted(found.items()))
@@ -58,7 +67,9 @@ def _places(only: str | None) -> Sequence[str]:
         return [only]
     lacking = missing()
     if lacking:
-        print(f"no SLURM can be brought up here, its faults are left out: it needs {', '.join(lacking)}", file=sys.stderr)
+        print(
+            f"no SLURM can be brought up here, its faults are left out: it needs {', '.join(lacking)}", file=sys.stderr
+        )
     if only:
         return [] if lacking else [only]
     return [place for place in PLACES if place != "slurm" or not lacking]

@@ -72,7 +72,9 @@ class Cluster:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for name in ("slurmctld", *NODES, "slurmdbd", "mariadbd", "munged"):
             if name in self._daemons:
                 self.kill(name)
@@ -83,7 +85,9 @@ class Cluster:
 
     def nodes(self, states: str) -> list[str]:
         """Names of the nodes in these states; none while the controller is away."""
-        done = subprocess.run(["sinfo", "-h", "-N", "-t", states, "-p", "main", "-o", "%N"], env=self.env, capture_output=True, text=True)
+        done = subprocess.run(
+            ["sinfo", "-h", "-N", "-t", states, "-p", "main", "-o", "%N"], env=self.env, capture_output=True, text=True
+        )
         return done.stdout.split()
 
     def jobs(self) -> list[QueuedJob]:
@@ -101,13 +105,20 @@ class Cluster:
     def hurry(self) -> None:
         """Let jobs that were queued again begin now, for which SLURM waits two minutes, and take back nodes that it has set aside."""
         waiting = subprocess.run(
-            ["squeue", "--noheader", "--array", "--states=PENDING", "--format=%i|%r"], env=self.env, capture_output=True, text=True
+            ["squeue", "--noheader", "--array", "--states=PENDING", "--format=%i|%r"],
+            env=self.env,
+            capture_output=True,
+            text=True,
         )
         for number, reason in (line.split("|") for line in waiting.stdout.splitlines()):
             if reason == "BeginTime":
-                subprocess.run(["scontrol", "update", f"JobId={number}", "StartTime=now"], env=self.env, capture_output=True)
+                subprocess.run(
+                    ["scontrol", "update", f"JobId={number}", "StartTime=now"], env=self.env, capture_output=True
+                )
         for node in self.nodes("drain,down"):
-            subprocess.run(["scontrol", "update", f"NodeName={node}", "State=RESUME"], env=self.env, capture_output=True)
+            subprocess.run(
+                ["scontrol", "update", f"NodeName={node}", "State=RESUME"], env=self.env, capture_output=True
+            )
 
     def send(self, daemon: str, number: signal.Signals) -> None:
         """Send a daemon a signal."""
@@ -163,11 +174,16 @@ class Cluster:
     def _start(self, name: str, *command: str) -> None:
         with (self.root / "log" / f"{name}.out").open("ab") as log:
             silence = subprocess.DEVNULL
-            self._daemons[name] = subprocess.Popen(command, env=self.env, preexec_fn=die_with_parent, stdin=silence, stdout=log, stderr=log)
+            self._daemons[name] = subprocess.Popen(
+                command, env=self.env, preexec_fn=die_with_parent, stdin=silence, stdout=log, stderr=log
+            )
 
     def _steps(self, node: str) -> Iterator[psutil.Process]:
         """The processes of jobs on a node: SLURM's supervisors of them leave the daemon's family, and a socket each in its folder."""
-        jobs = {path.name.removeprefix(f"{node}_").partition(".")[0] for path in (self.root / "spool" / node).glob(f"{node}_*")}
+        jobs = {
+            path.name.removeprefix(f"{node}_").partition(".")[0]
+            for path in (self.root / "spool" / node).glob(f"{node}_*")
+        }
         titles = tuple(f"slurmstepd: [{job}." for job in jobs)
         for process in psutil.process_iter():
             with _already_gone():
@@ -177,15 +193,31 @@ class Cluster:
     def _start_munge(self) -> None:
         munge = self.root / "munge"
         self.run("mungekey", "--create", f"--keyfile={munge}/key")
-        files = [f"--key-file={munge}/key", f"--log-file={munge}/log", f"--pid-file={munge}/pid", f"--seed-file={munge}/seed"]
+        files = [
+            f"--key-file={munge}/key",
+            f"--log-file={munge}/log",
+            f"--pid-file={munge}/pid",
+            f"--seed-file={munge}/seed",
+        ]
         self._start("munged", "munged", "--foreground", "--num-threads=10", f"--socket={munge}/socket", *files)
         self.wait_for((munge / "socket").exists)
 
     def _start_database(self) -> None:
         data, own = self.root / "database", ["--no-defaults", "--user=root"]
-        self.run("mariadb-install-db", *own, f"--datadir={data}", "--skip-test-db", "--auth-root-authentication-method=normal")
+        self.run(
+            "mariadb-install-db",
+            *own,
+            f"--datadir={data}",
+            "--skip-test-db",
+            "--auth-root-authentication-method=normal",
+        )
         (data / "grants.sql").write_text(GRANTS)
-        files = [f"--datadir={data}", f"--socket={data}/socket", f"--pid-file={data}/pid", f"--init-file={data}/grants.sql"]
+        files = [
+            f"--datadir={data}",
+            f"--socket={data}/socket",
+            f"--pid-file={data}/pid",
+            f"--init-file={data}/grants.sql",
+        ]
         listen = [f"--port={self._database_port}", "--bind-address=127.0.0.1", "--skip-name-resolve"]
         self._start("mariadbd", "mariadbd", *own, *files, *listen)
         self.wait_for(lambda: _listens(self._database_port))

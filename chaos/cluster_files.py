@@ -77,7 +77,13 @@ CGROUP_CONF = "CgroupAutomount=no\nConstrainCores=no\nConstrainRAMSpace=no\nCons
 def configure(root: Path) -> int:
     """Write everything below root/etc and make the GPUs' files; return the port that the accounting's database is to have."""
     controller, accounting, database, *daemons = free_ports(3 + len(NODES))
-    facts = {"root": root, "host": socket.gethostname().partition(".")[0], "cpus": CPUS, "gpus": GPUS, "memory_mb": MEMORY_MB}
+    facts = {
+        "root": root,
+        "host": socket.gethostname().partition(".")[0],
+        "cpus": CPUS,
+        "gpus": GPUS,
+        "memory_mb": MEMORY_MB,
+    }
     facts |= {"controller": controller, "accounting": accounting, "database": database}
     facts |= {"nodes": f"n[1-{len(NODES)}]", "daemons": f"[{','.join(map(str, daemons))}]"}
     etc = root / "etc"

@@ -57,7 +57,9 @@ def _run(asked: dict[str, Any], outputs: list[int], running: dict[str, subproces
         os.write(outputs[1], f"the name {name} is in use\n".encode())
         return NAME_TAKEN
     out, err = outputs
-    running[name] = subprocess.Popen(words[image + 1 :], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
+    running[name] = subprocess.Popen(
+        words[image + 1 :], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+    )
     return running[name].wait()
 
 

@@ -25,18 +25,29 @@ class Containers:
     @property
     def words(self) -> tuple[str, ...]:
         """Of llmexp's command line."""
-        return ("runtime=docker", f"runtime.program={self.program}", f"runtime.image={IMAGE}", f"runtime.python={sys.executable}")
+        return (
+            "runtime=docker",
+            f"runtime.program={self.program}",
+            f"runtime.image={IMAGE}",
+            f"runtime.python={sys.executable}",
+        )
 
     def __enter__(self) -> Containers:
         self.program.write_text(f'#!/bin/sh\nexec {sys.executable} {DAEMON} {self._socket} "$@"\n')
         self.program.chmod(0o755)
-        env = {name: value for name, value in self._surroundings.environment.items() if name != MARK} | {f"{MARK}{INSIDE}": self._surroundings.mark}
-        self._daemon = subprocess.Popen([sys.executable, DAEMON, "serve", str(self._socket)], env=env, start_new_session=True)
+        env = {name: value for name, value in self._surroundings.environment.items() if name != MARK} | {
+            f"{MARK}{INSIDE}": self._surroundings.mark
+        }
+        self._daemon = subprocess.Popen(
+            [sys.executable, DAEMON, "serve", str(self._socket)], env=env, start_new_session=True
+        )
         deadline = time.monotonic() + STARTS_WITHIN_S
         while not self._socket.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._daemon.terminate()
         self._daemon.wait()

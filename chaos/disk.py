@@ -27,7 +27,9 @@ class Disk:
 
     def __enter__(self) -> Disk:
         self.path.mkdir(parents=True, exist_ok=True)
-        self.is_real = os.geteuid() == 0 and _mount("-t", "tmpfs", "-o", f"size={SIZE},nr_inodes={INODES}", "llmexp-chaos", str(self.path))
+        self.is_real = os.geteuid() == 0 and _mount(
+            "-t", "tmpfs", "-o", f"size={SIZE},nr_inodes={INODES}", "llmexp-chaos", str(self.path)
+        )
         return self
 
     def __exit__(self, *_: object) -> None:

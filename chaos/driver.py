@@ -21,7 +21,14 @@ OWN_HOST_NAME = ("unshare", "--uts")
 OWN_NAMESPACES = ("unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
 # Nobody, who may nevertheless read the interpreter and the libraries, wherever they are installed.
 _READING = "-all,+dac_read_search"
-ANOTHER_USER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", f"--inh-caps={_READING}", f"--ambient-caps={_READING}")
+ANOTHER_USER = (
+    "setpriv",
+    "--reuid=65534",
+    "--regid=65534",
+    "--clear-groups",
+    f"--inh-caps={_READING}",
+    f"--ambient-caps={_READING}",
+)
 
 
 @cache
@@ -79,7 +86,12 @@ class Driver:
         """Give its host another name, where it has one of its own; False where not."""
         if self.place not in (OWN_HOST_NAME, OWN_NAMESPACES):
             return False
-        return subprocess.run(["nsenter", f"--uts=/proc/{self.pid}/ns/uts", "hostname", name], capture_output=True).returncode == 0
+        return (
+            subprocess.run(
+                ["nsenter", f"--uts=/proc/{self.pid}/ns/uts", "hostname", name], capture_output=True
+            ).returncode
+            == 0
+        )
 
     def ends_within(self, seconds: float) -> int | None:
         """Its exit code, None where it does not end in time."""

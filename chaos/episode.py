@@ -95,7 +95,9 @@ class Episode:
         words += [f"sweep.name={self.name}", f"tracking.experiment={self.name}", "tracking.timeout_s=5"]
         words += [f"tracking.uri={self.tracker[1].uri}"] if self.tracker else []
         log = self.surroundings.scratch / f"{self.name}.driver.{len(self.drivers)}.txt"
-        self.drivers.append(Driver(self.surroundings, [*words, *self._rerun()], log, self.place if place is None else place))
+        self.drivers.append(
+            Driver(self.surroundings, [*words, *self._rerun()], log, self.place if place is None else place)
+        )
 
     def _rerun(self) -> list[str]:
         """Measure all again where nothing is left to be broken."""
@@ -177,7 +179,13 @@ class Episode:
         self._end()
         self._check(is_answered(self.sweep, len(METHODS), self.faults["rank out of memory"]))
         words = ["sync", str(self.sweep), "--uri", self.store]
-        done = subprocess.run(self.surroundings.llmexp(*words), env=self.surroundings.environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            self.surroundings.llmexp(*words),
+            env=self.surroundings.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         if done.returncode:
             self._lose(f"sync ended with {done.returncode}: {done.stderr.strip()}")
 

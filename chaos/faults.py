@@ -142,7 +142,13 @@ def _stray_names(episode: Episode) -> None:
         raise MissedError
     place = episode.random.choice(folders)
     with suppress(OSError):  # it is there already, or the disk is full
-        for name in (".nfs00000001", "result.json.bak", "repeat.0.bak", "a name\nof two lines", os.fsdecode(b"latin-\xe9")):
+        for name in (
+            ".nfs00000001",
+            "result.json.bak",
+            "repeat.0.bak",
+            "a name\nof two lines",
+            os.fsdecode(b"latin-\xe9"),
+        ):
             (place / name).write_text("{")
         (place / "previous" / ".nfs00000002").mkdir(parents=True)
         (place / "previous" / "old").symlink_to("nowhere")
@@ -201,8 +207,16 @@ FAULTS: Mapping[str, Fault] = {
 
 def on_one_host() -> Mapping[str, Fault]:
     """What can break where drivers and their ranks are on this host, as far as this user may."""
-    places = {"host renamed": OWN_HOST_NAME, "second driver in a container": OWN_NAMESPACES, "second driver of another user": ANOTHER_USER}
-    faults = {name: _host_renamed if place is OWN_HOST_NAME else _second_driver(place) for name, place in places.items() if can_start(place)}
+    places = {
+        "host renamed": OWN_HOST_NAME,
+        "second driver in a container": OWN_NAMESPACES,
+        "second driver of another user": ANOTHER_USER,
+    }
+    faults = {
+        name: _host_renamed if place is OWN_HOST_NAME else _second_driver(place)
+        for name, place in places.items()
+        if can_start(place)
+    }
     killed = {"driver and keeper killed": _killed_together("llmexp.launch.keeper")}
     return {**killed, "clock steps": _clock_steps, "power lost": _power_lost, **faults}
 

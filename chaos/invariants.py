@@ -20,7 +20,9 @@ ANSWERED = [status.value for status in RunStatus if status.is_answer]
 MLFLOW_STATUS = {RunStatus.SUCCESS: "FINISHED", RunStatus.OOM: "FINISHED"}
 
 
-def status_is_true(surroundings: Surroundings, sweep: Path, under_way: Callable[[], Collection[Hashable]]) -> Iterator[str]:
+def status_is_true(
+    surroundings: Surroundings, sweep: Path, under_way: Callable[[], Collection[Hashable]]
+) -> Iterator[str]:
     """`llmexp status` says 'running' of no more runs than there are living drivers, and 'success' of none that lacks samples.
 
     `under_way` is asked before and after, as what drives a run may begin or end meanwhile.
@@ -28,7 +30,13 @@ def status_is_true(surroundings: Surroundings, sweep: Path, under_way: Callable[
     if not (sweep.exists() and find_runs(sweep)):
         return
     before, drivers = answers(sweep), set(under_way())
-    done = subprocess.run(surroundings.llmexp("status", str(sweep)), env=surroundings.environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        surroundings.llmexp("status", str(sweep)),
+        env=surroundings.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     if done.returncode or "Traceback" in done.stderr:
         yield f"status ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
         return
@@ -107,7 +115,10 @@ def _is_the_same(client: Any, run: Any, folder: RunFolder) -> Iterator[str]:
         yield f"{folder.path.name} is {result.status}, in MLflow {run.info.status} and {run.data.tags['status']}"
     metrics = {name: metric.mean for name, metric in result.metrics.items() if metric}
     content = read(folder)
-    for kind, here, there in (("metrics", metrics, run.data.metrics), ("parameters", content.params if content else {}, run.data.params)):
+    for kind, here, there in (
+        ("metrics", metrics, run.data.metrics),
+        ("parameters", content.params if content else {}, run.data.params),
+    ):
         other = {name: (value, there.get(name)) for name, value in here.items() if there.get(name) != value}
         if other:
             yield f"{folder.path.name}: {kind} that differ in MLflow: {other}"
@@ -115,6 +126,11 @@ def _is_the_same(client: Any, run: Any, folder: RunFolder) -> Iterator[str]:
         samples = read_samples(repeat / "samples.0.jsonl", StepSample)
         measured = max(index for index, sample in enumerate(samples) if not sample.warmup)
         losses = [sample.loss for sample in samples[: measured + 1]]  # what comes later was profiled
-        recorded = [metric.value for metric in sorted(client.get_metric_history(run.info.run_id, f"{repeat.name}/loss"), key=lambda one: one.step)]
+        recorded = [
+            metric.value
+            for metric in sorted(
+                client.get_metric_history(run.info.run_id, f"{repeat.name}/loss"), key=lambda one: one.step
+            )
+        ]
         if recorded != losses:
             yield f"{folder.path.name}: {len(recorded)} losses in MLflow, {len(losses)} in {repeat.name}"

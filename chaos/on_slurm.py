@@ -25,7 +25,11 @@ class SlurmEpisode(Episode):
     """An episode on a cluster; a driver that is killed leaves its jobs, which then end by themselves."""
 
     cluster: Cluster
-    further_words: tuple[str, ...] = ("hydra/launcher=slurm", "hydra.launcher.poll_s=1", f"hydra.launcher.patience_s={ENDS_WITHIN_S:g}")
+    further_words: tuple[str, ...] = (
+        "hydra/launcher=slurm",
+        "hydra.launcher.poll_s=1",
+        f"hydra.launcher.patience_s={ENDS_WITHIN_S:g}",
+    )
 
     @property
     def possible(self) -> Mapping[str, Fault]:
@@ -105,7 +109,9 @@ def _hangs(cluster: Cluster) -> Fault:
     return inject
 
 
-def _to_a_job(cluster: Cluster, jobs: Callable[[], Sequence[QueuedJob]], states: Collection[str], *command: str) -> Fault:
+def _to_a_job(
+    cluster: Cluster, jobs: Callable[[], Sequence[QueuedJob]], states: Collection[str], *command: str
+) -> Fault:
     def inject(episode: Episode) -> None:
         possible = [job.number for job in jobs() if job.state in states]
         if not possible:

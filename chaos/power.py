@@ -51,4 +51,6 @@ def lose(folder: Path, notes: Path, chance: random.Random) -> None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if stat.S_ISREG(path.lstat().st_mode) and not path.name.startswith(SQLITE))
+    return (
+        path for path in folder.rglob("*") if stat.S_ISREG(path.lstat().st_mode) and not path.name.startswith(SQLITE)
+    )

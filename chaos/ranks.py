@@ -30,7 +30,10 @@ def launch(folder: Path, node: int) -> int:
     of_a_node = RANKS // hardware["nodes"]
     ranks = range(node * of_a_node, (node + 1) * of_a_node)
     logs = {rank: (folder / f"log.{rank}.txt").open("ab") for rank in ranks}
-    started = [subprocess.Popen([sys.executable, "-m", "chaos.ranks", str(folder), f"{RANK}{rank}"], stderr=log) for rank, log in logs.items()]
+    started = [
+        subprocess.Popen([sys.executable, "-m", "chaos.ranks", str(folder), f"{RANK}{rank}"], stderr=log)
+        for rank, log in logs.items()
+    ]
     while any(rank.poll() is None for rank in started) and not any(rank.poll() for rank in started):
         time.sleep(STEP_S)
     for rank in started:
@@ -44,15 +47,29 @@ def measure(folder: Path, rank: int) -> None:
     for step in range(protocol["warmup_steps"] + protocol["steps"]):
         time.sleep(STEP_S)
         write_step(folder / f"samples.{rank}.jsonl", step, step < protocol["warmup_steps"])
-    known = {"time_to_first_step_s": 1.0, "parameters": 10, "trainable_parameters": 10, "peak_rss_bytes": 2**20, "state_bytes": {}}
-    _write(folder / f"rank.{rank}.json", {"rank": rank, "window_wall_s": protocol["steps"] * STEP_S, "what_ran": {"backend": "scripted"}} | known)
+    known = {
+        "time_to_first_step_s": 1.0,
+        "parameters": 10,
+        "trainable_parameters": 10,
+        "peak_rss_bytes": 2**20,
+        "state_bytes": {},
+    }
+    _write(
+        folder / f"rank.{rank}.json",
+        {"rank": rank, "window_wall_s": protocol["steps"] * STEP_S, "what_ran": {"backend": "scripted"}} | known,
+    )
 
 
 def write_step(samples: Path, step: int, warmup: bool) -> None:
     """Append one step's sample."""
     times = {"t_start_s": step * STEP_S, "t_end_s": (step + 1) * STEP_S}
     with samples.open("a") as file:
-        file.write(json.dumps({"index": step, "warmup": warmup, **times, "positions": 100, "real_tokens": 100, "loss": 1 / (1 + step)}) + "\n")
+        file.write(
+            json.dumps(
+                {"index": step, "warmup": warmup, **times, "positions": 100, "real_tokens": 100, "loss": 1 / (1 + step)}
+            )
+            + "\n"
+        )
 
 
 def obey_faults(folder: Path, rank: int) -> None:
@@ -67,7 +84,12 @@ def obey_faults(folder: Path, rank: int) -> None:
     def run_out_of_memory(number: int, frame: FrameType | None) -> Never:
         _write(
             folder / f"failure.{rank}.json",
-            {"rank": rank, "kind": "oom", "message": "MemoryError: the suite wanted it", "allocator": {"allocated_bytes": 7}},
+            {
+                "rank": rank,
+                "kind": "oom",
+                "message": "MemoryError: the suite wanted it",
+                "allocator": {"allocated_bytes": 7},
+            },
         )
         os._exit(1)
 

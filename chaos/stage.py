@@ -35,7 +35,9 @@ class Stage:
     def __enter__(self) -> Stage:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stack.close()
 
     @contextmanager
@@ -63,7 +65,9 @@ class Stage:
 
     @cached_property
     def _cluster(self) -> Cluster:
-        root = self._stack.enter_context(TemporaryDirectory(prefix="llmexp-slurm-", ignore_cleanup_errors=True))  # a socket's path must be short
+        root = self._stack.enter_context(
+            TemporaryDirectory(prefix="llmexp-slurm-", ignore_cleanup_errors=True)
+        )  # a socket's path must be short
         return self._stack.enter_context(Cluster(Path(root)))
 
 

@@ -18,7 +18,9 @@ from chaos.power import FORCED_FILE
 ROOT = Path(__file__).parents[1]
 MARK = "CHAOS_MARK"
 ENTRY_POINTS = "[llmexp.engines]\nscripted = chaos.engine:ENGINE\n[llmexp.conf]\nchaos = chaos.conf\n"
-IN_EVERY_PROCESS = "from chaos import broken_files, clock, power\nfor fault in (broken_files, clock, power):\n    fault.install()\n"
+IN_EVERY_PROCESS = (
+    "from chaos import broken_files, clock, power\nfor fault in (broken_files, clock, power):\n    fault.install()\n"
+)
 METADATA = "Metadata-Version: 2.1\nName: llmexp-chaos\nVersion: 1\n"
 
 
@@ -64,10 +66,29 @@ class Surroundings:
     @property
     def environment(self) -> dict[str, str]:
         """For every process of a sweep."""
-        kept = {name: value for name, value in {**os.environ, **self.cluster}.items() if not name.startswith(("MLFLOW", "PYTEST"))}
+        kept = {
+            name: value
+            for name, value in {**os.environ, **self.cluster}.items()
+            if not name.startswith(("MLFLOW", "PYTEST"))
+        }
         path = os.pathsep.join([str(self.site), str(ROOT)])
-        told = {ERROR_FILE: str(self.error_file), BELOW: str(self.outputs), SHIFT_FILE: str(self.shift_file), FORCED_FILE: str(self.forced_file)}
-        return kept | told | {MARK: self.mark, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": "", "HOME": str(self.scratch)}
+        told = {
+            ERROR_FILE: str(self.error_file),
+            BELOW: str(self.outputs),
+            SHIFT_FILE: str(self.shift_file),
+            FORCED_FILE: str(self.forced_file),
+        }
+        return (
+            kept
+            | told
+            | {
+                MARK: self.mark,
+                "PYTHONPATH": path,
+                "PYTHONUNBUFFERED": "1",
+                "CUDA_VISIBLE_DEVICES": "",
+                "HOME": str(self.scratch),
+            }
+        )
 
     def processes(self, module: str = "", word: str = "") -> list[psutil.Process]:
         """Living processes of these surroundings: all, or those of `python -m <module>` with an argument that starts so."""

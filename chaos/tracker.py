@@ -33,8 +33,25 @@ class Server:
     def start(self) -> None:
         """Start it and wait until it answers."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        store = ["--backend-store-uri", f"sqlite:///{self._folder}/server.db", "--artifacts-destination", str(self._folder / "artifacts")]
-        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1", *store]
+        store = [
+            "--backend-store-uri",
+            f"sqlite:///{self._folder}/server.db",
+            "--artifacts-destination",
+            str(self._folder / "artifacts"),
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "mlflow",
+            "server",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--workers",
+            "1",
+            *store,
+        ]
         env = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         with (self._folder / "log.txt").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True)

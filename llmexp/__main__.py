@@ -13,7 +13,9 @@ from llmexp.errors import ConfigError, LlmexpError
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the words say and return the exit code; every error that a person can mend is one line on stderr."""
-    gc.set_threshold(100_000)  # composing makes many objects and hardly a cycle: looking for those after each 700 takes 5 % of a command
+    gc.set_threshold(
+        100_000
+    )  # composing makes many objects and hardly a cycle: looking for those after each 700 takes 5 % of a command
     if argv is None:
         _look_here_last()
         _speak_utf8()

@@ -77,18 +77,38 @@ ATOMS: dict[str, Atom] = {
             excludes=("P", "L"),
             tasks=("finetune",),
         ),
-        Atom("F", "FlashAttention: attention in one fused kernel, without the seq x seq matrix in memory", {"flash_attention": True}),
-        Atom("R", "recomputation: keep each layer's input only, run the layer again in backward", {"recomputation": True}),
+        Atom(
+            "F",
+            "FlashAttention: attention in one fused kernel, without the seq x seq matrix in memory",
+            {"flash_attention": True},
+        ),
+        Atom(
+            "R", "recomputation: keep each layer's input only, run the layer again in backward", {"recomputation": True}
+        ),
         Atom(
             "RS",
             "selective recomputation: run only attention's products and softmax again in backward, which keep the seq x seq matrices (F keeps none)",
             {"attention_recomputation": True},
             excludes=("F", "R"),
         ),
-        Atom("C", "torch.compile: each decoder layer, and the loss, as kernels generated for its shapes", {"compilation": True}),
-        Atom("Z1", "ZeRO-1: optimizer states partitioned over the data-parallel ranks", {"zero_stage": 1}, excludes=("Z2", "Z3")),
+        Atom(
+            "C",
+            "torch.compile: each decoder layer, and the loss, as kernels generated for its shapes",
+            {"compilation": True},
+        ),
+        Atom(
+            "Z1",
+            "ZeRO-1: optimizer states partitioned over the data-parallel ranks",
+            {"zero_stage": 1},
+            excludes=("Z2", "Z3"),
+        ),
         Atom("Z2", "ZeRO-2: optimizer states and gradients partitioned", {"zero_stage": 2}, excludes=("Z1", "Z3")),
-        Atom("Z3", "ZeRO-3: optimizer states, gradients and parameters partitioned", {"zero_stage": 3}, excludes=("Z1", "Z2")),
+        Atom(
+            "Z3",
+            "ZeRO-3: optimizer states, gradients and parameters partitioned",
+            {"zero_stage": 3},
+            excludes=("Z1", "Z2"),
+        ),
         Atom(
             "O",
             "offload to host memory: optimizer states with Z2; parameters too with Z3",
@@ -135,7 +155,9 @@ class Method:
         typed = [part.strip() for part in text.split("+")]
         parts = [part for part in typed if part]
         if not parts:
-            raise ConfigError(f"method '{text}' is empty: use {NAIVE} or atoms of {', '.join(atom_codes())} joined by '+'")
+            raise ConfigError(
+                f"method '{text}' is empty: use {NAIVE} or atoms of {', '.join(atom_codes())} joined by '+'"
+            )
         if parts != typed:
             raise ConfigError(f"method '{text}': beside a '+' an atom is missing: did you mean {'+'.join(parts)}?")
         codes = [NAIVE if part.upper() == FULL.upper() and task == "finetune" else _code(part) for part in parts]
@@ -174,7 +196,9 @@ class Method:
             if clash:
                 raise ConfigError(f"method '{text}': {atom.code} and {clash} exclude each other; keep one of them")
             if atom.needs and not set(atom.needs) & set(self.codes):
-                raise ConfigError(f"method '{text}': {atom.code} needs {' or '.join(atom.needs)}, as in {atom.needs[0]}+{atom.code}")
+                raise ConfigError(
+                    f"method '{text}': {atom.code} needs {' or '.join(atom.needs)}, as in {atom.needs[0]}+{atom.code}"
+                )
             if task not in atom.tasks:
                 raise ConfigError(
                     f"method '{text}': {atom.code} does not belong to task={task}, but to {', '.join(atom.tasks)}: "

@@ -34,7 +34,9 @@ def points(group: str, taken: Container[str] = ()) -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, distribution(point))):
         if point.name.lower() in taken or point.name.lower() in map(str.lower, found):
-            raise ConfigError(f"{_origin(point)}: there is a {point.name} already; give it another name, or uninstall {distribution(point)}")
+            raise ConfigError(
+                f"{_origin(point)}: there is a {point.name} already; give it another name, or uninstall {distribution(point)}"
+            )
         found[point.name] = point
     return found
 
@@ -44,7 +46,9 @@ def load(point: EntryPoint, kind: type[Any]) -> Any:
     try:
         found = point.load()
     except Exception as error:  # somebody else's code can raise anything
-        raise ConfigError(f"{_origin(point)} cannot be loaded ({type(error).__name__}: {error}); mend or uninstall it") from error
+        raise ConfigError(
+            f"{_origin(point)} cannot be loaded ({type(error).__name__}: {error}); mend or uninstall it"
+        ) from error
     if not isinstance(found, kind):
         raise ConfigError(f"{_origin(point)} is a {type(found).__name__}, not a {kind.__name__}")
     return found

@@ -105,7 +105,10 @@ _WORDS = {
         "engine=script engine.options.adapter=<name>": "trl llamafactory torchtitan",
         "engine=script, which runs any training program": "custom own python lightning axolotl unsloth nanogpt",
     },
-    "optimizer": {"optimizer=adamw": "adam fusedadam adamwtorch", "optimizer=adamw8bit": "adam8bit pagedadamw8bit adamwbnb8bit"},
+    "optimizer": {
+        "optimizer=adamw": "adam fusedadam adamwtorch",
+        "optimizer=adamw8bit": "adam8bit pagedadamw8bit adamwbnb8bit",
+    },
     "model": {
         "model=1b": "llama1b tinyllama",
         "model=7b": "llama llama2 llama7b llama27b llama27bhf",
@@ -123,9 +126,14 @@ _WORDS = {
         "data=synthetic": "random dummy fake",
         "data=hf data.path=<its name>": "huggingface dataset wikitext c4 openwebtext fineweb redpajama",
     },
-    "tracking": {"tracking=mlflow or tracking=none: no other tracker is offered": "wandb tensorboard comet", "tracking=none": "off no false"},
+    "tracking": {
+        "tracking=mlflow or tracking=none: no other tracker is offered": "wandb tensorboard comet",
+        "tracking=none": "off no false",
+    },
 }
-MEANT = {what: {word: meant for meant, words in table.items() for word in words.split()} for what, table in _WORDS.items()}
+MEANT = {
+    what: {word: meant for meant, words in table.items() for word in words.split()} for what, table in _WORDS.items()
+}
 
 
 def meant_by(what: str, word: str) -> str | None:

@@ -25,7 +25,10 @@ class SlurmLauncher(PlanLauncher):
     """Takes plans, so that nothing is composed again on a node and what was planned at submission is what runs."""
 
     def __init__(self, **options: Any) -> None:
-        self._given = {name: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value for name, value in options.items()}
+        self._given = {
+            name: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+            for name, value in options.items()
+        }
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Check the options and that this machine can submit; raises ConfigError."""
@@ -43,7 +46,9 @@ class SlurmLauncher(PlanLauncher):
 
         chosen = self._config.hydra.runtime.choices.get("hardware")
         if any(_hardware(job, chosen) in DETECTING for job in jobs):
-            raise ConfigError("hydra/launcher=slurm: name the nodes' hardware, as in hardware=h100: auto would be this machine's")
+            raise ConfigError(
+                "hydra/launcher=slurm: name the nodes' hardware, as in hardware=h100: auto would be this machine's"
+            )
         return RunsOnCluster(self._options)
 
 

@@ -38,16 +38,22 @@ class FlashBlock(Block):
         """See Block."""
         inputs = (self.query, self.key, self.value)
         if self.query.is_cuda:
-            output, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(*inputs, is_causal=self.causal, scale=self.scale)
+            output, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
+                *inputs, is_causal=self.causal, scale=self.scale
+            )
         else:
-            output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*inputs, is_causal=self.causal, scale=self.scale)
+            output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+                *inputs, is_causal=self.causal, scale=self.scale
+            )
         return output, lse
 
     def gradients(self, grad: Tensor, output: Tensor, lse: Tensor) -> Triple:
         """See Block."""
         inputs = (grad, self.query, self.key, self.value, output, lse)
         if not self.query.is_cuda:
-            found: Triple = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(*inputs, 0.0, self.causal, scale=self.scale)
+            found: Triple = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+                *inputs, 0.0, self.causal, scale=self.scale
+            )
             return found
         inputs = (*inputs[:-1], lse.contiguous())  # the kernel takes no strides of it
         lengths = (None, None, self.query.shape[2], self.key.shape[2])  # no cumulative ones: sequences are not packed
@@ -78,7 +84,9 @@ class UnfusedBlock(Block):
     def _scores(self) -> Tensor:
         scores = (self.query @ self._expanded(self.key).transpose(-1, -2)).float() * self.scale
         if self.causal:
-            scores.masked_fill_(torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1), -torch.inf)
+            scores.masked_fill_(
+                torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1), -torch.inf
+            )
         return scores
 
     @property

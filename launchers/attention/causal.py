@@ -15,7 +15,9 @@ def flash(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None)
     """
     grouped = key.shape[1] != query.shape[1]
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        return functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=grouped)
+        return functional.scaled_dot_product_attention(
+            query, key, value, is_causal=True, scale=scale, enable_gqa=grouped
+        )
 
 
 def unfused(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None) -> Tensor:
@@ -23,4 +25,6 @@ def unfused(query: Tensor, key: Tensor, value: Tensor, scale: float | None = Non
     key, value = (part.repeat_interleave(query.shape[1] // part.shape[1], dim=1) for part in (key, value))
     scores = query @ key.transpose(-1, -2) * (scale or query.shape[-1] ** -0.5)
     later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-    return functional.softmax(scores.masked_fill(later, -torch.inf), dim=-1, dtype=torch.float32).to(query.dtype) @ value
+    return (
+        functional.softmax(scores.masked_fill(later, -torch.inf), dim=-1, dtype=torch.float32).to(query.dtype) @ value
+    )

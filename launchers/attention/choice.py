@@ -53,12 +53,16 @@ def eager_again(module: torch.nn.Module, *args: Any, **options: Any) -> Any:
     return checkpoint(eager, module, *args, use_reentrant=False, **options)
 
 
-def sdpa_flash(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any) -> tuple[Tensor, None]:
+def sdpa_flash(
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any
+) -> tuple[Tensor, None]:
     """`flash` as transformers calls it: the result is [batch, seq, heads, head_dim]."""
     return flash(query, key, value, options.get("scaling")).transpose(1, 2).contiguous(), None
 
 
-def sdpa_unfused(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any) -> tuple[Tensor, None]:
+def sdpa_unfused(
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any
+) -> tuple[Tensor, None]:
     """`unfused` as transformers calls it: the result is [batch, seq, heads, head_dim]."""
     return unfused(query, key, value, options.get("scaling")).transpose(1, 2).contiguous(), None
 

@@ -15,13 +15,17 @@ from llmexp.launchers.attention.causal import flash
 from llmexp.launchers.data.packing import LENGTHS
 
 
-def sdpa_records(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any) -> tuple[Tensor, None]:
+def sdpa_records(
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any
+) -> tuple[Tensor, None]:
     """As transformers calls it, [batch, heads, seq, head_dim], with what packing.model_inputs adds; the result is [batch, seq, heads, head_dim].
 
     Raises ConfigError for a model that does not hand on the bounds.
     """
     if LENGTHS not in options:
-        raise ConfigError(f"data.pack=true: {type(module).__module__} does not hand on where records end: set data.pack=false, or leave F out")
+        raise ConfigError(
+            f"data.pack=true: {type(module).__module__} does not hand on where records end: set data.pack=false, or leave F out"
+        )
     batch, _, seq_len, _ = query.shape
     within = _varying(query.device) or _one_by_one
     joined = (part.transpose(1, 2).flatten(0, 1) for part in (query, key, value))
@@ -31,7 +35,9 @@ def sdpa_records(module: torch.nn.Module, query: Tensor, key: Tensor, value: Ten
 def _one_by_one(query: Tensor, key: Tensor, value: Tensor, *, options: dict[str, Any]) -> Tensor:
     """All of [tokens, heads, head_dim]; the flash kernel once a record."""
     lengths: Sequence[int] = options[LENGTHS]
-    each = zip(*(part.transpose(0, 1).unsqueeze(0).split(list(lengths), dim=2) for part in (query, key, value)), strict=True)
+    each = zip(
+        *(part.transpose(0, 1).unsqueeze(0).split(list(lengths), dim=2) for part in (query, key, value)), strict=True
+    )
     return torch.cat([flash(q, k, v, options.get("scaling")).squeeze(0).transpose(0, 1) for q, k, v in each])
 
 

@@ -71,7 +71,9 @@ class _RingAttention(torch.autograd.Function):
         query, key, value, output, lse = ctx.saved_tensors
         ring: Ring = ctx.ring
         grad, visits = grad.contiguous(), ring.visits(torch.stack((key, value)))
-        of_query, *of_pair = (part.float() for part in ring.block(query, key, value, causal=True).gradients(grad, output, lse))
+        of_query, *of_pair = (
+            part.float() for part in ring.block(query, key, value, causal=True).gradients(grad, output, lse)
+        )
         coming = _Passing(torch.stack(of_pair), ring.group)
         for queries, keys, (visiting_key, visiting_value) in visits:
             parts = (query[:, :, queries], visiting_key[:, :, keys], visiting_value[:, :, keys])

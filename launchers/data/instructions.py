@@ -35,7 +35,11 @@ def load(data: InstructionsData, encode: Tokenizer, number: int, seed: int) -> S
     rows = packed(fitting, data.seq_len) if data.pack else ([one] for one in fitting)
     made = Sequences.of_rows(list(islice(rows, number)), data.seq_len, isolated=data.pack)
     made.records = len(records) - read.left_out
-    made.what_was_read = {"data_cut_records": read.cut, "data_left_out_records": read.left_out, "data_read_records": read.records}
+    made.what_was_read = {
+        "data_cut_records": read.cut,
+        "data_left_out_records": read.left_out,
+        "data_read_records": read.records,
+    }
     return made
 
 

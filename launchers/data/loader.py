@@ -18,7 +18,9 @@ from llmexp.record.result import Batch
 from llmexp.schema import DataConfig, HfData, InstructionsData, SyntheticData, TextData
 
 
-def batches(sequences: Sequences, replica: int, replicas: int, batch: Batch, device: torch.device) -> Iterator[list[MicroBatch]]:
+def batches(
+    sequences: Sequences, replica: int, replicas: int, batch: Batch, device: torch.device
+) -> Iterator[list[MicroBatch]]:
     """The passes of each step for one data-parallel replica: replicas take neighbouring blocks of one global order."""
     for step in count():
         first_pass = step * batch.accumulation
@@ -35,8 +37,14 @@ def load(data: DataConfig, vocab_size: int, number: int, seed: int) -> Sequences
         return Sequences(ids, ids.clone())
     chosen = tokenizer(data.tokenizer)
     if chosen.size > vocab_size:
-        raise ConfigError(f"data.tokenizer={data.tokenizer} has {chosen.size} tokens, the model's vocabulary only {vocab_size}")
-    sequences = instructions.load(data, chosen, number, seed) if isinstance(data, InstructionsData) else _text(data, chosen, number, seed)
+        raise ConfigError(
+            f"data.tokenizer={data.tokenizer} has {chosen.size} tokens, the model's vocabulary only {vocab_size}"
+        )
+    sequences = (
+        instructions.load(data, chosen, number, seed)
+        if isinstance(data, InstructionsData)
+        else _text(data, chosen, number, seed)
+    )
     if not len(sequences.ids):
         less = "no record whose answer begins within" if data.name == "instructions" else "less than one sequence of"
         raise ConfigError(f"data={data.name} gave {less} {data.seq_len} tokens")

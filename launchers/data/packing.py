@@ -17,5 +17,10 @@ def model_inputs(batch: MicroBatch) -> dict[str, Any]:
     if packing is None:
         return inputs
     longest = max(packing.lengths)
-    bounds = {"cu_seq_lens_q": packing.bounds, "cu_seq_lens_k": packing.bounds, "max_length_q": longest, "max_length_k": longest}
+    bounds = {
+        "cu_seq_lens_q": packing.bounds,
+        "cu_seq_lens_k": packing.bounds,
+        "max_length_q": longest,
+        "max_length_k": longest,
+    }
     return inputs | {"position_ids": packing.position_ids, LENGTHS: packing.lengths} | bounds

@@ -65,7 +65,9 @@ class Sequences:
 
     def _cut(self, seq_len: int) -> Sequences:
         made = Sequences(self.ids[:, :seq_len], self.labels[:, :seq_len], self.records)
-        made.lengths = None if self.lengths is None else [tuple(min(length, seq_len) for length in row) for row in self.lengths]
+        made.lengths = (
+            None if self.lengths is None else [tuple(min(length, seq_len) for length in row) for row in self.lengths]
+        )
         return made
 
     def micro_batch(self, first: int, micro: int, device: torch.device) -> MicroBatch:

@@ -65,7 +65,9 @@ class OfTransformers:
         return found
 
     def _rendered(self, turns: Sequence[Message], *, answer_begins: bool) -> str:
-        text: str = self._loaded.apply_chat_template([turn._asdict() for turn in turns], tokenize=False, add_generation_prompt=answer_begins)
+        text: str = self._loaded.apply_chat_template(
+            [turn._asdict() for turn in turns], tokenize=False, add_generation_prompt=answer_begins
+        )
         return text
 
 

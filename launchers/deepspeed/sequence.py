@@ -49,7 +49,9 @@ class CutSequences:
         # Where it scatters gradients, stage 3 averages them over the ranks of a sequence too (0.19.8, __avg_scatter_grads), which Adam would hide.
         self._weight = plan.dims.cp if zero["stage"] == 3 and zero.get("reduce_scatter", True) else 1
         core = of_whole_sequences(Method.parse(plan.method, plan.config.task.name).techniques)
-        AttentionInterface.register(ULYSSES, _exchanging(core, building.configuration(plan.config.model), plan.batch.micro, self._group))
+        AttentionInterface.register(
+            ULYSSES, _exchanging(core, building.configuration(plan.config.model), plan.batch.micro, self._group)
+        )
 
     def inputs(self, batch: MicroBatch) -> dict[str, Any]:
         """This rank's part; labels are shifted before the cut, and the loss is its part of the mean over the tokens of the whole sequences."""
@@ -80,7 +82,9 @@ def _groups(cp: int) -> Any:
     return parallel_state_sp
 
 
-def _exchanging(core: Any, shape: PreTrainedConfig, micro: int, group: distributed.ProcessGroup) -> UlyssesSPAttentionHF:
+def _exchanging(
+    core: Any, shape: PreTrainedConfig, micro: int, group: distributed.ProcessGroup
+) -> UlyssesSPAttentionHF:
     return UlyssesSPAttentionHF(
         attn=core,
         batch_size=micro,

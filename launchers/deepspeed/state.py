@@ -28,10 +28,16 @@ def offloaded_kinds(engine: Any, module: nn.Module) -> frozenset[str]:
     kinds = set()
     if getattr(optimizer, "cpu_offload", False) or getattr(optimizer, "offload_optimizer", False):
         kinds |= {"optimizer", "gradients"}
-    buffers = {buffer.untyped_storage().data_ptr() for buffer in getattr(optimizer, "param_groups_fp16_flat_cpu_memory", [])}
+    buffers = {
+        buffer.untyped_storage().data_ptr() for buffer in getattr(optimizer, "param_groups_fp16_flat_cpu_memory", [])
+    }
     # What does not train is in no buffer: its partitions were made where those of all parameters are.
-    shards = [getattr(parameter, "ds_tensor", parameter) for parameter in module.parameters() if parameter.requires_grad]
-    if getattr(optimizer, "offload_param", False) and all(shard.untyped_storage().data_ptr() in buffers for shard in shards):
+    shards = [
+        getattr(parameter, "ds_tensor", parameter) for parameter in module.parameters() if parameter.requires_grad
+    ]
+    if getattr(optimizer, "offload_param", False) and all(
+        shard.untyped_storage().data_ptr() in buffers for shard in shards
+    ):
         kinds.add("parameters")
     return frozenset(kinds)
 

@@ -95,7 +95,9 @@ class DeepSpeedTraining:
                 "optimizer_class": assembly.class_name(self.engine.basic_optimizer),
                 "engine_optimizer_class": assembly.class_name(self.engine.optimizer),
                 "backend": torch.distributed.get_backend(),
-                "reduced_in": str(torch.float32 if self._sequences.reduces_in_fp32(stage) else self.engine.communication_data_type),
+                "reduced_in": str(
+                    torch.float32 if self._sequences.reduces_in_fp32(stage) else self.engine.communication_data_type
+                ),
                 "zero_stage": stage,
             }
             | moved(self._around_forward)
@@ -128,7 +130,11 @@ class DeepSpeedTraining:
                     source(name, parameter.data)
 
     def _optimizer(self) -> torch.optim.Optimizer | None:
-        return None if "optimizer" in self._plan.engine_config else assembly.optimizer(self._plan, assembly.trained(self.module))
+        return (
+            None
+            if "optimizer" in self._plan.engine_config
+            else assembly.optimizer(self._plan, assembly.trained(self.module))
+        )
 
 
 def undo_first_step(wrapper: FP16_UnfusedOptimizer) -> None:

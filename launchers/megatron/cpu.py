@@ -76,7 +76,9 @@ def _keep_token_counts_here() -> None:
     """How many tokens go to each rank's experts it copies to the host on a stream beside, as numpy arrays; here only the latter is left to do."""
 
     def as_arrays(dispatcher: Any, point: str, tokens_per_expert: torch.Tensor | None = None) -> torch.Tensor | None:
-        for name in ("input_splits", "output_splits", "output_splits_tp") if point == dispatcher.cuda_dtoh_point else ():
+        for name in (
+            ("input_splits", "output_splits", "output_splits_tp") if point == dispatcher.cuda_dtoh_point else ()
+        ):
             splits = getattr(dispatcher, name)
             setattr(dispatcher, name, splits.numpy() if torch.is_tensor(splits) else splits)
         return tokens_per_expert

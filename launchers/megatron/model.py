@@ -60,7 +60,9 @@ def stages(plan: TrainingPlan, config: TransformerConfig) -> list[DistributedDat
     ddp = DistributedDataParallelConfig(**plan.engine_config["ddp"])
     chunks = [_stage(plan, config, index) for index in range(plan.dims.virtual_stages)]
     # Buckets of one chunk only overlap with its own backward; as Megatron's training script has it.
-    wrapped = [DistributedDataParallel(config, ddp, chunk, disable_bucketing=index > 0) for index, chunk in enumerate(chunks)]
+    wrapped = [
+        DistributedDataParallel(config, ddp, chunk, disable_bucketing=index > 0) for index, chunk in enumerate(chunks)
+    ]
     synced = [chunk.no_sync for chunk in wrapped]
     config.no_sync_func = synced if len(synced) > 1 else synced[0]
     return wrapped
@@ -95,10 +97,15 @@ def _block(plan: TrainingPlan, config: TransformerConfig, virtual: int | None) -
 
 def _layer(plan: TrainingPlan) -> ModuleSpec:
     shape = plan.engine_config["transformer"]
-    spec = get_gpt_layer_local_spec(num_experts=shape.get("num_moe_experts"), normalization="RMSNorm", qk_layernorm=shape["qk_layernorm"])
+    spec = get_gpt_layer_local_spec(
+        num_experts=shape.get("num_moe_experts"), normalization="RMSNorm", qk_layernorm=shape["qk_layernorm"]
+    )
     attention = spec.submodules.self_attention
     changes: dict[str, Any] = {}
-    flash, sent = Method.parse(plan.method, plan.config.task.name).techniques.flash_attention, plan.engine_config["transformer"]["cp_comm_type"]
+    flash, sent = (
+        Method.parse(plan.method, plan.config.task.name).techniques.flash_attention,
+        plan.engine_config["transformer"]["cp_comm_type"],
+    )
     if sent:
         changes["core_attention"] = CONTEXT_PARALLEL[sent, flash]
     elif flash:

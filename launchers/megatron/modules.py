@@ -31,7 +31,9 @@ class FlashAttention(nn.Module):
         super().__init__()
         self._scale = softmax_scale
 
-    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: None, **_: Any) -> torch.Tensor:
+    def forward(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: None, **_: Any
+    ) -> torch.Tensor:
         """query is [seq, batch, heads, head_dim], key and value [seq, batch, kv_heads, head_dim]; the result is [seq, batch, heads x head_dim]."""
         query, key, value = (part.permute(1, 2, 0, 3) for part in (query, key, value))
         return flash(query, key, value, self._scale).permute(2, 0, 1, 3).flatten(2)

@@ -87,7 +87,10 @@ def _query_key_value(whole: Whole, model: SizedModel, rank: int, tp: int) -> tor
     """Rows by groups that share a key and value head: a group's queries, its key, its value."""
     groups, width = model.num_kv_heads, model.head_dim
     rows = {"q": model.num_heads * width, "k": groups * width, "v": groups * width}
-    parts = [whole(f"self_attn.{leaf}_proj.weight", size, model.hidden_size).unflatten(0, (groups, -1)) for leaf, size in rows.items()]
+    parts = [
+        whole(f"self_attn.{leaf}_proj.weight", size, model.hidden_size).unflatten(0, (groups, -1))
+        for leaf, size in rows.items()
+    ]
     return torch.cat(parts, dim=1).chunk(tp)[rank].flatten(0, 1)
 
 

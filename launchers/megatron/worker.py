@@ -41,7 +41,10 @@ class MegatronTraining:
         self.stages = stages(plan, config)
         self.module: nn.Module = nn.ModuleList(self.stages)
         self.optimizer = get_megatron_optimizer(
-            OptimizerConfig(**plan.engine_config["optimizer"]), self.stages, use_gloo_process_groups=False, **_decayed_everywhere()
+            OptimizerConfig(**plan.engine_config["optimizer"]),
+            self.stages,
+            use_gloo_process_groups=False,
+            **_decayed_everywhere(),
         )
         assert isinstance(plan.config.model, SizedModel)
         self.vocab_size = plan.config.model.vocab_size
@@ -124,11 +127,17 @@ class MegatronTraining:
         if dims.cp > 1:
             distributed.all_reduce(known, group=parallel_state.get_context_parallel_group())
         if dims.pp > 1:
-            distributed.broadcast(known, parallel_state.get_pipeline_model_parallel_last_rank(), parallel_state.get_pipeline_model_parallel_group())
+            distributed.broadcast(
+                known,
+                parallel_state.get_pipeline_model_parallel_last_rank(),
+                parallel_state.get_pipeline_model_parallel_group(),
+            )
         return list(known)
 
 
-def _step(batches: Iterator[MicroBatch], stage: DistributedDataParallel) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
+def _step(
+    batches: Iterator[MicroBatch], stage: DistributedDataParallel
+) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
     share = Share.of(next(batches))
 
     def loss(losses: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -140,7 +149,10 @@ def _step(batches: Iterator[MicroBatch], stage: DistributedDataParallel) -> tupl
 
 
 def _experts_that_ran(mlp: nn.Module) -> dict[str, Any]:
-    named = {"experts_implementation": getattr(mlp, "experts", None), "token_dispatcher": getattr(mlp, "token_dispatcher", None)}
+    named = {
+        "experts_implementation": getattr(mlp, "experts", None),
+        "token_dispatcher": getattr(mlp, "token_dispatcher", None),
+    }
     return {name: _class_name(part) for name, part in named.items() if part is not None}
 
 

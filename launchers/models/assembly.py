@@ -30,12 +30,21 @@ def unseeded_model(plan: TrainingPlan, device: torch.device) -> PreTrainedModel:
 
 def seeded_model(plan: TrainingPlan, device: torch.device) -> PreTrainedModel:
     """The whole model on `device`, with 4-bit layers where the method wants them."""
-    return building.build(*_kind(plan, device), device=device, weights=weights_of(plan.config), quantization=method_of(plan).techniques.quantization)
+    return building.build(
+        *_kind(plan, device),
+        device=device,
+        weights=weights_of(plan.config),
+        quantization=method_of(plan).techniques.quantization,
+    )
 
 
 def _kind(plan: TrainingPlan, device: torch.device) -> tuple[PreTrainedConfig, torch.dtype, str, str | None]:
     model, dtype = plan.config.model, DTYPES[plan.config.precision.parameters]
-    attention = ULYSSES if plan.dims.cp > 1 else implementation(method_of(plan).techniques, device, records=plan.config.data.isolates)
+    attention = (
+        ULYSSES
+        if plan.dims.cp > 1
+        else implementation(method_of(plan).techniques, device, records=plan.config.data.isolates)
+    )
     return building.configuration(model), dtype, attention, model.target
 
 

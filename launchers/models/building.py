@@ -8,7 +8,15 @@ from typing import Any
 import torch
 from accelerate import init_empty_weights
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, MixtralConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    LlamaConfig,
+    MixtralConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    Qwen3Config,
+)
 
 from llmexp.errors import ConfigError
 from llmexp.launchers.models import targets
@@ -48,7 +56,11 @@ def _published(model: HfModel) -> PreTrainedConfig:
         return AutoConfig.from_pretrained(found, trust_remote_code=code)
     except ValueError as error:
         needs_code = "trust_remote_code" in str(error)
-        why = "its model is code that comes with it: model.trust_remote_code=true runs it" if needs_code else str(error).splitlines()[0]
+        why = (
+            "its model is code that comes with it: model.trust_remote_code=true runs it"
+            if needs_code
+            else str(error).splitlines()[0]
+        )
         raise ConfigError(f"model.path={path}: {why}") from None
 
 
@@ -56,13 +68,21 @@ def _experts(model: SizedModel) -> dict[str, Any]:
     """Without a loss that balances the load of experts, which transformers too adds only where it is asked to."""
     if not isinstance(model, MixtralModel):
         return {}
-    return {"num_local_experts": model.num_experts, "num_experts_per_tok": model.experts_per_token, "output_router_logits": False}
+    return {
+        "num_local_experts": model.num_experts,
+        "num_experts_per_tok": model.experts_per_token,
+        "output_router_logits": False,
+    }
 
 
-def from_configuration(config: PreTrainedConfig, dtype: torch.dtype, attention: str, target: str | None = None) -> PreTrainedModel:
+def from_configuration(
+    config: PreTrainedConfig, dtype: torch.dtype, attention: str, target: str | None = None
+) -> PreTrainedModel:
     """A model in training mode, of the class or by the function that `target` names, with whatever weights that gives it; callers seed them."""
     config.use_cache = False
-    model: PreTrainedModel = _maker(target)(config, dtype=dtype, attn_implementation=attention, **_trusted(config, target))
+    model: PreTrainedModel = _maker(target)(
+        config, dtype=dtype, attn_implementation=attention, **_trusted(config, target)
+    )
     return model.train()
 
 
@@ -94,7 +114,9 @@ def build(
     return materialise(model, weights(model), **options)
 
 
-def materialise(model: PreTrainedModel, source: Source, device: torch.device, quantization: str | None = None) -> PreTrainedModel:
+def materialise(
+    model: PreTrainedModel, source: Source, device: torch.device, quantization: str | None = None
+) -> PreTrainedModel:
     """Give every parameter of a model on the meta device its values; with `quantization` the layers' matrices become frozen 4-bit."""
     for prefix, module in list(model.named_modules()):
         for leaf, parameter in list(module.named_parameters(recurse=False)):
@@ -124,7 +146,11 @@ class ExactBuffers:
     """Keeps a model's buffers in the dtype they were made in: engines that cast the module would round the rotary frequencies to bf16."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._kept = [(module, name, buffer.clone()) for module in model.modules() for name, buffer in module.named_buffers(recurse=False)]
+        self._kept = [
+            (module, name, buffer.clone())
+            for module in model.modules()
+            for name, buffer in module.named_buffers(recurse=False)
+        ]
 
     def restore(self, device: torch.device) -> None:
         """Put the kept buffers back, on `device`."""

@@ -20,7 +20,9 @@ def compile_regions(model: PreTrainedModel) -> None:
     inductor.cpp.enable_kernel_profile = True
     layers = decoder_layers(model)
     if not layers:
-        raise ConfigError(f"C compiles decoder layers, and {type(model).__name__} has none that is a GradientCheckpointingLayer of transformers")
+        raise ConfigError(
+            f"C compiles decoder layers, and {type(model).__name__} has none that is a GradientCheckpointingLayer of transformers"
+        )
     for layer in layers:
         layer.forward = torch.compile(layer.forward, dynamic=False)
     model.loss_function = torch.compile(model.loss_function, dynamic=False)

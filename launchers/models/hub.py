@@ -27,11 +27,19 @@ def folder_of(path: str, *, code: bool = False, fetch: bool = False) -> Path:
         return local
     wanted = WEIGHTS_AND_TOKENIZER + (CODE if code else [])
     try:
-        return Path(snapshot_download(path, allow_patterns=wanted, ignore_patterns=NOT_OF_TRANSFORMERS, local_files_only=not fetch))
+        return Path(
+            snapshot_download(
+                path, allow_patterns=wanted, ignore_patterns=NOT_OF_TRANSFORMERS, local_files_only=not fetch
+            )
+        )
     except RepositoryNotFoundError:
-        raise ConfigError(f"model.path={path} is neither a folder here nor a model of the Hugging Face hub that this user may read") from None
+        raise ConfigError(
+            f"model.path={path} is neither a folder here nor a model of the Hugging Face hub that this user may read"
+        ) from None
     except HFValidationError as error:
-        raise ConfigError(f"model.path={path} is neither a folder here nor a name of the Hugging Face hub: {_line(error)}") from None
+        raise ConfigError(
+            f"model.path={path} is neither a folder here nor a name of the Hugging Face hub: {_line(error)}"
+        ) from None
     except LocalEntryNotFoundError as error:
         nowhere = f"model.path={path} is neither a folder here nor in the Hugging Face cache"
         raise ConfigError(f"{nowhere}, and the hub cannot be reached: {_line(error.__cause__ or error)}") from None

@@ -28,5 +28,9 @@ def _configuration(kind: Adapter, plan: TrainingPlan) -> PeftConfig:
     if kind == "prompt":
         return PromptTuningConfig(task_type=TaskType.CAUSAL_LM, num_virtual_tokens=chosen.virtual_tokens)
     return LoraConfig(
-        task_type=TaskType.CAUSAL_LM, r=chosen.rank, lora_alpha=chosen.alpha, lora_dropout=chosen.dropout, target_modules=list(chosen.targets)
+        task_type=TaskType.CAUSAL_LM,
+        r=chosen.rank,
+        lora_alpha=chosen.alpha,
+        lora_dropout=chosen.dropout,
+        target_modules=list(chosen.targets),
     )

@@ -22,9 +22,9 @@ def quantized_linear(linear: nn.Linear, quantization: str) -> nn.Module:
         quant_type=quantization,
         device="meta",
     )
-    layer.weight = bitsandbytes.nn.Params4bit(weight.data, requires_grad=False, compress_statistics=True, quant_type=quantization, module=layer).to(
-        weight.device
-    )
+    layer.weight = bitsandbytes.nn.Params4bit(
+        weight.data, requires_grad=False, compress_statistics=True, quant_type=quantization, module=layer
+    ).to(weight.device)
     if linear.bias is not None:
         layer.bias = nn.Parameter(linear.bias.data, requires_grad=False)
     return layer
@@ -43,4 +43,8 @@ def quantization_scales(model: nn.Module) -> list[torch.Tensor]:
 
 def _quantized_weights(model: nn.Module) -> list[Any]:
     weights = (getattr(module, "weight", None) for module in model.modules())
-    return [weight for weight in weights if isinstance(weight, torch.Tensor) and getattr(weight, "quant_state", None) is not None]
+    return [
+        weight
+        for weight in weights
+        if isinstance(weight, torch.Tensor) and getattr(weight, "quant_state", None) is not None
+    ]

@@ -19,7 +19,10 @@ def matrices_of(name: str, experts: int, stored: Container[str]) -> list[tuple[s
     if not found:
         return []
     for layer, leaves in _NAMES.items():
-        each = [tuple(f"{found[1]}.{layer}.experts.{expert}.{leaf}.weight" for leaf in leaves[found[2]]) for expert in range(experts)]
+        each = [
+            tuple(f"{found[1]}.{layer}.experts.{expert}.{leaf}.weight" for leaf in leaves[found[2]])
+            for expert in range(experts)
+        ]
         if all(matrix in stored for matrices in each for matrix in matrices):
             return each
     return []

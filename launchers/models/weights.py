@@ -51,12 +51,16 @@ class Pretrained:
 
     def __init__(self, checkpoint: Checkpoint, seed: int, model: nn.Module) -> None:
         self._checkpoint, self._seed = checkpoint, seed
-        shapes = {name: tuple(getattr(parameter, "ds_shape", parameter.shape)) for name, parameter in model.named_parameters()}
+        shapes = {
+            name: tuple(getattr(parameter, "ds_shape", parameter.shape)) for name, parameter in model.named_parameters()
+        }
         tied: dict[str, str] = getattr(model, "all_tied_weights_keys", {})
         self._stored_as = _stored_names([*shapes, *tied], checkpoint, f"{getattr(model, 'base_model_prefix', '')}.")
         for name, other in tied.items():
             _take_either(self._stored_as, name, other)
-        stacks = {name: matrices_of(name, shape[0], checkpoint.tensors) for name, shape in shapes.items() if len(shape) == 3}
+        stacks = {
+            name: matrices_of(name, shape[0], checkpoint.tensors) for name, shape in shapes.items() if len(shape) == 3
+        }
         self._stacks = {name: matrices for name, matrices in stacks.items() if matrices}
         self._check(shapes, _ignored(model))
 
@@ -81,12 +85,18 @@ class Pretrained:
 
     def _check(self, shapes: dict[str, tuple[int, ...]], ignored: re.Pattern[str]) -> None:
         stored = self._checkpoint.tensors
-        taken = {*self._stored_as.values(), *(matrix for stack in self._stacks.values() for matrices in stack for matrix in matrices)}
+        taken = {
+            *self._stored_as.values(),
+            *(matrix for stack in self._stacks.values() for matrices in stack for matrix in matrices),
+        }
         found = {name: self._stored_shape(name) for name in shapes if name in self._stored_as or name in self._stacks}
         self._refuse("it lacks {}", [name for name in shapes if name not in found])
         surplus = [name for name in stored if name not in taken and not ignored.search(name)]
         self._refuse("it has {}, which the model of its config.json has not", surplus)
-        self._refuse("other shapes than in its config.json: {}", [f"{name} {list(shape)}" for name, shape in found.items() if shape != shapes[name]])
+        self._refuse(
+            "other shapes than in its config.json: {}",
+            [f"{name} {list(shape)}" for name, shape in found.items() if shape != shapes[name]],
+        )
 
     def _stored_shape(self, name: str) -> tuple[int, ...]:
         stored, stack = self._checkpoint.tensors, self._stacks.get(name)
@@ -97,14 +107,19 @@ class Pretrained:
 
     def _refuse(self, reason: str, names: list[str]) -> None:
         if names:
-            listed = ", ".join(names[:NAMED_IN_ERRORS]) + (f" and {len(names) - NAMED_IN_ERRORS} more" if len(names) > NAMED_IN_ERRORS else "")
+            listed = ", ".join(names[:NAMED_IN_ERRORS]) + (
+                f" and {len(names) - NAMED_IN_ERRORS} more" if len(names) > NAMED_IN_ERRORS else ""
+            )
             raise ConfigError(f"model.path={self._checkpoint.folder}: {reason.format(listed)}")
 
 
 def _stored_names(names: Iterable[str], checkpoint: Checkpoint, prefix: str) -> dict[str, str]:
     """Of each name the checkpoint's; one that was saved without the head has no prefix of the model below it."""
     candidates = {name: (name, name.removeprefix(prefix), router_of(name)) for name in names}
-    found = {name: next((each for each in possible if each in checkpoint.tensors), None) for name, possible in candidates.items()}
+    found = {
+        name: next((each for each in possible if each in checkpoint.tensors), None)
+        for name, possible in candidates.items()
+    }
     return {name: stored for name, stored in found.items() if stored}
 
 
@@ -119,4 +134,6 @@ def _ignored(model: nn.Module) -> re.Pattern[str]:
     """Names that checkpoints of this class are known to hold for nothing: what transformers ignores, and buffers, which are computed."""
     known: Iterator[str] = iter(getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ())
     buffers = {name.rpartition(".")[2] for name, _ in model.named_buffers()}
-    return re.compile("|".join([*known, *(rf"\.{re.escape(name)}$" for name in sorted(buffers)), r"rotary_emb\.inv_freq$"]))
+    return re.compile(
+        "|".join([*known, *(rf"\.{re.escape(name)}$" for name in sorted(buffers)), r"rotary_emb\.inv_freq$"])
+    )

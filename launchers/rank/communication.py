@@ -27,9 +27,15 @@ def communication(backend: str, folder: Path) -> dict[str, Any]:
     """The backend, with what is known of the way that its ranks are connected."""
     if backend == "nccl":
         logs = list(folder.glob("nccl.*.log")) or list(folder.glob("log.*.txt"))
-        return {"backend": backend} | nccl_connections(line for path in sorted(logs) for line in path.read_text(errors="replace").splitlines())
+        return {"backend": backend} | nccl_connections(
+            line for path in sorted(logs) for line in path.read_text(errors="replace").splitlines()
+        )
     if backend == "gloo":
-        return {"backend": backend, "transport": os.environ.get("GLOO_DEVICE_TRANSPORT", "tcp").lower(), "interfaces": _interfaces()}
+        return {
+            "backend": backend,
+            "transport": os.environ.get("GLOO_DEVICE_TRANSPORT", "tcp").lower(),
+            "interfaces": _interfaces(),
+        }
     return {"backend": backend}
 
 
@@ -48,8 +54,16 @@ def nccl_connections(lines: Iterable[str]) -> dict[str, Any]:
 def _interfaces() -> list[str]:
     """Network interfaces of this process's connections to its peers; the one to the store, by its port, is left out."""
     process = psutil.Process()
-    connections = process.net_connections if hasattr(process, "net_connections") else process.connections  # psutil 6 renamed it
+    connections = (
+        process.net_connections if hasattr(process, "net_connections") else process.connections
+    )  # psutil 6 renamed it
     store = int(os.environ.get("MASTER_PORT", 0))
-    peers = [one for one in connections("tcp") if one.status == psutil.CONN_ESTABLISHED and store not in (one.laddr.port, one.raddr.port)]
+    peers = [
+        one
+        for one in connections("tcp")
+        if one.status == psutil.CONN_ESTABLISHED and store not in (one.laddr.port, one.raddr.port)
+    ]
     addresses = {one.laddr.ip.removeprefix("::ffff:") for one in peers}
-    return sorted(name for name, own in psutil.net_if_addrs().items() if any(address.address in addresses for address in own))
+    return sorted(
+        name for name, own in psutil.net_if_addrs().items() if any(address.address in addresses for address in own)
+    )

@@ -128,7 +128,9 @@ def _log_to(path: Path) -> None:
 
 def _failure(rank: Rank, error: BaseException) -> RankFailure:
     message = f"{type(error).__name__}: {error}".splitlines()[0]
-    return RankFailure(rank=rank.index, kind=_kind(error), message=message, traceback=traceback.format_exc(), allocator=_allocator())
+    return RankFailure(
+        rank=rank.index, kind=_kind(error), message=message, traceback=traceback.format_exc(), allocator=_allocator()
+    )
 
 
 def _kind(error: BaseException) -> Literal["oom", "hardware", "error"]:
@@ -141,7 +143,9 @@ def _is_out_of_memory(error: BaseException) -> bool:
     torch = sys.modules.get("torch")
     if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
         return True
-    return isinstance(error, RuntimeError) and ("can't allocate memory" in str(error) or "CUDA out of memory" in str(error))
+    return isinstance(error, RuntimeError) and (
+        "can't allocate memory" in str(error) or "CUDA out of memory" in str(error)
+    )
 
 
 def _allocator() -> dict[str, int]:
@@ -164,7 +168,9 @@ def device_of(hardware: HardwareConfig, local_index: int) -> torch.device:
         return torch.device("cpu")
     usable = torch.cuda.device_count()
     if local_index >= usable:
-        raise WrongHardwareError(f"hardware={hardware.name} needs GPU {local_index}; torch {torch.__version__} can use {usable} here")
+        raise WrongHardwareError(
+            f"hardware={hardware.name} needs GPU {local_index}; torch {torch.__version__} can use {usable} here"
+        )
     device = torch.device("cuda", local_index)
     torch.cuda.set_device(device)
     return device

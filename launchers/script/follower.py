@@ -60,7 +60,12 @@ class Follower:
     def _take(self, steps: range, memory_bytes: Callable[[], int]) -> None:
         for step in steps:
             sample = StepSample.model_validate_json(self._store.get(f"step.{step}"))
-            self._file.write(sample.model_copy(update={"memory_bytes": memory_bytes(), "at_s": round(time.time(), 3)}).model_dump_json() + "\n")
+            self._file.write(
+                sample.model_copy(
+                    update={"memory_bytes": memory_bytes(), "at_s": round(time.time(), 3)}
+                ).model_dump_json()
+                + "\n"
+            )
             self._file.flush()
 
 

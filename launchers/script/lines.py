@@ -66,7 +66,9 @@ class StepLines:
         if step is not None and step == self._earlier:
             return None
         if step is not None and self._earlier is not None and step != self._earlier + 1:
-            raise ReportError(f"the program printed step {step:g} after {self._earlier:g}, but each step must be told: set {self._every_step}")
+            raise ReportError(
+                f"the program printed step {step:g} after {self._earlier:g}, but each step must be told: set {self._every_step}"
+            )
         self._earlier = step
         planned = {"samples": self._samples, "tokens": self._samples * self._seq_len}
         odd = next((name for name in planned if _number(told, name) not in (None, planned[name])), None)
@@ -77,7 +79,9 @@ class StepLines:
             )
         loss = _number(told, "loss")
         if loss is None:
-            raise ReportError("a line of the program matched engine.options.pattern without its group loss: do not make that group optional")
+            raise ReportError(
+                "a line of the program matched engine.options.pattern without its group loss: do not make that group optional"
+            )
         return loss
 
 
@@ -86,4 +90,6 @@ def _number(told: dict[str, str], name: str) -> float | None:
     try:
         return None if text is None else float(text.replace(",", ""))
     except ValueError:
-        raise ReportError(f"the group {name} of engine.options.pattern took {text!r} from a line of the program, which is no number") from None
+        raise ReportError(
+            f"the group {name} of engine.options.pattern took {text!r} from a line of the program, which is no number"
+        ) from None

@@ -45,9 +45,9 @@ def why_no_flops(plan: TrainingPlan, own: OwnModel | None) -> str | None:
         return f"the size of model={name} is not known without building it"
     if (own.parameters, own.trainable_parameters) != (plan.parameters, plan.trainable_parameters):
         said = f"{plan.trainable_parameters:,} of {plan.parameters:,}"
-        return f"the program trains {own.trainable_parameters:,} of {own.parameters:,} parameters, model={name} is {said}"
-    if own.dtype != precision.parameters:
         return (
-            f"the program's matrix products are in {own.dtype or 'a dtype that was not seen'}, precision={precision.name} says {precision.parameters}"
+            f"the program trains {own.trainable_parameters:,} of {own.parameters:,} parameters, model={name} is {said}"
         )
+    if own.dtype != precision.parameters:
+        return f"the program's matrix products are in {own.dtype or 'a dtype that was not seen'}, precision={precision.name} says {precision.parameters}"
     return None

@@ -40,7 +40,10 @@ class Printed:
 
     def __init__(self, witness: Witness, file: TextIO) -> None:
         self._witness, self._store = witness, store_for(witness)
-        measure, reader = witness.plan.config.measure, Reader(HostClock(), memory.current_bytes(witness.device), _meet_nobody, witness.window())
+        measure, reader = (
+            witness.plan.config.measure,
+            Reader(HostClock(), memory.current_bytes(witness.device), _meet_nobody, witness.window()),
+        )
         self._steps = ReportedSteps(measure.warmup_steps, measure.steps, reader, Announced(file, self._store))
         self._expects = StepLines(witness.plan)
         self._leads: bool | None = None

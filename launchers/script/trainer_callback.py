@@ -24,16 +24,27 @@ class StepCallback(TrainerCallback):
     def __init__(self) -> None:
         self._positions = 0
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
+    ) -> None:
         """Begin to count the positions of the model's passes; raises ValueError where not every step would be logged."""
         if not hook.is_heard():
             return
         if args.logging_steps != 1 or args.logging_strategy != "steps":
-            raise ValueError("llmexp hears of a step when its loss is logged: set logging_strategy='steps' and logging_steps=1")
+            raise ValueError(
+                "llmexp hears of a step when its loss is logged: set logging_strategy='steps' and logging_steps=1"
+            )
         hook.model(others["model"])
         others["model"].register_forward_pre_hook(self._count, with_kwargs=True)
 
-    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, float] | None = None, **_: Any) -> None:
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
         """Report a step; other logs, as of an evaluation, are not steps."""
         if logs and "loss" in logs:
             hook.step(self._positions, logs["loss"])

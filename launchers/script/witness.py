@@ -64,7 +64,11 @@ class Witness:
     def summary(self, window_wall_s: float, steps_told_by: str) -> TrainingSummary:
         """Sum up a window that is complete."""
         own, doubt = self.own_model, why_no_flops(self.plan, self.own_model)
-        what_ran = {"program": shlex.join(self.plan.engine_config["argv"]), "steps_told_by": steps_told_by, "device": str(self.device)}
+        what_ran = {
+            "program": shlex.join(self.plan.engine_config["argv"]),
+            "steps_told_by": steps_told_by,
+            "device": str(self.device),
+        }
         return TrainingSummary(
             rank=self.rank.index,
             window_wall_s=window_wall_s,

@@ -28,7 +28,9 @@ from llmexp.record.samples import TrainingSummary
 
 def run_program(argv: list[str]) -> None:
     """Run `train.py …` or `-m package.train …` as the main program of this process."""
-    os.environ.pop("PYTHONSAFEPATH", None)  # of llmexp's own ranks: what the program starts finds its modules as it does without llmexp
+    os.environ.pop(
+        "PYTHONSAFEPATH", None
+    )  # of llmexp's own ranks: what the program starts finds its modules as it does without llmexp
     module = argv[0] == "-m"
     name, arguments = (argv[1], argv[2:]) if module else (argv[0], argv[1:])
     # As Python itself does it: the program's folder first, of a module the working directory.
@@ -93,7 +95,11 @@ def _by_hook(witness: Witness, file: TextIO) -> TrainingSummary:
         _run_to_its_end(witness)
     wanted = protocol.warmup_steps + protocol.steps
     if steps.reported < wanted:
-        raise ReportError(ended_after(steps.reported, wanted) if steps.reported else ended_unheard(plan, Logs(witness.rank.folder).read()))
+        raise ReportError(
+            ended_after(steps.reported, wanted)
+            if steps.reported
+            else ended_unheard(plan, Logs(witness.rank.folder).read())
+        )
     return witness.summary(steps.window_wall_s, "callback" if plan.engine_config["callback"] else "hook")
 
 

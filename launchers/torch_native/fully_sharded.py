@@ -70,8 +70,13 @@ class FullySharded:
     def _shard(self, device: torch.device) -> None:
         layers = decoder_layers(self.module)
         if not layers:
-            raise ConfigError(f"FSDP2 shards decoder layers, and {self.model_class} has none that is a GradientCheckpointingLayer of transformers")
-        options: dict[str, Any] = {**self._options["fully_shard"], "mesh": init_device_mesh(device.type, (distributed.get_world_size(),))}
+            raise ConfigError(
+                f"FSDP2 shards decoder layers, and {self.model_class} has none that is a GradientCheckpointingLayer of transformers"
+            )
+        options: dict[str, Any] = {
+            **self._options["fully_shard"],
+            "mesh": init_device_mesh(device.type, (distributed.get_world_size(),)),
+        }
         dtypes: dict[str, Any] = {name: DTYPES[dtype] for name, dtype in self._options["mixed_precision"].items()}
         options["mp_policy"] = MixedPrecisionPolicy(**dtypes)
         options["shard_placement_fn"] = partial(_evenly, distributed.get_world_size())

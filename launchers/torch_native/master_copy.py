@@ -19,7 +19,9 @@ class MasterCopy(torch.optim.Optimizer):
         make: Callable[[list[nn.Parameter]], torch.optim.Optimizer],
     ) -> None:
         super().__init__(parameters, {})
-        self._parameters: list[nn.Parameter] = [parameter for group in self.param_groups for parameter in group["params"]]
+        self._parameters: list[nn.Parameter] = [
+            parameter for group in self.param_groups for parameter in group["params"]
+        ]
         self._copies = [nn.Parameter(parameter.detach().to(dtype)) for parameter in self._parameters]
         self.inner = make(self._copies)
 

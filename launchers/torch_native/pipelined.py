@@ -74,7 +74,9 @@ class Pipelined:
 
     def _wrapped(self, stage: Stage) -> PipelineStage:
         taken, given = stage.examples(self._plan.batch.micro, self._plan.config.data.seq_len)
-        return PipelineStage(stage, stage.index, stage.count, self._device, input_args=taken, output_args=given, group=self.ranks)
+        return PipelineStage(
+            stage, stage.index, stage.count, self._device, input_args=taken, output_args=given, group=self.ranks
+        )
 
     @property
     def _shares(self) -> int:
@@ -87,12 +89,19 @@ class Pipelined:
     def _average(self) -> None:
         # Not by DDP: a schedule that splits backward passes does not run the hooks that it reduces in.
         if self._plan.dims.dp > 1:
-            sent = [distributed.all_reduce(parameter.grad, group=self._replicas, async_op=True) for parameter in self.trained]
+            sent = [
+                distributed.all_reduce(parameter.grad, group=self._replicas, async_op=True)
+                for parameter in self.trained
+            ]
             for each in sent:
                 each.wait()
 
     def _of_whole_replica(self, losses: Sequence[torch.Tensor]) -> torch.Tensor:
-        known = torch.stack(list(losses)).detach() * self._shares if losses else torch.empty(self._plan.batch.accumulation, device=self._device)
+        known = (
+            torch.stack(list(losses)).detach() * self._shares
+            if losses
+            else torch.empty(self._plan.batch.accumulation, device=self._device)
+        )
         last = 0 if self._plan.dims.v_shaped else self._plan.dims.pp - 1
         distributed.broadcast(known, group=self.ranks, group_src=last)
         return known

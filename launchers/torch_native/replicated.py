@@ -61,10 +61,14 @@ class Replicated:
         # Layers are compiled one by one: nothing is left to cut at the buckets' bounds.
         torch._dynamo.config.optimize_ddp = False
         # Weights are seeded alike on all ranks, so that there is nothing to send.
-        return DistributedDataParallel(self.module, device_ids=[device] if device.type == "cuda" else None, init_sync=False, **options)
+        return DistributedDataParallel(
+            self.module, device_ids=[device] if device.type == "cuda" else None, init_sync=False, **options
+        )
 
 
-def optimizer(plan: TrainingPlan, parameters: list[nn.Parameter], replicas: distributed.ProcessGroup | None = None) -> torch.optim.Optimizer:
+def optimizer(
+    plan: TrainingPlan, parameters: list[nn.Parameter], replicas: distributed.ProcessGroup | None = None
+) -> torch.optim.Optimizer:
     """Of whole parameters; with Z1 its states are shared out over `replicas`, None being all ranks."""
     make = partial(_local, plan)
     options = plan.engine_config.get("zero_redundancy_optimizer")

@@ -57,7 +57,9 @@ class Stage(nn.Module):
 
     def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The model's own, of a pass through the last stage."""
-        loss: torch.Tensor = self.model.loss_function(logits=logits, labels=labels, vocab_size=self.model.config.vocab_size)
+        loss: torch.Tensor = self.model.loss_function(
+            logits=logits, labels=labels, vocab_size=self.model.config.vocab_size
+        )
         return loss
 
     def examples(self, micro: int, seq_len: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -67,7 +69,11 @@ class Stage(nn.Module):
         def floating(size: int) -> torch.Tensor:
             return torch.empty(micro, seq_len, size, dtype=config.dtype, device="meta", requires_grad=True)
 
-        taken = torch.empty(micro, seq_len, dtype=torch.int64, device="meta") if self.is_first else floating(config.hidden_size)
+        taken = (
+            torch.empty(micro, seq_len, dtype=torch.int64, device="meta")
+            if self.is_first
+            else floating(config.hidden_size)
+        )
         return taken, floating(config.vocab_size if self.is_last else config.hidden_size)
 
     def _cut(self, whole: PreTrainedModel) -> None:
@@ -88,4 +94,6 @@ def _leave(layers: nn.ModuleList, kept: Container[int]) -> None:
 
 def stages_of_rank(dims: ParallelDims, rank: int) -> list[int]:
     """The stages of a rank of the pipeline, from 0: every pp-th one, or one of each arm of the V."""
-    return [rank, 2 * dims.pp - 1 - rank] if dims.v_shaped else list(range(rank, dims.pp * dims.virtual_stages, dims.pp))
+    return (
+        [rank, 2 * dims.pp - 1 - rank] if dims.v_shaped else list(range(rank, dims.pp * dims.virtual_stages, dims.pp))
+    )

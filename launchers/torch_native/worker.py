@@ -29,7 +29,9 @@ class TorchTraining(TorchState):
     layout: Replicated | FullySharded
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
-        super().__init__(plan, FullySharded(plan, device) if "fully_shard" in plan.engine_config else Replicated(plan, device))
+        super().__init__(
+            plan, FullySharded(plan, device) if "fully_shard" in plan.engine_config else Replicated(plan, device)
+        )
         self._accumulation, self._passes = plan.batch.accumulation, 0
         self._around_forward = around_forward(plan, self.module, device)
 

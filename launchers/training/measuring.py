@@ -117,7 +117,9 @@ def gpu_uuid(device: torch.device) -> str | None:
     return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
 
 
-def _profile(protocol: TrainingMeasureConfig, rank: Rank, loop: StepLoop, batches: Iterator[Sequence[MicroBatch]]) -> KernelProbe:
+def _profile(
+    protocol: TrainingMeasureConfig, rank: Rank, loop: StepLoop, batches: Iterator[Sequence[MicroBatch]]
+) -> KernelProbe:
     """Say what one step runs, and trace some of the last repeat; of the first where precision decides how many there are."""
     probe = KernelProbe()
     with probe.watch():

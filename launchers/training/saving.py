@@ -23,7 +23,14 @@ from llmexp.plan.training_plan import TrainingPlan
 from llmexp.schema import HfModel, ModelConfig
 
 SHARD_SIZE = "5GB"
-TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "chat_template*", "generation_config.json")
+TOKENIZER_FILES = (
+    "tokenizer*",
+    "special_tokens_map.json",
+    "vocab*",
+    "merges.txt",
+    "chat_template*",
+    "generation_config.json",
+)
 ADAPTER_NAME = ".default"
 
 State = dict[str, torch.Tensor]
@@ -85,7 +92,11 @@ class Saving:
             if ".lora_" in name:
                 continue
             layer = name.removesuffix(".weight")
-            low_rank = [weights[side] for side in (f"{layer}.lora_A{ADAPTER_NAME}.weight", f"{layer}.lora_B{ADAPTER_NAME}.weight") if side in weights]
+            low_rank = [
+                weights[side]
+                for side in (f"{layer}.lora_A{ADAPTER_NAME}.weight", f"{layer}.lora_B{ADAPTER_NAME}.weight")
+                if side in weights
+            ]
             with whole([parameter, *low_rank], self._device) as (values, *factors):
                 if self._writes:
                     base = _widened(parameter, values)

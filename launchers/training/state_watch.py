@@ -83,7 +83,9 @@ class StateCount:
         for kind in kinds:
             self.state[kind] = memory.bytes_of(tensors[kind], self._device, offloaded=kind in offloaded)
         if "parameters" in kinds:
-            self.state["parameters"] = _sum(self.state["parameters"], memory.bytes_of(tensors.get("scales", []), self._device))
+            self.state["parameters"] = _sum(
+                self.state["parameters"], memory.bytes_of(tensors.get("scales", []), self._device)
+            )
             self.largest_update = _largest_change(self._before, _samples(tensors["parameters"]))
 
     def passing(self, copies: Iterable[torch.Tensor] = ()) -> None:
@@ -128,14 +130,20 @@ def _most(one: StateBytes, other: StateBytes) -> StateBytes:
 
 def _samples(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """The first elements of each that computes; quantised ones never change."""
-    return [tensor.detach().view(-1)[:SAMPLED].float().clone() for tensor in tensors if tensor.is_floating_point() and tensor.is_contiguous()]
+    return [
+        tensor.detach().view(-1)[:SAMPLED].float().clone()
+        for tensor in tensors
+        if tensor.is_floating_point() and tensor.is_contiguous()
+    ]
 
 
 def _largest_change(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> float | None:
     """The largest of all elements; None where an engine holds its parameters otherwise than before."""
     if [one.shape for one in before] != [one.shape for one in after]:
         return None
-    return max((float((new - old).abs().max()) for old, new in zip(before, after, strict=True) if old.numel()), default=None)
+    return max(
+        (float((new - old).abs().max()) for old, new in zip(before, after, strict=True) if old.numel()), default=None
+    )
 
 
 def watch_over(engine: RankEngine, device: torch.device) -> StateWatch | ScheduleWatch:

@@ -22,13 +22,21 @@ from llmexp.schema import TrainingMeasureConfig
 BETWEEN_LOOKS = 1.25
 
 
-def run_window(loop: StepLoop, batches: Iterator[Sequence[MicroBatch]], protocol: TrainingMeasureConfig, rank: Rank, device: torch.device) -> float:
+def run_window(
+    loop: StepLoop,
+    batches: Iterator[Sequence[MicroBatch]],
+    protocol: TrainingMeasureConfig,
+    rank: Rank,
+    device: torch.device,
+) -> float:
     """Run the measured steps and return their wall seconds: those of the blocks between two looks, without the looks themselves."""
     wall_s, pieces = 0.0, list(blocks(protocol))
     for block in pieces:
         distributed.barrier()
         wall_s += loop.run(batches, block, warmup=False)
-        if protocol.stop_at_interval_share and _agreed(rank, protocol.stop_at_interval_share, max(1, len(pieces) - 1), device):
+        if protocol.stop_at_interval_share and _agreed(
+            rank, protocol.stop_at_interval_share, max(1, len(pieces) - 1), device
+        ):
             break
     return wall_s
 

@@ -95,7 +95,9 @@ def half_width_of_one(count: int, confidence: float = 0.95) -> float:
 
 def repeats_for(deviation: float, half: float, confidence: float = 0.95) -> int | None:
     """How many values of such a deviation have an interval narrower than ± half; None where MOST_REPEATS have not."""
-    return next((count for count in range(2, MOST_REPEATS + 1) if half_width_of_one(count, confidence) * deviation < half), None)
+    return next(
+        (count for count in range(2, MOST_REPEATS + 1) if half_width_of_one(count, confidence) * deviation < half), None
+    )
 
 
 def log_ratio(a: Metric, b: Metric) -> Estimate | None:
@@ -108,7 +110,9 @@ def log_ratio(a: Metric, b: Metric) -> Estimate | None:
         return None
     if len(known) == 1:
         repeats = known[0].freedom + 1
-        return Estimate(log(b.mean / a.mean), known[0].error * sqrt(repeats) * sqrt(1 / a.n + 1 / b.n), known[0].freedom)
+        return Estimate(
+            log(b.mean / a.mean), known[0].error * sqrt(repeats) * sqrt(1 / a.n + 1 / b.n), known[0].freedom
+        )
     error = hypot(*(one.error for one in known))
     freedom = error**4 / sum(one.error**4 / one.freedom for one in known) if error else a.n + b.n - 2
     return Estimate(log(b.mean / a.mean), error, freedom)
@@ -153,7 +157,9 @@ def apart(ends: Sequence[float], series: Sequence[Sequence[float]]) -> Estimate:
     """
     freedom = sum(len(values) - 1 for values in series)
     length = freedom / len(series) + 1
-    scatter = sum(value**2 for values in series for value in _centred(values)) / freedom * (length - 1) / (length - WIDENING)
+    scatter = (
+        sum(value**2 for values in series for value in _centred(values)) / freedom * (length - 1) / (length - WIDENING)
+    )
     error = sqrt(scatter * (1 + WIDENING / length) / len(series))
     return Estimate(fmean(end - fmean(values) for end, values in zip(ends, series, strict=True)), error, freedom)
 

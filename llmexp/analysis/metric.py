@@ -45,7 +45,11 @@ class Metrics(dict[str, MetricSpec]):
         """Register the decorated function as the metric of its name; its docstring says what it means."""
 
         def register(function: F) -> F:
-            self.include(MetricSpec(function.__name__, function, unit, better, " ".join((getdoc(function) or "").split()), column))
+            self.include(
+                MetricSpec(
+                    function.__name__, function, unit, better, " ".join((getdoc(function) or "").split()), column
+                )
+            )
             return function
 
         return register

@@ -11,7 +11,16 @@ from statistics import fmean
 from typing import Any, Literal
 
 from llmexp.analysis.contention import Machine, disturbances, sm_clocks
-from llmexp.analysis.inference import Estimate, apart, batch_levels, batch_rates, half_width, half_width_of_one, repeats_for, trend
+from llmexp.analysis.inference import (
+    Estimate,
+    apart,
+    batch_levels,
+    batch_rates,
+    half_width,
+    half_width_of_one,
+    repeats_for,
+    trend,
+)
 from llmexp.analysis.quantity import Observed
 from llmexp.analysis.window import Repeat, duration_s, slowest, timed_shares
 from llmexp.record.result import Stability
@@ -50,7 +59,11 @@ class Interval:
 
 
 def judge(
-    repeats: Sequence[AnyRepeat], speeds: Sequence[Observed], machines: Sequence[Machine], metric: str, of_task: Sequence[str] = ()
+    repeats: Sequence[AnyRepeat],
+    speeds: Sequence[Observed],
+    machines: Sequence[Machine],
+    metric: str,
+    of_task: Sequence[str] = (),
 ) -> Stability:
     """Judge a run by all its repeats and the rate of each, the metric of that name; by what its machines say, and what its task has against it."""
     together, settled = drift(repeats), warmup_change(repeats)
@@ -140,18 +153,28 @@ def _counts(change: Estimate | None, confidence: float = CONFIDENCE) -> bool:
 
 
 def _drifted(found: Estimate | None) -> list[str]:
-    return [f"drift: steps of the window's last third took {found.ratio:.2f} times those of its first"] if found and _counts(found) else []
+    return (
+        [f"drift: steps of the window's last third took {found.ratio:.2f} times those of its first"]
+        if found and _counts(found)
+        else []
+    )
 
 
 def _not_warm(found: Estimate | None) -> list[str]:
-    return [f"warm-up not settled: its last steps took {found.ratio:.2f} times those of the window"] if found and _counts(found) else []
+    return (
+        [f"warm-up not settled: its last steps took {found.ratio:.2f} times those of the window"]
+        if found and _counts(found)
+        else []
+    )
 
 
 def _held_up(repeats: Sequence[AnyRepeat]) -> list[str]:
     share = min(share for repeat in repeats for share in timed_shares(repeat))
     if share >= 1 - RELEVANT:
         return []
-    return [f"host between steps: only {100 * share:.1f} % of the window was inside steps, between them the device waited for the host"]
+    return [
+        f"host between steps: only {100 * share:.1f} % of the window was inside steps, between them the device waited for the host"
+    ]
 
 
 def _wide(found: Interval, metric: str) -> list[str]:
@@ -161,10 +184,14 @@ def _wide(found: Interval, metric: str) -> list[str]:
     if found.source == "steps":
         return [f"{said}batches of steps: take more"]
     needed = repeats_for(found.share / half_width_of_one(found.count), RELEVANT)
-    return [f"{said}repeats: {f'about {needed} would make it less than {RELEVANT:.0%}' if needed else 'find what makes them differ so much'}"]
+    return [
+        f"{said}repeats: {f'about {needed} would make it less than {RELEVANT:.0%}' if needed else 'find what makes them differ so much'}"
+    ]
 
 
-def _missing(repeats: Sequence[AnyRepeat], wide: list[str] | None, drifted: Estimate | None, settled: Estimate | None) -> list[str]:
+def _missing(
+    repeats: Sequence[AnyRepeat], wide: list[str] | None, drifted: Estimate | None, settled: Estimate | None
+) -> list[str]:
     """What a verdict lacks, `wide` being what is said of the interval, None where there is none; a drift that cannot be judged leaves it open."""
     if not all(map(_of_one_size, repeats)):
         return ["sequences grew from step to step, whose times say nothing of each other then"]
@@ -175,5 +202,9 @@ def _missing(repeats: Sequence[AnyRepeat], wide: list[str] | None, drifted: Esti
         return [f"warm-up too short to judge: {WARMUP_END + 1} steps are needed"]
     shows = drifted.is_within(RULED_OUT, CONFIDENCE)
     hidden = [] if shows else [f"steps scatter so much that a drift of {RULED_OUT:.0%} would not show: take more steps"]
-    alone = ["one repeat is one process, and how far another would be from it is not known: measure.repeats=3 tells"] if len(repeats) == 1 else []
+    alone = (
+        ["one repeat is one process, and how far another would be from it is not known: measure.repeats=3 tells"]
+        if len(repeats) == 1
+        else []
+    )
     return [*wide, *hidden, *alone]

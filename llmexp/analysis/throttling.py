@@ -57,7 +57,11 @@ def sampled(index: int, samples: Sequence[Sample], known: Collection[str]) -> It
         if throttled:
             hottest = max(sample.get("temperature_celsius", 0) for sample in samples)
             yield f"GPU {index} throttled ({name}) in {throttled} of {len(samples)} samples, up to {hottest:.0f} °C"
-    caps = [(_told(sample, "power_cap_watts"), _told(sample, "power_cap_default_watts")) for sample in samples if _has(sample, POWER_CAP_BIT)]
+    caps = [
+        (_told(sample, "power_cap_watts"), _told(sample, "power_cap_default_watts"))
+        for sample in samples
+        if _has(sample, POWER_CAP_BIT)
+    ]
     lowered = [pair for pair in caps if pair[0] < pair[1]]
     if lowered and POWER_CAP not in known:
         yield f"GPU {index} throttled ({_lowered(*lowered[0])}) in {len(lowered)} of {len(samples)} samples"
@@ -65,7 +69,11 @@ def sampled(index: int, samples: Sequence[Sample], known: Collection[str]) -> It
 
 def locked(index: int, samples: Sequence[Sample]) -> Iterator[str]:
     """Say that a clock was set to less than the card's; NVML has no question for locked clocks, so under load they are told by standing still."""
-    low = [sample for sample in samples if 0 < _told(sample, "application_clock_megahertz") < _told(sample, "application_clock_default_megahertz")]
+    low = [
+        sample
+        for sample in samples
+        if 0 < _told(sample, "application_clock_megahertz") < _told(sample, "application_clock_default_megahertz")
+    ]
     if low and all(_clock(sample) <= _told(sample, "application_clock_megahertz") + _STEP_MEGAHERTZ for sample in low):
         clock, default = (_told(low[0], f"application_clock_{kind}megahertz") for kind in ("", "default_"))
         yield f"GPU {index} throttled: application clock set to {clock:.0f} MHz, by default it is {default:.0f} MHz"
@@ -80,15 +88,25 @@ def sm_clock(name: str, samples: Sequence[Sample]) -> SmClock | None:
     if not clocks:
         return None
     mean, card = round(fmean(clocks), 1), max(_told(sample, "sm_clock_max_megahertz") for sample in samples)
-    return SmClock(gpu=name, mean_megahertz=mean, lowest_megahertz=min(clocks), card_megahertz=card or None, samples=len(clocks))
+    return SmClock(
+        gpu=name, mean_megahertz=mean, lowest_megahertz=min(clocks), card_megahertz=card or None, samples=len(clocks)
+    )
 
 
 def _standing_clock(samples: Sequence[Sample]) -> tuple[float, float] | None:
     """The one clock of a GPU under load and that which it should have, in MHz; None where it moved, is high enough, or NVML names a reason."""
-    loaded = [sample for sample in samples if _told(sample, "utilization_percentage") >= _LOADED and _clock(sample) and "throttle_reasons" in sample]
+    loaded = [
+        sample
+        for sample in samples
+        if _told(sample, "utilization_percentage") >= _LOADED and _clock(sample) and "throttle_reasons" in sample
+    ]
     if len(loaded) < _SAMPLES or any(int(sample["throttle_reasons"]) & ~_NO_OTHER_REASON for sample in loaded):
         return None
-    clocks, boost, highest = list(map(_clock, loaded)), _told(loaded[0], "clock_boost_megahertz"), _told(loaded[0], "sm_clock_max_megahertz")
+    clocks, boost, highest = (
+        list(map(_clock, loaded)),
+        _told(loaded[0], "clock_boost_megahertz"),
+        _told(loaded[0], "sm_clock_max_megahertz"),
+    )
     full, enough = (boost, _OF_BOOST * boost) if boost else (highest, _OF_HIGHEST * highest)
     moved = max(clocks) - min(clocks) > _STEP_MEGAHERTZ
     return None if moved or max(clocks) >= enough or _as_delivered(loaded[0]) else (fmean(clocks), full)

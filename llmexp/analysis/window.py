@@ -33,7 +33,9 @@ def read_repeat(folder: Path, world_size: int, samples: type[S], summaries: type
     taken = [[(sample.index, sample.warmup) for sample in of_rank] for of_rank in by_rank]
     odd = next((rank for rank in range(world_size) if taken[rank] != taken[0]), None)
     if odd is not None:
-        raise RecordError(f"{folder}: rank {odd} wrote {len(taken[odd])} steps, rank 0 {len(taken[0])}, not the same ones")
+        raise RecordError(
+            f"{folder}: rank {odd} wrote {len(taken[odd])} steps, rank 0 {len(taken[0])}, not the same ones"
+        )
     steps = list(zip(*by_rank, strict=True))
     measured = tuple(step for step in steps if not step[0].warmup)
     if not measured:
@@ -64,7 +66,9 @@ def _summary(path: Path, kind: type[R]) -> R:
         raise RecordError(f"{path} is missing: this rank did not finish") from None
     except ValidationError as error:
         first = error.errors()[0]
-        raise RecordError(f"{path} is not a rank's summary: {'.'.join(map(str, first['loc']))}: {first['msg']}".replace(": : ", ": ")) from None
+        raise RecordError(
+            f"{path} is not a rank's summary: {'.'.join(map(str, first['loc']))}: {first['msg']}".replace(": : ", ": ")
+        ) from None
     except ValueError as error:
         raise RecordError(f"{path} is not a rank's summary: {error}") from None
     if summary.window_wall_s <= 0:

@@ -15,7 +15,19 @@ from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.tracking_uri import check_uri
 from llmexp.terms import meant_by
 
-COMMAND_NAMES = ("plan", "report", "compare", "status", "logs", "cancel", "sync", "ui", "doctor", "engines", "reproduce")
+COMMAND_NAMES = (
+    "plan",
+    "report",
+    "compare",
+    "status",
+    "logs",
+    "cancel",
+    "sync",
+    "ui",
+    "doctor",
+    "engines",
+    "reproduce",
+)
 OUTPUTS = "outputs"
 
 # What Hydra's --info takes.
@@ -53,11 +65,17 @@ def run_parser() -> Parser:
     add_overrides(parser)
     parser.add_argument("-h", "--help", action="store_true", help="this text")
     parser.add_argument("--version", action="version", version=f"llmexp {__version__}")
-    parser.add_argument("-c", "--cfg", choices=("job", "hydra", "all"), help="show the configuration instead of running")
+    parser.add_argument(
+        "-c", "--cfg", choices=("job", "hydra", "all"), help="show the configuration instead of running"
+    )
     parser.add_argument("-p", "--package", help="with --cfg: only this part of it, such as model")
     parser.add_argument("--resolve", action="store_true", help="with --cfg: interpolations replaced by their values")
-    parser.add_argument("-i", "--info", nargs="?", const="all", choices=INFO, help="how Hydra found and merged the files")
-    parser.add_argument("-sc", "--shell-completion", action="store_true", help='completion in bash: eval "$(llmexp -sc install=bash)"')
+    parser.add_argument(
+        "-i", "--info", nargs="?", const="all", choices=INFO, help="how Hydra found and merged the files"
+    )
+    parser.add_argument(
+        "-sc", "--shell-completion", action="store_true", help='completion in bash: eval "$(llmexp -sc install=bash)"'
+    )
     return parser
 
 

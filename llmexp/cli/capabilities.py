@@ -34,7 +34,9 @@ def matrix(answers: Iterable[Answer], given: Sequence[str]) -> Matrix:
         engine = asked.pop(ENGINE, None) or _engine_of(given)
         against = str(plan) if isinstance(plan, ConfigError) else plan.skip
         words = " ".join(f"{key}={value}" for key, value in asked.items())
-        rows.setdefault(words.replace("=True", "=true"), {})[engine] = f"no ({reasons.setdefault(against, len(reasons) + 1)})" if against else YES
+        rows.setdefault(words.replace("=True", "=true"), {})[engine] = (
+            f"no ({reasons.setdefault(against, len(reasons) + 1)})" if against else YES
+        )
     return Matrix(tuple(dict.fromkeys(engine for cells in rows.values() for engine in cells)), rows, tuple(reasons))
 
 
@@ -45,7 +47,10 @@ def _engine_of(words: Sequence[str]) -> str:
 def print_matrix(found: Matrix) -> None:
     """Print it for a terminal."""
     screen = console()
-    columns = [Column(engine, tuple(cells.get(engine, "") for cells in found.rows.values()), left=True) for engine in found.engines]
+    columns = [
+        Column(engine, tuple(cells.get(engine, "") for cells in found.rows.values()), left=True)
+        for engine in found.engines
+    ]
     screen.print(as_table([Column(HEADER, tuple(found.rows), left=True), *columns]))
     for number, reason in enumerate(found.reasons, 1):
         write(screen, f"({number}) {reason}")
@@ -54,6 +59,8 @@ def print_matrix(found: Matrix) -> None:
 def markdown(found: Matrix) -> str:
     """The same for documents."""
     lines = [[HEADER, *found.engines], ["---"] * (1 + len(found.engines))]
-    lines += [[f"`{words}`", *(cells.get(engine, "") for engine in found.engines)] for words, cells in found.rows.items()]
+    lines += [
+        [f"`{words}`", *(cells.get(engine, "") for engine in found.engines)] for words, cells in found.rows.items()
+    ]
     table = [f"| {' | '.join(cells)} |" for cells in lines]
     return "\n".join([*table, "", *(f"{number}. {reason}" for number, reason in enumerate(found.reasons, 1))]) + "\n"

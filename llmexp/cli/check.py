@@ -46,7 +46,9 @@ def refuse_secret(key: str, value: str) -> None:
     if key == "tracking.uri":
         return
     if section.endswith(".environment") and is_secret_name(name) and value:
-        raise ConfigError(f"{key} would be recorded with its value: leave it out and export {name} in the shell, which ranks inherit it from")
+        raise ConfigError(
+            f"{key} would be recorded with its value: leave it out and export {name} in the shell, which ranks inherit it from"
+        )
     if found := secret_in(value) or secret_in(f"{name}={value}"):
         raise ConfigError(
             f"{key} holds {found}, which would be recorded: leave it out, and let a variable of the shell or the tool's own login say it"
@@ -99,7 +101,9 @@ def unknown_key(path: str, kind: type[BaseModel] | None = None) -> ConfigError:
     guess = next(iter(elsewhere), None) or beside.get(nearest(name, beside) or "")
     meant = meant_by("key", name) if len(elsewhere) != 1 else None
     said = f"write {meant}; " if meant else f"did you mean {guess}? " if guess else ""
-    return ConfigError(f"unknown key '{path}': {said}{f'keys of {section}' if section else 'keys'} are {', '.join(beside)}")
+    return ConfigError(
+        f"unknown key '{path}': {said}{f'keys of {section}' if section else 'keys'} are {', '.join(beside)}"
+    )
 
 
 def _kind_of(container: Mapping[str, Any]) -> type[RunConfig]:

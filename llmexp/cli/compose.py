@@ -56,7 +56,13 @@ class Composer:
     def _is_value(self, override: Override) -> bool:
         """Whether it sets a value after everything is composed; a deletion does too, but may meet the other words in another order then."""
         key = override.key_or_group
-        return not (key in self._groups or "/" in key or override.package or override.is_delete() or key.split(".")[0] == "hydra")
+        return not (
+            key in self._groups
+            or "/" in key
+            or override.package
+            or override.is_delete()
+            or key.split(".")[0] == "hydra"
+        )
 
 
 def _own(config: DictConfig) -> DictConfig:

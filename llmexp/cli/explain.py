@@ -51,11 +51,17 @@ def raised_by_parsers(error: ValueError) -> bool:
 
 def _unknown_key(key: str, error: OmegaConfBaseException) -> ConfigError:
     """For a key of Hydra's own, with those that are beside it."""
-    beside = [str(name) for name in error.parent_node if name != "_target_"] if isinstance(error.parent_node, DictConfig) else []
+    beside = (
+        [str(name) for name in error.parent_node if name != "_target_"]
+        if isinstance(error.parent_node, DictConfig)
+        else []
+    )
     if key.startswith("hydra.launcher.") and not beside:
         return ConfigError(f"{key} is of a launcher such as hydra/launcher=slurm, and the command line names none")
     guess = nearest(str(error.key), beside)
-    return ConfigError(f"unknown key '{key}': {f'did you mean {guess}? ' if guess else ''}keys there are {', '.join(beside)}")
+    return ConfigError(
+        f"unknown key '{key}': {f'did you mean {guess}? ' if guess else ''}keys there are {', '.join(beside)}"
+    )
 
 
 def _text(chain: list[BaseException]) -> str:
@@ -74,5 +80,9 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _one_line(error: BaseException) -> str:
     """Join the lines, without OmegaConf's own coordinates of the node."""
-    lines = [line.strip() for line in str(error).splitlines() if not re.match(r"\s*(full_key|object_type|reference_type)[:=]", line)]
+    lines = [
+        line.strip()
+        for line in str(error).splitlines()
+        if not re.match(r"\s*(full_key|object_type|reference_type)[:=]", line)
+    ]
     return " ".join(line for line in lines if line)

@@ -30,5 +30,7 @@ def add_folder(hydra: Hydra, folder: Path) -> None:
     """Let Hydra list a folder's groups and options; the override hydra.searchpath alone lets it only compose them."""
     loader = hydra.config_loader
     assert isinstance(loader, ConfigLoaderImpl)
-    loader.config_search_path.prepend("--config-dir", f"file://{folder}", anchor="schema")  # Hydra wants its schema to be the last
+    loader.config_search_path.prepend(
+        "--config-dir", f"file://{folder}", anchor="schema"
+    )  # Hydra wants its schema to be the last
     loader.repository.initialize_sources(loader.config_search_path)

@@ -52,7 +52,9 @@ def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
 
 def choices_of(loader: ConfigLoader, master: DictConfig) -> list[list[str]]:
     """The overrides of each run of a composed sweep, its control last."""
-    cells: list[dict[str, Any]] = OmegaConf.to_container(OmegaConf.select(master, "hydra.sweeper.cells") or OmegaConf.create([]))  # type: ignore[assignment]
+    cells: list[dict[str, Any]] = OmegaConf.to_container(
+        OmegaConf.select(master, "hydra.sweeper.cells") or OmegaConf.create([])
+    )  # type: ignore[assignment]
     choices = expand(loader, _words(master), cells)
     if not OmegaConf.select(master, "sweep.control"):
         return choices
@@ -60,7 +62,9 @@ def choices_of(loader: ConfigLoader, master: DictConfig) -> list[list[str]]:
     return [*choices, [*twice, "control=true"]]
 
 
-def answers(loader: ConfigLoader, master: DictConfig, choices: Sequence[Sequence[str]]) -> Iterator[tuple[Sequence[str], RunPlan | ConfigError]]:
+def answers(
+    loader: ConfigLoader, master: DictConfig, choices: Sequence[Sequence[str]]
+) -> Iterator[tuple[Sequence[str], RunPlan | ConfigError]]:
     """Each run's plan, or why it cannot be."""
     composer = Composer(loader, master, _words(master))
     for overrides in counted("planning run", choices):
@@ -92,12 +96,17 @@ def words_of(loader: ConfigLoader, hydra: HydraConf, overrides: Sequence[str]) -
 def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Multiply out the command line's sweeps, and each of their jobs with the cells that it selects; a key of the job leaves the cells."""
     parser = OverridesParser.create(config_loader=loader)
-    parsed = [parser.parse_overrides(accept(loader, [f"{key}={_sweep(value)}" for key, value in cell.items()])) for cell in cells or [{}]]
+    parsed = [
+        parser.parse_overrides(accept(loader, [f"{key}={_sweep(value)}" for key, value in cell.items()]))
+        for cell in cells or [{}]
+    ]
     found: list[list[str]] = []
     for job in multiplied(parser.parse_overrides(list(words))):
         own = {key: value for key, _, value in (word.partition("=") for word in as_typed(job))}
         for cell in select(parsed, own):
-            found += [job + rest for rest in multiplied([override for override in cell if override.key_or_group not in own])]
+            found += [
+                job + rest for rest in multiplied([override for override in cell if override.key_or_group not in own])
+            ]
     return [list(job) for job in dict.fromkeys(tuple(job) for job in found)]
 
 
@@ -105,14 +114,21 @@ def select(cells: list[list[Override]], job: Mapping[str, str]) -> list[list[Ove
     """The cells that a job asks for: those that hold its values, as 13b holds half of a table; all where none does, as with another model."""
     for key, value in job.items():
         spelling = _spelling(key, value)
-        held = [{_spelling(key, v) for override in cell if override.key_or_group == key for v in _values(override)} for cell in cells]
+        held = [
+            {_spelling(key, v) for override in cell if override.key_or_group == key for v in _values(override)}
+            for cell in cells
+        ]
         if any(spelling in values for values in held):
             cells = [cell for cell, values in zip(cells, held, strict=True) if not values or spelling in values]
     return cells
 
 
 def _values(override: Override) -> list[str]:
-    return list(override.sweep_string_iterator()) if override.is_sweep_override() else [override.get_value_element_as_str()]
+    return (
+        list(override.sweep_string_iterator())
+        if override.is_sweep_override()
+        else [override.get_value_element_as_str()]
+    )
 
 
 def _spelling(key: str, value: str) -> str:
@@ -134,7 +150,9 @@ def _difference(overrides: Sequence[str], choices: Sequence[Sequence[str]]) -> s
 def told_apart(jobs: Sequence[Job]) -> list[Job]:
     """The jobs with plans that have names of their own."""
     told = apart([own_words(job.plan.rerun_command) for job in jobs])
-    return [Job(job.overrides, job.plan.model_copy(update={"label": words})) for job, words in zip(jobs, told, strict=True)]
+    return [
+        Job(job.overrides, job.plan.model_copy(update={"label": words})) for job, words in zip(jobs, told, strict=True)
+    ]
 
 
 def _check_that_all_counts(jobs: Sequence[Job]) -> None:
@@ -146,5 +164,7 @@ def _check_that_all_counts(jobs: Sequence[Job]) -> None:
 
 
 def _check_one_sweep(first: RunPlan, plan: RunPlan) -> None:
-    if any(getattr(plan.config, section) != getattr(first.config, section) for section in ("sweep", "tracking", "budget")):
+    if any(
+        getattr(plan.config, section) != getattr(first.config, section) for section in ("sweep", "tracking", "budget")
+    ):
         raise ConfigError("sweep.name, sweep.outputs, tracking and budget are of a whole sweep: give each one value")

@@ -67,7 +67,9 @@ class PlannedTask:
         except LlmexpError as error:
             print(f"llmexp: {error}", file=sys.stderr)
             raise
-        except Exception:  # the sweep's edge: said here, while it is fresh; Hydra keeps it and goes on with the next run
+        except (
+            Exception
+        ):  # the sweep's edge: said here, while it is fresh; Hydra keeps it and goes on with the next run
             traceback.print_exc()
             raise
 
@@ -75,7 +77,9 @@ class PlannedTask:
         hydra = HydraConfig.get()
         if self.plans:
             return self.plans[hydra.job.num]
-        return plan_of(container_of(config), words_of(GlobalHydra.instance().config_loader(), hydra, hydra.overrides.task))
+        return plan_of(
+            container_of(config), words_of(GlobalHydra.instance().config_loader(), hydra, hydra.overrides.task)
+        )
 
 
 class RunsByLauncher:

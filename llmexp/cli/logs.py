@@ -50,5 +50,7 @@ def _print_new(path: Path, printed: dict[Path, int], last: Path | None) -> Path 
     if path != last:
         print(f"==> {path} <==")
     printed[path] = printed.get(path, 0) + len(gained)
-    print(gained.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n"), end="")  # progress bars begin their line again
+    print(
+        gained.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n"), end=""
+    )  # progress bars begin their line again
     return path

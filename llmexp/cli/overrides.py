@@ -32,7 +32,9 @@ def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
     for word in words:
         if "=" not in word and not word.startswith("~"):
             raise _no_override(loader, word)
-    if any(word.startswith("detach=") for word in as_typed(words)) and not any(word.startswith("hydra/launcher=") for word in words):
+    if any(word.startswith("detach=") for word in as_typed(words)) and not any(
+        word.startswith("hydra/launcher=") for word in words
+    ):
         raise ConfigError("detach is hydra/launcher=slurm's, and the command line names no launcher")
     words = spelled_out(loader, words)
     groups = groups_of(loader)

@@ -27,8 +27,23 @@ SWEEP = "reproduced"
 LEAST_REPEATS = 3
 # What runs other code, or goes elsewhere.
 BEYOND = (
-    *("runtime.setup", "runtime.modules", "runtime.container", "runtime.image", "runtime.program", "runtime.options", "runtime.python"),
-    *("runtime.environment", "hardware.environment", "engine.options", "optimizer.target", "model.target", "model.trust_remote_code"),
+    *(
+        "runtime.setup",
+        "runtime.modules",
+        "runtime.container",
+        "runtime.image",
+        "runtime.program",
+        "runtime.options",
+        "runtime.python",
+    ),
+    *(
+        "runtime.environment",
+        "hardware.environment",
+        "engine.options",
+        "optimizer.target",
+        "model.target",
+        "model.trust_remote_code",
+    ),
     *("tracking.uri", "sweep.outputs"),
 )
 
@@ -87,7 +102,10 @@ def planned_again(earlier: RunFolder) -> RunPlan:
     sweep = planned.config.sweep.model_copy(update={"name": SWEEP})
     measure = planned.config.measure
     if measure.repeats < LEAST_REPEATS:
-        measure, words = measure.model_copy(update={"repeats": LEAST_REPEATS}), [*words, f"measure.repeats={LEAST_REPEATS}"]
+        measure, words = (
+            measure.model_copy(update={"repeats": LEAST_REPEATS}),
+            [*words, f"measure.repeats={LEAST_REPEATS}"],
+        )
     return resolve(planned.config.model_copy(update={"sweep": sweep, "measure": measure}), words)
 
 

@@ -38,5 +38,7 @@ def _detected_gpu(field: str) -> Any:
     """What the driver says of this machine's GPUs; raises ConfigError where it shows none."""
     if not detect().device_name:
         named = ", ".join(name for name in described() if name != "cpu")
-        raise ConfigError(f"hardware=gpu: no NVIDIA GPU is visible here; hardware=cpu runs here, and to plan for another machine name it: {named}")
+        raise ConfigError(
+            f"hardware=gpu: no NVIDIA GPU is visible here; hardware=cpu runs here, and to plan for another machine name it: {named}"
+        )
     return getattr(detect(), field)

@@ -42,7 +42,9 @@ def main(words: Sequence[str]) -> int:
     parser = run_parser()
     args = parser.parse_intermixed_args(words)
     if (args.package or args.resolve) and not args.cfg:
-        raise ConfigError(f"{'--package' if args.package else '--resolve'} goes with --cfg: add --cfg job, or leave it out")
+        raise ConfigError(
+            f"{'--package' if args.package else '--resolve'} goes with --cfg: add --cfg job, or leave it out"
+        )
     folder = own_folder(args)
     if not _asks(args):
         print(START)

@@ -15,7 +15,10 @@ def plan_text(plan: RunPlan) -> str:
     """Several lines for one plan, without the last newline."""
     config = plan.config
     head = f"{plan.name} on {config.hardware.name}: {config.task.name} by {config.engine.name}, run {plan.id}"
-    lines = [head, *(_line(label, line) for label, text in _facts(plan).items() for label, line in _spread(label, text))]
+    lines = [
+        head,
+        *(_line(label, line) for label, text in _facts(plan).items() for label, line in _spread(label, text)),
+    ]
     return "\n".join(lines)
 
 
@@ -48,7 +51,11 @@ def _of(size: int | None) -> str:
 
 def _command(plan: RunPlan) -> str:
     folder = plan.folder / "repeat.0"
-    wrapped = wrap(plan.command.argv, plan.config.runtime, Needs(writes=(str(folder.parent),), gpus=plan.config.hardware.device == "cuda"))
+    wrapped = wrap(
+        plan.command.argv,
+        plan.config.runtime,
+        Needs(writes=(str(folder.parent),), gpus=plan.config.hardware.device == "cuda"),
+    )
     words = [word.replace("{folder}", str(folder)) for word in wrapped]
     return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in plan.command.env.items()), shlex.join(words)])
 

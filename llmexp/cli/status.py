@@ -29,7 +29,9 @@ def print_status(folders: Sequence[RunFolder]) -> None:
     Then how many are in which state, and what to do about those without an answer. SLURM is asked about its jobs first.
     """
     jobs = jobs_under_way(folders)
-    found = [with_job(standing, jobs.get(folder.path)) for folder, standing in zip(folders, standings(folders), strict=True)]
+    found = [
+        with_job(standing, jobs.get(folder.path)) for folder, standing in zip(folders, standings(folders), strict=True)
+    ]
     told = told_apart(folders, found)
     rows = [row(folder, standing, told.get(folder.path, "")) for folder, standing in zip(folders, found, strict=True)]
     columns = [(header, *cells) for header, cells in zip(HEADERS, zip(*rows, strict=True), strict=True) if any(cells)]
@@ -40,7 +42,9 @@ def print_status(folders: Sequence[RunFolder]) -> None:
         states = Counter(standing.state for standing in found).most_common()
         print(f"{len(found)} runs: {', '.join(f'{count} {state}' for state, count in states)}")
     if undone := [state for state in OPEN if any(standing.state == state for standing in found)]:
-        print(f"{', '.join(sorted(undone))}: the same command does these runs and keeps the others; llmexp logs RUN shows what a run printed")
+        print(
+            f"{', '.join(sorted(undone))}: the same command does these runs and keeps the others; llmexp logs RUN shows what a run printed"
+        )
 
 
 def jobs_under_way(folders: Sequence[RunFolder]) -> dict[Path, Job]:
@@ -74,7 +78,9 @@ def told_apart(folders: Sequence[RunFolder], found: Sequence[Standing]) -> dict[
     for folder, standing in zip(folders, found, strict=True):
         if standing.state != UNREADABLE:
             by_sweep.setdefault(folder.path.parent, {})[folder.path] = standing.words
-    return {path: words for runs in by_sweep.values() for path, words in zip(runs, apart(list(runs.values())), strict=True)}
+    return {
+        path: words for runs in by_sweep.values() for path, words in zip(runs, apart(list(runs.values())), strict=True)
+    }
 
 
 def row(folder: RunFolder, standing: Standing, told: str) -> tuple[str, ...]:
@@ -82,5 +88,8 @@ def row(folder: RunFolder, standing: Standing, told: str) -> tuple[str, ...]:
     name = f"{folder.path.parent.name}/{folder.path.name}"
     if standing.state == UNREADABLE:
         return (name, standing.state, "", "", told, standing.reason)
-    repeats, measured = f"{standing.repeats}/{standing.planned_repeats}", f"{standing.samples}/{standing.planned_samples}"
+    repeats, measured = (
+        f"{standing.repeats}/{standing.planned_repeats}",
+        f"{standing.samples}/{standing.planned_samples}",
+    )
     return (name, standing.state, repeats, measured, told, " ".join(standing.reason.split()))

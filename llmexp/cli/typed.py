@@ -55,7 +55,10 @@ def _mean_the_same(loader: ConfigLoader, words: Sequence[str], others: Sequence[
 
 
 def _settings(words: Sequence[str]) -> dict[str, Any]:
-    return {override.get_key_element(): _plain(override.value()) for override in OverridesParser.create().parse_overrides(list(words))}
+    return {
+        override.get_key_element(): _plain(override.value())
+        for override in OverridesParser.create().parse_overrides(list(words))
+    }
 
 
 def _value(words: Sequence[str], key: str) -> Any:

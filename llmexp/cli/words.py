@@ -46,7 +46,9 @@ def own_folder(args: Namespace) -> Path | None:
     for known in known_files():
         own = folder / known.name
         if own.is_file() and not own.samefile(known.path):
-            raise ConfigError(f"--config-dir {args.config_dir}: {own} has the name of {known.path}, which would be read in its place: rename it")
+            raise ConfigError(
+                f"--config-dir {args.config_dir}: {own} has the name of {known.path}, which would be read in its place: rename it"
+            )
     return folder
 
 

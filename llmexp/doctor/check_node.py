@@ -33,7 +33,9 @@ def check_bf16() -> Finding:
     lacks = bf16.cpu_lacks()
     if not lacks:
         return Finding("ok", "bf16", f"this processor multiplies it: precision=auto is {bf16.NATIVE} on hardware=cpu")
-    return Finding("ok", "bf16", f"{lacks}: precision=auto is {bf16.ELSE} on hardware=cpu; in bf16 {bf16.slower_on_cpu()}")
+    return Finding(
+        "ok", "bf16", f"{lacks}: precision=auto is {bf16.ELSE} on hardware=cpu; in bf16 {bf16.slower_on_cpu()}"
+    )
 
 
 def check_folder(what: str, folder: Path, remedy: str) -> Finding:
@@ -47,7 +49,11 @@ def check_folder(what: str, folder: Path, remedy: str) -> Finding:
     said = f"{folder}: {free_bytes / GIB:.1f} GiB free"
     if free_bytes < LEAST_DISK_BYTES:
         return Finding("fail", what, f"{said}, too little: free some, or {remedy}")
-    return Finding("warn", what, f"{said}; traces and datasets may fill it") if free_bytes < AMPLE_DISK_BYTES else Finding("ok", what, said)
+    return (
+        Finding("warn", what, f"{said}; traces and datasets may fill it")
+        if free_bytes < AMPLE_DISK_BYTES
+        else Finding("ok", what, said)
+    )
 
 
 def check_store(outputs: Path) -> Finding:
@@ -57,13 +63,17 @@ def check_store(outputs: Path) -> Finding:
         return Finding("ok", "store", "MLFLOW_TRACKING_URI names a server")
     if unsafe := unsafe_for_sqlite(outputs):
         return Finding("warn", "store", f"{unsafe}; runs with tracking=mlflow are refused: {ELSEWHERE}")
-    return Finding("ok", "store", f"{outputs} lies on {filesystem(nearest_existing(outputs))}: MLflow's SQLite store can be there")
+    return Finding(
+        "ok", "store", f"{outputs} lies on {filesystem(nearest_existing(outputs))}: MLflow's SQLite store can be there"
+    )
 
 
 def check_ports() -> Finding:
     """Whether ranks can meet on 127.0.0.1, and llmexp ui has its port."""
     if not _can_bind(0):
-        return Finding("fail", "ports", "no port of 127.0.0.1 can be taken, and ranks meet there: is the loopback interface up?")
+        return Finding(
+            "fail", "ports", "no port of 127.0.0.1 can be taken, and ranks meet there: is the loopback interface up?"
+        )
     if not _can_bind(UI_PORT):
         return Finding("warn", "ports", f"127.0.0.1:{UI_PORT} is taken: llmexp ui --port takes another")
     return Finding("ok", "ports", f"127.0.0.1:{UI_PORT} is free for llmexp ui, and others are for the ranks")
@@ -75,7 +85,9 @@ def check_slurm() -> Finding:
     if len(missing) == len(SLURM_COMMANDS):
         return Finding("ok", "slurm", "none here: runs start on this node")
     if missing:
-        return Finding("warn", "slurm", f"no {', '.join(missing)} on PATH: load SLURM's module, or install its client commands")
+        return Finding(
+            "warn", "slurm", f"no {', '.join(missing)} on PATH: load SLURM's module, or install its client commands"
+        )
     return Finding("ok", "slurm", f"{', '.join(SLURM_COMMANDS)}")
 
 
@@ -86,7 +98,11 @@ def check_memory() -> Finding:
     limited = f", of this control group; the machine has {total_bytes / GIB:.1f}" if limit_bytes < total_bytes else ""
     said = f"{free_bytes / GIB:.1f} GiB free of {limit_bytes / GIB:.1f}{limited}"
     if free_bytes < AMPLE_MEMORY_BYTES:
-        return Finding("warn", "memory", f"{said}: ranks that import torch take about 1 GiB each; end other programs or ask for more")
+        return Finding(
+            "warn",
+            "memory",
+            f"{said}: ranks that import torch take about 1 GiB each; end other programs or ask for more",
+        )
     return Finding("ok", "memory", said)
 
 
@@ -97,7 +113,11 @@ def check_governor() -> Finding:
         return Finding("ok", "governor", "not shown, as in most virtual machines and containers")
     if found == "performance":
         return Finding("ok", "governor", found)
-    return Finding("warn", "governor", f"{found}: step times may scatter; cpupower frequency-set -g performance (as root) steadies them")
+    return Finding(
+        "warn",
+        "governor",
+        f"{found}: step times may scatter; cpupower frequency-set -g performance (as root) steadies them",
+    )
 
 
 def _can_bind(port: int) -> bool:

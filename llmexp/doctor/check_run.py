@@ -28,7 +28,9 @@ def check_run(plan: RunPlan, node: Detected | None) -> Iterator[Finding]:
 
 def _hardware(plan: RunPlan, elsewhere: str | None, *, later: bool) -> Finding:
     taken = f"hardware={plan.config.hardware.name}, {plan.ranks_per_node} ranks on a node"
-    return Finding("fail" if elsewhere else "ok", "hardware", elsewhere or (f"{taken}: its job looks at that" if later else taken))
+    return Finding(
+        "fail" if elsewhere else "ok", "hardware", elsewhere or (f"{taken}: its job looks at that" if later else taken)
+    )
 
 
 def _engine(plan: RunPlan, lacking: str | None) -> Finding:

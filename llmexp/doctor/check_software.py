@@ -47,7 +47,11 @@ def check_torch() -> Finding:
     try:
         found = version("torch")
     except PackageNotFoundError:
-        return Finding("warn", "torch", "not installed: planning and reports work, measuring does not; make installs it, or pip install torch")
+        return Finding(
+            "warn",
+            "torch",
+            "not installed: planning and reports work, measuring does not; make installs it, or pip install torch",
+        )
     level, said = judge_build(torch_cuda(), driver_cuda())
     return Finding(level, "torch", f"{found}, {said}")
 
@@ -65,7 +69,10 @@ def judge_build(built: Cuda | None, driver: Cuda | None) -> tuple[Level, str]:
     if driver >= built:
         return "ok", said
     if driver[0] == built[0]:
-        return "warn", f"{said}: kernels compiled at run time (Triton, torch.compile) may fail; take a newer driver or an older build of torch"
+        return (
+            "warn",
+            f"{said}: kernels compiled at run time (Triton, torch.compile) may fail; take a newer driver or an older build of torch",
+        )
     return "fail", f"{said} at most: install a torch built for that (make clean, make run TORCH=...), or a newer driver"
 
 
@@ -95,9 +102,15 @@ def check_libraries() -> Finding:
         return Finding("fail", "libraries", f"{', '.join(refused)}: {installs('train')} with -c constraints.txt")
     tested, here = pinned_versions(), versions(DISTRIBUTIONS)
     known = [name for name in here if name in tested]
-    other = [f"{name} {here[name]} (tested {tested[name]})" for name in known if here[name].partition("+")[0] != tested[name]]
+    other = [
+        f"{name} {here[name]} (tested {tested[name]})" for name in known if here[name].partition("+")[0] != tested[name]
+    ]
     if other:
-        return Finding("warn", "libraries", f"not as tested: {', '.join(other)}; {installs('train')} with -c constraints.txt takes those")
+        return Finding(
+            "warn",
+            "libraries",
+            f"not as tested: {', '.join(other)}; {installs('train')} with -c constraints.txt takes those",
+        )
     return Finding("ok", "libraries", f"as tested: {', '.join(known)}")
 
 
@@ -120,7 +133,11 @@ def check_compiler(needs_nvcc: bool) -> Finding:
     if not missing:
         return Finding("ok", "compiler", ", ".join(filter(None, tools.values())))
     wanted = ", ".join(name for name, needed in lost.items() if not all(needed.values()))
-    return Finding("warn", "compiler", f"no {', no '.join(missing)}: install it for {wanted}; optimizer=adamw without C compiles nothing")
+    return Finding(
+        "warn",
+        "compiler",
+        f"no {', no '.join(missing)}: install it for {wanted}; optimizer=adamw without C compiles nothing",
+    )
 
 
 def pinned_versions() -> dict[str, str]:
@@ -131,7 +148,11 @@ def pinned_versions() -> dict[str, str]:
 
 def outside_ranges() -> list[tuple[str, str, str]]:
     """Name, version and llmexp's range of each installed distribution whose version llmexp's own metadata excludes."""
-    wanted = [one for one in map(Requirement, requires("llmexp") or []) if one.marker is None or one.marker.evaluate({"extra": "train"})]
+    wanted = [
+        one
+        for one in map(Requirement, requires("llmexp") or [])
+        if one.marker is None or one.marker.evaluate({"extra": "train"})
+    ]
     here = versions(one.name for one in wanted)
     return [
         (one.name, here[one.name], str(one.specifier))

@@ -24,13 +24,17 @@ def get_engine(task: str, name: str) -> Engine[Any]:
     engine = _load(name) if name in (*ENGINES, *_outside()) else None
     if engine is None or task not in engine.tasks:
         names = engine_names(task)
-        raise ConfigError(f"unknown engine '{name}': {hint('engine', name, names)}choices are {', '.join(names)}, with task={task}")
+        raise ConfigError(
+            f"unknown engine '{name}': {hint('engine', name, names)}choices are {', '.join(names)}, with task={task}"
+        )
     return engine
 
 
 def _load(name: str) -> Engine[Any]:
     module, _, attribute = ENGINES.get(name, "").partition(":")
-    engine: Engine[Any] = getattr(import_module(module), attribute) if module else outside.load(_outside()[name], Engine)
+    engine: Engine[Any] = (
+        getattr(import_module(module), attribute) if module else outside.load(_outside()[name], Engine)
+    )
     return engine
 
 

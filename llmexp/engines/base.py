@@ -73,7 +73,10 @@ class TrainingEngine(Engine[TrainingConfig]):
     def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
         """How the ranks hold training state, for the plan's arithmetic: ZeRO's way, unless an engine has another."""
         made = zero_storage(
-            config.precision, techniques, moment_bytes(config, techniques) or 0, master_copy=self.keeps_master_copy(config, techniques)
+            config.precision,
+            techniques,
+            moment_bytes(config, techniques) or 0,
+            master_copy=self.keeps_master_copy(config, techniques),
         )
         return replace(made, gradients=Held(0)) if config.optimizer.fused_backward else made
 
@@ -87,7 +90,8 @@ class TrainingEngine(Engine[TrainingConfig]):
             "liger_kernel": config.kernels.liger,
             "triton": techniques.compilation and config.hardware.device == "cuda",
             "datasets": config.data.dataset is not None,
-            "pyarrow": isinstance(config.data, InstructionsData) and any(pattern.endswith(PARQUET) for pattern in config.data.files),
+            "pyarrow": isinstance(config.data, InstructionsData)
+            and any(pattern.endswith(PARQUET) for pattern in config.data.files),
         }
         return self.modules + tuple(name for name, needed in wanted.items() if needed)
 

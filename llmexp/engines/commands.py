@@ -8,7 +8,17 @@ from llmexp.schema import RunConfig
 
 # What torchrun and its like tell a rank; a program that finds them takes itself for one of several.
 _OF_RANKS = (
-    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
+    *(
+        "RANK",
+        "LOCAL_RANK",
+        "GROUP_RANK",
+        "ROLE_RANK",
+        "ROLE_NAME",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_WORLD_SIZE",
+        "ROLE_WORLD_SIZE",
+    ),
     *("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID"),
     *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"),
 )
@@ -31,7 +41,9 @@ def ranks_of(config: RunConfig, processes: int, worker: str) -> Command:
 
 def module(config: RunConfig, words: list[str]) -> Command:
     """`python -m` with these words, in the ranks' environment."""
-    return Command(argv=[interpreter(config.runtime), "-m", *words], env=rank_environment(config), unset=list(_OF_RANKS))
+    return Command(
+        argv=[interpreter(config.runtime), "-m", *words], env=rank_environment(config), unset=list(_OF_RANKS)
+    )
 
 
 def _torchrun(nodes: int) -> list[str]:

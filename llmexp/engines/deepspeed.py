@@ -9,7 +9,13 @@ from typing import Any, ClassVar
 from llmexp.engines.base import TrainingEngine
 from llmexp.engines.commands import module, ranks_of
 from llmexp.engines.deepspeed_options import deepspeed_options
-from llmexp.engines.limits import beyond_context_parallelism, flash_without_bf16, quantized_experts, unadaptable, unpackable
+from llmexp.engines.limits import (
+    beyond_context_parallelism,
+    flash_without_bf16,
+    quantized_experts,
+    unadaptable,
+    unpackable,
+)
 from llmexp.engines.optimizers import misdeclared_moments, unpartitioned
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
@@ -37,17 +43,35 @@ class DeepSpeedEngine(TrainingEngine):
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ulysses": 1}
     keeps_weights = True
     modules = ("torch", "deepspeed", "transformers", "accelerate")
-    distributions = ("deepspeed", "torch", "transformers", "peft", "bitsandbytes", "flash-attn", "liger-kernel", "triton")
+    distributions = (
+        "deepspeed",
+        "torch",
+        "transformers",
+        "peft",
+        "bitsandbytes",
+        "flash-attn",
+        "liger-kernel",
+        "triton",
+    )
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """Degrees that it has no place for here, and what its offload and its launcher cannot do."""
         if config.engine.launcher == "deepspeed" and config.hardware.nodes > 1:
             return "engine.launcher=deepspeed starts ranks on one node only: set engine.launcher=spawn"
-        if techniques.offload_optimizer and config.precision.moments == "bf16" and not _uses_own_optimizer(config, techniques):
+        if (
+            techniques.offload_optimizer
+            and config.precision.moments == "bf16"
+            and not _uses_own_optimizer(config, techniques)
+        ):
             return f"O with precision={config.precision.name} needs DeepSpeed's CPUAdam: set optimizer=adamw_cpuadam"
         wider = beyond_context_parallelism(config, techniques, dims, self.cp_chunks)
         packing = unpackable(config, techniques, dims)
-        limits = packing, unadaptable(config, techniques, dims), flash_without_bf16(config, techniques), quantized_experts(config, techniques)
+        limits = (
+            packing,
+            unadaptable(config, techniques, dims),
+            flash_without_bf16(config, techniques),
+            quantized_experts(config, techniques),
+        )
         updates = unpartitioned(config, techniques) or misdeclared_moments(config)
         return wider or next(filter(None, limits), None) or updates
 
@@ -62,7 +86,11 @@ class DeepSpeedEngine(TrainingEngine):
     def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
         """ZeRO's way; gradients come in the parameters' dtype, and are copied into the master copy's for the update."""
         made = super().storage(config, techniques)
-        reduced = made.gradients if techniques.offload_optimizer else replace(made.gradients, bytes_per_parameter=made.parameters.bytes_per_parameter)
+        reduced = (
+            made.gradients
+            if techniques.offload_optimizer
+            else replace(made.gradients, bytes_per_parameter=made.parameters.bytes_per_parameter)
+        )
         return replace(made, gradients=reduced, update=_update(config, techniques))
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
@@ -81,7 +109,10 @@ class DeepSpeedEngine(TrainingEngine):
         }
         if dims.cp > 1:
             # Its default reduces in fp32 whatever the gradients are.
-            native |= {"sequence_parallel_size": dims.cp, "seq_parallel_communication_data_type": config.precision.gradients}
+            native |= {
+                "sequence_parallel_size": dims.cp,
+                "seq_parallel_communication_data_type": config.precision.gradients,
+            }
         if _uses_bf16_section(config, techniques):
             native["bf16"] = _bf16(config)
         if _uses_own_optimizer(config, techniques):
@@ -98,8 +129,19 @@ class DeepSpeedEngine(TrainingEngine):
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """Start one rank a device, by DeepSpeed's own launcher or as the others do."""
         meet = ["--master_addr", "{address}", "--master_port", "{port}"]
-        own = ["deepspeed.launcher.runner", "--num_gpus", str(dims.world_size), *meet, "--no_local_rank", "--module", WORKER, "{folder}"]
-        command = module(config, own) if config.engine.launcher == "deepspeed" else ranks_of(config, dims.world_size, WORKER)
+        own = [
+            "deepspeed.launcher.runner",
+            "--num_gpus",
+            str(dims.world_size),
+            *meet,
+            "--no_local_rank",
+            "--module",
+            WORKER,
+            "{folder}",
+        ]
+        command = (
+            module(config, own) if config.engine.launcher == "deepspeed" else ranks_of(config, dims.world_size, WORKER)
+        )
         accelerator = {"DS_ACCELERATOR": "cpu"} if config.hardware.device == "cpu" else {}
         return command.model_copy(update={"env": accelerator | command.env})
 
@@ -124,7 +166,12 @@ def _zero(config: TrainingConfig, techniques: Techniques) -> dict[str, Any]:
 
 def _update(config: TrainingConfig, techniques: Techniques) -> tuple[Held, ...]:
     """What there is of gradients while the optimizer updates; ZeRO-3 keeps its buffer for reduced ones throughout, with O on the host."""
-    size, precision, stage, on_host = BYTES_PER_ELEMENT, config.precision, techniques.zero_stage, techniques.offload_optimizer
+    size, precision, stage, on_host = (
+        BYTES_PER_ELEMENT,
+        config.precision,
+        techniques.zero_stage,
+        techniques.offload_optimizer,
+    )
     if stage == 0 and precision.master == precision.parameters:
         return ()
     copies = Held(size[precision.master], stage > 0, on_host)
@@ -134,7 +181,12 @@ def _update(config: TrainingConfig, techniques: Techniques) -> tuple[Held, ...]:
     if stage < 3:
         return (copies,)
     if not on_host:
-        copies = replace(copies, elements=config.engine.options.get("zero_optimization", {}).get("sub_group_size", DEFAULT_SUB_GROUP_ELEMENTS))
+        copies = replace(
+            copies,
+            elements=config.engine.options.get("zero_optimization", {}).get(
+                "sub_group_size", DEFAULT_SUB_GROUP_ELEMENTS
+            ),
+        )
     return Held(size[precision.parameters], True, on_host), copies
 
 

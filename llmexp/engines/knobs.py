@@ -36,7 +36,8 @@ def unfused(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) 
         return None
     why = {
         "Liger's kernels are Triton's, for GPUs: leave it out on hardware.device=cpu": config.hardware.device == "cpu",
-        f"it changes models of transformers, not those of engine={config.engine.name}": config.engine.name in NOT_TRANSFORMERS,
+        f"it changes models of transformers, not those of engine={config.engine.name}": config.engine.name
+        in NOT_TRANSFORMERS,
         f"it knows architecture {', '.join(LIGER_ARCHITECTURES)} here, not model={config.model.name}": (
             config.model.architecture not in LIGER_ARCHITECTURES or config.model.target is not None
         ),

@@ -18,14 +18,18 @@ def beyond_data_parallelism(config: TrainingConfig, dims: ParallelDims) -> str |
     return f"engine={config.engine.name} runs data parallelism only, not {', '.join(wide)}" if wide else None
 
 
-def beyond_context_parallelism(config: TrainingConfig, techniques: Techniques, dims: ParallelDims, kinds: Collection[CpKind]) -> str | None:
+def beyond_context_parallelism(
+    config: TrainingConfig, techniques: Techniques, dims: ParallelDims, kinds: Collection[CpKind]
+) -> str | None:
     """For engines that know dp, and cp of these kinds with a model of transformers."""
     if dims.cp_kind and dims.cp_kind not in kinds:
         return f"engine={config.engine.name} runs parallelism.cp_kind={', '.join(kinds)}, not {dims.cp_kind}"
     if dims.cp > 1 and techniques.compilation:
         return "C compiles decoder layers whole, and with parallelism.cp the ranks talk inside them"
     wide = wider(dims, ("tp", "pp", "ep"))
-    return f"engine={config.engine.name} runs data and context parallelism only, not {', '.join(wide)}" if wide else None
+    return (
+        f"engine={config.engine.name} runs data and context parallelism only, not {', '.join(wide)}" if wide else None
+    )
 
 
 def unforked(config: RunConfig) -> str | None:
@@ -35,7 +39,9 @@ def unforked(config: RunConfig) -> str | None:
         "it forks ranks on one node": config.hardware.nodes > 1,
         f"ranks of runtime={config.runtime.name} are not llmexp's own": not config.runtime.plain,
     }
-    reason = next((reason for reason, holds in why.items() if holds), None) if config.engine.launcher == "fork" else None
+    reason = (
+        next((reason for reason, holds in why.items() if holds), None) if config.engine.launcher == "fork" else None
+    )
     return f"engine.launcher=fork: {reason}; set engine.launcher=spawn" if reason else None
 
 

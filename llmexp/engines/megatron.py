@@ -42,9 +42,17 @@ class MegatronEngine(TrainingEngine):
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
         """What the package or this loop lacks."""
-        lacks = _lacks_atom(config, techniques) or _lacks_degree(config, dims) or _lacks_model(config) or _lacks_states(config, techniques)
+        lacks = (
+            _lacks_atom(config, techniques)
+            or _lacks_degree(config, dims)
+            or _lacks_model(config)
+            or _lacks_states(config, techniques)
+        )
         if config.data.isolates:
-            lacks = lacks or f"{PACKED} needs attention within records, which its attention here has not: set data.pack=false"
+            lacks = (
+                lacks
+                or f"{PACKED} needs attention within records, which its attention here has not: set data.pack=false"
+            )
         return f"engine=megatron: {lacks}" if lacks else flash_without_bf16(config, techniques)
 
     def recomputes_whole(self, techniques: Techniques) -> bool:
@@ -56,7 +64,9 @@ class MegatronEngine(TrainingEngine):
         made, precision = super().storage(config, techniques), config.precision
         if precision.gradients == precision.master:
             return made
-        return replace(made, update=(made.gradients, Held(BYTES_PER_ELEMENT[precision.master], made.optimizer.partitioned)))
+        return replace(
+            made, update=(made.gradients, Held(BYTES_PER_ELEMENT[precision.master], made.optimizer.partitioned))
+        )
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Keyword arguments of Megatron's TransformerConfig, DistributedDataParallelConfig and OptimizerConfig."""
@@ -138,14 +148,23 @@ def _layout(config: TrainingConfig, dims: ParallelDims) -> dict[str, Any]:
 def _recomputation(techniques: Techniques) -> dict[str, Any]:
     if techniques.attention_recomputation:
         return {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]}
-    return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1} if techniques.recomputation else {}
+    return (
+        {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+        if techniques.recomputation
+        else {}
+    )
 
 
 def _optimizer(config: TrainingConfig) -> dict[str, Any]:
     chosen = config.optimizer
     constants = {}
     if isinstance(chosen, AdamW):
-        constants = {"adam_beta1": chosen.betas[0], "adam_beta2": chosen.betas[1], "adam_eps": chosen.eps, "weight_decay": chosen.weight_decay}
+        constants = {
+            "adam_beta1": chosen.betas[0],
+            "adam_beta2": chosen.betas[1],
+            "adam_eps": chosen.eps,
+            "weight_decay": chosen.weight_decay,
+        }
     return {
         "optimizer": "adam",
         "lr": chosen.lr,

@@ -21,7 +21,9 @@ def unpartitioned(config: TrainingConfig, techniques: Techniques) -> str | None:
     """For ZeRO, whose partitions are flat pieces of all parameters one after the other."""
     chosen = config.optimizer
     if chosen.fused_backward:
-        return f"optimizer={chosen.name} updates in backward, which engine=deepspeed orders its own way: set engine=torch"
+        return (
+            f"optimizer={chosen.name} updates in backward, which engine=deepspeed orders its own way: set engine=torch"
+        )
     if chosen.factored and techniques.zero_stage:
         return (
             f"Z{techniques.zero_stage}: optimizer={chosen.name} keeps rows and columns of matrices, and DeepSpeed's partitions are flat: "
@@ -34,9 +36,7 @@ def unsharded(config: TrainingConfig, techniques: Techniques, dims: ParallelDims
     """For torch's wrappers."""
     chosen = config.optimizer
     if chosen.package == BITSANDBYTES and techniques.zero_stage >= 2:
-        return (
-            f"Z{techniques.zero_stage}: the kernels of optimizer={chosen.name} take no partitioned tensors of FSDP2: set engine=deepspeed, or take Z1"
-        )
+        return f"Z{techniques.zero_stage}: the kernels of optimizer={chosen.name} take no partitioned tensors of FSDP2: set engine=deepspeed, or take Z1"
     if chosen.factored and not chosen.fused_backward and techniques.zero_stage >= 2:
         return f"Z{techniques.zero_stage}: optimizer={chosen.name} needs means over rows and columns, which FSDP2's ranks hold in parts: take Z1"
     return _unfused(config, techniques, dims) if chosen.fused_backward else None
@@ -49,7 +49,9 @@ def _unfused(config: TrainingConfig, techniques: Techniques, dims: ParallelDims)
     if dims.pp > 1:
         return f"optimizer={name} updates in backward, and a pipeline's passes need the same parameters: set parallelism.pp=1"
     if config.batch.accumulation > 1:
-        return f"optimizer={name} updates in every backward pass: set batch.accumulation=1, and batch.micro for the batch"
+        return (
+            f"optimizer={name} updates in every backward pass: set batch.accumulation=1, and batch.micro for the batch"
+        )
     if precision.master != precision.parameters:
         return f"optimizer={name} updates the parameters themselves, without a copy in {precision.master}: set precision=bf16_pure or precision=fp32"
     if config.optimizer.factored and config.model.architecture == "mixtral":

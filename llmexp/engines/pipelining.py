@@ -36,7 +36,9 @@ def unpipelined(config: TrainingConfig, techniques: Techniques) -> str | None:
     """What cannot be cut into stages."""
     model = config.model
     if isinstance(model, HfModel) or model.target:
-        return f"engine=torch cuts models of architecture {', '.join(ARCHITECTURES)} into stages, not model={model.name}"
+        return (
+            f"engine=torch cuts models of architecture {', '.join(ARCHITECTURES)} into stages, not model={model.name}"
+        )
     if model.tie_embeddings:
         return "engine=torch: the first and the last stage of a pipeline do not share an embedding: set model.tie_embeddings=false"
     if techniques.zero_stage > 1:

@@ -21,7 +21,9 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     task, engine = get_task(config.task.name), get_engine(config.task.name, config.engine.name)
     if config.engine.launcher not in engine.launchers:
         choices = ", ".join(engine.launchers)
-        raise ConfigError(f"engine.launcher={config.engine.launcher} does not start engine={engine.name}: choices are {choices}")
+        raise ConfigError(
+            f"engine.launcher={config.engine.launcher} does not start engine={engine.name}: choices are {choices}"
+        )
     _check_tracker(config.tracking.uri)
     plan: RunPlan = task.plan(config)
     _check_fits_nodes(plan)
@@ -32,7 +34,9 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
 def _check_fits_nodes(plan: RunPlan) -> None:
     nodes = plan.config.hardware.nodes
     if plan.processes % nodes:
-        raise ConfigError(f"{plan.arithmetic} cannot be shared out evenly over hardware.nodes={nodes}; change one of the two")
+        raise ConfigError(
+            f"{plan.arithmetic} cannot be shared out evenly over hardware.nodes={nodes}; change one of the two"
+        )
 
 
 def _too_many_ranks(plan: RunPlan) -> str | None:

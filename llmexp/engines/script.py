@@ -34,7 +34,18 @@ class ScriptEngine(TrainingEngine):
     name = "script"
     launchers = ("spawn", "torchrun", PYTHON)
     modules = ("torch",)
-    distributions = ("torch", "transformers", "accelerate", "deepspeed", "trl", "megatron-core", "torchtitan", "lightning", "flash-attn", "triton")
+    distributions = (
+        "torch",
+        "transformers",
+        "accelerate",
+        "deepspeed",
+        "trl",
+        "megatron-core",
+        "torchtitan",
+        "lightning",
+        "flash-attn",
+        "triton",
+    )
     builds_model = False
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
@@ -61,7 +72,9 @@ class ScriptEngine(TrainingEngine):
             raise unknown("engine.options of engine=script", surplus, OPTIONS)
         words = shlex.split(str(given.get(COMMAND) or ""))
         if not words or words == ["-m"]:
-            raise ConfigError(f"engine=script needs engine.options.{COMMAND}='train.py --lr 1', or '-m package.train': what follows python")
+            raise ConfigError(
+                f"engine=script needs engine.options.{COMMAND}='train.py --lr 1', or '-m package.train': what follows python"
+            )
         program = {"argv": words, "sha256": None if words[0] == "-m" else _digest(Path(words[0]))}
         # A program does other things without a rank's variables, and the launcher alone would not change the run's id.
         alone = {"launcher": PYTHON} if config.engine.launcher == PYTHON else {}
@@ -79,9 +92,15 @@ class ScriptEngine(TrainingEngine):
 def _heard(adapter: str | None, pattern: str | None) -> dict[str, Any]:
     """`line`: the expression for the line that ends a step; else `callback`: whether Trainers get one; else the program calls the hook."""
     if adapter and pattern:
-        raise ConfigError(f"engine.options.pattern={pattern} and engine.options.adapter={adapter}: an adapter knows how, so leave one of them out")
+        raise ConfigError(
+            f"engine.options.pattern={pattern} and engine.options.adapter={adapter}: an adapter knows how, so leave one of them out"
+        )
     if not adapter:
-        return {"line": _checked(str(pattern)) if pattern else None, "callback": False, "every_step": "its log interval to 1"}
+        return {
+            "line": _checked(str(pattern)) if pattern else None,
+            "callback": False,
+            "every_step": "its log interval to 1",
+        }
     if adapter not in ADAPTERS:
         raise unknown("engine.options.adapter", str(adapter), ADAPTERS)
     known = ADAPTERS[adapter]
@@ -105,7 +124,9 @@ def _digest(program: Path) -> str:
     try:
         return hashlib.sha256(program.read_bytes()).hexdigest()
     except OSError as error:
-        raise ConfigError(f"engine.options.{COMMAND} starts {program}: {error.strerror}; a module is started by '-m package.train'") from None
+        raise ConfigError(
+            f"engine.options.{COMMAND} starts {program}: {error.strerror}; a module is started by '-m package.train'"
+        ) from None
 
 
 ENGINE = ScriptEngine()

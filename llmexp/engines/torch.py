@@ -61,7 +61,9 @@ class TorchEngine(TrainingEngine):
             parameters=Held(size, True, on_host),
             gradients=Held(size, True, on_host),
             optimizer=Held(moments, True, on_host),
-            gathered=Gathered(BYTES_PER_ELEMENT[config.precision.parameters], reshards is False, config.batch.accumulation > 1),
+            gathered=Gathered(
+                BYTES_PER_ELEMENT[config.precision.parameters], reshards is False, config.batch.accumulation > 1
+            ),
         )
 
     def _update(self, config: TrainingConfig, techniques: Techniques) -> tuple[Held, ...]:
@@ -77,14 +79,20 @@ class TorchEngine(TrainingEngine):
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Arguments of torch's wrappers by their names; a rank alone without Z1 to Z3 has none."""
         if _shards(techniques):
-            return {"fully_shard": {"reshard_after_forward": techniques.zero_stage == 3}} | _mixed_precision(config) | _offload(config, techniques)
+            return (
+                {"fully_shard": {"reshard_after_forward": techniques.zero_stage == 3}}
+                | _mixed_precision(config)
+                | _offload(config, techniques)
+            )
         # Buffers are the same on all ranks and never change.
         replicas = {"gradient_as_bucket_view": True, "broadcast_buffers": False}
         averages = dims.dp > 1 and not config.optimizer.fused_backward
         native: dict[str, Any] = {"distributed_data_parallel": replicas} if averages else {}
         if dims.schedule:
             native = {"schedule": {"schedule_name": CLASSES[dims.schedule]}}
-        return native | ({"zero_redundancy_optimizer": {"parameters_as_bucket_view": True}} if techniques.zero_stage == 1 else {})
+        return native | (
+            {"zero_redundancy_optimizer": {"parameters_as_bucket_view": True}} if techniques.zero_stage == 1 else {}
+        )
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """torchrun with one rank a device."""

@@ -51,7 +51,14 @@ def holder(folder: RunFolder) -> str | None:
 
 def set_aside(folder: RunFolder) -> None:
     """Move what an earlier attempt left to previous/<n>/, its result first: a result never stands without its samples."""
-    left = [folder.result_path, *folder.repeats(), *folder.diffs(), *folder.systems(), folder.figures, folder.events_path]
+    left = [
+        folder.result_path,
+        *folder.repeats(),
+        *folder.diffs(),
+        *folder.systems(),
+        folder.figures,
+        folder.events_path,
+    ]
     there = [path for path in left if path.exists()]
     if not there:
         return

@@ -67,7 +67,9 @@ def classify(ended: Ended) -> Ending:
         return _killed(str(deaths[0]), deaths[0].signal, ended)
     if ended.exit_code < 0:
         return _killed(f"{ended.launcher} was killed by {_signal_name(-ended.exit_code)}", -ended.exit_code, ended)
-    return Ending(RunStatus.FAILED, f"{ended.launcher} ended with exit code {ended.exit_code}: {_last_words(ended.repeat)}")
+    return Ending(
+        RunStatus.FAILED, f"{ended.launcher} ended with exit code {ended.exit_code}: {_last_words(ended.repeat)}"
+    )
 
 
 def read_failures(repeat: Path) -> list[RankFailure]:
@@ -95,26 +97,40 @@ def _killed(reason: str, number: int, ended: Ended) -> Ending:
 def _finished(ended: Ended) -> Ending:
     missing = [str(rank) for rank in range(ended.world_size) if not (ended.repeat / f"rank.{rank}.json").exists()]
     if missing:
-        return Ending(RunStatus.INCOMPLETE, f"the launcher ended well, but rank {', '.join(missing)} left no summary in {ended.repeat.name}")
+        return Ending(
+            RunStatus.INCOMPLETE,
+            f"the launcher ended well, but rank {', '.join(missing)} left no summary in {ended.repeat.name}",
+        )
     return SUCCESS
 
 
 def _deaths(repeat: Path) -> list[Death]:
     """Ranks ended by a signal, by the launcher's log: those of the first second only, as the rest died of the clean-up."""
     log = _launchers_say(repeat)
-    seen = {match["rank"]: (datetime.strptime(match["at"], "%Y-%m-%d_%H:%M:%S"), int(match["code"])) for match in TORCHRUN_FAILURE.finditer(log)}
-    forked = [Death(int(match["rank"]), -int(match["code"])) for match in FORKED_FAILURE.finditer(log) if int(match["code"]) < 0]
+    seen = {
+        match["rank"]: (datetime.strptime(match["at"], "%Y-%m-%d_%H:%M:%S"), int(match["code"]))
+        for match in TORCHRUN_FAILURE.finditer(log)
+    }
+    forked = [
+        Death(int(match["rank"]), -int(match["code"]))
+        for match in FORKED_FAILURE.finditer(log)
+        if int(match["code"]) < 0
+    ]
     if forked or not seen:
         return forked or [Death(None, -int(match["code"])) for match in DEEPSPEED_FAILURE.finditer(log)]
     first = min(at for at, _ in seen.values())
-    early = sorted((at, int(rank), code) for rank, (at, code) in seen.items() if (at - first).total_seconds() <= 1 and code < 0)
+    early = sorted(
+        (at, int(rank), code) for rank, (at, code) in seen.items() if (at - first).total_seconds() <= 1 and code < 0
+    )
     return [Death(rank, -code) for _, rank, code in early]
 
 
 def _broke(repeat: Path) -> bool:
     """Whether a rank ended by itself before it could give an account, as where an import fails: then the others died of the clean-up."""
     log = _launchers_say(repeat)
-    return any(int(match["code"]) > 0 for accounts in (TORCHRUN_FAILURE, FORKED_FAILURE) for match in accounts.finditer(log))
+    return any(
+        int(match["code"]) > 0 for accounts in (TORCHRUN_FAILURE, FORKED_FAILURE) for match in accounts.finditer(log)
+    )
 
 
 def _last_words(repeat: Path) -> str:

@@ -12,7 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 # In a checkout these lie beside the package that they belong to.
-PACKAGES = ("llmexp", "llmexp.launchers", "llmexp.conf", *(f"hydra_plugins.llmexp_{name}" for name in ("sweeper", "local", "slurm")))
+PACKAGES = (
+    "llmexp",
+    "llmexp.launchers",
+    "llmexp.conf",
+    *(f"hydra_plugins.llmexp_{name}" for name in ("sweeper", "local", "slurm")),
+)
 KINDS = (".py", ".yaml", ".csv", ".txt", ".md", ".typed")
 
 

@@ -64,7 +64,9 @@ def precise_enough(plan: RunPlan, repeats: Sequence[Path]) -> bool:
     return task.may_end_early(plan) and task.is_known_enough(plan, [task.read(repeat, plan) for repeat in repeats])
 
 
-def _answer(plan: RunPlan, folder: RunFolder, finished: list[Path], environment: Mapping[str, Any]) -> tuple[Answer, str]:
+def _answer(
+    plan: RunPlan, folder: RunFolder, finished: list[Path], environment: Mapping[str, Any]
+) -> tuple[Answer, str]:
     """Compute what the finished repeats say, and what must be said of it; raises RecordError."""
     if not finished:
         raise RecordError("there is no finished repeat to measure")
@@ -72,11 +74,16 @@ def _answer(plan: RunPlan, folder: RunFolder, finished: list[Path], environment:
     repeats = [task.read(repeat, plan) for repeat in finished]
     metrics, points = task.measure(plan, repeats), task.points(plan, repeats)
     cpus = [environment["cpu"], *environment.get("other_nodes_cpu", ())]
-    machines = [replace(_machine(plan, folder, finished, node, cpu), counted=_counted(plan, repeats, node)) for node, cpu in enumerate(cpus)]
+    machines = [
+        replace(_machine(plan, folder, finished, node, cpu), counted=_counted(plan, repeats, node))
+        for node, cpu in enumerate(cpus)
+    ]
     rates = task.rates(plan, repeats)
     judged = judge(repeats, rates, machines, plan.rate, task.against(repeats)) if len(rates) == len(repeats) else None
     neighbours = beside(folder, windows_unix_s(repeat / "samples.0.jsonl" for repeat in finished))
-    return Answer(finished, metrics, points, judged and judged.model_copy(update={"beside": neighbours})), task.remark(repeats)
+    return Answer(finished, metrics, points, judged and judged.model_copy(update={"beside": neighbours})), task.remark(
+        repeats
+    )
 
 
 def _machine(plan: RunPlan, folder: RunFolder, finished: list[Path], node: int, cpu: Mapping[str, Any]) -> Machine:
@@ -94,7 +101,9 @@ def _counted(plan: RunPlan, repeats: Sequence[AnyRepeat], node: int) -> list[Gpu
     return [rank.gpu for repeat in repeats for rank in repeat.ranks[first : first + plan.ranks_per_node]]
 
 
-def _result(plan: RunPlan, folder: RunFolder, ending: Ending, answer: Answer, environment: Mapping[str, Any]) -> RunResult:
+def _result(
+    plan: RunPlan, folder: RunFolder, ending: Ending, answer: Answer, environment: Mapping[str, Any]
+) -> RunResult:
     config = plan.config
     first = _summary(answer.finished[0] / "rank.0.json") if answer.finished else None
     return RunResult(
@@ -125,7 +134,9 @@ def _result(plan: RunPlan, folder: RunFolder, ending: Ending, answer: Answer, en
 
 def _without_secrets(failure: RankFailure | None) -> RankFailure | None:
     """A library that was refused says with which token."""
-    return failure and failure.model_copy(update={"message": redact(failure.message), "traceback": redact(failure.traceback)})
+    return failure and failure.model_copy(
+        update={"message": redact(failure.message), "traceback": redact(failure.traceback)}
+    )
 
 
 def _started_at(folder: RunFolder) -> str:

@@ -23,8 +23,14 @@ def uncompilable(plan: RunPlan) -> str | None:
     """Say what torch.compile lacks where the plan's ranks run, if the plan has C and something is missing."""
     if not plan.compiles:
         return None
-    missing = [name for name, path in compile_tools(Runtime(plan).installed, plan.config.hardware.device).items() if not path]
-    return f"C: torch.compile compiles in the ranks, and this machine has no {' and no '.join(missing)}" if missing else None
+    missing = [
+        name for name, path in compile_tools(Runtime(plan).installed, plan.config.hardware.device).items() if not path
+    ]
+    return (
+        f"C: torch.compile compiles in the ranks, and this machine has no {' and no '.join(missing)}"
+        if missing
+        else None
+    )
 
 
 def compiler_variables(plan: RunPlan) -> dict[str, str]:

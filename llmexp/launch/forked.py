@@ -27,7 +27,9 @@ class ForkServer:
         self._made_for = (tuple(command), dict(env))
         self._orders, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with log.open("ab") as file, its_end:
-            self.process = subprocess.Popen(command, stdin=its_end.fileno(), stdout=file, stderr=file, env=dict(env), start_new_session=True)
+            self.process = subprocess.Popen(
+                command, stdin=its_end.fileno(), stdout=file, stderr=file, env=dict(env), start_new_session=True
+            )
 
     def serves(self, command: Sequence[str], env: Mapping[str, str]) -> bool:
         """Whether it is there and was made for these."""

@@ -41,7 +41,11 @@ class HostMemory:
     def _thrashing(self) -> str | None:
         stalled = stalled_share()
         if stalled is not None:
-            return f"all processes waited for it in {stalled:.0%} of the last 10 s" if stalled > MOST_STALLED_SHARE else None
+            return (
+                f"all processes waited for it in {stalled:.0%} of the last 10 s"
+                if stalled > MOST_STALLED_SHARE
+                else None
+            )
         rate = self._both_ways_bytes_per_s()
         return f"{rate / 1e6:.0f} MB/s are swapped out and in again" if rate > MOST_SWAPPED_BYTES_PER_S else None
 

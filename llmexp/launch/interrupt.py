@@ -39,7 +39,11 @@ def signals_interrupt() -> Iterator[None]:
         yield
         return
     hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    earlier = {number: signal.signal(number, _interrupt) for number in INTERRUPTS if not (number == signal.SIGHUP and hangup_ignored)}
+    earlier = {
+        number: signal.signal(number, _interrupt)
+        for number in INTERRUPTS
+        if not (number == signal.SIGHUP and hangup_ignored)
+    }
     try:
         yield
     finally:

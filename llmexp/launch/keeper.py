@@ -47,7 +47,9 @@ def hold(start: Callable[[], Callable[[], int | None]]) -> int:
     """
     adopt_orphans()
     children = _child_signals()
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # for the command too: SLURM sends its warning to every process, the driver answers it
+    signal.signal(
+        signal.SIGUSR2, signal.SIG_IGN
+    )  # for the command too: SLURM sends its warning to every process, the driver answers it
     poll = start()
     while (code := poll()) is None:
         ready, _, _ = select.select([0, children], [], [])
@@ -62,7 +64,14 @@ def _end_elsewhere(ending: Sequence[str]) -> None:
     if not ending:
         return
     try:
-        subprocess.run(ending, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=PATIENCE_S, check=False)
+        subprocess.run(
+            ending,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         print(f"llmexp: {shlex.join(ending)} does not end", file=sys.stderr, flush=True)
 

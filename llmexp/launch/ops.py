@@ -83,12 +83,16 @@ def _build(runtime: Runtime, op: str, library: Path) -> None:
         shutil.rmtree(killed, ignore_errors=True)
     # A fresh TORCH_EXTENSIONS_DIR has no lock in it that anybody could have left.
     scratch = library.parent / f"build.{os.getpid()}"
-    with runtime.start([runtime.python, *BUILDER, op], agent_log(scratch), {**os.environ, "TORCH_EXTENSIONS_DIR": str(scratch)}) as builder:
+    with runtime.start(
+        [runtime.python, *BUILDER, op], agent_log(scratch), {**os.environ, "TORCH_EXTENSIONS_DIR": str(scratch)}
+    ) as builder:
         in_time = builder.ends_within(BUILD_TIMEOUT_S)
         code = builder.stop()
     log = agent_log(scratch).replace(library.with_suffix(".log"))
     if not in_time or code:
-        raise BuildError(f"DeepSpeed's {op} {'could not be built' if in_time else f'was not built within {duration(BUILD_TIMEOUT_S)}'}: see {log}")
+        raise BuildError(
+            f"DeepSpeed's {op} {'could not be built' if in_time else f'was not built within {duration(BUILD_TIMEOUT_S)}'}: see {log}"
+        )
     (scratch / op / library.name).replace(library)
     shutil.rmtree(scratch)
     say(f"built {op} in {time.monotonic() - started_s:.0f} s")
@@ -99,17 +103,28 @@ def _alone_in(folder: Path) -> Iterator[None]:
     """Hold the folder's lock, which ends with its holder; wait aloud while another driver builds."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(held_in_turn(folder / ".builders", lambda: say("waiting for another llmexp that is building DeepSpeed's ops ...")))
+            stack.enter_context(
+                held_in_turn(
+                    folder / ".builders", lambda: say("waiting for another llmexp that is building DeepSpeed's ops ...")
+                )
+            )
         except OSError as error:
             where = f"{folder} ({error.strerror})"
-            raise BuildError(f"cannot keep DeepSpeed's ops in {where}; set XDG_CACHE_HOME to a folder that can be written") from None
+            raise BuildError(
+                f"cannot keep DeepSpeed's ops in {where}; set XDG_CACHE_HOME to a folder that can be written"
+            ) from None
         yield
 
 
 def _library(plan: RunPlan, op: str) -> Path:
     """Where the built op lies: a folder for each Python, torch, DeepSpeed, image, CPU (they compile for the CPU at hand) and CUDA toolkit."""
     found = Runtime(plan).installed
-    parts = [found.cache_tag, *(found.distributions.get(name, "") for name in BUILT_AGAINST), plan.config.runtime.image or "", compiled_for()]
+    parts = [
+        found.cache_tag,
+        *(found.distributions.get(name, "") for name in BUILT_AGAINST),
+        plan.config.runtime.image or "",
+        compiled_for(),
+    ]
     if _needs_nvcc(plan, op):
         parts += [plan.config.hardware.name, str(found.nvcc)]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]

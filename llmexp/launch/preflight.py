@@ -55,9 +55,13 @@ def missing_libraries(plan: RunPlan) -> str | None:
         return f"runtime={config.runtime.name} is Python {found.python}; llmexp's ranks need {'.'.join(map(str, OLDEST_PYTHON))} or later"
     if not found.missing:
         return None
-    missing = ", ".join(dict.fromkeys(found.missing)) + ("" if config.runtime.plain else f" in runtime={config.runtime.name}")
+    missing = ", ".join(dict.fromkeys(found.missing)) + (
+        "" if config.runtime.plain else f" in runtime={config.runtime.name}"
+    )
     wanted_by = f"engine={config.engine.name} with {plan.asked}"
-    return f"{wanted_by} needs {missing}: {installs(get_engine(config.task.name, config.engine.name).extras)}, torch first"
+    return (
+        f"{wanted_by} needs {missing}: {installs(get_engine(config.task.name, config.engine.name).extras)}, torch first"
+    )
 
 
 def _certain_shortage(plan: RunPlan, node: Detected | None) -> str | None:

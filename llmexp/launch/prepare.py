@@ -27,7 +27,15 @@ def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:
     """The ranks' environment: this process's own, the cores shared out, then what the runtime, `extra` and the plan's command say."""
     own = {name: value for name, value in os.environ.items() if name not in plan.command.unset}
     # A psutil.py in the working directory is nobody's psutil.
-    return {**own, "PYTHONSAFEPATH": "1", **_threads(plan), **_interfaces(plan), **plan.config.runtime.environment, **extra, **plan.command.env}
+    return {
+        **own,
+        "PYTHONSAFEPATH": "1",
+        **_threads(plan),
+        **_interfaces(plan),
+        **plan.config.runtime.environment,
+        **extra,
+        **plan.command.env,
+    }
 
 
 def _interfaces(plan: RunPlan) -> dict[str, str]:

@@ -85,7 +85,11 @@ class Progress:
     @property
     def _unheard(self) -> str:
         """Why this may last, where ranks have been printing for long; empty before."""
-        if self._logs is None or self._printing_since_s is None or time.monotonic() - self._printing_since_s < UNHEARD_AFTER_S:
+        if (
+            self._logs is None
+            or self._printing_since_s is None
+            or time.monotonic() - self._printing_since_s < UNHEARD_AFTER_S
+        ):
             return ""
         return f" · no step heard of yet: {unheard(self._plan, self._logs.output)}"
 

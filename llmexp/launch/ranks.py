@@ -26,7 +26,9 @@ class Ranks:
     The first rank of node 0 serves the store in which all find each other, on the socket `store`, which is closed here once it has it.
     """
 
-    def __init__(self, start: Callable[[int], int], ranks: int, node: int = 0, store: socket.socket | None = None) -> None:
+    def __init__(
+        self, start: Callable[[int], int], ranks: int, node: int = 0, store: socket.socket | None = None
+    ) -> None:
         self._left = {}
         for number in range(ranks):
             self._left[start(number)] = node * ranks + number
@@ -60,7 +62,13 @@ def listening(address: str, port: int) -> socket.socket:
 
 def variables(number: int, ranks: int, store: socket.socket | None, node: int = 0, nodes: int = 1) -> dict[str, str]:
     """What torch, the engines and people's own programs learn a rank's place from; `number` counts within the node."""
-    counted = {"RANK": node * ranks + number, "LOCAL_RANK": number, "GROUP_RANK": node, "WORLD_SIZE": nodes * ranks, "LOCAL_WORLD_SIZE": ranks}
+    counted = {
+        "RANK": node * ranks + number,
+        "LOCAL_RANK": number,
+        "GROUP_RANK": node,
+        "WORLD_SIZE": nodes * ranks,
+        "LOCAL_WORLD_SIZE": ranks,
+    }
     serves = {STORE_FD: store.fileno()} if number == 0 and store else {}
     return {name: str(value) for name, value in (counted | serves).items()}
 

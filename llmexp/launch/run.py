@@ -97,7 +97,9 @@ def _run_repeats(plan: RunPlan, folder: RunFolder) -> Ending:
     return SUCCESS
 
 
-def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Limits, tick: Callable[[], None]) -> Ending:
+def _run_repeat(
+    plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Limits, tick: Callable[[], None]
+) -> Ending:
     check_still_mine(RunFolder(repeat.parent))
     kills, team = oom_kills(), _team(plan, RunFolder(repeat.parent))
     words = plan.command.words(folder=repeat.absolute(), **team.start(repeat, stack_digest(plan)))
@@ -106,7 +108,9 @@ def _run_repeat(plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Lim
         exit_code = group.stop()
     killed_for_memory = oom_kills() > kills or any(member.killed_for_memory for member in team.members)
     launcher = "rank 0" if plan.config.engine.launcher == PYTHON else group.launcher
-    ending = reached or _of_others(group) or classify(Ended(repeat, plan.processes, exit_code, killed_for_memory, launcher))
+    ending = (
+        reached or _of_others(group) or classify(Ended(repeat, plan.processes, exit_code, killed_for_memory, launcher))
+    )
     return advised(plan, repeat, ending)
 
 

@@ -49,7 +49,9 @@ class Runtime:
         modules = (*engine.needed_modules(config), *RANK_MODULES)
         if self._config.plain:
             return look(distributions, modules)
-        asking, env = self._around([self.python, *question(distributions, modules)], {**os.environ, **self._config.environment}, _ASKING, ())
+        asking, env = self._around(
+            [self.python, *question(distributions, modules)], {**os.environ, **self._config.environment}, _ASKING, ()
+        )
         return _ask(tuple(asking), tuple(env.items()))
 
     def start(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Agent:
@@ -61,12 +63,20 @@ class Runtime:
         name, writes = _container(log.absolute()), (str(log.parent.parent.absolute()), str(cache_folder()))
         return Agent(*self._around(argv, env, name, writes), log, ending(self._config, name))
 
-    def _around(self, argv: Sequence[str], env: Mapping[str, str], name: str, writes: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
+    def _around(
+        self, argv: Sequence[str], env: Mapping[str, str], name: str, writes: tuple[str, ...]
+    ) -> tuple[list[str], dict[str, str]]:
         """The command with all that stands before it, and its environment; a container is called `name`."""
         env = self._environment(env)
-        told = [key for key, value in env.items() if os.environ.get(key) != value or any(fnmatch(key, pattern) for pattern in (*VARIABLES, *SECRETS))]
+        told = [
+            key
+            for key, value in env.items()
+            if os.environ.get(key) != value or any(fnmatch(key, pattern) for pattern in (*VARIABLES, *SECRETS))
+        ]
         reads = (str(Path.cwd()), str(snapshot()), *_inputs(self._plan.config))
-        return wrap(argv, self._config, Needs(writes, reads, tuple(told), self._plan.config.hardware.device == "cuda", name)), env
+        return wrap(
+            argv, self._config, Needs(writes, reads, tuple(told), self._plan.config.hardware.device == "cuda", name)
+        ), env
 
     def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """What other surroundings need: this llmexp's code, none that lies in the working directory, and no site-packages of the user's."""
@@ -96,7 +106,9 @@ def contributors(plan: RunPlan) -> list[str]:
 
 def contributing_modules(plan: RunPlan) -> set[str]:
     """The importable names, without dots, of the same code."""
-    return {point.module.partition(".")[0] for point in _points(plan)} | {target.partition(".")[0] for target in plan.config.targets}
+    return {point.module.partition(".")[0] for point in _points(plan)} | {
+        target.partition(".")[0] for target in plan.config.targets
+    }
 
 
 def _points(plan: RunPlan) -> list[EntryPoint]:
@@ -108,7 +120,9 @@ def _points(plan: RunPlan) -> list[EntryPoint]:
 @cache
 def _ask(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> Installed:
     try:
-        done = subprocess.run(argv, env=dict(env), capture_output=True, text=True, timeout=ASK_TIMEOUT_S, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            argv, env=dict(env), capture_output=True, text=True, timeout=ASK_TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Installed(error=str(error))
     return answer(done.stdout) or Installed(error=_why(done))

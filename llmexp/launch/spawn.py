@@ -32,13 +32,17 @@ class Agent:
         self._line, keepers_end = socket.socketpair()
         with log.open("ab") as file, keepers_end:
             keeper = [sys.executable, "-m", "llmexp.launch.keeper", shlex.join(ending), *argv]
-            self._keeper = subprocess.Popen(keeper, stdin=keepers_end.fileno(), stdout=file, stderr=file, env=dict(env), start_new_session=True)
+            self._keeper = subprocess.Popen(
+                keeper, stdin=keepers_end.fileno(), stdout=file, stderr=file, env=dict(env), start_new_session=True
+            )
         self.pid = self._keeper.pid
 
     def __enter__(self) -> Agent:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def fileno(self) -> int:

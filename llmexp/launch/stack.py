@@ -15,5 +15,7 @@ def stack_digest(plan: RunPlan, device: str | None = None) -> str:
     installed = Runtime(plan).installed.distributions
     versions = {name: installed[name] for name in names if name in installed}
     return environment.stack_digest(
-        worker_sources(tuple(plan.command.argv)), versions, device or environment.device_model(plan.config.hardware.device)
+        worker_sources(tuple(plan.command.argv)),
+        versions,
+        device or environment.device_model(plan.config.hardware.device),
     )

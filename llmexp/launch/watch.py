@@ -36,7 +36,9 @@ class Limits:
         """The ending by the limit that is reached, or None."""
         measure = self.measure
         if time.monotonic() - self.started_s > measure.timeout_s:
-            return Ending(RunStatus.TIMEOUT, f"the run took longer than {limit('measure.timeout_s', measure.timeout_s)}")
+            return Ending(
+                RunStatus.TIMEOUT, f"the run took longer than {limit('measure.timeout_s', measure.timeout_s)}"
+            )
         if silence.seconds() > measure.no_progress_timeout_s:
             told = limit("measure.no_progress_timeout_s", measure.no_progress_timeout_s)
             return Ending(RunStatus.TIMEOUT, f"no rank wrote a sample or a line of its log for {told}")

@@ -43,7 +43,9 @@ def gpu_counters(uuid: str) -> list[Counter] | None:
 
 def package_counters(powercap: Path = POWERCAP) -> list[Counter] | None:
     """Return those of all CPU packages of this node, Intel's and AMD's; None where there are none or they are root's alone, as in most systems."""
-    zones = [path.parent for path in sorted(powercap.glob("intel-rapl:*/name")) if path.read_text().startswith("package-")]
+    zones = [
+        path.parent for path in sorted(powercap.glob("intel-rapl:*/name")) if path.read_text().startswith("package-")
+    ]
     try:
         return [_package(zone) for zone in zones] or None
     except OSError:

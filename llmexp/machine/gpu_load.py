@@ -25,7 +25,9 @@ class GpuLoad:
         self._nvml = nvml.library()
         if self._nvml:
             with contextlib.suppress(self._nvml.NVMLError):
-                self._handles = [self._nvml.nvmlDeviceGetHandleByIndex(index) for index in range(self._nvml.nvmlDeviceGetCount())]
+                self._handles = [
+                    self._nvml.nvmlDeviceGetHandleByIndex(index) for index in range(self._nvml.nvmlDeviceGetCount())
+                ]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -35,7 +37,10 @@ class GpuLoad:
 
     def sample(self, own: AbstractSet[int]) -> dict[str, float]:
         """gpu_<index>_<quantity> of each GPU; `own` are the run's process ids."""
-        powers, clocks = (self._power, self._power_default), (self._clocks, self._clock_max, self._clock_boost, self._clock_set)
+        powers, clocks = (
+            (self._power, self._power_default),
+            (self._clocks, self._clock_max, self._clock_boost, self._clock_set),
+        )
         readings = (self._utilization, self._memory, *powers, *clocks, self._temperature, self._throttling)
         values: dict[str, float] = {}
         for index, handle in enumerate(self._handles):
@@ -72,11 +77,20 @@ class GpuLoad:
 
     def _clock_boost(self, handle: Any) -> Iterator[tuple[str, float]]:
         """What a data centre's card runs at where nothing holds it back; others do not tell."""
-        yield "clock_boost_megahertz", self._nvml.nvmlDeviceGetMaxCustomerBoostClock(handle, self._nvml.NVML_CLOCK_GRAPHICS)
+        yield (
+            "clock_boost_megahertz",
+            self._nvml.nvmlDeviceGetMaxCustomerBoostClock(handle, self._nvml.NVML_CLOCK_GRAPHICS),
+        )
 
     def _clock_set(self, handle: Any) -> Iterator[tuple[str, float]]:
-        yield "application_clock_megahertz", self._nvml.nvmlDeviceGetApplicationsClock(handle, self._nvml.NVML_CLOCK_GRAPHICS)
-        yield "application_clock_default_megahertz", self._nvml.nvmlDeviceGetDefaultApplicationsClock(handle, self._nvml.NVML_CLOCK_GRAPHICS)
+        yield (
+            "application_clock_megahertz",
+            self._nvml.nvmlDeviceGetApplicationsClock(handle, self._nvml.NVML_CLOCK_GRAPHICS),
+        )
+        yield (
+            "application_clock_default_megahertz",
+            self._nvml.nvmlDeviceGetDefaultApplicationsClock(handle, self._nvml.NVML_CLOCK_GRAPHICS),
+        )
 
     def _temperature(self, handle: Any) -> Iterator[tuple[str, float]]:
         yield "temperature_celsius", self._nvml.nvmlDeviceGetTemperature(handle, self._nvml.NVML_TEMPERATURE_GPU)
@@ -87,6 +101,10 @@ class GpuLoad:
 
     def _processes(self, handle: Any, own: AbstractSet[int]) -> Iterator[tuple[str, float]]:
         # In a container NVML may name processes of other namespaces, whose numbers mean nothing here.
-        pids = {process.pid for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle) if psutil.pid_exists(process.pid)}
+        pids = {
+            process.pid
+            for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            if psutil.pid_exists(process.pid)
+        }
         yield "own_processes", len(pids & own)
         yield "other_processes", len(pids - own)

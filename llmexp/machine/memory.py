@@ -16,7 +16,10 @@ from llmexp.machine.kernel_files import lines
 ROOT = Path("/sys/fs/cgroup")
 PRESSURE, COUNTERS = Path("/proc/pressure/memory"), Path("/proc/vmstat")
 # Of version 2 and 1: the files of a group's limit and use, and the name in memory.stat of what the kernel drops first.
-VERSIONS = (("memory.max", "memory.current", "inactive_file"), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"))
+VERSIONS = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
 
 
 def machine_memory_bytes() -> int:

@@ -21,12 +21,16 @@ BF16_OF_X86, BF16_OF_ARM = ("avx512_bf16", "amx_bf16"), ("bf16",)
 def model() -> str | None:
     """Return the processor's name; None where it cannot be read."""
     named = (line.partition(":") for line in lines(CPU_INFO))
-    return next((value.strip() for name, _, value in named if name.strip() == MODEL), None) or platform.processor() or None
+    return (
+        next((value.strip() for name, _, value in named if name.strip() == MODEL), None) or platform.processor() or None
+    )
 
 
 def instruction_sets() -> set[str]:
     """Return the names of what it can do beyond its architecture, as Linux has them; empty where that cannot be read."""
-    return next((set(line.partition(":")[2].split()) for line in lines(CPU_INFO) if line.startswith(INSTRUCTIONS)), set())
+    return next(
+        (set(line.partition(":")[2].split()) for line in lines(CPU_INFO) if line.startswith(INSTRUCTIONS)), set()
+    )
 
 
 def multiplies_bf16() -> bool:

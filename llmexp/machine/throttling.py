@@ -47,7 +47,10 @@ class ThrottleCounters:
     def read_ns(self) -> dict[str, dict[int, int]]:
         """Return nanoseconds since some moment of each reason, by each field that may count it."""
         fields = self._fields_ns()
-        own = {reason: {field: fields[field] for field in source.fields if field in fields} for reason, source in SOURCES.items()}
+        own = {
+            reason: {field: fields[field] for field in source.fields if field in fields}
+            for reason, source in SOURCES.items()
+        }
         found = {reason: values or self._policy_ns(SOURCES[reason]) for reason, values in own.items()}
         return {reason: values for reason, values in found.items() if values}
 
@@ -61,14 +64,22 @@ class ThrottleCounters:
 
     def _fields_ns(self) -> dict[int, int]:
         with contextlib.suppress(self.library.NVMLError, AttributeError):
-            values = self.library.nvmlDeviceGetFieldValues(self.handle, [field for source in SOURCES.values() for field in source.fields])
-            return {one.fieldId: int(getattr(one.value, _WIDE[one.valueType])) for one in values if one.nvmlReturn == 0 and one.valueType in _WIDE}
+            values = self.library.nvmlDeviceGetFieldValues(
+                self.handle, [field for source in SOURCES.values() for field in source.fields]
+            )
+            return {
+                one.fieldId: int(getattr(one.value, _WIDE[one.valueType]))
+                for one in values
+                if one.nvmlReturn == 0 and one.valueType in _WIDE
+            }
         return {}
 
     def _policy_ns(self, source: Source) -> dict[int, int]:
         with contextlib.suppress(self.library.NVMLError, AttributeError):
             if source.policy is not None:
-                return {_POLICY: int(self.library.nvmlDeviceGetViolationStatus(self.handle, source.policy).violationTime)}
+                return {
+                    _POLICY: int(self.library.nvmlDeviceGetViolationStatus(self.handle, source.policy).violationTime)
+                }
         return {}
 
     def _watts(self, cap: Callable[[Any, Any], float]) -> float | None:

@@ -50,7 +50,11 @@ class KernelProbe:
         recorder: Any = profiler.profiler
         events = recorder.kineto_results.events()
         operators = list(_operators(event for event in events if event.device_type().name == "CPU"))
-        kernels = [(event.name(), event.duration_ns()) for event in events if event.device_type().name == "CUDA" and not event.is_user_annotation()]
+        kernels = [
+            (event.name(), event.duration_ns())
+            for event in events
+            if event.device_type().name == "CUDA" and not event.is_user_annotation()
+        ]
         self.names = dict(Counter(name for name, _ in [*operators, *kernels]))
         for name, time_ns in kernels or operators:
             self._times_ns[name] += time_ns

@@ -68,7 +68,9 @@ class Scheduled(Protocol):
         """Do a whole step, `mark` the end of each phase, and return each pass's loss, scalars on the device."""
 
 
-def train_step(engine: Trainable | Scheduled, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Sequence[torch.Tensor]:
+def train_step(
+    engine: Trainable | Scheduled, passes: Sequence[MicroBatch], mark: Callable[[str], None]
+) -> Sequence[torch.Tensor]:
     """Do one step on `passes`, pass by pass unless the engine orders them; `mark` is called at the end of each phase."""
     if isinstance(engine, Scheduled):
         return engine.train(passes, mark)
@@ -101,7 +103,9 @@ class _Pending:
 class StepLoop:
     """Runs steps and writes a line of samples.<rank>.jsonl for each as soon as the device has finished it."""
 
-    def __init__(self, trainable: Trainable | Scheduled, clock: Clock, file: TextIO, memory_bytes: Callable[[], int]) -> None:
+    def __init__(
+        self, trainable: Trainable | Scheduled, clock: Clock, file: TextIO, memory_bytes: Callable[[], int]
+    ) -> None:
         self.trainable, self._clock, self._memory_bytes = trainable, clock, memory_bytes
         self._file = file
         self._pending: deque[_Pending] = deque()

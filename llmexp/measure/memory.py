@@ -54,7 +54,11 @@ class Peaks:
         found = {"peak_rss_bytes": _peak_rss_bytes()}
         if self._on_gpu:
             self._take()
-            found |= {"peak_allocated_bytes": self._allocated, "peak_reserved_bytes": self._reserved, "peak_device_used_bytes": self._used}
+            found |= {
+                "peak_allocated_bytes": self._allocated,
+                "peak_reserved_bytes": self._reserved,
+                "peak_device_used_bytes": self._used,
+            }
         return found
 
     def _take(self) -> int:
@@ -80,10 +84,14 @@ def bytes_of(tensors: Iterable[torch.Tensor], device: torch.device, *, offloaded
 
     On a CPU rank both are the same memory; there `offloaded` says which of the two it stands for.
     """
-    return bytes_of_storages((tensor.untyped_storage() for tensor in tensors if tensor.numel()), device, offloaded=offloaded)
+    return bytes_of_storages(
+        (tensor.untyped_storage() for tensor in tensors if tensor.numel()), device, offloaded=offloaded
+    )
 
 
-def bytes_of_storages(storages: Iterable[torch.UntypedStorage], device: torch.device, *, offloaded: bool = False) -> StateBytes:
+def bytes_of_storages(
+    storages: Iterable[torch.UntypedStorage], device: torch.device, *, offloaded: bool = False
+) -> StateBytes:
     """See `bytes_of`."""
     on_device = on_host = 0
     for storage in {(storage.device, storage.data_ptr()): storage for storage in storages}.values():
@@ -98,6 +106,11 @@ def allocator_figures() -> dict[str, int]:
     """What the current GPU's allocator held when memory ran out; empty where this process has used none."""
     if not torch.cuda.is_initialized():
         return {}
-    names = ("allocated_bytes.all.current", "allocated_bytes.all.peak", "reserved_bytes.all.current", "reserved_bytes.all.peak")
+    names = (
+        "allocated_bytes.all.current",
+        "allocated_bytes.all.peak",
+        "reserved_bytes.all.current",
+        "reserved_bytes.all.peak",
+    )
     figures = torch.cuda.memory_stats()
     return {name: int(figures.get(name, 0)) for name in names}

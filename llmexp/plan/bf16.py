@@ -54,7 +54,9 @@ def about(config: TrainingConfig) -> str:
     if precision.chosen_because:
         return f"precision=auto is {precision.name}: {precision.chosen_because}"
     lack = lacks(config.hardware.model_dump()) if precision.parameters == "bf16" else ""
-    slower = slower_on_cpu() if config.hardware.device == "cpu" else "matrix products take longer than with precision=fp32"
+    slower = (
+        slower_on_cpu() if config.hardware.device == "cpu" else "matrix products take longer than with precision=fp32"
+    )
     return f"precision={precision.name}: {lack}; {slower}" if lack else ""
 
 

@@ -80,7 +80,10 @@ def _without_safetensors(folder: Path) -> ConfigError:
     if not pickles:
         return _wrong(folder, f"there is neither {ONE_FILE} nor {INDEX}; model.weights=random takes its shape alone")
     convert = "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(ANOTHER)"
-    return _wrong(folder, f"its weights are {pickles[0]}, and safetensors alone are read: transformers converts them, by {convert}")
+    return _wrong(
+        folder,
+        f"its weights are {pickles[0]}, and safetensors alone are read: transformers converts them, by {convert}",
+    )
 
 
 def _indexed(folder: Path) -> dict[str, Stored]:
@@ -92,7 +95,9 @@ def _indexed(folder: Path) -> dict[str, Stored]:
         raise _wrong(folder, f"shard {missing[0]} is missing, which {INDEX} names{_and_more(missing)}")
     headers = {name: _header(folder / name) for name in shards}
     if absent := [name for name, shard in places.items() if name not in headers[shard]]:
-        raise _wrong(folder, f"{INDEX} names {absent[0]} in {places[absent[0]]}, which has no such tensor{_and_more(absent)}")
+        raise _wrong(
+            folder, f"{INDEX} names {absent[0]} in {places[absent[0]]}, which has no such tensor{_and_more(absent)}"
+        )
     return {name: headers[shard][name] for name, shard in places.items()}
 
 
@@ -104,7 +109,10 @@ def _header(path: Path) -> dict[str, Stored]:
         if length > LONGEST_HEADER_BYTES:
             raise _wrong(path.parent, f"{path.name} is no safetensors file")
         if LENGTH_BYTES + length > size:
-            raise _wrong(path.parent, f"shard {path.name} is truncated: it has {size} bytes, and its header alone {LENGTH_BYTES + length}")
+            raise _wrong(
+                path.parent,
+                f"shard {path.name} is truncated: it has {size} bytes, and its header alone {LENGTH_BYTES + length}",
+            )
         header = _json(file.read(length), path)
     base = LENGTH_BYTES + length
     tensors = {name: _stored(path, base, entry) for name, entry in header.items() if name != "__metadata__"}

@@ -48,7 +48,9 @@ def _hardware_of(device_name: str) -> str:
     found = {name: node for name, node in described().items() if device_name in node.get("device_names", ())}
     if len(found) > 1:
         bridged = has_nvlink()
-        found = {name: node for name, node in found.items() if str(node.get("interconnect")).startswith("NVLink") == bridged}
+        found = {
+            name: node for name, node in found.items() if str(node.get("interconnect")).startswith("NVLink") == bridged
+        }
     return next(iter(found), "gpu")
 
 
@@ -58,5 +60,9 @@ def described() -> dict[str, Any]:
 
     folders = (files(package) / "hardware" for package in (CONF, *conf_packages()))
     found = (file for folder in folders if folder.is_dir() for file in folder.iterdir())
-    named = {file.name.removesuffix(".yaml"): file for file in found if file.name.endswith(".yaml") and file.name not in DETECTING}
+    named = {
+        file.name.removesuffix(".yaml"): file
+        for file in found
+        if file.name.endswith(".yaml") and file.name not in DETECTING
+    }
     return {name: OmegaConf.create(named[name].read_text()) for name in sorted(named)}

@@ -102,10 +102,14 @@ def _devices(config: TrainingConfig) -> int:
 
 def _check_tensor(config: TrainingConfig) -> None:
     tp, model = config.parallelism.tp, config.model
-    for field in ("num_heads", "num_kv_heads", "intermediate_size", "vocab_size") if isinstance(model, SizedModel) else ():
+    for field in (
+        ("num_heads", "num_kv_heads", "intermediate_size", "vocab_size") if isinstance(model, SizedModel) else ()
+    ):
         _check_divides("tp", tp, f"model.{field}", getattr(model, field))
     if config.parallelism.sequence and tp == 1:
-        raise ConfigError("parallelism.sequence=true cuts the sequence over the tensor-parallel ranks, and parallelism.tp=1: set parallelism.tp")
+        raise ConfigError(
+            "parallelism.sequence=true cuts the sequence over the tensor-parallel ranks, and parallelism.tp=1: set parallelism.tp"
+        )
 
 
 def _check_sequence(config: TrainingConfig, chunks: int) -> None:
@@ -115,7 +119,10 @@ def _check_sequence(config: TrainingConfig, chunks: int) -> None:
     if seq_len % parts:
         below = seq_len // parts * parts
         nearest = " or ".join(f"data.seq_len={size}" for size in (below, below + parts) if size)
-        cutting = f"parallelism.cp={degrees.cp}" + f" with parallelism.tp={degrees.tp} and parallelism.sequence=true" * degrees.sequence
+        cutting = (
+            f"parallelism.cp={degrees.cp}"
+            + f" with parallelism.tp={degrees.tp} and parallelism.sequence=true" * degrees.sequence
+        )
         raise ConfigError(
             f"{cutting} cuts data.seq_len={seq_len} into {degrees.cp} x {a_rank} = {parts} parts, which does not come out even: set {nearest}"
         )
@@ -125,7 +132,9 @@ def _check_context(config: TrainingConfig, kind: CpKind | None) -> None:
     """Ulysses shares out the heads that a rank has; several ranks may share one key and value head."""
     degrees, shape = config.parallelism, shape_of(config.model)
     if degrees.cp_kind and degrees.cp == 1:
-        raise ConfigError(f"parallelism.cp_kind={degrees.cp_kind} is of a sequence cut over ranks, and parallelism.cp=1: set parallelism.cp")
+        raise ConfigError(
+            f"parallelism.cp_kind={degrees.cp_kind} is of a sequence cut over ranks, and parallelism.cp=1: set parallelism.cp"
+        )
     if kind != "ulysses" or shape is None:
         return
     heads, shared = shape.num_heads // degrees.tp, shape.num_kv_heads // degrees.tp
@@ -145,7 +154,12 @@ def _schedule(config: TrainingConfig, passes: Mapping[str, Passes]) -> str | Non
     if degrees.pp == 1:
         _check_nothing_of_a_pipeline(config)
         return None
-    _check_divides("virtual_stages", degrees.virtual_stages, f"the {layers} layers / pp {degrees.pp}", layers and layers // degrees.pp)
+    _check_divides(
+        "virtual_stages",
+        degrees.virtual_stages,
+        f"the {layers} layers / pp {degrees.pp}",
+        layers and layers // degrees.pp,
+    )
     schedule = degrees.schedule or schedules.default_schedule(degrees.virtual_stages)
     schedules.check(Pipeline(schedule, degrees.pp, degrees.virtual_stages, config.batch.accumulation), passes)
     return schedule
@@ -154,16 +168,22 @@ def _schedule(config: TrainingConfig, passes: Mapping[str, Passes]) -> str | Non
 def _check_nothing_of_a_pipeline(config: TrainingConfig) -> None:
     degrees = config.parallelism
     if degrees.virtual_stages > 1:
-        raise ConfigError(f"parallelism.virtual_stages={degrees.virtual_stages} are those of a pipeline, and parallelism.pp=1: set parallelism.pp")
+        raise ConfigError(
+            f"parallelism.virtual_stages={degrees.virtual_stages} are those of a pipeline, and parallelism.pp=1: set parallelism.pp"
+        )
     if degrees.schedule:
-        raise ConfigError(f"parallelism.schedule={degrees.schedule} orders the passes of a pipeline, and parallelism.pp=1: set parallelism.pp")
+        raise ConfigError(
+            f"parallelism.schedule={degrees.schedule} orders the passes of a pipeline, and parallelism.pp=1: set parallelism.pp"
+        )
 
 
 def _check_experts(config: TrainingConfig, dims: ParallelDims) -> None:
     ep, model = dims.ep, config.model
     experts = model.num_experts if isinstance(model, MixtralModel) else None
     if ep > 1 and isinstance(model, DenseModel):
-        raise ConfigError(f"parallelism.ep={ep} shares out experts, and model={model.name} has none: set parallelism.ep=1, or model=mixtral")
+        raise ConfigError(
+            f"parallelism.ep={ep} shares out experts, and model={model.name} has none: set parallelism.ep=1, or model=mixtral"
+        )
     _check_divides("ep", ep, "model.num_experts", experts)
     replicas = dims.dp * dims.cp
     if replicas % ep:

@@ -29,11 +29,15 @@ def flops_of(shape: ModelShape, config: TrainingConfig, techniques: Techniques, 
     )
 
 
-def computed_flops(shape: ModelShape, config: TrainingConfig, techniques: Techniques, dims: ParallelDims, *, whole: bool) -> Computed:
+def computed_flops(
+    shape: ModelShape, config: TrainingConfig, techniques: Techniques, dims: ParallelDims, *, whole: bool
+) -> Computed:
     """What the devices compute; `whole`: layers that run again do so to their end."""
     missing = _missing(shape, techniques, config.adapter)
     matrices = flops_per_token(shape, 0, techniques, config.adapter) - missing.matrices
-    longer = 1 + (config.adapter.virtual_tokens / LengthSchedule.of(config).of_mean_token if techniques.adapter == "prompt" else 0)
+    longer = 1 + (
+        config.adapter.virtual_tokens / LengthSchedule.of(config).of_mean_token if techniques.adapter == "prompt" else 0
+    )
     again, ring = FORWARD * techniques.recomputation, dims.cp > 1 and dims.cp_kind == "ring"
     # torch's checkpoint stops before the weighted values, which backward does not need; compiled code computes them for what follows.
     again += techniques.attention_recomputation * (FORWARD if whole or techniques.compilation else 1)
@@ -41,13 +45,17 @@ def computed_flops(shape: ModelShape, config: TrainingConfig, techniques: Techni
     pairs, products = (1 + 1 / dims.cp, FORWARD + BACKWARD + SCORES_AGAIN) if ring else (2, FORWARD + BACKWARD)
     return Computed(
         per_position=longer * (matrices + _matrices_again(shape, techniques, config.adapter, whole=whole)),
-        fused_per_square=longer**2 * (FORWARD + BACKWARD + SCORES_AGAIN + again - missing.fused) * shape.flops_per_product,
+        fused_per_square=longer**2
+        * (FORWARD + BACKWARD + SCORES_AGAIN + again - missing.fused)
+        * shape.flops_per_product,
         unfused_per_square=longer**2 * pairs * (products + again - missing.unfused) * shape.flops_per_product,
         fused=techniques.flash_attention,
     )
 
 
-def recomputed_flops_per_token(shape: ModelShape, config: TrainingConfig, techniques: Techniques, dims: ParallelDims, *, whole: bool) -> float:
+def recomputed_flops_per_token(
+    shape: ModelShape, config: TrainingConfig, techniques: Techniques, dims: ParallelDims, *, whole: bool
+) -> float:
     """What R or RS adds to a position of a sequence without padding."""
     once = replace(techniques, recomputation=False, attention_recomputation=False)
     seq_len = LengthSchedule.of(config).of_mean_token
@@ -58,7 +66,11 @@ def recomputed_flops_per_token(shape: ModelShape, config: TrainingConfig, techni
 def _matrices_again(shape: ModelShape, techniques: Techniques, adapter: AdapterConfig, *, whole: bool) -> float:
     """Forward products of R: adapters' too, and without `whole` not a layer's last, whose result backward does not need."""
     lora = lora_parameters(shape, adapter) if techniques.adapter == "lora" else 0
-    last = adapter.rank * shape.hidden_size if lora and "down_proj" in adapter.targets else shape.hidden_size * shape.intermediate_size
+    last = (
+        adapter.rank * shape.hidden_size
+        if lora and "down_proj" in adapter.targets
+        else shape.hidden_size * shape.intermediate_size
+    )
     # What experts gave is weighted, for which it is needed.
     left_out = 0 if whole or shape.num_experts else shape.num_layers * last
     return 2.0 * techniques.recomputation * (shape.active_linear_parameters + lora - left_out)
@@ -83,7 +95,8 @@ def _missing(shape: ModelShape, techniques: Techniques, adapter: AdapterConfig) 
     query, key, value = (name in adapter.targets for name in IN_TURN[0])
     of_products = BACKWARD - (value + (query or key) + query + key)
     return _Missing(
-        matrices=2.0 * (sum(inputs * outputs for inputs, outputs in (shape.matrices[name] for name in without)) + narrow),
+        matrices=2.0
+        * (sum(inputs * outputs for inputs, outputs in (shape.matrices[name] for name in without)) + narrow),
         fused=0 if first == 0 else (BACKWARD + SCORES_AGAIN) / shape.num_layers,
         unfused=of_products / shape.num_layers,
     )

@@ -27,9 +27,13 @@ class LengthSchedule:
         made = cls(given or (config.data.seq_len,), protocol.warmup_steps, protocol.steps)
         for key in ("tokens", "stop_at_interval_share") if given else ():
             if getattr(protocol, key):
-                raise ConfigError(f"{KEY} shares out a number of steps, and measure.{key} leaves it open: leave one of them out")
+                raise ConfigError(
+                    f"{KEY} shares out a number of steps, and measure.{key} leaves it open: leave one of them out"
+                )
         if made.total < len(made.lengths):
-            raise ConfigError(f"{KEY} has {len(made.lengths)} lengths, and measure.warmup_steps + measure.steps are only {made.total} steps")
+            raise ConfigError(
+                f"{KEY} has {len(made.lengths)} lengths, and measure.warmup_steps + measure.steps are only {made.total} steps"
+            )
         return made
 
     @property

@@ -21,7 +21,13 @@ def identity(config: RunConfig, engine_config: Mapping[str, Any], more: Mapping[
     the one form of what can be typed in several. Defaults are left out, so that a key that a later version adds leaves the ids of earlier runs
     as they are; a changed default is another stack.
     """
-    resolved = config.model_dump(mode="json", exclude=NOT_IN_ID, exclude_defaults=True) | {"engine_config": engine_config} | dict(more or {})
-    if resolved["engine"]["launcher"] != "fork":  # its repeats share a process's memory layout; the others do the same thing
+    resolved = (
+        config.model_dump(mode="json", exclude=NOT_IN_ID, exclude_defaults=True)
+        | {"engine_config": engine_config}
+        | dict(more or {})
+    )
+    if (
+        resolved["engine"]["launcher"] != "fork"
+    ):  # its repeats share a process's memory layout; the others do the same thing
         resolved["engine"].pop("launcher")
     return hashlib.sha256(json.dumps(resolved, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:12]

@@ -71,7 +71,11 @@ def _check(path: Path, _size: int, _changed_ns: int) -> None:
 
 
 def _chat(messages: object) -> Conversation:
-    if not isinstance(messages, Sequence) or not messages or not all(isinstance(message, Mapping) for message in messages):
+    if (
+        not isinstance(messages, Sequence)
+        or not messages
+        or not all(isinstance(message, Mapping) for message in messages)
+    ):
         raise ValueError("messages: expected a list of objects with 'role' and 'content'")
     odd = next((message.get("role") for message in messages if message.get("role") not in ROLES), None)
     if odd is not None or any("role" not in message for message in messages):
@@ -118,7 +122,11 @@ def _parsed(text: str, path: Path, line: int) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise _wrong(path, line + error.lineno - 1, f"no JSON: {error.msg} at column {error.colno}; {EXPECTED} in one object a line") from None
+        raise _wrong(
+            path,
+            line + error.lineno - 1,
+            f"no JSON: {error.msg} at column {error.colno}; {EXPECTED} in one object a line",
+        ) from None
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, object]]:

@@ -29,6 +29,10 @@ def check_keeping(config: TrainingConfig, techniques: Techniques, dims: Parallel
     if not engine_keeps:
         raise ConfigError(f"{asked}: engine={config.engine.name} saves no weights; deepspeed and torch do")
     if dims.pp > 1:
-        raise ConfigError(f"{asked}: parallelism.pp={dims.pp} cuts the model into stages, which are not saved: set parallelism.pp=1")
+        raise ConfigError(
+            f"{asked}: parallelism.pp={dims.pp} cuts the model into stages, which are not saved: set parallelism.pp=1"
+        )
     if "model" in kept and techniques.adapter == "prompt":
-        raise ConfigError("task.save_model=true: P trains embeddings before the text, which no merged model holds: leave it out, to save its adapter")
+        raise ConfigError(
+            "task.save_model=true: P trains embeddings before the text, which no merged model holds: leave it out, to save its adapter"
+        )

@@ -108,7 +108,9 @@ def estimate(shape: ModelShape, storage: Storage, trained: Trained, dims: Parall
     four_bit = trained.four_bit // (dims.tp * dims.pp)
     counts = _Counts.of(shape, trained, four_bit, dims)
     gradients, gradient_words = _gradients(storage, counts)
-    frozen, scales, frozen_words = _frozen(storage.parameters, counts.shares(storage.parameters), trained.frozen, four_bit)
+    frozen, scales, frozen_words = _frozen(
+        storage.parameters, counts.shares(storage.parameters), trained.frozen, four_bit
+    )
     weights = _place(counts.size(storage.parameters) + frozen, storage.parameters.on_host)
     whole, kept = _gathered(storage.gathered, shape, trained)
     made = MemoryEstimate(
@@ -139,9 +141,16 @@ def _gradients(storage: Storage, counts: _Counts) -> tuple[int, str]:
 def _frozen(weights: Held, shares: int, frozen: int, four_bit: int) -> tuple[int, int, str]:
     """Bytes of what does not train that lie with the weights, those of its scales, which stay whole and on the device, and both in words."""
     size = ceil(frozen * weights.bytes_per_parameter / shares) + ceil(four_bit * NF4_BYTES_PER_PARAMETER / shares)
-    held = (frozen, weights.bytes_per_parameter, "weights", shares), (four_bit, NF4_BYTES_PER_PARAMETER, "weights", shares)
+    held = (
+        (frozen, weights.bytes_per_parameter, "weights", shares),
+        (four_bit, NF4_BYTES_PER_PARAMETER, "weights", shares),
+    )
     scales = (four_bit, NF4_SCALE_BYTES_PER_PARAMETER, "scales", 1)
-    words = "".join(f"; {count / 1e9:.4g}e9 frozen: {each:.4g} B {name} / {parts}" for count, each, name, parts in (*held, scales) if count)
+    words = "".join(
+        f"; {count / 1e9:.4g}e9 frozen: {each:.4g} B {name} / {parts}"
+        for count, each, name, parts in (*held, scales)
+        if count
+    )
     return size, ceil(four_bit * NF4_SCALE_BYTES_PER_PARAMETER), words
 
 
@@ -154,7 +163,9 @@ def _gathered(kept: Gathered | None, shape: ModelShape, trained: Trained) -> tup
     return size, size if kept.beside_gradients else 0
 
 
-def shortage(memory: MemoryEstimate, ranks_per_node: int, device_bytes: int | None, host_bytes: int | None) -> str | None:
+def shortage(
+    memory: MemoryEstimate, ranks_per_node: int, device_bytes: int | None, host_bytes: int | None
+) -> str | None:
     """Say why the estimate cannot fit, or None. `device_bytes` None: ranks live in host memory altogether."""
     if device_bytes is not None and memory.device > device_bytes:
         return f"needs {memory.device / GIB:.1f} GiB on the device for certain, which has {device_bytes / GIB:.1f} GiB: {memory.arithmetic}"

@@ -18,7 +18,11 @@ def moment_bytes(config: TrainingConfig, techniques: Techniques) -> float | None
         return size
     shape = shape_of(config.model)
     elements = factored_elements(shape, config, techniques) if shape else None
-    return None if shape is None or elements is None else size * elements / Trained.of(shape, techniques, config.adapter).trainable
+    return (
+        None
+        if shape is None or elements is None
+        else size * elements / Trained.of(shape, techniques, config.adapter).trainable
+    )
 
 
 def factored_elements(shape: ModelShape, config: TrainingConfig, techniques: Techniques) -> int | None:

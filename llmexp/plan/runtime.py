@@ -44,7 +44,11 @@ def wrap(argv: Sequence[str], runtime: RuntimeConfig, needs: Needs) -> list[str]
 
 def ending(runtime: RuntimeConfig, name: str) -> list[str]:
     """The command that ends what a container's daemon keeps running after its client has gone; empty where nothing can be left."""
-    return [runtime.program or "docker", "rm", "--force", name] if isinstance(runtime, ContainerRuntime) and runtime.container == "docker" else []
+    return (
+        [runtime.program or "docker", "rm", "--force", name]
+        if isinstance(runtime, ContainerRuntime) and runtime.container == "docker"
+        else []
+    )
 
 
 def _after(lines: Sequence[str], argv: Sequence[str]) -> list[str]:

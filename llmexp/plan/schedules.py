@@ -23,7 +23,9 @@ class Schedule:
     @property
     def words(self) -> str:
         """How many, for people."""
-        return f"{self.least} stage{'s' * (self.least > 1)}" if self.least == self.most else f"{self.least} or more stages"
+        return (
+            f"{self.least} stage{'s' * (self.least > 1)}" if self.least == self.most else f"{self.least} or more stages"
+        )
 
 
 SCHEDULES: dict[str, Schedule] = {
@@ -66,9 +68,14 @@ class Passes:
 
 
 ANY = Passes(lambda _: True, lambda _: "any number of passes")
-NO_FEWER_THAN_STAGES = Passes(lambda p: p.passes >= p.stages, lambda p: f"no fewer passes than pp {p.pp} x {p.virtual_stages} = {p.stages} stages")
+NO_FEWER_THAN_STAGES = Passes(
+    lambda p: p.passes >= p.stages, lambda p: f"no fewer passes than pp {p.pp} x {p.virtual_stages} = {p.stages} stages"
+)
 GROUPS_OF_PP = Passes(lambda p: p.passes % p.pp == 0, lambda p: f"passes in groups of pp {p.pp}")
-EVEN_ROUNDS = Passes(lambda p: p.passes % p.rounds == 0, lambda p: f"passes in {p.passes} // pp {p.pp} = {p.rounds} rounds that come out even")
+EVEN_ROUNDS = Passes(
+    lambda p: p.passes % p.rounds == 0,
+    lambda p: f"passes in {p.passes} // pp {p.pp} = {p.rounds} rounds that come out even",
+)
 
 
 def default_schedule(virtual_stages: int) -> str:

@@ -11,7 +11,12 @@ from llmexp.errors import ConfigError
 from llmexp.schema import HfModel, ModelConfig
 
 # Architectures of transformers whose parameters `ModelShape` counts exactly.
-COUNTABLE = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen3ForCausalLM": "qwen3", "MixtralForCausalLM": "mixtral"}
+COUNTABLE = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "llama",
+    "Qwen3ForCausalLM": "qwen3",
+    "MixtralForCausalLM": "mixtral",
+}
 
 
 @dataclass(frozen=True)
@@ -42,9 +47,17 @@ class ModelShape:
     def matrices(self) -> dict[str, tuple[int, int]]:
         """Inputs and outputs of a dense decoder layer's matrices, by transformers' names."""
         queries, keys, wide = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim, self.intermediate_size
-        mlp = {"gate_proj": (self.hidden_size, wide), "up_proj": (self.hidden_size, wide), "down_proj": (wide, self.hidden_size)}
+        mlp = {
+            "gate_proj": (self.hidden_size, wide),
+            "up_proj": (self.hidden_size, wide),
+            "down_proj": (wide, self.hidden_size),
+        }
         attention = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
-        return {name: (self.hidden_size, outputs) for name, outputs in attention.items()} | {"o_proj": (queries, self.hidden_size)} | mlp
+        return (
+            {name: (self.hidden_size, outputs) for name, outputs in attention.items()}
+            | {"o_proj": (queries, self.hidden_size)}
+            | mlp
+        )
 
     @property
     def active_linear_parameters(self) -> int:
@@ -128,7 +141,9 @@ class ModelShape:
         seq_len x seq_len matrix.
         Convention of PaLM (arXiv 2204.02311, appendix B) with the causal half of FlashAttention (arXiv 2205.14135).
         """
-        matrices = (6 if linear_trained else 4) * self.active_linear_parameters + (6 if head_trained else 4) * self.vocab_size * self.hidden_size
+        matrices = (6 if linear_trained else 4) * self.active_linear_parameters + (
+            6 if head_trained else 4
+        ) * self.vocab_size * self.hidden_size
         attention = 6 * self.num_layers * self.num_heads * self.head_dim * seq_len
         return float(matrices + attention)
 
@@ -154,7 +169,9 @@ def _shape_of_folder(model: HfModel) -> ModelShape | None:
         if path.is_absolute() or model.path.startswith((".", "~")):
             raise ConfigError(f"model.path={model.path}: there is no such folder")
         if len(path.parts) > 2:
-            raise ConfigError(f"model.path={model.path}: there is no such folder here, and a hub name is organisation/model")
+            raise ConfigError(
+                f"model.path={model.path}: there is no such folder here, and a hub name is organisation/model"
+            )
         return None
     if not path.is_dir():
         raise ConfigError(f"model.path={model.path} is a file: name the folder that holds it, model.path={path.parent}")
@@ -162,7 +179,9 @@ def _shape_of_folder(model: HfModel) -> ModelShape | None:
     try:
         loaded: dict[str, Any] = json.loads(config.read_text())
     except (OSError, ValueError) as error:
-        raise ConfigError(f"model.path={model.path}: {config.name} cannot be read as a transformers configuration ({error})") from None
+        raise ConfigError(
+            f"model.path={model.path}: {config.name} cannot be read as a transformers configuration ({error})"
+        ) from None
     architecture = (loaded.get("architectures") or [""])[0]
     if architecture not in COUNTABLE or loaded.get("attention_bias") or loaded.get("mlp_bias"):
         return None

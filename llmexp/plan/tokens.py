@@ -27,9 +27,13 @@ class TokenBudget:
         if tokens is None:
             return None
         if isinstance(config.data, InstructionsData):
-            raise ConfigError(f"measure.tokens={tokens} leaves padding out, and data=instructions pads, packed or not: set data=text, or hf")
+            raise ConfigError(
+                f"measure.tokens={tokens} leaves padding out, and data=instructions pads, packed or not: set data=text, or hf"
+            )
         if config.data.pads:
-            raise ConfigError(f"measure.tokens={tokens} leaves padding out, and data.pack=false pads by what it reads: set data.pack=true")
+            raise ConfigError(
+                f"measure.tokens={tokens} leaves padding out, and data.pack=false pads by what it reads: set data.pack=true"
+            )
         budget = cls(tokens, dims, batch.micro, batch.accumulation, config.data.seq_len, config.measure.warmup_steps)
         if budget.measured_steps < 1:
             least = (budget.warmup_steps + 1) * budget.step_tokens

@@ -32,11 +32,17 @@ class Trained:
 
 def lora_parameters(shape: ModelShape, adapter: AdapterConfig) -> int:
     """Of A [rank, in] and B [out, rank] beside each target, in all layers (arXiv 2106.09685, section 4.1)."""
-    return shape.num_layers * adapter.rank * sum(sum(sides) for name, sides in shape.matrices.items() if name in adapter.targets)
+    return (
+        shape.num_layers
+        * adapter.rank
+        * sum(sum(sides) for name, sides in shape.matrices.items() if name in adapter.targets)
+    )
 
 
 def flops_per_token(shape: ModelShape, seq_len: float, techniques: Techniques, adapter: AdapterConfig) -> float:
     """Model FLOPs of a token: 4 instead of 6 for each frozen parameter that it is multiplied with, and the adapter's own."""
     adapted, trained = techniques.adapter is not None, Trained.of(shape, techniques, adapter)
-    base = shape.flops_per_token(seq_len, linear_trained=not (adapted or techniques.quantization), head_trained=not adapted)
+    base = shape.flops_per_token(
+        seq_len, linear_trained=not (adapted or techniques.quantization), head_trained=not adapted
+    )
     return base + 6.0 * trained.of_linear

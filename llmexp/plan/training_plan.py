@@ -34,11 +34,19 @@ class TrainingPlan(RunPlan):
     atoms: list[AtomChange]
     dims: ParallelDims
     batch: Batch
-    parameters: int | None = Field(description="of the whole model; None where the shape is not known before it is built")
+    parameters: int | None = Field(
+        description="of the whole model; None where the shape is not known before it is built"
+    )
     trainable_parameters: int | None
-    active_parameters: int | None = Field(None, description="that a token meets: all but those of experts that it is not sent to")
-    flops_per_token: float | None = Field(description="model FLOPs of one token's forward and backward pass, without recomputation")
-    recomputed_flops_per_token: float | None = Field(None, description="what recomputation computes besides; 0 without it")
+    active_parameters: int | None = Field(
+        None, description="that a token meets: all but those of experts that it is not sent to"
+    )
+    flops_per_token: float | None = Field(
+        description="model FLOPs of one token's forward and backward pass, without recomputation"
+    )
+    recomputed_flops_per_token: float | None = Field(
+        None, description="what recomputation computes besides; 0 without it"
+    )
     flops: Flops | None = Field(None, description="what MFU and HFU count")
     optimizer_state_bytes_per_parameter: float | None = Field(
         None, description="moments of a trained parameter; None where optimizer.target tells none"
@@ -114,7 +122,12 @@ class TrainingPlan(RunPlan):
     @property
     def in_result(self) -> dict[str, Any]:
         """Model, method, batch and sequence length."""
-        return {"model": self.config.model.name, "method": self.method, "batch": self.batch, "seq_len": self.config.data.seq_len}
+        return {
+            "model": self.config.model.name,
+            "method": self.method,
+            "batch": self.batch,
+            "seq_len": self.config.data.seq_len,
+        }
 
     @property
     def samples(self) -> int:

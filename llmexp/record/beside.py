@@ -27,7 +27,10 @@ def _lasted(folder: RunFolder) -> tuple[float, float] | None:
     """From its driver's first word to its end, or till now; None where it did not run on this host, or its events cannot be read."""
     with contextlib.suppress(RecordError, OSError, ValueError):
         events = folder.events()
-        begun = next((event for event in events if event["status"] == "running" and event.get("host") == socket.gethostname()), None)
+        begun = next(
+            (event for event in events if event["status"] == "running" and event.get("host") == socket.gethostname()),
+            None,
+        )
         if begun:
             return _unix_s(begun), _end_unix_s(folder, events[-1])
     return None

@@ -25,7 +25,10 @@ class EnergyMeter:
 
     def __exit__(self, *_: object) -> None:
         if self._counters is not None:
-            joules = {counter.name: counter.since(earlier_j) for counter, earlier_j in zip(self._counters, self._earlier_j, strict=True)}
+            joules = {
+                counter.name: counter.since(earlier_j)
+                for counter, earlier_j in zip(self._counters, self._earlier_j, strict=True)
+            }
             if all(map(isfinite, joules.values())):
                 self.energy = Energy(seconds=perf_counter() - self._begun_s, joules=joules)
 

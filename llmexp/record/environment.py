@@ -62,7 +62,11 @@ def device_model(device: str) -> str:
 
 def recorded_device_model(captured: Mapping[str, Any], device: str) -> str | None:
     """What `device_model` answered where an environment was captured; None where that is not in it."""
-    devices = (captured.get("nvidia") or {}).get("devices") if device == "cuda" else [{"name": (captured.get("cpu") or {}).get("model")}]
+    devices = (
+        (captured.get("nvidia") or {}).get("devices")
+        if device == "cuda"
+        else [{"name": (captured.get("cpu") or {}).get("model")}]
+    )
     return str(devices[0]["name"]) if devices and devices[0]["name"] else None
 
 
@@ -88,10 +92,15 @@ def cpu() -> dict[str, Any]:
 
 def _nvidia() -> dict[str, Any] | None:
     """The driver and all GPUs of this machine, in the driver's words; None where there are none."""
-    devices = [{"name": gpu.name, "memory_mebibytes": gpu.memory_mebibytes, "power_limit_watts": gpu.power_limit_watts} for gpu in gpus()]
+    devices = [
+        {"name": gpu.name, "memory_mebibytes": gpu.memory_mebibytes, "power_limit_watts": gpu.power_limit_watts}
+        for gpu in gpus()
+    ]
     return {"driver_version": gpus()[0].driver_version, "devices": devices} if devices else None
 
 
 def _variables() -> dict[str, str]:
-    wanted = {name for name in os.environ for pattern in VARIABLES if fnmatch(name, pattern) and not is_secret_name(name)}
+    wanted = {
+        name for name in os.environ for pattern in VARIABLES if fnmatch(name, pattern) and not is_secret_name(name)
+    }
     return {name: redact(os.environ[name]) for name in sorted(wanted)}

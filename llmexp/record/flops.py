@@ -11,8 +11,12 @@ class Computed(Record):
     """What the devices compute, useful or not: what is run again, masked pairs, padding."""
 
     per_position: float = Field(description="all products but attention's")
-    fused_per_square: float = Field(description="attention of a fused kernel, the causal half of each record or sequence that it is bounded to")
-    unfused_per_square: float = Field(description="attention in products of its own, of whole sequences with all pairs that are computed")
+    fused_per_square: float = Field(
+        description="attention of a fused kernel, the causal half of each record or sequence that it is bounded to"
+    )
+    unfused_per_square: float = Field(
+        description="attention in products of its own, of whole sequences with all pairs that are computed"
+    )
     fused: bool = Field(description="which of them the plan asks for")
 
     def per_square(self, fused: bool | None = None) -> float:
@@ -25,7 +29,9 @@ class Flops(Record):
 
     per_position: float = Field(description="all products but attention's")
     attention_per_square: float = Field(description="causal half of a squared length")
-    seq_len: float = Field(description="of the mean position, so that positions x seq_len are the squared lengths of whole sequences")
+    seq_len: float = Field(
+        description="of the mean position, so that positions x seq_len are the squared lengths of whole sequences"
+    )
     computed: Computed | None = Field(None, description="None where llmexp does not build the model")
 
     @property

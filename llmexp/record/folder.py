@@ -75,7 +75,10 @@ class RunFolder:
 
     def repeats(self) -> list[Path]:
         """The repeats begun so far, in order."""
-        return sorted((path for path in self.path.glob("repeat.*") if path.suffix[1:].isdecimal()), key=lambda path: int(path.suffix[1:]))
+        return sorted(
+            (path for path in self.path.glob("repeat.*") if path.suffix[1:].isdecimal()),
+            key=lambda path: int(path.suffix[1:]),
+        )
 
     def systems(self) -> list[Path]:
         """The samples of every machine of the run."""
@@ -130,7 +133,11 @@ class RunFolder:
         """The first file of samples that is gone from under a success; '' where none is."""
         if result.status is not RunStatus.SUCCESS:
             return ""
-        needed = (f"repeat.{index}/samples.{rank}.jsonl" for index in range(result.repeats) for rank in range(result.processes))
+        needed = (
+            f"repeat.{index}/samples.{rank}.jsonl"
+            for index in range(result.repeats)
+            for rank in range(result.processes)
+        )
         return next((name for name in needed if not (self.path / name).exists()), "")
 
     def state(self) -> str:
@@ -156,7 +163,10 @@ class RunFolder:
         """The state, by the result where there is one, and what a listing says of it: what is lost or why it ended so."""
         if result:
             lost = self.lost_samples(result)
-            return result.status.value, f"{lost} is missing: the same command measures the run again" if lost else result.reason
+            return (
+                result.status.value,
+                f"{lost} is missing: the same command measures the run again" if lost else result.reason,
+            )
         state, events = self.state(), self.events()
         at = str(events[-1]["at"]) if events else ""
         reasons = {"running": f"since {at}", "killed": f"the driver ended without writing a result; last event at {at}"}

@@ -28,7 +28,9 @@ def changes(folder: Path) -> str | None:
     diff = _unfiltered(folder, "diff", "HEAD", *_TEXT_ONLY, *_OUTSIDE_SUBMODULES)
     if diff is None:
         return None
-    return diff + "".join(f"# not kept: uncommitted changes in the submodule {one.name}\n" for one in _submodules(folder) if is_dirty(one))
+    return diff + "".join(
+        f"# not kept: uncommitted changes in the submodule {one.name}\n" for one in _submodules(folder) if is_dirty(one)
+    )
 
 
 def _unfiltered(folder: Path, *words: str) -> str | None:
@@ -49,7 +51,9 @@ def _unfiltered(folder: Path, *words: str) -> str | None:
     # The one ends a key on git's command line, the other stands for bytes that are no text.
     if any(sign in name for name in filters | hooks for sign in "=\ufffd"):
         return None
-    settings = [f"filter.{name}.{setting}" for name in sorted(filters) for setting in ("clean=", "process=", "required=false")]
+    settings = [
+        f"filter.{name}.{setting}" for name in sorted(filters) for setting in ("clean=", "process=", "required=false")
+    ]
     settings += [f"hook.{name}.enabled=false" for name in sorted(hooks)]
     return git(folder, *(word for setting in settings for word in ("-c", setting)), *words)
 
@@ -64,6 +68,8 @@ def _submodules(folder: Path) -> list[Path]:
     if top is None:
         return []
     root = Path(top.removesuffix("\n")).resolve()
-    listed = git(root, "config", "--file", str(root / ".gitmodules"), "-z", "--get-regexp", r"^submodule\..*\.path$") or ""
+    listed = (
+        git(root, "config", "--file", str(root / ".gitmodules"), "-z", "--get-regexp", r"^submodule\..*\.path$") or ""
+    )
     found = [(root / line.partition("\n")[2]).resolve() for line in listed.split("\0") if line]
     return [one for one in found if root in one.parents and (one / ".git").exists()]

@@ -63,7 +63,11 @@ def is_visible(identity: Mapping[str, Any]) -> bool:
 
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two identities are of one process, whatever became of its host's name and clock."""
-    told = ("boot_id", "pid_namespace", "pid", "start_ticks") if "boot_id" in one else ("host", "pid", "process_started_at_s")
+    told = (
+        ("boot_id", "pid_namespace", "pid", "start_ticks")
+        if "boot_id" in one
+        else ("host", "pid", "process_started_at_s")
+    )
     return all(one.get(name) == other.get(name) for name in told)
 
 
@@ -121,7 +125,11 @@ def _is_here(identity: Mapping[str, Any]) -> bool:
 def _slurm_job() -> dict[str, Any]:
     """The SLURM job of this process, by the name that squeue has for it, and how often SLURM started it again; nothing outside of one."""
     own = os.environ.get
-    job = f"{own('SLURM_ARRAY_JOB_ID')}_{own('SLURM_ARRAY_TASK_ID')}" if own("SLURM_ARRAY_JOB_ID") else own("SLURM_JOB_ID")
+    job = (
+        f"{own('SLURM_ARRAY_JOB_ID')}_{own('SLURM_ARRAY_TASK_ID')}"
+        if own("SLURM_ARRAY_JOB_ID")
+        else own("SLURM_JOB_ID")
+    )
     return {"slurm_job": job, "slurm_restarts": int(own("SLURM_RESTART_COUNT", "0"))} if job else {}
 
 
@@ -129,4 +137,6 @@ def _ended_by_slurm(identity: Mapping[str, Any], ended_job: str | None) -> bool:
     job, own = identity.get("slurm_job"), _slurm_job()
     if job is None:
         return False
-    return bool(job == ended_job or (job == own.get("slurm_job") and identity["slurm_restarts"] < own["slurm_restarts"]))
+    return bool(
+        job == ended_job or (job == own.get("slurm_job") and identity["slurm_restarts"] < own["slurm_restarts"])
+    )

@@ -60,7 +60,11 @@ def standings(folders: Sequence[RunFolder]) -> list[Standing]:
     by_sweep: dict[Path, list[RunFolder]] = {}
     for folder in folders:
         by_sweep.setdefault(folder.path.parent, []).append(folder)
-    found = {folder.path: standing for sweep, runs in by_sweep.items() for folder, standing in zip(runs, _of_sweep(sweep, runs), strict=True)}
+    found = {
+        folder.path: standing
+        for sweep, runs in by_sweep.items()
+        for folder, standing in zip(runs, _of_sweep(sweep, runs), strict=True)
+    }
     return [found[folder.path] for folder in folders]
 
 
@@ -110,7 +114,13 @@ def _look(run: RunFolder) -> Standing:
 def _planned(plan: RunPlan) -> dict[str, Any]:
     numbers = {"planned_repeats": plan.config.measure.repeats, "planned_samples": plan.measured_samples}
     numbers |= {"warmup_samples": plan.samples - plan.measured_samples}
-    return {"id": plan.id, "words": own_words(plan.rerun_command), "work": kind_of(plan), "amount": plan.amount, **numbers}
+    return {
+        "id": plan.id,
+        "words": own_words(plan.rerun_command),
+        "work": kind_of(plan),
+        "amount": plan.amount,
+        **numbers,
+    }
 
 
 def _progress(run: RunFolder) -> dict[str, Any]:
@@ -133,13 +143,19 @@ def _measured(plan: RunPlan, result: RunResult | None) -> dict[str, Any]:
 def _read(path: Path) -> _Index:
     try:
         index = read_json(path)
-        return {name: (stamp, Standing(**entry)) for name, (stamp, entry) in index["runs"].items()} if index["version"] == _VERSION else {}
+        return (
+            {name: (stamp, Standing(**entry)) for name, (stamp, entry) in index["runs"].items()}
+            if index["version"] == _VERSION
+            else {}
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
 def _write(path: Path, index: _Index) -> None:
     """Keep what is known of runs that are still there; a folder that cannot be written to is listed all the same."""
-    runs = {name: (stamp, asdict(standing)) for name, (stamp, standing) in index.items() if (path.parent / name).exists()}
+    runs = {
+        name: (stamp, asdict(standing)) for name, (stamp, standing) in index.items() if (path.parent / name).exists()
+    }
     with contextlib.suppress(OSError):
         write_atomically(path, json.dumps({"version": _VERSION, "runs": runs}))

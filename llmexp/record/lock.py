@@ -44,7 +44,9 @@ class LockHeldError(Exception):
         self.holder = holder
         alone = HEARTBEAT in holder and not is_visible(holder)
         late = f"; after {duration(SILENT_S)} without a sign of life it counts as dead" if alone else ""
-        super().__init__(f"{_name(holder)}, since {holder.get('at')}; wait for it or end it; if it is surely dead: rm -r '{lock}'{late}")
+        super().__init__(
+            f"{_name(holder)}, since {holder.get('at')}; wait for it or end it; if it is surely dead: rm -r '{lock}'{late}"
+        )
 
 
 def living_holder(lock: Path) -> dict[str, Any] | None:

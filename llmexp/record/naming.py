@@ -28,7 +28,9 @@ def name_of(subject: Iterable[str], words: Iterable[str]) -> str:
 def apart(runs: Sequence[Sequence[str]]) -> list[str]:
     """Of each run those of its words that not all of these runs have, programs by their short names."""
     shared = set(runs[0]).intersection(*runs) if runs else set()
-    programs = list(dict.fromkeys(word for words in runs for word in words if word.startswith(_PROGRAM) and word not in shared))
+    programs = list(
+        dict.fromkeys(word for words in runs for word in words if word.startswith(_PROGRAM) and word not in shared)
+    )
     commands = [word.removeprefix(_PROGRAM).strip("'\"") for word in programs]
     short = short_names(list(dict.fromkeys(commands)))
     named = {word: short[command] for word, command in zip(programs, commands, strict=True)}

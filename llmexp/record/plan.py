@@ -42,14 +42,20 @@ class MemoryEstimate(Record):
     parameters: StateBytes
     gradients: StateBytes = Field(description="the most between backward and update, copies for the update among them")
     optimizer: StateBytes
-    gathered: int = Field(0, description="whole parameters on the device at the end of forward, beside the rank's part of them")
+    gathered: int = Field(
+        0, description="whole parameters on the device at the end of forward, beside the rank's part of them"
+    )
     gathered_beside_gradients: int = Field(0, description="of these what is still there when all gradients are")
     arithmetic: str = Field(description="the same in words, for people")
 
     @property
     def device(self) -> int:
         """Bytes on the device, of one rank: at the end of forward, or when gradients are there."""
-        return self.parameters.device + self.optimizer.device + max(self.gathered, self.gathered_beside_gradients + self.gradients.device)
+        return (
+            self.parameters.device
+            + self.optimizer.device
+            + max(self.gathered, self.gathered_beside_gradients + self.gradients.device)
+        )
 
     @property
     def host(self) -> int:
@@ -60,7 +66,9 @@ class MemoryEstimate(Record):
     def in_all(self) -> int:
         """Bytes of one rank wherever they lie, which on a CPU rank is one memory: less than both where they have their most at different times."""
         lasting = sum(kind.device + kind.host for kind in (self.parameters, self.optimizer))
-        return lasting + max(self.gathered, self.gathered_beside_gradients + self.gradients.device + self.gradients.host)
+        return lasting + max(
+            self.gathered, self.gathered_beside_gradients + self.gradients.device + self.gradients.host
+        )
 
 
 class RunPlan(Record):
@@ -75,12 +83,16 @@ class RunPlan(Record):
     id: str
     processes: int = Field(description="ranks on all nodes together")
     devices: int = Field(description="that they compute on; on cpu a rank counts as a device")
-    memory: MemoryEstimate | None = Field(None, description="what a rank holds for certain; None where nothing is known before it starts")
+    memory: MemoryEstimate | None = Field(
+        None, description="what a rank holds for certain; None where nothing is known before it starts"
+    )
     engine_config: dict[str, Any]
     command: Command
     rerun_command: str = Field("", description="the shell line that repeats this run")
     skip: str | None = None
-    label: str = Field("", description="what tells this run from others of its sweep of the same subject, as a person types it")
+    label: str = Field(
+        "", description="what tells this run from others of its sweep of the same subject, as a person types it"
+    )
     config: RunConfig
     written_by: str = Field("", description="llmexp's version")
 

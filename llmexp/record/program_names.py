@@ -24,7 +24,10 @@ def _candidates(commands: Sequence[str]) -> Iterator[list[str]]:
     shared: dict[str, set[str]] = {}
     for program, each in zip(programs, options, strict=True):
         shared[program] = shared.get(program, set(each)).intersection(each)
-    own = [[option for option in each if option not in shared[program]] for program, each in zip(programs, options, strict=True)]
+    own = [
+        [option for option in each if option not in shared[program]]
+        for program, each in zip(programs, options, strict=True)
+    ]
     short = [[_cut(option, OPTION_CHARACTERS) for option in each] for each in own]
     joined = [" ".join([file, *each]) for file, each in zip(files, short, strict=True)]
     yield [_cut(name, NAME_CHARACTERS) for name in joined]

@@ -12,8 +12,12 @@ from llmexp.record.token_forms import FORMS
 HIDDEN = "***"
 # Up to the last @ before a slash: a password may itself hold an @.
 _USER_INFO = re.compile(r"""(?<=://)[^\s/"'<>]+@""")
-_QUERY_SECRET = re.compile(r"""(?i)(?<=[?&])((?:[\w-]*[_-])?(?:token|secret|password|key|sig|signature)=)[^\s&"'<>{]+""")
-_SECRET_NAME = re.compile(r"(?i)(?:^|_)(?:TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|API_?KEY|KEY)(?:_|$)")
+_QUERY_SECRET = re.compile(
+    r"""(?i)(?<=[?&])((?:[\w-]*[_-])?(?:token|secret|password|key|sig|signature)=)[^\s&"'<>{]+"""
+)
+_SECRET_NAME = re.compile(
+    r"(?i)(?:^|_)(?:TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|API_?KEY|KEY)(?:_|$)"
+)
 # A private key in PEM to its end, in a log's, a diff's or JSON's lines too; of one that was cut off, all lines that there are.
 _PEM = r"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
 _WHOLE = rf"""(?:(?!-----)[\w\s+/=\\:,.'"\[\]-]){{16,20000}}-----END {_PEM}"""
@@ -28,7 +32,9 @@ _NAMED = re.compile(
     r"""|(?<![a-z0-9_-])token|(?-i:[A-Z0-9]_(?:KEY|TOKEN)))["']?\s*[:=]$"""
 )
 _LONGEST_NAME = 60
-_AUTHORIZATION = re.compile(r"""(?i)(\bauthorization["']?\s*[:=]\s*["']?(?:basic|bearer|token)\s+|\bbearer\s+(?=[a-z_.~+/-]*\d))[\w.~+/-]{16,}=*""")
+_AUTHORIZATION = re.compile(
+    r"""(?i)(\bauthorization["']?\s*[:=]\s*["']?(?:basic|bearer|token)\s+|\bbearer\s+(?=[a-z_.~+/-]*\d))[\w.~+/-]{16,}=*"""
+)
 # A user's name alone is none, but where there is nothing else to be said by it.
 _LOGIN = re.compile(r"""https?://[^\s/"'<>@]+@|://[^\s/"'<>:@]*:[^\s/"'<>]+@""")
 # Shorter values, such as the 'false' of TOKENIZERS_PARALLELISM, are ordinary words whose hiding would tear texts apart.

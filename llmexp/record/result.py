@@ -34,7 +34,9 @@ class Metric(Record):
 
     mean: Number
     std_between_repeats: float | None = None
-    std_within_run: float | None = Field(None, description="over the measured steps of all repeats, where the quantity has a value a step")
+    std_within_run: float | None = Field(
+        None, description="over the measured steps of all repeats, where the quantity has a value a step"
+    )
     n: int = 1
 
 
@@ -54,7 +56,9 @@ class SmClock(Record):
     gpu: str = Field(description="GPU and NVML's number; on another machine than the first its node before it")
     mean_megahertz: float
     lowest_megahertz: float
-    card_megahertz: float | None = Field(None, description="the highest that NVML says the card has; GeForce cards never reach it")
+    card_megahertz: float | None = Field(
+        None, description="the highest that NVML says the card has; GeForce cards never reach it"
+    )
     samples: int
 
 
@@ -62,16 +66,31 @@ class Stability(Record):
     """How far the rate of a successful run can be believed: a verdict, what speaks against it in words, and a 95 % confidence interval."""
 
     verdict: Literal["stable", "unstable", "unknown"]
-    reasons: list[str] = Field(default_factory=list, description="each with its figures; of an unknown one, what is missing")
+    reasons: list[str] = Field(
+        default_factory=list, description="each with its figures; of an unknown one, what is missing"
+    )
     metric: str = Field("", description="the rate that is judged, such as tokens_per_s")
     low: float | None = Field(None, description="lower end of its 95 % confidence interval")
     high: float | None = Field(None, description="the interval's upper end")
-    source: Literal["repeats", "steps"] | None = Field(None, description="where the interval is from: repeats, or batches of one repeat's steps")
-    drift_ratio: float | None = Field(None, description="median step time, last over first third of the window, of the repeat furthest from 1")
-    warmup_ratio: float | None = Field(None, description="median step time, last warm-up steps over the window, of the repeat furthest from 1")
-    other_cores: float | None = Field(None, description="mean cores of a host, the most of all hosts, taken during the windows by others' processes")
-    sm_clocks: list[SmClock] = Field(default_factory=list, description="of each GPU of the run; none where no sample fell inside a window")
-    beside: list[str] = Field(default_factory=list, description="folders of the sweep's runs that were on this host during a window or a part of it")
+    source: Literal["repeats", "steps"] | None = Field(
+        None, description="where the interval is from: repeats, or batches of one repeat's steps"
+    )
+    drift_ratio: float | None = Field(
+        None, description="median step time, last over first third of the window, of the repeat furthest from 1"
+    )
+    warmup_ratio: float | None = Field(
+        None, description="median step time, last warm-up steps over the window, of the repeat furthest from 1"
+    )
+    other_cores: float | None = Field(
+        None, description="mean cores of a host, the most of all hosts, taken during the windows by others' processes"
+    )
+    sm_clocks: list[SmClock] = Field(
+        default_factory=list, description="of each GPU of the run; none where no sample fell inside a window"
+    )
+    beside: list[str] = Field(
+        default_factory=list,
+        description="folders of the sweep's runs that were on this host during a window or a part of it",
+    )
 
 
 class ResultPoint(Record):
@@ -89,7 +108,9 @@ class RunResult(Record):
     stack: str
     status: RunStatus
     reason: str = ""
-    failure: RankFailure | None = Field(None, description="the account of the rank that ended the run, its allocator's figures with it")
+    failure: RankFailure | None = Field(
+        None, description="the account of the rank that ended the run, its allocator's figures with it"
+    )
     evidence: Literal["measured", "emulated", "simulated", "predicted"] = "measured"
     task: str
     engine: str

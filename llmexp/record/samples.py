@@ -31,8 +31,12 @@ class Sample(Record):
     warmup: bool
     t_start_s: float
     t_end_s: float
-    at_s: float | None = Field(None, description="Unix time of t_end_s by the clock of the rank's machine; None where the rank did not say")
-    memory_bytes: int | None = Field(None, description="allocated on the device (cuda) or resident in the host (cpu) afterwards")
+    at_s: float | None = Field(
+        None, description="Unix time of t_end_s by the clock of the rank's machine; None where the rank did not say"
+    )
+    memory_bytes: int | None = Field(
+        None, description="allocated on the device (cuda) or resident in the host (cpu) afterwards"
+    )
 
     model_config = ConfigDict(extra="ignore")
 
@@ -53,8 +57,12 @@ class StepSample(Sample):
     positions: int
     real_tokens: int
     samples: int = Field(0, description="records that this rank read; 0 where a program of one's own does not tell")
-    record_squares: int | None = Field(None, description="squares of the lengths of the records in it, added up; None where nobody counts them")
-    bounded_squares: int | None = Field(None, description="the same of what attention is bounded to: records with padding apart, or whole sequences")
+    record_squares: int | None = Field(
+        None, description="squares of the lengths of the records in it, added up; None where nobody counts them"
+    )
+    bounded_squares: int | None = Field(
+        None, description="the same of what attention is bounded to: records with padding apart, or whole sequences"
+    )
     loss: Number
     phases_s: dict[str, float] | None = None
 
@@ -90,7 +98,9 @@ class GpuWindow(Record):
 
     index: int = Field(description="NVML's number of the GPU on its machine")
     seconds: float = Field(description="between the readings")
-    throttled_s: dict[str, float] = Field(description="by reason: heat, power brake, power cap, …; one that is missing is not counted")
+    throttled_s: dict[str, float] = Field(
+        description="by reason: heat, power brake, power cap, …; one that is missing is not counted"
+    )
     power_cap_w: float | None = Field(None, description="as enforced at the window's end")
     power_cap_default_w: float | None = Field(None, description="the card's own")
 
@@ -102,10 +112,13 @@ class RankSummary(Record):
     window_wall_s: float = Field(description="wall time of the measured window, device work included")
     peak_allocated_bytes: int | None = Field(None, description="torch's allocator, cuda only")
     peak_reserved_bytes: int | None = Field(None, description="torch's allocator, cuda only")
-    peak_device_used_bytes: int | None = Field(None, description="the device's own count, the largest reading at ends of phases, cuda only")
+    peak_device_used_bytes: int | None = Field(
+        None, description="the device's own count, the largest reading at ends of phases, cuda only"
+    )
     peak_rss_bytes: int = Field(description="of the process, in host memory")
     what_ran: dict[str, Any] = Field(
-        default_factory=dict, description="what really ran, by name, such as backend; of training attention_kernel, optimizer_class, …"
+        default_factory=dict,
+        description="what really ran, by name, such as backend; of training attention_kernel, optimizer_class, …",
     )
     energy: Energy | None = Field(None, description="None where it cannot be read")
     gpu: GpuWindow | None = Field(None, description="None where NVML counts nothing")
@@ -118,15 +131,23 @@ class TrainingSummary(RankSummary):
     """What a rank that trained knows besides."""
 
     time_to_first_step_s: float = Field(description="from the interpreter's start to the end of the first step")
-    parameters: int | None = Field(description="of the whole model, not of this rank's shard; None where a program of one's own built it")
+    parameters: int | None = Field(
+        description="of the whole model, not of this rank's shard; None where a program of one's own built it"
+    )
     trainable_parameters: int | None
     phase_peak_bytes: dict[str, int] = Field(
         default_factory=dict, description="torch's allocator by phase, over the warm-up from its second step, cuda only"
     )
     compiled_in_window: int = Field(0, description="graphs that torch.compile made while steps were being measured")
-    state_bytes: dict[str, StateBytes] = Field(description="by kind, as analysis/memory.py reads them; of the optimizer the moments apart")
-    gradient_norm: float | None = Field(None, description="of the whole model, as the first step took it; None where its optimizer does not tell")
-    largest_update: float | None = Field(None, description="by how much the first step changed the parameter that it changed most, of a sample")
+    state_bytes: dict[str, StateBytes] = Field(
+        description="by kind, as analysis/memory.py reads them; of the optimizer the moments apart"
+    )
+    gradient_norm: float | None = Field(
+        None, description="of the whole model, as the first step took it; None where its optimizer does not tell"
+    )
+    largest_update: float | None = Field(
+        None, description="by how much the first step changed the parameter that it changed most, of a sample"
+    )
 
     model_config = ConfigDict(extra="forbid")
 

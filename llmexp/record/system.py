@@ -33,7 +33,9 @@ class SystemSampler:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._ended.set()
         self._thread.join(_END_WITHIN_S)
 
@@ -44,4 +46,7 @@ class SystemSampler:
             while not ended:
                 ended = self._ended.wait(self._interval_s)
                 own = cores.since_last()
-                file.write(json.dumps({"at_s": round(time.time(), 3)} | own | host_load.load() | gpus.sample(cores.own_pids)) + "\n")
+                file.write(
+                    json.dumps({"at_s": round(time.time(), 3)} | own | host_load.load() | gpus.sample(cores.own_pids))
+                    + "\n"
+                )

@@ -28,7 +28,10 @@ class ThrottleMeter:
     def __exit__(self, *_: object) -> None:
         if self._gpu and self._earlier:
             later, seconds = self._gpu.read_ns(), perf_counter() - self._begun_s
-            counted = {reason: _seconds_since(self._earlier[reason], later.get(reason, {}), seconds) for reason in self._earlier}
+            counted = {
+                reason: _seconds_since(self._earlier[reason], later.get(reason, {}), seconds)
+                for reason in self._earlier
+            }
             known = {reason: value for reason, value in counted.items() if value is not None}
             if known:
                 caps = {"power_cap_w": self._gpu.power_cap_w(), "power_cap_default_w": self._gpu.power_cap_default_w()}

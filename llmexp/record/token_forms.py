@@ -33,7 +33,10 @@ class Form(_Row):
     def _pattern(self) -> re.Pattern[str]:
         """With what is searched for first, and looked back from afterwards: `re` is quick where a pattern begins with plain letters."""
         marks = [re.escape(mark) for mark in self._marks]
-        begun = [self.before + mark if self.before else f"{mark}(?:{'|'.join(each.format(mark) for each in _BEFORE)})" for mark in marks]
+        begun = [
+            self.before + mark if self.before else f"{mark}(?:{'|'.join(each.format(mark) for each in _BEFORE)})"
+            for mark in marks
+        ]
         return re.compile(f"(?:{'|'.join(begun)})(?:{self.rest})")
 
     def hide(self, text: str, by: str) -> str:
@@ -58,7 +61,11 @@ _NUMBER = r"(?:[MNO][DTjz][AEIMQUYcgk][w-z0-5]){5,6}[\w-]{0,3}"
 
 FORMS = (
     Form("GitHub", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"[\w.-]{35,}\w"),
-    Form("GitLab", "glpat- gldt- glrt- glcbt- glptt- glft- glimt- glagent- gloas- glsoat- glffct- GR1348941", r"[\w.-]{19,}\w"),
+    Form(
+        "GitLab",
+        "glpat- gldt- glrt- glcbt- glptt- glft- glimt- glagent- gloas- glsoat- glffct- GR1348941",
+        r"[\w.-]{19,}\w",
+    ),
     Form("Hugging Face", "hf_ api_org_", r"[A-Za-z0-9]{30,}"),
     # And all who took over its form, Anthropic, OpenRouter, DeepSeek, LiteLLM; at least a digit tells it from a name.
     Form("OpenAI", "sk-", r"(?<![\w-][_-]sk-)(?=[A-Za-z_-]{0,60}\d)[\w-]{32,}"),
@@ -67,7 +74,11 @@ FORMS = (
     Form("Google", "AIza", rf"[\w-]{{35}}{_END}"),
     Form("Google", "GOCSPX- ya29.", r"[\w.-]{27,}\w"),
     Form("Microsoft Entra", "Q~", rf"[\w.~-]{{31,34}}{_END}", before=r"[\w.~-]{3}\d"),
-    Form("Slack", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.xoxb- xoxe.xoxp- xapp-", r"(?=[A-Za-z-]{0,40}\d)[\w-]{20,}"),
+    Form(
+        "Slack",
+        "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.xoxb- xoxe.xoxp- xapp-",
+        r"(?=[A-Za-z-]{0,40}\d)[\w-]{20,}",
+    ),
     Form("Slack", "hooks.slack.com/services/ hooks.slack.com/workflows/ hooks.slack.com/triggers/", r"[\w/+-]{20,}"),
     Form("Discord", "discord.com/api/webhooks/ discordapp.com/api/webhooks/", r"\d+/[\w-]{30,}"),
     Form("Discord", ".", r"[\w-]{6}\.[\w-]{27,}", before=_NUMBER),

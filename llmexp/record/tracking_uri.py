@@ -10,7 +10,11 @@ from urllib.parse import urlsplit
 from llmexp.errors import ConfigError, nearest
 from llmexp.record.redact import redact
 
-SERVERS, DATABASES, DATABRICKS = ("http", "https"), ("sqlite", "postgresql", "mysql", "mssql"), ("databricks", "databricks-uc", "uc")
+SERVERS, DATABASES, DATABRICKS = (
+    ("http", "https"),
+    ("sqlite", "postgresql", "mysql", "mssql"),
+    ("databricks", "databricks-uc", "uc"),
+)
 KINDS = "http://host:port or https://…, sqlite:///folder/mlflow.db, another database (postgresql://…, mysql://…, mssql://…), databricks"
 # With this variable MLflow goes on with its folders of files.
 FILES_ALLOWED = "MLFLOW_ALLOW_FILE_STORE"

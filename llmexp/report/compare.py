@@ -121,7 +121,11 @@ def _differences(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[Difference
 
 def _flat(value: Any, path: str = "") -> dict[str, str]:
     if isinstance(value, Mapping) and value:
-        return {key: leaf for name, inner in value.items() for key, leaf in _flat(inner, f"{path}.{name}" if path else str(name)).items()}
+        return {
+            key: leaf
+            for name, inner in value.items()
+            for key, leaf in _flat(inner, f"{path}.{name}" if path else str(name)).items()
+        }
     return {path: value if isinstance(value, str) else json.dumps(value)}
 
 

@@ -32,11 +32,20 @@ def of_rows(one: Row, other: Row) -> Equivalence | None:
     return equivalence(first, second, (one.stability, other.stability), one.plan.rate)
 
 
-def equivalence(first: Metric, second: Metric, judged: tuple[Stability | None, Stability | None], name: str) -> Equivalence:
+def equivalence(
+    first: Metric, second: Metric, judged: tuple[Stability | None, Stability | None], name: str
+) -> Equivalence:
     """Hold one rate of that name against another. Runs that something disturbed may be called the same, never different."""
-    said, found, doubts = f"{name} is {second.mean / first.mean:.3f} of the first run's", log_ratio(first, second), _doubts(judged)
+    said, found, doubts = (
+        f"{name} is {second.mean / first.mean:.3f} of the first run's",
+        log_ratio(first, second),
+        _doubts(judged),
+    )
     if found is None:
-        return Equivalence("unknown", f"{said}, but each is one process, and how far another would be from it is not known: measure.repeats=3 tells")
+        return Equivalence(
+            "unknown",
+            f"{said}, but each is one process, and how far another would be from it is not known: measure.repeats=3 tells",
+        )
     low, high = found.ratio_interval(CONFIDENCE)
     said += f" ({CONFIDENCE:.0%} interval {low:.3f} to {high:.3f})"
     if found.is_within(RELEVANT, CONFIDENCE):
@@ -45,13 +54,20 @@ def equivalence(first: Metric, second: Metric, judged: tuple[Stability | None, S
         return Equivalence("unknown", f"{said}, but {doubts}")
     if abs(found.ratio - 1) > RELEVANT and found.differs(CONFIDENCE):
         return Equivalence("different", f"{said}, beyond {RELEVANT:.0%}")
-    return Equivalence("unknown", f"{said}, which neither lies within {RELEVANT:.0%} nor leaves 1 out: {_more(found, first.n, second.n)}")
+    return Equivalence(
+        "unknown",
+        f"{said}, which neither lies within {RELEVANT:.0%} nor leaves 1 out: {_more(found, first.n, second.n)}",
+    )
 
 
 def _doubts(judged: tuple[Stability | None, Stability | None]) -> str:
     """What may have shifted a measurement as a whole; empty where nothing did. How far repeats differ is in the interval."""
     named = zip(("first", "second"), judged, strict=True)
-    found = [f"the {name} measurement is unstable ({'; '.join(one.reasons)})" for name, one in named if one and one.verdict == "unstable"]
+    found = [
+        f"the {name} measurement is unstable ({'; '.join(one.reasons)})"
+        for name, one in named
+        if one and one.verdict == "unstable"
+    ]
     return " and ".join(found)
 
 
@@ -59,4 +75,6 @@ def _more(found: Estimate, *repeats: int) -> str:
     """How many repeats of each would hold equal speeds within RELEVANT, if they vary as these did."""
     of_one = found.error / sqrt(sum(1 / count for count in repeats))
     needed = repeats_for(sqrt(2) * of_one, log(1 + RELEVANT), CONFIDENCE)
-    return f"measure.repeats={max(needed, 3)} of both might tell" if needed else "find what makes repeats differ so much"
+    return (
+        f"measure.repeats={max(needed, 3)} of both might tell" if needed else "find what makes repeats differ so much"
+    )

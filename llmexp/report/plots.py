@@ -59,9 +59,25 @@ def _draw_bars(axes: Axes, bars: Bars, colours: Sequence[str]) -> None:
     axes.barh(rows, [value or 0 for value in bars.ours], height=0.66, color=colours)
     known = [(row, value, bars.deviations[row]) for row, value in enumerate(bars.ours) if value is not None]
     if any(deviation for *_, deviation in known):
-        axes.errorbar([v for _, v, _ in known], [r for r, *_ in known], xerr=[d for *_, d in known], fmt="none", ecolor=INK, elinewidth=1, capsize=2)
+        axes.errorbar(
+            [v for _, v, _ in known],
+            [r for r, *_ in known],
+            xerr=[d for *_, d in known],
+            fmt="none",
+            ecolor=INK,
+            elinewidth=1,
+            capsize=2,
+        )
     printed = [(row, value) for row, value in enumerate(bars.papers) if value is not None]
-    axes.plot([v for _, v in printed], [r for r, _ in printed], "D", color=INK, markerfacecolor="white", markersize=4, linestyle="none")
+    axes.plot(
+        [v for _, v in printed],
+        [r for r, _ in printed],
+        "D",
+        color=INK,
+        markerfacecolor="white",
+        markersize=4,
+        linestyle="none",
+    )
     axes.set_xlabel(bars.label, fontsize=9)
 
 
@@ -70,7 +86,16 @@ def _write_beside(axes: Axes, bars: Bars) -> None:
     widest = max(bars.reach, default=0) or 1
     for row, (value, words, reach) in enumerate(zip(bars.ours, bars.words, bars.reach, strict=True)):
         text, style = (words, "italic") if value is None else (f"{value:,.1f}{bars.signs[row]}", "normal")
-        axes.annotate(text, (reach, row), xytext=(7, 0), textcoords="offset points", va="center", fontsize=7, style=style, color=INK)
+        axes.annotate(
+            text,
+            (reach, row),
+            xytext=(7, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7,
+            style=style,
+            color=INK,
+        )
     axes.set_xlim(0, 1.16 * widest)
 
 

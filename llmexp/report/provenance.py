@@ -38,7 +38,10 @@ def _devices(environment: Mapping[str, Any]) -> list[str]:
     nvidia = environment.get("nvidia")
     if nvidia and environment.get("device_type") != "cpu":
         names = [str(device["name"]) for device in nvidia["devices"]]
-        return [*(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)), f"driver {nvidia['driver_version']}"]
+        return [
+            *(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)),
+            f"driver {nvidia['driver_version']}",
+        ]
     cpu = environment.get("cpu") or {}
     return [f"{cpu.get('usable_cores')} cores of {cpu.get('model')}"]
 

@@ -35,5 +35,7 @@ def publish(report: Report, folder: Path) -> list[Path]:
 def _part(name: str) -> str:
     """A name of a plan as a part of a path; raises RecordError where it would lead elsewhere."""
     if not NAME.fullmatch(name):
-        raise RecordError(f"{name!r} is not written: a table's folder and file are named by letters, digits, '.', '_', '+' and '-'")
+        raise RecordError(
+            f"{name!r} is not written: a table's folder and file are named by letters, digits, '.', '_', '+' and '-'"
+        )
     return name

@@ -21,19 +21,27 @@ class RateRatio:
     @property
     def value(self) -> float:
         """The ratio."""
-        return self.factor * _rate(self.row).mean / (self.over if isinstance(self.over, float) else _rate(self.over).mean)
+        return (
+            self.factor * _rate(self.row).mean / (self.over if isinstance(self.over, float) else _rate(self.over).mean)
+        )
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 %, by the repeats of both; None where each has one, and of a row over itself."""
         found = self._estimate
-        return (self.value / found.ratio * found.ratio_interval()[0], self.value / found.ratio * found.ratio_interval()[1]) if found else None
+        return (
+            (self.value / found.ratio * found.ratio_interval()[0], self.value / found.ratio * found.ratio_interval()[1])
+            if found
+            else None
+        )
 
     def cell(self, decimals: int = 2, scale: float = 1) -> str:
         """The value ± half its interval, and ! or ? where one of both runs has that."""
         found, signs = self._estimate, {doubt_sign(row) for row in (self.row, self.over) if isinstance(row, Row)} - {""}
         half = f" ± {scale * self.value * found.half_width():.{decimals}f}" if found else ""
-        return f"{scale * self.value:.{decimals}f}{half}" + (f" {min(signs)}" if signs and self.row is not self.over else "")
+        return f"{scale * self.value:.{decimals}f}{half}" + (
+            f" {min(signs)}" if signs and self.row is not self.over else ""
+        )
 
     @property
     def _estimate(self) -> Estimate | None:

@@ -35,7 +35,9 @@ class Row:
     @property
     def done(self) -> dict[str, Any]:
         """What one sample does, whoever does it and on whatever: runs that differ in it did not do the same."""
-        return {name: value for name, value in self.work.items() if name not in ("hardware", "engine", "ranks", "runtime")}
+        return {
+            name: value for name, value in self.work.items() if name not in ("hardware", "engine", "ranks", "runtime")
+        }
 
     @property
     def id(self) -> str:

@@ -68,9 +68,22 @@ def _draw_curve(curve: Curve, repeats: Sequence[tuple[str, Steps]], row: Row, pa
         values = [[curve.value(sample) for sample in step] for step in steps]
         numbers = [step[0].index for step in steps]
         axes.plot(
-            numbers, [curve.line(ranks) for ranks in values], ".-", color=colour, linewidth=1.3, markersize=3, label=f"{name}, {curve.line_label}"
+            numbers,
+            [curve.line(ranks) for ranks in values],
+            ".-",
+            color=colour,
+            linewidth=1.3,
+            markersize=3,
+            label=f"{name}, {curve.line_label}",
         )
-        axes.fill_between(numbers, [min(ranks) for ranks in values], [max(ranks) for ranks in values], color=colour, alpha=0.2, linewidth=0)
+        axes.fill_between(
+            numbers,
+            [min(ranks) for ranks in values],
+            [max(ranks) for ranks in values],
+            color=colour,
+            alpha=0.2,
+            linewidth=0,
+        )
     if curve.from_zero:
         _show_from_zero(axes, [[max(map(curve.value, step)) for step in steps] for _, steps in repeats])
     warmup = [step[0].index for step in repeats[0][1] if step[0].warmup]
@@ -85,7 +98,10 @@ def _draw_curve(curve: Curve, repeats: Sequence[tuple[str, Steps]], row: Row, pa
 
 def _show_from_zero(axes: Axes, repeats: Sequence[Sequence[float]]) -> None:
     """Start at zero, and cut off a first step (start-up, not work) that would flatten all others, saying how long it took."""
-    first, rest = max(steps[0] for steps in repeats), max((value for steps in repeats for value in steps[1:]), default=0.0)
+    first, rest = (
+        max(steps[0] for steps in repeats),
+        max((value for steps in repeats for value in steps[1:]), default=0.0),
+    )
     cut = bool(rest) and first > 2 * rest
     axes.set_ylim(0, 1.25 * (rest if cut else max(first, rest)))
     if cut:

@@ -71,13 +71,19 @@ class Section:
     def facets(self) -> list[str]:
         """Names of what the rows' work has not in common, and the subject does not say."""
         first = self.rows[0] if self.rows else None
-        return [name for name in (first.work if first else {}) if name not in self.shared and name not in (*_subject(first), "task")]
+        return [
+            name
+            for name in (first.work if first else {})
+            if name not in self.shared and name not in (*_subject(first), "task")
+        ]
 
     @property
     def title(self) -> str:
         """What all rows have in common, in one line."""
         shown = self.shown(self.rows[0]) if self.rows else {}
-        return ", ".join(self.words_of(name).format(shown[name]) for name, value in self.shared.items() if value not in (HERE, ""))
+        return ", ".join(
+            self.words_of(name).format(shown[name]) for name, value in self.shared.items() if value not in (HERE, "")
+        )
 
     def words_of(self, name: str) -> str:
         """How a part of the work stands in the title, {} being its value."""
@@ -94,7 +100,11 @@ class Section:
     @property
     def columns(self) -> list[Column]:
         """All columns that say something about these rows."""
-        found = [*self.identity_columns(), self.rate_column(), *(self.metric_column(spec) for spec in self.metrics.values() if spec.column)]
+        found = [
+            *self.identity_columns(),
+            self.rate_column(),
+            *(self.metric_column(spec) for spec in self.metrics.values() if spec.column),
+        ]
         return [column for column in found if not column.dispensable or any(column.cells)]
 
     def identity_columns(self) -> Iterator[Column]:
@@ -104,7 +114,9 @@ class Section:
         for name in self.facets:
             yield Column(name, tuple(self.shown(row)[name] for row in self.rows), left=True)
         yield self.column("asked for", lambda row: self.own_words[row.id], left=True, dispensable=10)
-        yield self.column("stack", lambda row: row.result.stack if row.result and self.has_several_stacks else "", dispensable=7)
+        yield self.column(
+            "stack", lambda row: row.result.stack if row.result and self.has_several_stacks else "", dispensable=7
+        )
 
     def subject_cell(self, row: Row, name: str) -> str:
         """One word of the subject."""
@@ -145,7 +157,9 @@ class Section:
     def legend(self) -> list[str]:
         """What the signs and headings of this table mean, only those that occur, and what it concludes."""
         rate = self.metrics.get(self.rows[0].plan.rate) if self.rows else None
-        shown = [spec for spec in self.metrics.values() if spec.column and any(row.metric(spec.name) for row in self.rows)]
+        shown = [
+            spec for spec in self.metrics.values() if spec.column and any(row.metric(spec.name) for row in self.rows)
+        ]
         return [
             *([f"{rate.unit}: {_small(rate.help)}"] if rate and any(row.rate for row in self.rows) else []),
             *self.legend_of_signs(),
@@ -161,9 +175,12 @@ class Section:
         return applying(
             {
                 "±: standard deviation between repeats": any(rate.std_between_repeats is not None for rate in rates),
-                f"± … w: standard deviation of the {name}s within the run, there being one repeat": any(within_run(rate) for rate in rates),
+                f"± … w: standard deviation of the {name}s within the run, there being one repeat": any(
+                    within_run(rate) for rate in rates
+                ),
                 f"{UNSTABLE} unstable: not to be relied on, for the reasons in its note": UNSTABLE in doubts,
-                f"{UNKNOWN} not known whether to be relied on: what is missing to judge it stands in its note": UNKNOWN in doubts,
+                f"{UNKNOWN} not known whether to be relied on: what is missing to judge it stands in its note": UNKNOWN
+                in doubts,
             }
         )
 
@@ -172,8 +189,11 @@ class Section:
         useful = self.useful_fraction or 0
         return applying(
             {
-                "; ".join(f"runtime {runtime}: {versions}" for runtime, versions in self.versions.items()): "runtime" not in self.shared,
-                f"of the time that these runs held their devices, {useful:.1%} went into measured {self.sample_name}s": bool(useful),
+                "; ".join(f"runtime {runtime}: {versions}" for runtime, versions in self.versions.items()): "runtime"
+                not in self.shared,
+                f"of the time that these runs held their devices, {useful:.1%} went into measured {self.sample_name}s": bool(
+                    useful
+                ),
                 "-: out of memory": any(row.state == OOM for row in self.rows),
                 "stack: where it is another one, so were code, libraries or device; rerun=stale measures such runs again": self.has_several_stacks,
             }
@@ -241,7 +261,10 @@ class Section:
         known = {row.work["runtime"]: row.distributions for row in self.rows if row.distributions}
         names = sorted({name for versions in known.values() for name in versions})
         differing = [name for name in names if len({versions.get(name) for versions in known.values()}) > 1]
-        return {runtime: ", ".join(f"{name} {versions[name]}" for name in differing if name in versions) for runtime, versions in known.items()}
+        return {
+            runtime: ", ".join(f"{name} {versions[name]}" for name in differing if name in versions)
+            for runtime, versions in known.items()
+        }
 
     @cached_property
     def has_several_stacks(self) -> bool:
@@ -249,7 +272,9 @@ class Section:
         stacks: dict[tuple[str, ...], set[str]] = {}
         for row in self.rows:
             if row.result and row.result.stack:
-                stacks.setdefault(tuple(row.work[name] for name in ("engine", "hardware", "runtime")), set()).add(row.result.stack)
+                stacks.setdefault(tuple(row.work[name] for name in ("engine", "hardware", "runtime")), set()).add(
+                    row.result.stack
+                )
         return any(len(found) > 1 for found in stacks.values())
 
     @cached_property
@@ -266,7 +291,9 @@ _NAMED_ELSEWHERE = ("method=", "engine.options.command=")
 
 def own_words(rows: Sequence[Row]) -> list[str]:
     """Of each run those words of its command that not all others have; its method and its program, which are named elsewhere, are left out."""
-    words = [[word for word in shlex.split(row.command) if not word.lstrip("+").startswith(_NAMED_ELSEWHERE)] for row in rows]
+    words = [
+        [word for word in shlex.split(row.command) if not word.lstrip("+").startswith(_NAMED_ELSEWHERE)] for row in rows
+    ]
     shared = set(words[0]).intersection(*words) if words else set()
     return [" ".join(word for word in own if word not in shared) for own in words]
 

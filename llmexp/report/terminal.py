@@ -69,7 +69,12 @@ def as_table(shown: Sequence[Column]) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for column in shown:
-        table.add_column(column.header.replace(" ", "\n"), justify="left" if column.left else "right", vertical="bottom", overflow="fold")
+        table.add_column(
+            column.header.replace(" ", "\n"),
+            justify="left" if column.left else "right",
+            vertical="bottom",
+            overflow="fold",
+        )
     for cells in zip(*(column.cells for column in shown), strict=True):
         table.add_row(*(Text(cell) for cell in cells))
     return table
@@ -78,7 +83,9 @@ def as_table(shown: Sequence[Column]) -> Table:
 def _fitting(found: list[Column], screen: Console) -> tuple[list[Column], list[str]]:
     shown, left_out = list(found), []
     unlimited = screen.options.update(max_width=10_000)
-    while screen.measure(as_table(shown), options=unlimited).maximum > screen.width and any(column.dispensable for column in shown):
+    while screen.measure(as_table(shown), options=unlimited).maximum > screen.width and any(
+        column.dispensable for column in shown
+    ):
         first = min((column for column in shown if column.dispensable), key=lambda column: column.dispensable)
         shown.remove(first)
         left_out.append(first.header)
@@ -90,13 +97,23 @@ def print_comparison(comparison: Comparison, file: TextIO | None = None) -> None
     screen = console(file)
     for name, row in (("a", comparison.a), ("b", comparison.b)):
         write(screen, f"{name}: {row.folder.path.name} ({ending(row)})")
-    write(screen, "\nsame work" if comparison.same_work else "\nNOT the same work:", None if comparison.same_work else "bold")
-    for title, differences in (("work", comparison.work), ("setting", comparison.settings), ("environment", comparison.environment)):
+    write(
+        screen,
+        "\nsame work" if comparison.same_work else "\nNOT the same work:",
+        None if comparison.same_work else "bold",
+    )
+    for title, differences in (
+        ("work", comparison.work),
+        ("setting", comparison.settings),
+        ("environment", comparison.environment),
+    ):
         if differences:
             screen.print(_difference_table(title, differences))
     if comparison.ratios:
         screen.print(_ratio_table(comparison.ratios))
-        write(screen, "b/a with its 95 % interval by the repeats, where a or b has several; units as in the names", "dim")
+        write(
+            screen, "b/a with its 95 % interval by the repeats, where a or b has several; units as in the names", "dim"
+        )
     if comparison.same_work and comparison.speeds:
         write(screen, f"{_SPEEDS[comparison.speeds.answer]}: {comparison.speeds.reason}")
 
@@ -109,7 +126,15 @@ def _difference_table(title: str, differences: Sequence[Difference]) -> Table:
 def _ratio_table(ratios: Sequence[Ratio]) -> Table:
     rows = [(ratio.name, _figure(ratio.a.mean), _figure(ratio.b.mean), _ratio(ratio), ratio.better) for ratio in ratios]
     name, a, b, over, better = zip(*rows, strict=True)
-    return as_table([Column("metric", name, left=True), Column("a", a), Column("b", b), Column("b/a", over), Column("better", better, left=True)])
+    return as_table(
+        [
+            Column("metric", name, left=True),
+            Column("a", a),
+            Column("b", b),
+            Column("b/a", over),
+            Column("better", better, left=True),
+        ]
+    )
 
 
 def _figure(value: float) -> str:

@@ -37,7 +37,10 @@ def _section(section: Section) -> list[str]:
     shown = section.columns
     headers = [column.header for column in shown] + ["command"]
     rules = ["---" if column.left else "---:" for column in shown] + ["---"]
-    body = [[*cells, f"`{row.command}`"] for row, *cells in zip(section.rows, *(column.cells for column in shown), strict=True)]
+    body = [
+        [*cells, f"`{row.command}`"]
+        for row, *cells in zip(section.rows, *(column.cells for column in shown), strict=True)
+    ]
     lines = [f"## {section.title}", "", *(_line(cells) for cells in (headers, rules, *body)), ""]
     lines += [f"- {line}" for line in (*section.legend, *provenance(section.rows))]
     return [*lines, "", *(f"({number}) {note}  " for number, note in enumerate(section.notes, 1))]

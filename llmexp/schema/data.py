@@ -19,7 +19,8 @@ class _Data(Tagged):
     name: str
     seq_len: Annotated[int, Field(ge=2), Whole]
     seq_len_schedule: Annotated[tuple[Annotated[int, Field(ge=2), Whole], ...], Tuple] = Field(
-        (), description="lengths that the steps pass through in equal shares, each greater than the one before, the last seq_len; none: all have it"
+        (),
+        description="lengths that the steps pass through in equal shares, each greater than the one before, the last seq_len; none: all have it",
     )
 
     @property
@@ -51,7 +52,9 @@ class _Data(Tagged):
     def _growing(self) -> _Data:
         lengths = self.seq_len_schedule
         if lengths and (list(lengths) != sorted(set(lengths)) or lengths[-1] != self.seq_len):
-            raise ValueError(f"data.seq_len_schedule={list(lengths)} must grow from length to length and end at data.seq_len={self.seq_len}")
+            raise ValueError(
+                f"data.seq_len_schedule={list(lengths)} must grow from length to length and end at data.seq_len={self.seq_len}"
+            )
         return self
 
 
@@ -68,7 +71,9 @@ class WrittenData(_Data):
     """What is written in words, which a tokenizer makes into tokens."""
 
     tokenizer: str = Field("bytes", description="'bytes', or a folder or hub name of a transformers tokenizer")
-    pack: bool = Field(True, description="join documents and cut them into full sequences; false: one of them a sequence, padded")
+    pack: bool = Field(
+        True, description="join documents and cut them into full sequences; false: one of them a sequence, padded"
+    )
 
     @property
     def places(self) -> dict[str, str]:
@@ -125,7 +130,10 @@ class InstructionsData(WrittenData):
     files: Files = Field((), description="of records; folders or globs; neither files nor path: the project's own set")
     path: str | None = Field(None, description="a datasets folder, script-free hub name, or JSONL or Parquet file")
     split: str = Field("train", description="of the dataset of path")
-    pack: bool = Field(True, description="fill sequences with records that do not see each other; false: one of them a sequence, padded")
+    pack: bool = Field(
+        True,
+        description="fill sequences with records that do not see each other; false: one of them a sequence, padded",
+    )
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -152,7 +160,9 @@ class InstructionsData(WrittenData):
         if self.files and self.path:
             raise ValueError(f"data.files=[{','.join(self.files)}] and data.path={self.path}: leave one of them out")
         if self.seq_len_schedule:
-            raise ValueError("data.seq_len_schedule cuts sequences, and of data=instructions that would be the answers: leave it out")
+            raise ValueError(
+                "data.seq_len_schedule cuts sequences, and of data=instructions that would be the answers: leave it out"
+            )
         return self
 
 

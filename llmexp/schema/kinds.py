@@ -15,9 +15,20 @@ NAME = "[key]"
 # Around what tells the types of a section apart.
 QUOTE = "'"
 # JSON Schema's types: in words, and as Python reads what is typed.
-WORDS = {"integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false", "null": "null"}
+WORDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "a text",
+    "boolean": "true or false",
+    "null": "null",
+}
 TYPES: dict[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "string": (str,), "boolean": (bool,)}
-BOUNDS = {"minimum": "of at least {}", "exclusiveMinimum": "above {}", "maximum": "of at most {}", "exclusiveMaximum": "below {}"}
+BOUNDS = {
+    "minimum": "of at least {}",
+    "exclusiveMinimum": "above {}",
+    "maximum": "of at most {}",
+    "exclusiveMaximum": "below {}",
+}
 
 
 def wrong_value(model: type[BaseModel], error: ErrorDetails, above: str = "") -> str:
@@ -74,7 +85,11 @@ class Kinds:
         options, typed = self._options(node), spelled(value)
         kinds = {"choice" if "enum" in option else option.get("type") for option in options} - {"null"}
         if isinstance(value, list):
-            return "" if kinds & {"array", "object"} else f": several values, a run each, have no brackets: {path}={typed.strip('[]')}"
+            return (
+                ""
+                if kinds & {"array", "object"}
+                else f": several values, a run each, have no brackets: {path}={typed.strip('[]')}"
+            )
         if "array" in kinds:
             return f": write {path}=[{typed}]"
         if kinds == {"string"} and isinstance(value, bool | int | float):
@@ -82,7 +97,9 @@ class Kinds:
         if path.endswith("_bytes"):
             return ", as in 16e9"
         members = {name: inner for option in options for name, inner in option.get("properties", {}).items()}
-        fitting = next((name for name, inner in members.items() if any(_fits(each, value) for each in self._options(inner))), None)
+        fitting = next(
+            (name for name, inner in members.items() if any(_fits(each, value) for each in self._options(inner))), None
+        )
         return f": did you mean {path}.{fitting}={typed}?" if fitting else ""
 
     def _options(self, node: Node) -> list[Node]:
@@ -91,7 +108,9 @@ class Kinds:
             return self._options(self._schema["$defs"][node["$ref"].rpartition("/")[2]])
         if "oneOf" in node:
             sections = [option for each in node["oneOf"] for option in self._options(each)]
-            return [{"properties": {name: inner for section in sections for name, inner in section["properties"].items()}}]
+            return [
+                {"properties": {name: inner for section in sections for name, inner in section["properties"].items()}}
+            ]
         return [option for each in node["anyOf"] for option in self._options(each)] if "anyOf" in node else [node]
 
     def _one(self, node: Node) -> str:

@@ -17,15 +17,23 @@ class HardwareConfig(Section):
     device_names: Annotated[tuple[str, ...], Tuple] = Field((), description="the driver's names for this device")
     devices_per_node: PositiveInt
     nodes: PositiveInt = Field(1, description="machines of this kind that a run takes")
-    network_interface: str | None = Field(None, description="by which ranks of several nodes talk, such as ib0; None: their libraries choose")
+    network_interface: str | None = Field(
+        None, description="by which ranks of several nodes talk, such as ib0; None: their libraries choose"
+    )
     memory_bytes: PositiveInt | None = Field(None, description="of one device; None on cpu: the host's memory counts")
     host_memory_bytes: PositiveInt | None = None
-    peak_flops_per_s: dict[Dtype, PositiveFloat] = Field(default_factory=dict, description="dense, no sparsity, per device")
+    peak_flops_per_s: dict[Dtype, PositiveFloat] = Field(
+        default_factory=dict, description="dense, no sparsity, per device"
+    )
     memory_bandwidth_bytes_per_s: PositiveFloat | None = None
     interconnect: str | None = None
     interconnect_bandwidth_bytes_per_s: PositiveFloat | None = Field(None, description="per device and direction")
-    host_link_bandwidth_bytes_per_s: PositiveFloat | None = Field(None, description="host to device, per device and direction")
-    environment: dict[str, str] = Field(default_factory=dict, description="variables the machine needs, such as NCCL_P2P_DISABLE")
+    host_link_bandwidth_bytes_per_s: PositiveFloat | None = Field(
+        None, description="host to device, per device and direction"
+    )
+    environment: dict[str, str] = Field(
+        default_factory=dict, description="variables the machine needs, such as NCCL_P2P_DISABLE"
+    )
     price_per_device_hour_usd: PositiveFloat | None = None
     sources: dict[str, str] = Field(default_factory=dict)
 
@@ -35,4 +43,6 @@ class NodeConfig(Section):
 
     rank: NonNegativeInt | None = Field(None, description="from 0; 0 measures and records")
     address: str | None = Field(None, description="host name or address of machine 0, as the others reach it")
-    port: Annotated[int, Field(ge=1, le=65535), Whole] | None = Field(None, description="on which machine 0 meets the others")
+    port: Annotated[int, Field(ge=1, le=65535), Whole] | None = Field(
+        None, description="on which machine 0 meets the others"
+    )

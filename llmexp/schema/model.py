@@ -17,7 +17,8 @@ class _Model(Tagged):
 
     name: FolderPart
     target: DottedPath | None = Field(
-        None, description="a class of transformers' kind, or a function, that builds the model instead of AutoModelForCausalLM"
+        None,
+        description="a class of transformers' kind, or a function, that builds the model instead of AutoModelForCausalLM",
     )
     source: str = ""
 
@@ -52,13 +53,17 @@ class SizedModel(_Model):
         if not (isinstance(width, int) and isinstance(heads, int) and heads > 0):
             return given
         if width % heads:
-            raise ValueError(f"model.hidden_size={width} is not a multiple of model.num_heads={heads}: set model.head_dim=<size>")
+            raise ValueError(
+                f"model.hidden_size={width} is not a multiple of model.num_heads={heads}: set model.head_dim=<size>"
+            )
         return given | {"head_dim": width // heads}
 
     @model_validator(mode="after")
     def _heads_share_keys(self) -> SizedModel:
         if self.num_heads % self.num_kv_heads:
-            raise ValueError(f"model.num_heads={self.num_heads} is not a multiple of model.num_kv_heads={self.num_kv_heads}")
+            raise ValueError(
+                f"model.num_heads={self.num_heads} is not a multiple of model.num_kv_heads={self.num_kv_heads}"
+            )
         return self
 
 
@@ -82,7 +87,9 @@ class MixtralModel(SizedModel):
     @model_validator(mode="after")
     def _no_more_experts_than_there_are(self) -> MixtralModel:
         if self.experts_per_token > self.num_experts:
-            raise ValueError(f"model.experts_per_token={self.experts_per_token} is more than model.num_experts={self.num_experts}")
+            raise ValueError(
+                f"model.experts_per_token={self.experts_per_token} is more than model.num_experts={self.num_experts}"
+            )
         return self
 
 
@@ -114,12 +121,15 @@ class AdapterConfig(Section):
 
     rank: PositiveInt = Field(64, description="L, QL: rows of A and columns of B")
     alpha: PositiveFloat = Field(16.0, description="L, QL: what B A is multiplied with, times rank")
-    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="L, QL: share of the inputs of A that are left out at random")
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0, description="L, QL: share of the inputs of A that are left out at random"
+    )
     targets: Annotated[tuple[str, ...], Tuple] = Field(
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
         description="L, QL: the matrices of a layer that get an A and a B",
     )
     save: bool | None = Field(
-        None, description="leave the adapter in repeat.0/adapter when everything is measured, for PEFT; None: where weights are pretrained"
+        None,
+        description="leave the adapter in repeat.0/adapter when everything is measured, for PEFT; None: where weights are pretrained",
     )
     virtual_tokens: PositiveInt = Field(20, description="P: trained embeddings before every sequence")

@@ -51,14 +51,26 @@ class TargetOptimizer(_Optimizer):
     instead = dict.fromkeys(("betas", "eps", "weight_decay"), "put it into optimizer.options, as optimizer=sgd does")
     implementation: ClassVar[Literal["torch"]] = "torch"
 
-    target: DottedPath = Field(description="dotted path of an optimizer class; called with the parameters, lr and options")
-    options: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the target's class besides lr")
-    moments: NonNegativeInt | None = Field(None, description="state tensors of a parameter's size that the target keeps of it; None: not known")
-    moment_dtype: Literal["fp32", "bf16", "int8"] | None = Field(
-        None, description="of the target's moments; int8: in blocks of 256 with an fp32 scale each; None: precision.moments"
+    target: DottedPath = Field(
+        description="dotted path of an optimizer class; called with the parameters, lr and options"
     )
-    factored: bool = Field(False, description="the target keeps of a matrix's moment one vector of its rows and one of its columns")
-    fused_backward: bool = Field(False, description="the target updates each parameter as soon as backward has its gradient, which is then dropped")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="keyword arguments of the target's class besides lr"
+    )
+    moments: NonNegativeInt | None = Field(
+        None, description="state tensors of a parameter's size that the target keeps of it; None: not known"
+    )
+    moment_dtype: Literal["fp32", "bf16", "int8"] | None = Field(
+        None,
+        description="of the target's moments; int8: in blocks of 256 with an fp32 scale each; None: precision.moments",
+    )
+    factored: bool = Field(
+        False, description="the target keeps of a matrix's moment one vector of its rows and one of its columns"
+    )
+    fused_backward: bool = Field(
+        False,
+        description="the target updates each parameter as soon as backward has its gradient, which is then dropped",
+    )
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -85,4 +97,6 @@ def _type(given: Any) -> str | None:
     return "AdamW" if given.get("target") is None else "TargetOptimizer"
 
 
-OptimizerConfig = Annotated[Annotated[AdamW, Tag("AdamW")] | Annotated[TargetOptimizer, Tag("TargetOptimizer")], Discriminator(_type)]
+OptimizerConfig = Annotated[
+    Annotated[AdamW, Tag("AdamW")] | Annotated[TargetOptimizer, Tag("TargetOptimizer")], Discriminator(_type)
+]

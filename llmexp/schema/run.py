@@ -26,7 +26,9 @@ class EngineConfig(Section):
         description="spawn: llmexp starts an interpreter for each rank; torchrun, deepspeed: these do, as in your own scripts; "
         "python: a program of one process, plainly; fork: ranks come from one process that has imported for all, on a CPU"
     )
-    options: dict[str, Any] = Field(default_factory=dict, description="merged over the native configuration of the engine")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="merged over the native configuration of the engine"
+    )
 
 
 class MeasureConfig(Section):
@@ -36,7 +38,9 @@ class MeasureConfig(Section):
     repeats: PositiveInt
     timeout_s: PositiveFloat
     no_progress_timeout_s: PositiveFloat
-    threads_per_rank: PositiveInt | None = Field(None, description="None: the node's cores shared out; on cuda your own OMP_NUM_THREADS comes first")
+    threads_per_rank: PositiveInt | None = Field(
+        None, description="None: the node's cores shared out; on cuda your own OMP_NUM_THREADS comes first"
+    )
 
 
 class RunConfig(Section):
@@ -54,7 +58,9 @@ class RunConfig(Section):
     seed: NonNegativeInt
     control: bool = Field(False, description="the same run once more, at the end of a sweep with sweep.control=true")
     force: bool = Field(description="start even where memory is certain to run out")
-    rerun: Literal["none", "failed", "stale", "all"] = Field(description="which earlier results of the same run to measure again")
+    rerun: Literal["none", "failed", "stale", "all"] = Field(
+        description="which earlier results of the same run to measure again"
+    )
 
     @property
     def inputs(self) -> tuple[str, ...]:

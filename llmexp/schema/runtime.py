@@ -65,7 +65,9 @@ class ContainerRuntime(_Runtime):
     container: Literal["apptainer", "docker"]
     image: str = Field(description="image of the container")
     python: str = Field("python3", description="interpreter of the ranks, in the image")
-    program: str | None = Field(None, description="what is called for the container, such as singularity or podman; None: its own name")
+    program: str | None = Field(
+        None, description="what is called for the container, such as singularity or podman; None: its own name"
+    )
     options: Words = Field((), description="further options of `apptainer exec` or `docker run`")
 
     @property

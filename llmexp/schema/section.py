@@ -23,8 +23,18 @@ PositiveInt = Annotated[int, Field(ge=1), Whole]
 NonNegativeInt = Annotated[int, Field(ge=0), Whole]
 PositiveFloat = Annotated[float, Field(gt=0)]
 Tuple = Field(strict=False)
-FolderPart = Annotated[str, Field(pattern=r"^[^/\x00-\x1f\x7f]+$", json_schema_extra={"kind": "a name without '/', as a folder is named by it"})]
-DottedPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$", json_schema_extra={"kind": "a dotted path, such as torch.optim.SGD"})]
+FolderPart = Annotated[
+    str,
+    Field(
+        pattern=r"^[^/\x00-\x1f\x7f]+$", json_schema_extra={"kind": "a name without '/', as a folder is named by it"}
+    ),
+]
+DottedPath = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$", json_schema_extra={"kind": "a dotted path, such as torch.optim.SGD"}
+    ),
+]
 
 
 class Section(BaseModel):

@@ -22,11 +22,20 @@ class SweepConfig(Section):
     """The sweep that a run belongs to; its name is its folder below outputs/."""
 
     name: Annotated[
-        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", json_schema_extra={"kind": "a folder's name of letters, digits, '.', '_' and '-'"})
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
+            json_schema_extra={"kind": "a folder's name of letters, digits, '.', '_' and '-'"},
+        ),
     ]
     outputs: str = "outputs"
-    control: bool = Field(False, description="measure one run twice, Naive if it is there: how far apart are two measurements of the same thing?")
-    side_by_side: bool = Field(True, description="runs that need fewer GPUs than this machine has share it where that disturbs none")
+    control: bool = Field(
+        False,
+        description="measure one run twice, Naive if it is there: how far apart are two measurements of the same thing?",
+    )
+    side_by_side: bool = Field(
+        True, description="runs that need fewer GPUs than this machine has share it where that disturbs none"
+    )
 
 
 class BudgetConfig(Section):
@@ -34,4 +43,6 @@ class BudgetConfig(Section):
 
     device_hours: PositiveFloat | None = None
     usd: PositiveFloat | None = Field(None, description="at hardware.price_per_device_hour_usd")
-    when_over: Literal["refuse", "trim"] = Field("refuse", description="start nothing; or only the cheapest runs that it allows")
+    when_over: Literal["refuse", "trim"] = Field(
+        "refuse", description="start nothing; or only the cheapest runs that it allows"
+    )

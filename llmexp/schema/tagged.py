@@ -64,13 +64,19 @@ class Taken:
         below, above = error["loc"][2:], f"{self.section}."
         if error["type"] == "extra_forbidden":
             return self._foreign(str(below[0]), error["input"])
-        if len(below) == 1 and (error["type"] == "missing" or error["input"] is None) and self.chosen.model_fields[str(below[0])].is_required():
+        if (
+            len(below) == 1
+            and (error["type"] == "missing" or error["input"] is None)
+            and self.chosen.model_fields[str(below[0])].is_required()
+        ):
             return self._missing(str(below[0]))
         return wrong_value(self.chosen, error | {"loc": below}, above)
 
     def _foreign(self, key: str, value: Any) -> str | None:
         """Name the types that have a key which this one has not."""
-        *others, last = [kind for each in self.types if issubclass(each, Tagged) and key in each.model_fields for kind in each.kinds] or [""]
+        *others, last = [
+            kind for each in self.types if issubclass(each, Tagged) and key in each.model_fields for kind in each.kinds
+        ] or [""]
         if not last:
             return None
         that = "one of those" if others else last

@@ -18,7 +18,8 @@ class TrainingTaskConfig(TaskConfig):
 
     name: Literal["pretrain", "finetune"]
     save_model: bool = Field(
-        False, description="leave all weights, adapters merged, in repeat.0/model when everything is measured: a folder for transformers"
+        False,
+        description="leave all weights, adapters merged, in repeat.0/model when everything is measured: a folder for transformers",
     )
 
 
@@ -27,7 +28,10 @@ class ParallelismConfig(Section):
 
     dp: PositiveInt | None
     tp: PositiveInt = 1
-    sequence: bool = Field(False, description="sequence parallelism: norms and residuals cut along the sequence over the tensor-parallel ranks")
+    sequence: bool = Field(
+        False,
+        description="sequence parallelism: norms and residuals cut along the sequence over the tensor-parallel ranks",
+    )
     pp: PositiveInt = 1
     virtual_stages: PositiveInt = Field(1, description="stages of each pipeline rank")
     schedule: Literal["gpipe", "1f1b", "interleaved", "looped_bfs", "zero_bubble", "zbv", "dualpipev"] | None = Field(
@@ -56,13 +60,17 @@ class PrecisionConfig(Section):
 class MemoryConfig(Section):
     """Where a rank keeps what is no training state."""
 
-    activation_offload: bool = Field(False, description="what backward needs of forward waits in host memory, parameters left out")
+    activation_offload: bool = Field(
+        False, description="what backward needs of forward waits in host memory, parameters left out"
+    )
 
 
 class KernelsConfig(Section):
     """Kernels in the place of the model's own."""
 
-    liger: bool = Field(False, description="Liger's fused kernels for norms, rotary embeddings, gated MLPs and the loss; GPUs only")
+    liger: bool = Field(
+        False, description="Liger's fused kernels for norms, rotary embeddings, gated MLPs and the loss; GPUs only"
+    )
 
 
 class BatchConfig(Section):
@@ -78,14 +86,18 @@ class TrainingMeasureConfig(MeasureConfig):
     warmup_steps: PositiveInt
     steps: PositiveInt
     tokens: PositiveInt | None = Field(
-        None, description="train each repeat on so many, warm-up included, and report how its loss fell; decides `steps`. None: no such budget"
+        None,
+        description="train each repeat on so many, warm-up included, and report how its loss fell; decides `steps`. None: no such budget",
     )
     stop_at_interval_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None,
         description="end a repeat before all steps, and the run before all repeats, once half the 95 % interval of tokens_per_s, over that repeat's "
         "steps or over the repeats, is less than this share of it; None: all steps of all repeats",
     )
-    min_steps: PositiveInt = Field(40, description="measured before the interval may end a repeat; 40 are the 10 batches of 4 that it is drawn from")
+    min_steps: PositiveInt = Field(
+        40,
+        description="measured before the interval may end a repeat; 40 are the 10 batches of 4 that it is drawn from",
+    )
     profile: bool = Field(description="trace a few more steps after the last repeat's measured window")
     profile_steps: PositiveInt = 2
     phases: bool = Field(True, description="time forward, backward and optimizer apart")

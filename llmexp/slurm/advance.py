@@ -33,7 +33,9 @@ class Advances:
     def of(self, run: Submitted) -> str:
         """'' before the first repeat has begun."""
         try:
-            known = self._runs.get(run.job) or self._runs.setdefault(run.job, _Run(Progress(RunPlan.read(run.folder.plan_path))))
+            known = self._runs.get(run.job) or self._runs.setdefault(
+                run.job, _Run(Progress(RunPlan.read(run.folder.plan_path)))
+            )
             self._read(run, known)
         except (OSError, RecordError, ValueError):
             return ""

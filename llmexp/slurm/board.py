@@ -58,9 +58,23 @@ def table_of(runs: Sequence[Followed], advances: Advances) -> Table:
     counts = Counter(run.state.name.lower() if run.state else "submitted" for run in left)
     ended = len(runs) - len(left)
     told = ", ".join(f"{count} {name}" for name, count in [*counts.items(), ("ended", ended)])
-    table = Table("run", "job", "state", "progress", title=f"{told} of {len(runs)}", title_justify="left", box=None, pad_edge=False)
+    table = Table(
+        "run",
+        "job",
+        "state",
+        "progress",
+        title=f"{told} of {len(runs)}",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+    )
     for run in left[:MOST_ROWS]:
-        table.add_row(run.submitted.label, str(run.submitted.job), str(run.state or "submitted"), advances.of(run.submitted) if _runs(run) else "")
+        table.add_row(
+            run.submitted.label,
+            str(run.submitted.job),
+            str(run.state or "submitted"),
+            advances.of(run.submitted) if _runs(run) else "",
+        )
     if len(left) > MOST_ROWS:
         table.add_row(f"and {len(left) - MOST_ROWS} more", "", "", "")
     return table

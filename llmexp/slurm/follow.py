@@ -64,11 +64,15 @@ class Followed:
     def _settle(self, state: JobState) -> None:
         self.is_done = self.settled_here = True
         if not settle_ended(self.submitted, state):
-            say(f"{self.submitted.label} · job {self.submitted.job} is {state}, yet something is at work in its folder; llmexp status tells later")
+            say(
+                f"{self.submitted.label} · job {self.submitted.job} is {state}, yet something is at work in its folder; llmexp status tells later"
+            )
         elif result := self.submitted.new_result():
             self._tell(result)
         else:
-            say(f"{self.submitted.label} · job {self.submitted.job} is {state} and never came to the run; its earlier result stays")
+            say(
+                f"{self.submitted.label} · job {self.submitted.job} is {state} and never came to the run; its earlier result stays"
+            )
 
     def _is_let_go(self, state: JobState) -> bool:
         """Whether a job that its node refused is queued again: once, as SLURM sets such a node aside."""
@@ -84,7 +88,9 @@ class Followed:
         if state.is_unplaceable and state.reason != self._warned:
             self._warned = state.reason
             run = self.submitted
-            say(f"{run.label} · job {run.job} cannot be placed as it asks: {state.reason}; llmexp cancel {run.folder.path} ends it")
+            say(
+                f"{run.label} · job {run.job} cannot be placed as it asks: {state.reason}; llmexp cancel {run.folder.path} ends it"
+            )
 
     def _is_written(self) -> bool:
         try:
@@ -100,7 +106,9 @@ class Followed:
             return
         self._told = result.ended_at
         ended = f"{result.status}: {result.reason}" if result.reason else f"{result.status}"
-        say(f"{self.submitted.label} · {ended} · job {self.submitted.job}{'' if result.status.is_answer else f' · {self.submitted.log}'}")
+        say(
+            f"{self.submitted.label} · {ended} · job {self.submitted.job}{'' if result.status.is_answer else f' · {self.submitted.log}'}"
+        )
 
 
 @dataclass
@@ -134,7 +142,9 @@ class _Asking:
             raise SlurmError(f"no answer from SLURM within {told} ({error}); llmexp status tells later")
 
 
-def follow(submitted: Sequence[Submitted], options: SlurmOptions, show: Callable[[Sequence[Followed]], None]) -> list[Followed]:
+def follow(
+    submitted: Sequence[Submitted], options: SlurmOptions, show: Callable[[Sequence[Followed]], None]
+) -> list[Followed]:
     """Return when every run has ended for good; raises SlurmError where SLURM stays silent."""
     runs = [Followed(one) for one in submitted]
     asking = _Asking(options)

@@ -72,7 +72,9 @@ class Intent:
 
     def taken(self, array: str) -> Submitted:
         """What it is once SLURM has given this number to all jobs of its submission."""
-        return Submitted(self.folder, Job(array if self.task is None else f"{array}_{self.task}", self.name), self.replaces)
+        return Submitted(
+            self.folder, Job(array if self.task is None else f"{array}_{self.task}", self.name), self.replaces
+        )
 
 
 def slurm_folder(sweep: Path) -> Path:
@@ -88,7 +90,10 @@ def submission_folder(sweep: Path, name: str) -> Path:
 @contextmanager
 def only_submitter(sweep: Path) -> Iterator[None]:
     """Let drivers of one sweep submit in turn, so that each sees the jobs of the others."""
-    with held_in_turn(slurm_folder(sweep) / ".submitters", lambda: say("another llmexp is submitting jobs of this sweep; waiting for it")):
+    with held_in_turn(
+        slurm_folder(sweep) / ".submitters",
+        lambda: say("another llmexp is submitting jobs of this sweep; waiting for it"),
+    ):
         yield
 
 
@@ -99,7 +104,9 @@ def intend(intents: Iterable[Intent]) -> None:
 
 def withdraw(refused: Iterable[Intent]) -> None:
     """Note that SLURM has not taken these, and never will."""
-    _append((one.folder, {"name": one.name, "task": one.task, "replaces": one.replaces, "refused": True}) for one in refused)
+    _append(
+        (one.folder, {"name": one.name, "task": one.task, "replaces": one.replaces, "refused": True}) for one in refused
+    )
 
 
 def note(submitted: Iterable[Submitted]) -> None:

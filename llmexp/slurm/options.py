@@ -28,25 +28,41 @@ class SlurmOptions(Section):
     account: str | None = None
     qos: str | None = None
     constraint: str | None = None
-    time: PositiveInt | SlurmTime | None = Field(None, description="minutes, or SLURM's d-hh:mm:ss; None: measure.timeout_s and a little more")
-    gpus_per_node: NonNegativeInt | str | None = Field(None, description="None: one a rank; a type such as a100: of that type; 0: none")
-    cpus_per_task: PositiveInt | None = Field(None, description="cores of a run on its node; None: measure.threads_per_rank, or one, for each rank")
+    time: PositiveInt | SlurmTime | None = Field(
+        None, description="minutes, or SLURM's d-hh:mm:ss; None: measure.timeout_s and a little more"
+    )
+    gpus_per_node: NonNegativeInt | str | None = Field(
+        None, description="None: one a rank; a type such as a100: of that type; 0: none"
+    )
+    cpus_per_task: PositiveInt | None = Field(
+        None, description="cores of a run on its node; None: measure.threads_per_rank, or one, for each rank"
+    )
     mem: NonNegativeInt | str | None = Field(None, description="of a node, such as 200G; 0 is all of it")
     exclusive: bool = Field(False, description="no other jobs on the node")
-    array_parallelism: PositiveInt | None = Field(None, description="jobs of the sweep that run at one time; None: as many as the cluster lets")
+    array_parallelism: PositiveInt | None = Field(
+        None, description="jobs of the sweep that run at one time; None: as many as the cluster lets"
+    )
     requeue: bool = Field(True, description="after preemption or a node's loss the job is queued again")
-    setup: Annotated[tuple[str, ...], Tuple] = Field((), description="shell lines before the run, such as 'module load cuda'")
-    options: dict[str, str | int | float | bool | None] = Field(default_factory=dict, description="further options of sbatch, by their long names")
+    setup: Annotated[tuple[str, ...], Tuple] = Field(
+        (), description="shell lines before the run, such as 'module load cuda'"
+    )
+    options: dict[str, str | int | float | bool | None] = Field(
+        default_factory=dict, description="further options of sbatch, by their long names"
+    )
     detach: bool = Field(False, description="return once the jobs are submitted")
     poll_s: PositiveFloat = Field(10.0, description="how often SLURM is asked about its jobs")
-    patience_s: PositiveFloat = Field(3600.0, description="how long SLURM may give no answer before the waiting ends; the jobs go on")
+    patience_s: PositiveFloat = Field(
+        3600.0, description="how long SLURM may give no answer before the waiting ends; the jobs go on"
+    )
 
     @field_validator("options")
     @classmethod
     def _has_no_name(cls, options: dict[str, Any]) -> dict[str, Any]:
         named = next((name for name in ("job-name", "job_name") if name in options), None)
         if named:
-            raise ValueError(f"hydra.launcher.options.{named}={options[named]}: llmexp names its jobs itself, to know them again")
+            raise ValueError(
+                f"hydra.launcher.options.{named}={options[named]}: llmexp names its jobs itself, to know them again"
+            )
         return options
 
 

@@ -12,7 +12,18 @@ from llmexp.errors import ConfigError, SlurmError
 
 COMMANDS = ("sbatch", "srun", "squeue", "scancel")
 # A job in one of these is never seen to run again.
-ENDED = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")
+ENDED = (
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "REVOKED",
+    "TIMEOUT",
+)
 # Reasons for which a queued job would stay queued until somebody looks.
 LAUNCH_FAILED = "launch failed requeued held"
 HOPELESS = ("BadConstraints", "DependencyNeverSatisfied", LAUNCH_FAILED, "job requeued in held state")
@@ -78,7 +89,9 @@ def check_slurm() -> None:
     """Raise ConfigError where this machine cannot submit jobs."""
     missing = [name for name in COMMANDS if not shutil.which(name)]
     if missing:
-        raise ConfigError(f"SLURM: there is no {', '.join(missing)} here; go to the cluster's login node, or load its slurm module")
+        raise ConfigError(
+            f"SLURM: there is no {', '.join(missing)} here; go to the cluster's login node, or load its slurm module"
+        )
 
 
 def states(jobs: Iterable[Job]) -> dict[Job, JobState]:
@@ -148,9 +161,20 @@ def _sacct(jobs: list[Job]) -> dict[Job, JobState]:
     if not jobs or not shutil.which("sacct"):
         return {}
     numbers = ",".join(map(str, jobs))
-    done = _run("sacct", "--noheader", "--allocations", "--duplicates", "--parsable2", f"--jobs={numbers}", "--format=JobID,State,NodeList,JobName")
+    done = _run(
+        "sacct",
+        "--noheader",
+        "--allocations",
+        "--duplicates",
+        "--parsable2",
+        f"--jobs={numbers}",
+        "--format=JobID,State,NodeList,JobName",
+    )
     rows = (line.strip().split("|", 3) for line in done.stdout.splitlines())
-    ended = {Job(number, name): JobState(state.partition(" ")[0], nodes=nodes.replace("None assigned", "")) for number, state, nodes, name in rows}
+    ended = {
+        Job(number, name): JobState(state.partition(" ")[0], nodes=nodes.replace("None assigned", ""))
+        for number, state, nodes, name in rows
+    }
     return {job: state for job, state in ended.items() if job in jobs and state.has_ended}
 
 
@@ -161,7 +185,9 @@ def _arrays(jobs: Iterable[Job]) -> str:
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=_ANSWERS_WITHIN_S, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=_ANSWERS_WITHIN_S, stdin=subprocess.DEVNULL
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SlurmError(f"{command[0]}: {error}") from None
 

@@ -36,7 +36,9 @@ def settle(submitted: Submitted, state: JobState) -> RunResult | None:
         if submitted.folder.result():
             return submitted.new_result()
         plan = RunPlan.read(submitted.folder.plan_path)
-        return conclude(plan, submitted.folder, Ending(STATUS.get(state.name, RunStatus.KILLED), _reason(submitted, state)), {})
+        return conclude(
+            plan, submitted.folder, Ending(STATUS.get(state.name, RunStatus.KILLED), _reason(submitted, state)), {}
+        )
 
 
 def settle_ended(submitted: Submitted, state: JobState) -> bool:

@@ -58,7 +58,9 @@ def submit(planned: Sequence[Planned], options: SlurmOptions, module: str) -> li
 def asked_of(plan: RunPlan, options: SlurmOptions) -> dict[str, Any]:
     """What one run asks of SLURM, in submitit's words."""
     ranks = plan.ranks_per_node
-    gpus = options.gpus_per_node if options.gpus_per_node is not None else ranks * (plan.config.hardware.device == "cuda")
+    gpus = (
+        options.gpus_per_node if options.gpus_per_node is not None else ranks * (plan.config.hardware.device == "cuda")
+    )
     asked = {
         "partition": options.partition,
         "nodes": plan.config.hardware.nodes,
@@ -71,7 +73,9 @@ def asked_of(plan: RunPlan, options: SlurmOptions) -> dict[str, Any]:
         "mem": options.mem,
         "array_parallelism": options.array_parallelism,
     }
-    extra: dict[str, Any] = {"time": options.time or math.ceil(plan.config.measure.timeout_s / 60) + STARTING_AND_ENDING_MIN}
+    extra: dict[str, Any] = {
+        "time": options.time or math.ceil(plan.config.measure.timeout_s / 60) + STARTING_AND_ENDING_MIN
+    }
     extra |= {"requeue" if options.requeue else "no-requeue": True} | options.options
     return {name: value for name, value in asked.items() if value is not None} | {"additional_parameters": extra}
 
@@ -103,7 +107,9 @@ def _intents(folders: Sequence[RunFolder]) -> list[Intent]:
     name = f"llmexp-{folders[0].path.parent.name}-{secrets.token_hex(4)}"
     replaced = [result.ended_at if (result := folder.result()) else "" for folder in folders]
     tasks = range(len(folders)) if len(folders) > 1 else (None,)
-    return [Intent(folder, name, task, ended_at) for folder, task, ended_at in zip(folders, tasks, replaced, strict=True)]
+    return [
+        Intent(folder, name, task, ended_at) for folder, task, ended_at in zip(folders, tasks, replaced, strict=True)
+    ]
 
 
 def _submit_array(intents: Sequence[Intent], asked: dict[str, Any], module: str) -> str:
@@ -114,7 +120,9 @@ def _submit_array(intents: Sequence[Intent], asked: dict[str, Any], module: str)
     sweep, name = intents[0].folder.path.parent.absolute(), intents[0].name
     executor = SlurmExecutor(folder=submission_folder(sweep, name), max_num_timeout=0)
     executor.folder.mkdir(parents=True)
-    executor.update_parameters(job_name=name, ntasks_per_node=1, signal_delay_s=WARNING_S, stderr_to_stdout=True, **asked)
+    executor.update_parameters(
+        job_name=name, ntasks_per_node=1, signal_delay_s=WARNING_S, stderr_to_stdout=True, **asked
+    )
     if len(intents) > 1:
         executor.parameters["map_count"] = len(intents)
     try:
@@ -128,7 +136,11 @@ def _submit_array(intents: Sequence[Intent], asked: dict[str, Any], module: str)
 
 def _refusal(text: str) -> ConfigError | SlurmError:
     """sbatch's own words: bad input, but for a controller that does not answer."""
-    said = "; ".join(dict.fromkeys(re.findall(r"^sbatch: (?:error: |fatal: )?(?:Batch job submission failed: )?(.+)$", text, re.MULTILINE)))
+    said = "; ".join(
+        dict.fromkeys(
+            re.findall(r"^sbatch: (?:error: |fatal: )?(?:Batch job submission failed: )?(.+)$", text, re.MULTILINE)
+        )
+    )
     if "contact slurm controller" in said or UNSURE.search(said):
         return SlurmError(f"sbatch: {said}")
     why = said or next(iter(text.strip().splitlines()[-1:]), "without a word")

@@ -17,7 +17,9 @@ from llmexp.sweep.measuring import joined, measure, record
 
 def main(sweep: Path, name: str) -> None:
     """Measure the run that this job of the submission `name` is for."""
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # SLURM's warning; the run takes it itself, and SIGTERM, while it lasts
+    signal.signal(
+        signal.SIGUSR2, signal.SIG_IGN
+    )  # SLURM's warning; the run takes it itself, and SIGTERM, while it lasts
     task = os.environ.get("SLURM_ARRAY_TASK_ID")
     try:
         folder = run_of(sweep, name, int(task) if task else None)

@@ -12,7 +12,9 @@ from llmexp.sweep.cost import Cost, time_on_devices
 
 def within_budget(costs: Sequence[Cost], budget: BudgetConfig) -> list[bool]:
     """Which runs the budget allows, cheapest first; raises ConfigError where not all and budget.when_over=refuse, or none at all."""
-    limits = {unit: limit for unit, limit in (("device_hours", budget.device_hours), ("usd", budget.usd)) if limit is not None}
+    limits = {
+        unit: limit for unit, limit in (("device_hours", budget.device_hours), ("usd", budget.usd)) if limit is not None
+    }
     allowed = [True] * len(costs)
     for unit, limit in limits.items():
         amounts = _amounts(costs, unit)
@@ -22,7 +24,9 @@ def within_budget(costs: Sequence[Cost], budget: BudgetConfig) -> list[bool]:
         allowed = [both and fits for both, fits in zip(allowed, fitting, strict=True)]
     if not any(allowed):
         least = min(costs, key=lambda cost: float("inf") if cost.held_s is None else cost.held_s)
-        raise ConfigError(f"{_words(limits)} allows no run: the cheapest, {least.plan.name}, is expected to take {_amount(least)}")
+        raise ConfigError(
+            f"{_words(limits)} allows no run: the cheapest, {least.plan.name}, is expected to take {_amount(least)}"
+        )
     return allowed
 
 
@@ -36,22 +40,35 @@ def _amounts(costs: Sequence[Cost], unit: str) -> list[float | None]:
     """What each run takes of a limit; raises ConfigError where money is limited and nothing has a price."""
     if unit == "device_hours":
         return [cost.device_hours for cost in costs]
-    unpriced = next((cost for cost in costs if cost.held_s != 0 and cost.plan.config.hardware.price_per_device_hour_usd is None), None)
+    unpriced = next(
+        (cost for cost in costs if cost.held_s != 0 and cost.plan.config.hardware.price_per_device_hour_usd is None),
+        None,
+    )
     if unpriced:
         hardware = unpriced.plan.config.hardware.name
-        raise ConfigError(f"budget.usd: hardware={hardware} has no price: set hardware.price_per_device_hour_usd, or budget.device_hours instead")
+        raise ConfigError(
+            f"budget.usd: hardware={hardware} has no price: set hardware.price_per_device_hour_usd, or budget.device_hours instead"
+        )
     return [cost.usd for cost in costs]
 
 
 def _check(costs: Sequence[Cost], amounts: Sequence[float | None], unit: str, limit: float) -> None:
     unknown = [cost for cost, amount in zip(costs, amounts, strict=True) if amount is None]
     if unknown:
-        some = f"{len(unknown)} of {len(costs)} runs, such as {unknown[0].plan.name}" if len(costs) > 1 else unknown[0].plan.name
-        raise ConfigError(f"budget.{unit}={limit:g}: the cost of {some}, is unknown; budget.when_over=trim leaves such runs out")
+        some = (
+            f"{len(unknown)} of {len(costs)} runs, such as {unknown[0].plan.name}"
+            if len(costs) > 1
+            else unknown[0].plan.name
+        )
+        raise ConfigError(
+            f"budget.{unit}={limit:g}: the cost of {some}, is unknown; budget.when_over=trim leaves such runs out"
+        )
     total = sum(amount or 0.0 for amount in amounts)
     if total > limit:
         taken = f"{_device_hours(total)} ({time_on_devices(costs)})" if unit == "device_hours" else f"{total:,.2f} USD"
-        raise ConfigError(f"budget.{unit}={limit:g}: the sweep is expected to take {taken}; budget.when_over=trim keeps the cheapest runs")
+        raise ConfigError(
+            f"budget.{unit}={limit:g}: the sweep is expected to take {taken}; budget.when_over=trim keeps the cheapest runs"
+        )
 
 
 def _cheapest(amounts: Sequence[float | None], limit: float) -> list[bool]:

@@ -39,7 +39,11 @@ class RunsOnCluster:
         with only_submitter(planned[0][1].path.parent):
             queued = list(under_way(folder for _, folder in planned))
             waiting = {run.folder.path.name for run in queued}
-            missing = [pair for pair in planned if pair[1].path.name not in waiting and not _is_kept(*pair) and not _is_skipped(*pair)]
+            missing = [
+                pair
+                for pair in planned
+                if pair[1].path.name not in waiting and not _is_kept(*pair) and not _is_skipped(*pair)
+            ]
             submitted = submit(missing, self._options, "llmexp.sweep.allocated") if missing else []
         _announce(submitted, queued)
         if self._options.detach:
@@ -64,7 +68,11 @@ def cancel(folders: Sequence[RunFolder], named: Sequence[Path]) -> bool:
     for why in left:
         print(f"llmexp: {why}", file=sys.stderr)
     cancel_jobs([run.job for run in jobs])
-    print(f"cancelled: job {', '.join(str(run.job) for run in jobs)}" if jobs else "no SLURM job of these is queued or running")
+    print(
+        f"cancelled: job {', '.join(str(run.job) for run in jobs)}"
+        if jobs
+        else "no SLURM job of these is queued or running"
+    )
     return not left
 
 
@@ -73,11 +81,15 @@ def _below(named: Sequence[Path], folders: Sequence[RunFolder]) -> tuple[list[Ru
     roots = [path.resolve() for path in named]
     there = [folder for folder in folders if any(folder.path.resolve().is_relative_to(root) for root in roots)]
     elsewhere = dict.fromkeys(folder.path.resolve().parent for folder in folders if folder not in there)
-    return there, [f"a link leads to {sweep}; if that is yours, llmexp cancel {sweep} ends its jobs" for sweep in elsewhere]
+    return there, [
+        f"a link leads to {sweep}; if that is yours, llmexp cancel {sweep} ends its jobs" for sweep in elsewhere
+    ]
 
 
 def _not_own(run: Submitted) -> str:
-    return f"job {run.job} goes on: by SLURM's word it is not of {run.folder.path.parent}; scancel {run.job} would end it"
+    return (
+        f"job {run.job} goes on: by SLURM's word it is not of {run.folder.path.parent}; scancel {run.job} would end it"
+    )
 
 
 def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
@@ -100,7 +112,9 @@ def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
     device = recorded_device_model(earlier.environment, plan.config.hardware.device)
     again = why_again(plan.config, folder, earlier, stack_digest(plan, device))
     said = f"{earlier.status} already, {earlier.ended_at}; rerun=all measures again"
-    print(f"{folder.path.name}: {f'again, {again}' if again else said + restored_plan(plan, folder, earlier)}", flush=True)
+    print(
+        f"{folder.path.name}: {f'again, {again}' if again else said + restored_plan(plan, folder, earlier)}", flush=True
+    )
     return again is None
 
 

@@ -91,7 +91,9 @@ def time_on_devices(costs: Sequence[Cost]) -> str:
     held_s: dict[int, float] = defaultdict(float)
     for cost in costs:
         held_s[cost.plan.processes] += cost.held_s or 0.0
-    return " and ".join(f"{duration(time_s)} on {ranks} device{'s' * (ranks > 1)}" for ranks, time_s in sorted(held_s.items()) if time_s)
+    return " and ".join(
+        f"{duration(time_s)} on {ranks} device{'s' * (ranks > 1)}" for ranks, time_s in sorted(held_s.items()) if time_s
+    )
 
 
 def _read_history(outputs: Path) -> _History:
@@ -99,7 +101,13 @@ def _read_history(outputs: Path) -> _History:
     for standing in standings(find_runs(outputs)):
         if standing.state in _TELLING and standing.held_s:
             history.held_s.setdefault(standing.id, []).append(standing.held_s)
-        if standing.state == RunStatus.SUCCESS and standing.held_s and standing.repeats and (standing.rate or 0) > 0 and standing.amount:
+        if (
+            standing.state == RunStatus.SUCCESS
+            and standing.held_s
+            and standing.repeats
+            and (standing.rate or 0) > 0
+            and standing.amount
+        ):
             history.like.setdefault(standing.work, []).append(standing)
     return history
 

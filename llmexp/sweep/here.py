@@ -28,7 +28,9 @@ class RunsHere:
         devices = detect().device_ids
         if worth_it(plans, devices):
             return run_all(plans, devices)
-        return settle([folder_of(plan) for plan in plans], lambda places: [self._attempt(plans[place]) for place in places])
+        return settle(
+            [folder_of(plan) for plan in plans], lambda places: [self._attempt(plans[place]) for place in places]
+        )
 
     def _attempt(self, plan: RunPlan) -> bool | None:
         """Measure one plan and say whether that met no error, which is shown while it is fresh; None where another driver is at it."""

@@ -72,8 +72,15 @@ def _keep(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
     """Say that the result stands, and why."""
     result = folder.result()
     if result:
-        why = "by another driver of this sweep" if is_anothers(result, began) else f"stack {result.stack}; rerun=all measures again"
-        print(f"{folder.path.name}: {result.status} already, {result.ended_at}, {why}{restored_plan(plan, folder, result)}", flush=True)
+        why = (
+            "by another driver of this sweep"
+            if is_anothers(result, began)
+            else f"stack {result.stack}; rerun=all measures again"
+        )
+        print(
+            f"{folder.path.name}: {result.status} already, {result.ended_at}, {why}{restored_plan(plan, folder, result)}",
+            flush=True,
+        )
     record(plan, folder)
     return True
 

@@ -56,7 +56,9 @@ def _written(table: Report, texts: Mapping[Path, str], picture: Path) -> list[Pa
 
     drawn = draw_report(table, picture) if can_draw() else []
     if not drawn:
-        print("no pictures: matplotlib is not installed here; where it is, llmexp report --figure FILE draws them from the folders")
+        print(
+            "no pictures: matplotlib is not installed here; where it is, llmexp report --figure FILE draws them from the folders"
+        )
     for path, text in texts.items():
         write_atomically(path, text)
     return [*texts, *drawn]

@@ -40,7 +40,9 @@ def check_store(plan: RunPlan) -> None:
     if not nearest_existing(outputs).is_dir():
         raise ConfigError(f"sweep.outputs={outputs}: {nearest_existing(outputs)} is a file; name a folder")
     if not os.access(nearest_existing(outputs), os.W_OK):
-        raise ConfigError(f"sweep.outputs={outputs}: {nearest_existing(outputs)} cannot be written to; name another folder")
+        raise ConfigError(
+            f"sweep.outputs={outputs}: {nearest_existing(outputs)} cannot be written to; name another folder"
+        )
     if tracking.name == "mlflow":
         from llmexp.record import mlflow
 

@@ -65,7 +65,9 @@ def _devices_for(plan: RunPlan, free: Sequence[str], devices: Sequence[str]) -> 
 def run_alone(plan: RunPlan, devices: Sequence[str]) -> bool:
     """Measure a plan in a process that sees these devices alone; what it says is passed on line by line."""
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(devices)}
-    with subprocess.Popen(ALONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env) as process:
+    with subprocess.Popen(
+        ALONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(plan.model_dump_json())

@@ -11,7 +11,10 @@ from llmexp.sweep.cluster import cancel
 
 def parser() -> Parser:
     """Say what words it takes."""
-    parser = command_parser("cancel", "Ends the SLURM jobs, queued or running, of runs; these say killed then, and the same sweep does them again.")
+    parser = command_parser(
+        "cancel",
+        "Ends the SLURM jobs, queued or running, of runs; these say killed then, and the same sweep does them again.",
+    )
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATHS", help="runs, sweeps or folders of them")
     return parser
 

@@ -18,7 +18,9 @@ def parser() -> Parser:
         "Starts nothing, imports no torch.",
     )
     add_overrides(parser)
-    parser.add_argument("--outputs", type=Path, default=Path(OUTPUTS), help=f"where sweep.outputs will be; default {OUTPUTS}")
+    parser.add_argument(
+        "--outputs", type=Path, default=Path(OUTPUTS), help=f"where sweep.outputs will be; default {OUTPUTS}"
+    )
     return parser
 
 

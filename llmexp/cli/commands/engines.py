@@ -11,7 +11,10 @@ from llmexp.cli.words import answers_of
 
 def parser() -> Parser:
     """Say what words it takes."""
-    parser = command_parser("engines", "What each engine can do and why it cannot do the rest, as experiment=capabilities asks them. Starts nothing.")
+    parser = command_parser(
+        "engines",
+        "What each engine can do and why it cannot do the rest, as experiment=capabilities asks them. Starts nothing.",
+    )
     add_overrides(parser)
     parser.add_argument("--format", choices=("terminal", "markdown"), default="terminal")
     return parser

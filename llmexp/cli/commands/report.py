@@ -18,8 +18,14 @@ def parser() -> Parser:
     parser = command_parser("report", "The table of runs, from their folders.")
     add_paths(parser)
     parser.add_argument("--format", choices=("terminal", "markdown", "csv"), default="terminal")
-    parser.add_argument("--largest-batch", action="store_true", help="of runs that differ in batch.micro alone: the smallest and the largest")
-    parser.add_argument("--into", type=Path, metavar="FOLDER", help="leave it as FOLDER/<hardware>/<sweep>.md and .csv instead")
+    parser.add_argument(
+        "--largest-batch",
+        action="store_true",
+        help="of runs that differ in batch.micro alone: the smallest and the largest",
+    )
+    parser.add_argument(
+        "--into", type=Path, metavar="FOLDER", help="leave it as FOLDER/<hardware>/<sweep>.md and .csv instead"
+    )
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it too: a PNG, SVG or PDF")
     return parser
 

@@ -11,9 +11,14 @@ from llmexp.cli.reproduce import reproduce
 
 def parser() -> Parser:
     """Say what words it takes."""
-    parser = command_parser("reproduce", "Measures a run again from its folder, shows what differs in the environment, and gives the verdict.")
+    parser = command_parser(
+        "reproduce",
+        "Measures a run again from its folder, shows what differs in the environment, and gives the verdict.",
+    )
     parser.add_argument("run", type=Path, help="the run's folder")
-    parser.add_argument("--yes", action="store_true", help="what its plan starts and reaches besides is yours, or known to you")
+    parser.add_argument(
+        "--yes", action="store_true", help="what its plan starts and reaches besides is yours, or known to you"
+    )
     return parser
 
 

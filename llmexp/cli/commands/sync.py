@@ -12,10 +12,14 @@ from llmexp.errors import ConfigError
 
 def parser() -> Parser:
     """Say what words it takes."""
-    parser = command_parser("sync", "Copy runs to MLflow: those that a tracker missed, or that another machine made. Safe to repeat.")
+    parser = command_parser(
+        "sync", "Copy runs to MLflow: those that a tracker missed, or that another machine made. Safe to repeat."
+    )
     add_paths(parser)
     parser.add_argument(
-        "--uri", type=tracker, help="default: the one each run was planned with, else MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db"
+        "--uri",
+        type=tracker,
+        help="default: the one each run was planned with, else MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db",
     )
     parser.add_argument("--yes", action="store_true", help="the trackers that the runs were planned with are yours")
     parser.add_argument("--experiment", help="MLflow's; default: the one each run was planned with")
@@ -28,4 +32,8 @@ def main(args: Namespace) -> int:
     if not (args.uri or args.yes) and (why := refused(runs)):
         raise ConfigError(why)
     draw_missing(runs)
-    return 0 if copy_runs(runs, {key: value for key, value in (("uri", args.uri), ("experiment", args.experiment)) if value}) else 1
+    return (
+        0
+        if copy_runs(runs, {key: value for key, value in (("uri", args.uri), ("experiment", args.experiment)) if value})
+        else 1
+    )

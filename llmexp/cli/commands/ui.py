@@ -20,7 +20,9 @@ def parser() -> Parser:
     parser = command_parser("ui", "MLflow's pages on 127.0.0.1, until Ctrl-C.")
     parser.add_argument("--port", type=_port, default=5000)
     parser.add_argument("--uri", type=tracker, help="default: MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
-    parser.add_argument("--outputs", type=Path, default=Path(OUTPUTS), help=f"where sweep.outputs is; default {OUTPUTS}")
+    parser.add_argument(
+        "--outputs", type=Path, default=Path(OUTPUTS), help=f"where sweep.outputs is; default {OUTPUTS}"
+    )
     return parser
 
 
@@ -28,7 +30,9 @@ def main(args: Namespace) -> int:
     """Serve the pages until Ctrl-C, with every run that has ended by now."""
     elsewhere = args.outputs == Path(OUTPUTS) and (args.uri or os.environ.get("MLFLOW_TRACKING_URI"))
     if not args.outputs.is_dir() and not elsewhere:
-        raise ConfigError(f"there is no folder {args.outputs}: --outputs names where sweep.outputs is, and python -m llmexp method=Naive makes a run")
+        raise ConfigError(
+            f"there is no folder {args.outputs}: --outputs names where sweep.outputs is, and python -m llmexp method=Naive makes a run"
+        )
     runs = find_runs(args.outputs)
     jobs_under_way(runs)
     copy_missing(runs)

@@ -29,7 +29,9 @@ class Group:
     def __enter__(self) -> Group:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def ends_within(self, seconds: float) -> bool:
@@ -39,7 +41,9 @@ class Group:
         self._listen(ready)
         if self._own in ready:
             self._ended, self._code = True, self._own.stop()
-        return bool(self._code or any(member.code for member in self._members) or self.lost) or (self._ended and not self._at_work())
+        return bool(self._code or any(member.code for member in self._members) or self.lost) or (
+            self._ended and not self._at_work()
+        )
 
     def stop(self) -> int:
         """End all processes that still run; return the exit code of the command that failed first, as those that are ended here fail too."""

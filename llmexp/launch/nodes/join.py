@@ -106,7 +106,10 @@ def _run(line: Line, plan: RunPlan, places: dict[str, Any]) -> tuple[int, Ending
     repeat = places["folder"]
     env = prepare(plan, repeat.parent / f"log.fetch.{places['node']}.txt")
     folder, log = RunFolder(repeat.parent), agent_log(repeat, places["node"])
-    with SystemSampler(folder.system_of(places["node"]), elsewhere=folder.rank_processes), _started(plan, log, env, places) as agent:
+    with (
+        SystemSampler(folder.system_of(places["node"]), elsewhere=folder.rank_processes),
+        _started(plan, log, env, places) as agent,
+    ):
         exhausted = _attend(line, agent, repeat)
         code = agent.stop()
     return (1, exhausted) if exhausted else (code, SUCCESS)

@@ -32,7 +32,9 @@ def place_of(config: RunConfig) -> Place:
     """This machine's place in a run; raises ConfigError where a run takes several machines and nothing says which this is."""
     nodes, said = config.hardware.nodes, config.node
     if nodes == 1 and said.rank:
-        raise ConfigError(f"node.rank={said.rank}: hardware.nodes=1, so that there is no other machine than 0; set hardware.nodes")
+        raise ConfigError(
+            f"node.rank={said.rank}: hardware.nodes=1, so that there is no other machine than 0; set hardware.nodes"
+        )
     if nodes == 1:
         return Place()
     rank = said.rank if said.rank is not None else _slurm_rank(nodes)
@@ -59,7 +61,9 @@ def _slurm_first() -> str | None:
     if machines is None:
         return None
     try:
-        answer = subprocess.run(["scontrol", "show", "hostnames", machines], capture_output=True, text=True, check=True, timeout=60).stdout
+        answer = subprocess.run(
+            ["scontrol", "show", "hostnames", machines], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise ConfigError(f"the first of SLURM's {machines} is not known ({error}): set node.address") from None
     return answer.split()[0]

@@ -14,4 +14,13 @@ from llmexp.record.mlflow.sink import SyncSummary, has_report, record_report, re
 from llmexp.record.mlflow.store import check_store, resolve_uri
 from llmexp.record.mlflow.ui import serve_ui
 
-__all__ = ["SyncSummary", "check_store", "has_report", "record_report", "record_runs", "resolve_uri", "serve_ui", "sync"]
+__all__ = [
+    "SyncSummary",
+    "check_store",
+    "has_report",
+    "record_report",
+    "record_runs",
+    "resolve_uri",
+    "serve_ui",
+    "sync",
+]

@@ -20,7 +20,13 @@ from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import Sample, read_samples
 
 # Bookkeeping, by which runs are found again; the plain tags beside them are for people, who may edit them.
-RUN_TAG, SWEEP_TAG, STATUS_TAG, DIGEST_TAG, KIND_TAG = "llmexp.run", "llmexp.sweep", "llmexp.status", "llmexp.digest", "llmexp.kind"
+RUN_TAG, SWEEP_TAG, STATUS_TAG, DIGEST_TAG, KIND_TAG = (
+    "llmexp.run",
+    "llmexp.sweep",
+    "llmexp.status",
+    "llmexp.digest",
+    "llmexp.kind",
+)
 # Tags that MLflow itself reads.
 PARENT_TAG, COMMIT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit"
 SOURCE = {"mlflow.source.name": "llmexp", "mlflow.source.type": "LOCAL"}
@@ -80,7 +86,9 @@ class RunContent:
 
     def _last_sign_s(self) -> float:
         """By the clock of the driver's machine; by the file server's where samples do not say their time, as earlier ones, or are none."""
-        steps = [sample.at_s for path in self.folder.path.glob("repeat.*/samples.0.jsonl") for sample in _samples(path)[-1:]]
+        steps = [
+            sample.at_s for path in self.folder.path.glob("repeat.*/samples.0.jsonl") for sample in _samples(path)[-1:]
+        ]
         told = [at_s for at_s in (*steps, self.folder.last_sample_unix_s()) if at_s is not None]
         if told and None not in steps:
             return max(told)
@@ -91,12 +99,20 @@ class RunContent:
         """The run in words, its bookkeeping, and what MLflow shows on the run's page."""
         result = self._result
         config = self._plan.config
-        groups = {"task": config.task.name, "hardware": config.hardware.name, "engine": config.engine.name, "sweep": config.sweep.name}
+        groups = {
+            "task": config.task.name,
+            "hardware": config.hardware.name,
+            "engine": config.engine.name,
+            "sweep": config.sweep.name,
+        }
         plain = {"id": self.id, "folder": self.folder.path.name} | self._plan.subject | groups
         plain |= {"status": self.state.value, "reason": self._reason}
         measured = {"stack": result.stack, "evidence": result.evidence} if result else {}
         if result and result.stability:
-            measured |= {"stability": result.stability.verdict, "stability_reasons": "; ".join(result.stability.reasons)}
+            measured |= {
+                "stability": result.stability.verdict,
+                "stability_reasons": "; ".join(result.stability.reasons),
+            }
             measured |= {"beside": _cut("; ".join(result.stability.beside))}
         bookkeeping = {RUN_TAG: self.id, SWEEP_TAG: self.sweep, STATUS_TAG: self.state.value, KIND_TAG: "run"}
         commit = {COMMIT_TAG: ((self.environment.get("git") or {}).get("llmexp") or {}).get("commit")}
@@ -117,7 +133,11 @@ class RunContent:
     @property
     def params(self) -> dict[str, str]:
         """The configuration, flat; what the plan made of it; and what really ran."""
-        values = {key: value for key, value in _flatten(self._plan.config.model_dump(mode="json")) if not key.startswith(_NOT_PARAMS)}
+        values = {
+            key: value
+            for key, value in _flatten(self._plan.config.model_dump(mode="json"))
+            if not key.startswith(_NOT_PARAMS)
+        }
         values |= {"processes": self._plan.processes, "devices": self._plan.devices} | self._plan.params
         if self._result:
             values |= dict(_flatten(self._result.what_ran, "what_ran."))
@@ -140,7 +160,11 @@ class RunContent:
     def files(self) -> list[Path]:
         """Everything that this attempt left; unfinished writes, earlier attempts and links, which may lead out of the folder, are left out."""
         root = self.folder.path
-        found = (path for path in root.rglob("*") if path.is_file() and not path.is_symlink() and not path.name.startswith("."))
+        found = (
+            path
+            for path in root.rglob("*")
+            if path.is_file() and not path.is_symlink() and not path.name.startswith(".")
+        )
         return sorted(path for path in found if path.relative_to(root).parts[0] != "previous")
 
 

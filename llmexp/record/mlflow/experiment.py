@@ -77,7 +77,11 @@ class Experiment:
         found = self.client.get_experiment_by_name(name)
         if found is None:
             try:
-                return str(self.client.create_experiment(name, self.local_artifacts, {EXPERIMENT_KIND_TAG: "custom_model_development"}))
+                return str(
+                    self.client.create_experiment(
+                        name, self.local_artifacts, {EXPERIMENT_KIND_TAG: "custom_model_development"}
+                    )
+                )
             except MlflowException:  # perhaps another driver was faster
                 found = self.client.get_experiment_by_name(name)
                 if found is None:

@@ -50,11 +50,15 @@ class Parents:
             parent = self.of(sweep, start_ms)
             if self._experiment.unless_removed(parent, partial(work, parent)):
                 return
-        raise RecordError(f"the server does not keep what it is given: the parent of sweep {sweep} is gone after {MOST_LOOKS} looks")
+        raise RecordError(
+            f"the server does not keep what it is given: the parent of sweep {sweep} is gone after {MOST_LOOKS} looks"
+        )
 
     def _only_one(self, sweep: str, start_ms: int) -> str:
         """The oldest parent, which takes the children of all others; made where there is none."""
-        parents = [str(run.info.run_id) for run in self._experiment.search({SWEEP_TAG: sweep, KIND_TAG: "sweep"})] or [self._make(sweep, start_ms)]
+        parents = [str(run.info.run_id) for run in self._experiment.search({SWEEP_TAG: sweep, KIND_TAG: "sweep"})] or [
+            self._make(sweep, start_ms)
+        ]
         for other in parents[1:]:
             self._move_children(other, parents[0])
             self._experiment.client.delete_run(other)

@@ -55,7 +55,12 @@ def sample_points(folder: RunFolder, plan: RunPlan, window: Window) -> Iterator[
                 yield Point(f"{repeat.name}/{name}", value, at_ms, sample.index)
             for name, value in sample.values.items():
                 if name in plan.over_amount:
-                    yield Point(f"{repeat.name}/{name}_over_{plan.rate.partition('_per_')[0]}", value, at_ms, round((sample.index + 1) * plan.amount))
+                    yield Point(
+                        f"{repeat.name}/{name}_over_{plan.rate.partition('_per_')[0]}",
+                        value,
+                        at_ms,
+                        round((sample.index + 1) * plan.amount),
+                    )
 
 
 def result_points(result: RunResult | None, window: Window) -> Iterator[Point]:
@@ -71,7 +76,9 @@ def result_points(result: RunResult | None, window: Window) -> Iterator[Point]:
                 yield Point(f"{name}_{deviation}", value, at_ms)
     yield from _interval_points(result.stability if result else None, at_ms)
     for number, point in enumerate(result.points if result else ()):
-        yield from (Point(f"points/{name}", metric.mean, at_ms, number) for name, metric in point.metrics.items() if metric)
+        yield from (
+            Point(f"points/{name}", metric.mean, at_ms, number) for name, metric in point.metrics.items() if metric
+        )
 
 
 def _interval_points(judged: Stability | None, at_ms: int) -> Iterator[Point]:
@@ -88,7 +95,11 @@ def system_points(path: Path, window: Window) -> Iterator[Point]:
     during = (sample for sample in read_json_lines(path) if sample["at_s"] >= window.start_s)
     for step, sample in enumerate(during):
         at_ms = round(1e3 * sample["at_s"])
-        yield from (Point(f"{prefix}/{name}", float(value), at_ms, step) for name, value in sample.items() if name not in ("at_s", "interval_s"))
+        yield from (
+            Point(f"{prefix}/{name}", float(value), at_ms, step)
+            for name, value in sample.items()
+            if name not in ("at_s", "interval_s")
+        )
 
 
 def _measured(samples: list[S]) -> list[S]:

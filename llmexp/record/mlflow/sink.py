@@ -55,7 +55,9 @@ def has_report(sweep: str, digest: str, tracking: TrackingConfig, outputs: Path 
     return database is not None and reported(database, tracking.experiment, sweep) == [digest]
 
 
-def record_report(sweep: str, files: Sequence[Path], digest: str, tracking: TrackingConfig, outputs: Path = OUTPUTS) -> bool:
+def record_report(
+    sweep: str, files: Sequence[Path], digest: str, tracking: TrackingConfig, outputs: Path = OUTPUTS
+) -> bool:
     """Copy a sweep's report to its parent run, a Markdown file also as its description; fails as `record_runs` does, and then answers False."""
 
     def log(deadline_s: float) -> None:
@@ -92,7 +94,9 @@ def _is_copied(folder: RunFolder, known: Known) -> bool:
         content = read(folder) if known else None
     except (RecordError, OSError):
         return False
-    return content is not None and [run.digest for run in known.get((content.sweep, content.id), [])] == [content.digest]
+    return content is not None and [run.digest for run in known.get((content.sweep, content.id), [])] == [
+        content.digest
+    ]
 
 
 def _outputs(folders: Sequence[RunFolder]) -> Path:
@@ -135,7 +139,10 @@ def _attempt(work: Callable[[float], object], timeout_s: float) -> bool:
     thread.join(timeout_s)
     for reason in list(reasons):
         _gave_up.set()
-        print(f"llmexp: not recorded in MLflow: {reason}; the runs' folders have everything, `llmexp sync` records them later", file=sys.stderr)
+        print(
+            f"llmexp: not recorded in MLflow: {reason}; the runs' folders have everything, `llmexp sync` records them later",
+            file=sys.stderr,
+        )
     return not reasons
 
 

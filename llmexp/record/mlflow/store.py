@@ -53,7 +53,10 @@ def check_store(tracking: TrackingConfig, outputs: Path) -> None:
 
 def connect(uri: str, timeout_s: float) -> MlflowClient:
     """Open a client whose requests fail rather than wait; raises RecordError where mlflow is not installed."""
-    waits = {"MLFLOW_HTTP_REQUEST_TIMEOUT": str(math.ceil(min(timeout_s, _REQUEST_TIMEOUT_S))), "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
+    waits = {
+        "MLFLOW_HTTP_REQUEST_TIMEOUT": str(math.ceil(min(timeout_s, _REQUEST_TIMEOUT_S))),
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    }
     for name, value in (_QUIET | waits).items():
         os.environ.setdefault(name, value)  # the only way to tell mlflow
     try:

@@ -66,7 +66,9 @@ class Tracker:
             if self._experiment.is_ours_alone:
                 return written
             found = self._search(content.sweep, content.id)
-        raise RecordError(f"the server does not keep what it is given: run {content.id} is not one run after {MOST_LOOKS} looks")
+        raise RecordError(
+            f"the server does not keep what it is given: run {content.id} is not one run after {MOST_LOOKS} looks"
+        )
 
     def end_sweeps(self) -> None:
         """Say of the sweeps whose runs were written when the last of those ended."""
@@ -113,7 +115,9 @@ class Tracker:
             self._log_files(run, files)
             self._log_text(run, redact(json.dumps(content.environment, indent=2)), "environment.json")
             self._client.set_terminated(run.run_id, content.mlflow_status, end_ms)
-            self._experiment.set_tags(run.run_id, {NOTE_TAG: _note(run.run_id, content.note, files), DIGEST_TAG: content.digest})
+            self._experiment.set_tags(
+                run.run_id, {NOTE_TAG: _note(run.run_id, content.note, files), DIGEST_TAG: content.digest}
+            )
 
         self._experiment.unless_removed(run.run_id, fill)
 
@@ -166,7 +170,11 @@ def _place(folder: Path, name: str) -> Path:
 
 def _note(run_id: str, text: str, files: Mapping[str, Path]) -> str:
     """What describes a run: text, and the pictures among its files, which the server that shows the page serves under this address."""
-    pictures = [f"![{path.stem}](get-artifact?path={quote(name)}&run_uuid={run_id})" for name, path in files.items() if path.suffix == ".png"]
+    pictures = [
+        f"![{path.stem}](get-artifact?path={quote(name)}&run_uuid={run_id})"
+        for name, path in files.items()
+        if path.suffix == ".png"
+    ]
     return _whole_lines(redact(text), pictures)
 
 

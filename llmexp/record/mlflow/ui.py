@@ -45,7 +45,10 @@ def serve_ui(tracking: TrackingConfig, port: int, outputs: Path = OUTPUTS) -> in
         try:
             _wait_until_up(server, port, words)
             print(f"MLflow UI: {_page(port, tracking.experiment)}   (Ctrl-C ends it)")
-            print(f"from your own machine: ssh -N -L {port}:{HOST}:{port} {getpass.getuser()}@{socket.gethostname()}", flush=True)
+            print(
+                f"from your own machine: ssh -N -L {port}:{HOST}:{port} {getpass.getuser()}@{socket.gethostname()}",
+                flush=True,
+            )
             return server.wait()
         finally:
             _stop(server)
@@ -65,14 +68,24 @@ def _start(uri: str, port: int, words: IO[bytes]) -> subprocess.Popen[bytes]:
     if importlib.util.find_spec("mlflow") is None:
         raise RecordError("mlflow is not installed, so there is no UI: pip install mlflow")
     # The store's address may hold a password, and a command line is for all to see: it goes by the environment.
-    settings = {"MLFLOW_BACKEND_STORE_URI": uri, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    settings = {
+        "MLFLOW_BACKEND_STORE_URI": uri,
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    }
     artifacts = artifact_root(uri)
     if artifacts:
         settings["MLFLOW_DEFAULT_ARTIFACT_ROOT"] = artifacts
     options = {"host": HOST, "port": str(port), "workers": "1", "uvicorn-opts": "--log-level warning"}
     command = [sys.executable, "-m", "mlflow", "server", *(f"--{name}={value}" for name, value in options.items())]
     return subprocess.Popen(
-        command, env=os.environ | settings, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True, preexec_fn=die_with_parent
+        command,
+        env=os.environ | settings,
+        stdin=subprocess.DEVNULL,
+        stdout=words,
+        stderr=words,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
     )
 
 
@@ -81,7 +94,9 @@ def _page(port: int, experiment: str) -> str:
     server = f"http://{HOST}:{port}"
     query = urllib.parse.urlencode({"experiment_name": experiment})
     try:
-        with urllib.request.urlopen(f"{server}/api/2.0/mlflow/experiments/get-by-name?{query}", timeout=_STARTS_WITHIN_S) as answer:
+        with urllib.request.urlopen(
+            f"{server}/api/2.0/mlflow/experiments/get-by-name?{query}", timeout=_STARTS_WITHIN_S
+        ) as answer:
             number = json.load(answer)["experiment"]["experiment_id"]
     except urllib.error.HTTPError:  # nothing is recorded yet
         return server
@@ -94,7 +109,9 @@ def _check_free(port: int) -> None:
         try:
             probe.bind((HOST, port))
         except OSError:
-            raise RecordError(f"port {port} of {HOST} is taken: choose another, as in `llmexp ui --port {port + 1}`") from None
+            raise RecordError(
+                f"port {port} of {HOST} is taken: choose another, as in `llmexp ui --port {port + 1}`"
+            ) from None
 
 
 def _wait_until_up(server: subprocess.Popen[bytes], port: int, words: IO[bytes]) -> None:

@@ -75,7 +75,11 @@ def curve_of(repeats: Sequence[TrainingRepeat], facts: Facts) -> LossCurve:
 def divergence(repeats: Sequence[TrainingRepeat]) -> str:
     """Say from which step on losses were no finite numbers; empty where all were."""
     for number, repeat in enumerate(repeats):
-        bad = [step[0].index for step in (*repeat.warmup, *repeat.measured) if not all(isfinite(sample.loss) for sample in step)]
+        bad = [
+            step[0].index
+            for step in (*repeat.warmup, *repeat.measured)
+            if not all(isfinite(sample.loss) for sample in step)
+        ]
         if bad:
             return f"the loss diverged: no finite number at step {min(bad)} of repeat {number}"
     return ""

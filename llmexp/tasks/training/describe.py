@@ -16,7 +16,8 @@ def describe(plan: TrainingPlan) -> dict[str, str]:
     """Lines by label; empty ones say nothing."""
     config = plan.config
     return {
-        "atoms": "\n".join(f"{atom.code}: {atom.help} [{_values(atom.sets)}]" for atom in plan.atoms) or "none: nothing is changed",
+        "atoms": "\n".join(f"{atom.code}: {atom.help} [{_values(atom.sets)}]" for atom in plan.atoms)
+        or "none: nothing is changed",
         "degrees": _degrees(plan),
         "batch": _batch(plan),
         "steps": _steps(plan),
@@ -44,7 +45,9 @@ def _degrees(plan: TrainingPlan) -> str:
 
 def _batch(plan: TrainingPlan) -> str:
     batch, seq_len = plan.batch, plan.config.data.seq_len
-    samples = f"dp {plan.dims.dp} x micro {batch.micro} x accumulation {batch.accumulation} = {batch.global_} samples a step"
+    samples = (
+        f"dp {plan.dims.dp} x micro {batch.micro} x accumulation {batch.accumulation} = {batch.global_} samples a step"
+    )
     return f"{samples}; x seq_len {seq_len} = {batch.global_ * seq_len:,} positions"
 
 
@@ -61,7 +64,11 @@ def _parameters(plan: TrainingPlan) -> str:
     if plan.parameters is None or plan.trainable_parameters is None:
         return "not known before the model is built"
     declared = "" if training_engine(plan.config).builds_model else "declared: "
-    active = f", {plan.active_parameters:,} active for a token" if plan.active_parameters not in (None, plan.parameters) else ""
+    active = (
+        f", {plan.active_parameters:,} active for a token"
+        if plan.active_parameters not in (None, plan.parameters)
+        else ""
+    )
     return f"{declared}{plan.parameters:,}, of which {plan.trainable_parameters:,} train{active}"
 
 

@@ -41,4 +41,8 @@ def computed(sample: StepSample, flops: Flops, kernel: str | None) -> float | No
         return None
     fused = flops.computed.fused if kernel is None else bool(_FUSED.search(kernel))
     lengths = sample.bounded_squares if fused else sample.positions * flops.seq_len
-    return None if lengths is None else sample.positions * flops.computed.per_position + lengths * flops.computed.per_square(fused)
+    return (
+        None
+        if lengths is None
+        else sample.positions * flops.computed.per_position + lengths * flops.computed.per_square(fused)
+    )

@@ -16,7 +16,11 @@ MOST_CHOICES = 12
 def idle_keys(plan: TrainingPlan) -> dict[str, str]:
     """By key, why it changes nothing; of keys whose values are not the schema's own defaults."""
     against = {place: reason for place, reason in _reasons(plan).items() if reason}
-    idle = {f"{section}.{key}": reason for (section, key), reason in against.items() if _is_given(getattr(plan.config, section), key)}
+    idle = {
+        f"{section}.{key}": reason
+        for (section, key), reason in against.items()
+        if _is_given(getattr(plan.config, section), key)
+    }
     return idle | dict(_idle_options(plan))
 
 
@@ -25,7 +29,9 @@ def _reasons(plan: TrainingPlan) -> dict[tuple[str, str], str]:
     config, adapter = plan.config, plan.techniques.adapter
     no_lora = "" if adapter == "lora" else "only L and QL have such matrices"
     no_split = "" if config.data.dataset else "only a dataset of data.path has splits"
-    whole = "" if config.measure.stop_at_interval_share else "no repeat ends early without measure.stop_at_interval_share"
+    whole = (
+        "" if config.measure.stop_at_interval_share else "no repeat ends early without measure.stop_at_interval_share"
+    )
     return {
         **dict.fromkeys((("adapter", key) for key in ("rank", "alpha", "dropout", "targets")), no_lora),
         ("adapter", "virtual_tokens"): "" if adapter == "prompt" else "only P has such embeddings",
@@ -44,7 +50,11 @@ def _is_given(section: Section, key: str) -> bool:
 def _idle_options(plan: TrainingPlan) -> Iterator[tuple[str, str]]:
     """Names of engine.options that the engine does not look at."""
     config, engine = plan.config, training_engine(plan.config)
-    known = engine.known_options(config, engine.native_config(config, plan.techniques, plan.dims)) if config.engine.options else None
+    known = (
+        engine.known_options(config, engine.native_config(config, plan.techniques, plan.dims))
+        if config.engine.options
+        else None
+    )
     for name in config.engine.options if known is not None else ():
         if name not in (known or ()):
             yield f"engine.options.{name}", f"engine={engine.name} {_choices(name, known or ())}"

@@ -34,7 +34,10 @@ def _phase_peak(repeat: TrainingRepeat, facts: Facts, phase: str) -> Observed | 
 
 
 def _state(repeat: TrainingRepeat, facts: Facts, kinds: Sequence[str], place: Place) -> Observed | None:
-    held = [[rank.state_bytes.get(kind) or rank.state_bytes.get(OTHERWISE.get(kind, kind)) for kind in kinds] for rank in repeat.ranks]
+    held = [
+        [rank.state_bytes.get(kind) or rank.state_bytes.get(OTHERWISE.get(kind, kind)) for kind in kinds]
+        for rank in repeat.ranks
+    ]
     if any(None in sizes for sizes in held):
         return None
     return Observed(max(sum(getattr(size, place) for size in sizes) for sizes in held))
@@ -57,7 +60,10 @@ _STATES = {
     "parameter": (("parameters",), "Parameters, as partitioned"),
     "gradient": (("gradients",), "Gradients"),
     "optimizer": (("optimizer",), "The optimizer's state, a master copy included"),
-    "training_state": (("parameters", "gradients_and_gathered", "optimizer"), "Parameters, gradients and optimizer state"),
+    "training_state": (
+        ("parameters", "gradients_and_gathered", "optimizer"),
+        "Parameters, gradients and optimizer state",
+    ),
 }
 
 
@@ -78,6 +84,10 @@ def add_memory(metrics: Metrics) -> None:
         add(f"{phase}_peak_bytes", partial(_phase_peak, phase=phase), help)
     for name, (kinds, what) in _STATES.items():
         for place, suffix in _PLACES.items():
-            add(f"{name}{suffix}_bytes", partial(_state, kinds=kinds, place=place), f"{what}, on the {place}, {largest}.")
+            add(
+                f"{name}{suffix}_bytes",
+                partial(_state, kinds=kinds, place=place),
+                f"{what}, on the {place}, {largest}.",
+            )
     gathered = f"Whole parameters at the end of forward, beside the rank's part of them, on the device, {largest}."
     add("gathered_parameter_bytes", partial(_state, kinds=("gathered",), place="device"), gathered)

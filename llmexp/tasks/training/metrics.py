@@ -53,7 +53,9 @@ def real_tokens_per_s(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
 @metric("samples/s", "higher", Shown("samples/s", ",.2f", dispensable=3))
 def samples_per_s(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
     """Sequences of all replicas a second, of packed instructions the records in them; None where samples do not count them."""
-    return _rate(repeat, facts, "samples") if all(sample.samples for step in repeat.measured for sample in step) else None
+    return (
+        _rate(repeat, facts, "samples") if all(sample.samples for step in repeat.measured for sample in step) else None
+    )
 
 
 @metric("s", "lower")
@@ -134,7 +136,9 @@ def mfu_full_attention(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
 @metric("share", "higher")
 def useful_mfu(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
     """mfu of tokens that are no padding; None of a program of one's own, which tells of tokens alone."""
-    return None if "program" in repeat.ranks[0].what_ran else _share_of_peak(_tflops(repeat, facts, flops.useful), facts)
+    return (
+        None if "program" in repeat.ranks[0].what_ran else _share_of_peak(_tflops(repeat, facts, flops.useful), facts)
+    )
 
 
 @metric("share", "higher")
@@ -223,7 +227,9 @@ def _count(parameters: int | None) -> Observed | None:
 
 
 def _rate(repeat: TrainingRepeat, facts: Facts, counter: Literal["positions", "real_tokens", "samples"]) -> Observed:
-    return _over_time(repeat, [facts.counted_share * sum(getattr(sample, counter) for sample in step) for step in repeat.measured])
+    return _over_time(
+        repeat, [facts.counted_share * sum(getattr(sample, counter) for sample in step) for step in repeat.measured]
+    )
 
 
 def _over_time(repeat: TrainingRepeat, counts: Sequence[float]) -> Observed:
@@ -233,7 +239,9 @@ def _over_time(repeat: TrainingRepeat, counts: Sequence[float]) -> Observed:
     return Observed(sum(counts) / window_s, tuple(rates))
 
 
-def _tflops(repeat: TrainingRepeat, facts: Facts, count: Callable[[StepSample, Flops], float | None]) -> Observed | None:
+def _tflops(
+    repeat: TrainingRepeat, facts: Facts, count: Callable[[StepSample, Flops], float | None]
+) -> Observed | None:
     """TFLOP/s of one device; None where the plan does not know the model, the ranks saw another one, or a step cannot be counted."""
     if facts.flops is None or "no_flops" in repeat.ranks[0].what_ran:
         return None

@@ -54,7 +54,9 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
         trainable_parameters=trained.trainable if trained else None,
         active_parameters=shape.active_parameters if shape else None,
         flops_per_token=flops_per_token(shape, seq_len, techniques, config.adapter) if shape else None,
-        recomputed_flops_per_token=recomputed_flops_per_token(built, config, techniques, dims, whole=whole) if built else None,
+        recomputed_flops_per_token=recomputed_flops_per_token(built, config, techniques, dims, whole=whole)
+        if built
+        else None,
         flops=flops_of(shape, config, techniques, computed) if shape else None,
         optimizer_state_bytes_per_parameter=moments,
         memory=estimate(built, storage, trained, dims) if built and trained and moments is not None else None,
@@ -91,7 +93,9 @@ def _shape(config: TrainingConfig, method: Method) -> ModelShape | None:
 def _check_positions(config: TrainingConfig) -> None:
     model, seq_len = config.model, config.data.seq_len
     if isinstance(model, SizedModel) and seq_len > model.max_positions:
-        raise ConfigError(f"data.seq_len={seq_len} exceeds model.max_positions={model.max_positions} of model={model.name}")
+        raise ConfigError(
+            f"data.seq_len={seq_len} exceeds model.max_positions={model.max_positions} of model={model.name}"
+        )
 
 
 def _check_targets(config: TrainingConfig, techniques: Techniques, shape: ModelShape | None) -> None:

@@ -15,7 +15,9 @@ from llmexp.record.result import RunStatus
 
 def out_of_memory_already(plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
     """Say that the same run with a smaller batch.micro has run out of memory on this stack, or None; force=true starts it all the same."""
-    tried = [] if plan.config.force else [micro for micro in _out_of_memory(plan, sweep, stack) if micro < plan.batch.micro]
+    tried = (
+        [] if plan.config.force else [micro for micro in _out_of_memory(plan, sweep, stack) if micro < plan.batch.micro]
+    )
     return f"out of memory already at batch.micro={min(tried)}; force=true starts it all the same" if tried else None
 
 

@@ -66,7 +66,11 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def against(self, repeats: Sequence[TrainingRepeat]) -> list[str]:
         """Graphs that torch.compile made while steps were measured."""
         graphs = max(rank.compiled_in_window for repeat in repeats for rank in repeat.ranks)
-        return [f"compilation: torch.compile made {graphs} graph{'s' * (graphs > 1)} inside the measured window"] if graphs else []
+        return (
+            [f"compilation: torch.compile made {graphs} graph{'s' * (graphs > 1)} inside the measured window"]
+            if graphs
+            else []
+        )
 
     def remark(self, repeats: Sequence[TrainingRepeat]) -> str:
         """That the loss diverged."""

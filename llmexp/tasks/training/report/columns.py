@@ -55,12 +55,19 @@ def columns(report: TrainingSection) -> list[Column]:
         column("x Naive", lambda row: ratio.cell() if (ratio := report.over_naive(row)) else "", 5),
         *(column(f"{kind} scaling %", partial(_efficiency, report, kind), 8) for kind in KINDS),
         column("paper scaling %", lambda row: _paper_efficiency(report, notes, row), 8),
-        *(column(header, partial(_loss, report, notes, place), rank) for place, (header, rank) in enumerate(LOSS_COLUMNS)),
+        *(
+            column(header, partial(_loss, report, notes, place), rank)
+            for place, (header, rank) in enumerate(LOSS_COLUMNS)
+        ),
         metric("mfu"),
         column(flops_header(report), partial(flops_cell, flops_unit(report)), 2),
         metric("tokens_per_joule"),
         column("paper tokens/s", lambda row: _paper_speed(row, notes), 8),
-        column("x paper", lambda row: (ratio.cell() if (ratio := over_paper(row)) else "") + mark(unlike_note(row), notes).lstrip(), 7),
+        column(
+            "x paper",
+            lambda row: (ratio.cell() if (ratio := over_paper(row)) else "") + mark(unlike_note(row), notes).lstrip(),
+            7,
+        ),
         column(f"paper {unit}", lambda row: _paper_memory(row, divisor), 3),
         column(f"{unit} x paper", lambda row: _number(row.memory_over_paper, ".2f"), 1),
     ]

@@ -13,13 +13,22 @@ from llmexp.tasks.training.report.row import TrainingRow
 CONFIDENCE = 0.96
 # What speaks against a run and is in its interval, or widens it; anything else may have shifted the run as a whole.
 IN_INTERVAL = ("noise", "drift", "warm-up")
-SLOWER, FASTER, ALIKE, DISTURBED = "slower than Naive", "faster", "not told apart from it", "not judged, because something stood in their way"
+SLOWER, FASTER, ALIKE, DISTURBED = (
+    "slower than Naive",
+    "faster",
+    "not told apart from it",
+    "not judged, because something stood in their way",
+)
 
 
 def conclusion(rows: Sequence[TrainingRow]) -> list[str]:
     """A line for each kind of work that Naive and other methods were measured at with several repeats: their intervals overlap or they don't."""
     measured = [row for row in rows if _interval(row) and not row.is_control]
-    return [_line(naive, _beside(naive, measured)) for naive in measured if naive.method == NAIVE and _beside(naive, measured)]
+    return [
+        _line(naive, _beside(naive, measured))
+        for naive in measured
+        if naive.method == NAIVE and _beside(naive, measured)
+    ]
 
 
 def _beside(naive: TrainingRow, rows: Iterable[TrainingRow]) -> list[TrainingRow]:
@@ -49,7 +58,11 @@ def _interval(row: TrainingRow) -> tuple[float, float] | None:
     known = of_repeats(speed) if judged and speed else None
     if judged is None or known is None:
         return None
-    drifted = [ratio for word, ratio in (("drift", judged.drift_ratio), ("warm-up", judged.warmup_ratio)) if ratio and _says(judged, word)]
+    drifted = [
+        ratio
+        for word, ratio in (("drift", judged.drift_ratio), ("warm-up", judged.warmup_ratio))
+        if ratio and _says(judged, word)
+    ]
     wider = max((max(ratio, 1 / ratio) for ratio in drifted), default=1.0)
     low, high = known.ratio_interval(CONFIDENCE)
     return low / wider, high * wider
@@ -57,7 +70,11 @@ def _interval(row: TrainingRow) -> tuple[float, float] | None:
 
 def _is_disturbed(row: TrainingRow) -> bool:
     judged = _judged(row)
-    return judged is not None and judged.verdict == "unstable" and any(not reason.startswith(IN_INTERVAL) for reason in judged.reasons)
+    return (
+        judged is not None
+        and judged.verdict == "unstable"
+        and any(not reason.startswith(IN_INTERVAL) for reason in judged.reasons)
+    )
 
 
 def _says(judged: Stability, word: str) -> bool:

@@ -68,7 +68,10 @@ def converged(rows: Sequence[TrainingRow]) -> dict[str, Converged]:
     """By run id, the measured runs with measure.tokens whose samples can be read."""
     engines, several = engine_names(rows), len({row.program for row in rows}) > 1
     words = zip(rows, own_words(rows), strict=True)
-    named = {row.id: " ".join(filter(None, [row.method, engines[row.id] * (several and bool(row.program)), own])) for row, own in words}
+    named = {
+        row.id: " ".join(filter(None, [row.method, engines[row.id] * (several and bool(row.program)), own]))
+        for row, own in words
+    }
     curves = {row.id: curve for row in rows if (curve := _curve(row))}
     alike: dict[str, list[TrainingRow]] = {}
     for row in rows:
@@ -90,12 +93,20 @@ def convergence_legend(found: Sequence[Converged]) -> list[str]:
     passes = {one.label: _passes(one.row) for one in found}
     again = ", ".join(f"{label} {times:g} times" for label, times in passes.items() if times > 1)
     share = f"{SMOOTHED_SHARE:.0%}"
-    compared = f"loss over baseline: the same at equal tokens, less the baseline's; smoothed over {share} of the budget too"
+    compared = (
+        f"loss over baseline: the same at equal tokens, less the baseline's; smoothed over {share} of the budget too"
+    )
     return [
         f"final loss: mean over the last {share} of the tokens trained on; baseline: {', '.join(bases)}",
         *([compared] if len(bases) < len(found) else []),
         f"s to loss: steps until that loss stays within {REACHED_WITHIN:.1%} above the baseline's final one, or lower, x measured step time",
-        *([f"there was not text enough for the budget, and losses of text seen before are lower: all of it was read by {again}"] if again else []),
+        *(
+            [
+                f"there was not text enough for the budget, and losses of text seen before are lower: all of it was read by {again}"
+            ]
+            if again
+            else []
+        ),
     ]
 
 
@@ -112,7 +123,9 @@ def _curve(row: TrainingRow) -> LossCurve | None:
 def _asked(row: TrainingRow) -> str:
     """Task, model, data but for the cut into sequences, budget and seed: what runs must share for their losses to compare."""
     config = row.plan.config
-    told = config.model_dump(mode="json", include={"task": True, "model": True, "measure": {"tokens"}, "seed": True, "data": True})
+    told = config.model_dump(
+        mode="json", include={"task": True, "model": True, "measure": {"tokens"}, "seed": True, "data": True}
+    )
     told["data"].pop("seq_len")
     # A program of one's own reads what it likes.
     return json.dumps([told, config.engine.name == "script"], sort_keys=True)

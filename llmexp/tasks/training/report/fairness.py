@@ -25,7 +25,12 @@ UPDATES_WITHIN = 4.0
 # are off by the number of ranks or passes.
 GRADIENTS_WITHIN = 1.25
 # Settings that change no training: who computes an update, what is kept of it, and why a precision was chosen.
-_NO_TRAINING = {("optimizer", "implementation"), ("adapter", "save"), ("model", "save"), ("precision", "chosen_because")}
+_NO_TRAINING = {
+    ("optimizer", "implementation"),
+    ("adapter", "save"),
+    ("model", "save"),
+    ("precision", "chosen_because"),
+}
 # What may differ without changing the training, and explains speeds.
 EXPLAINS = ("attention_kernel", "reduced_in")
 
@@ -39,7 +44,9 @@ def fairness(rows: Iterable[TrainingRow]) -> list[str]:
         names, share = (_layout(first, engines), _layout(other, engines)), _difference(first, other)
         differing, doubt = _asked_otherwise(first, other), _doubt(first, other)
         if differing:
-            lines.append(f"not asked for the same training: {names[0]} and {names[1]} with {first.method}, by {differing}")
+            lines.append(
+                f"not asked for the same training: {names[0]} and {names[1]} with {first.method}, by {differing}"
+            )
         elif share is None:
             continue
         elif share > SAME_WITHIN[first.plan.config.precision.parameters]:
@@ -53,8 +60,13 @@ def fairness(rows: Iterable[TrainingRow]) -> list[str]:
             agreed.setdefault(names, []).append((first.method + _explanation(first, other), share))
     for (one, another), methods in agreed.items():
         largest = max(share for _, share in methods)
-        listed, within = ", ".join(method for method, _ in methods), f"within {largest:.1e} of each other, first gradients and updates of one size"
-        lines.append(f"the same training on {one} and {another}: losses of the first steps, {COMPARED_STEPS} at most, {within} ({listed})")
+        listed, within = (
+            ", ".join(method for method, _ in methods),
+            f"within {largest:.1e} of each other, first gradients and updates of one size",
+        )
+        lines.append(
+            f"the same training on {one} and {another}: losses of the first steps, {COMPARED_STEPS} at most, {within} ({listed})"
+        )
     return lines
 
 
@@ -85,7 +97,12 @@ def _asked_otherwise(first: TrainingRow, other: TrainingRow) -> str:
 
 def _settings(config: TrainingConfig) -> dict[str, Any]:
     sections = config.model_dump(mode="json", include={"optimizer", "data", "model", "precision", "adapter"})
-    return {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items() if (section, key) not in _NO_TRAINING}
+    return {
+        f"{section}.{key}": value
+        for section, values in sections.items()
+        for key, value in values.items()
+        if (section, key) not in _NO_TRAINING
+    }
 
 
 def _doubt(first: TrainingRow, other: TrainingRow) -> str:
@@ -143,12 +160,19 @@ def _apart(loss: float, other: float) -> float:
 def _losses(row: TrainingRow) -> Sequence[float]:
     """Mean over the ranks of the loss of each of the first steps, warm-up included, of the first repeat."""
     repeat = row.folder.repeat(0)
-    by_rank = [islice(read_samples(repeat / f"samples.{rank}.jsonl", StepSample), COMPARED_STEPS) for rank in range(row.processes)]
+    by_rank = [
+        islice(read_samples(repeat / f"samples.{rank}.jsonl", StepSample), COMPARED_STEPS)
+        for rank in range(row.processes)
+    ]
     return [fmean(sample.loss for sample in step) for step in zip(*by_rank, strict=False)]
 
 
 def _explanation(first: TrainingRow, other: TrainingRow) -> str:
     one, another = (row.result.what_ran if row.result else {} for row in (first, other))
     told = [(name, one.get(name), another.get(name)) for name in EXPLAINS]
-    differing = [f"{name.replace('_', ' ')} {ours} and {theirs}" for name, ours, theirs in told if ours and theirs and ours != theirs]
+    differing = [
+        f"{name.replace('_', ' ')} {ours} and {theirs}"
+        for name, ours, theirs in told
+        if ours and theirs and ours != theirs
+    ]
     return f" with {', '.join(differing)}" if differing else ""

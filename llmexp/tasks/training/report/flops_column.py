@@ -52,4 +52,8 @@ def flops_legend(report: TrainingSection) -> str:
     """What the column means; empty where there is none."""
     unit = flops_unit(report)
     known = any(row.metric(FLOPS) for row in report.rows)
-    return f"{flops_header(report)}: the model's, recomputation left out; {unit.name} = 10^{unit.power} FLOPs" if known else ""
+    return (
+        f"{flops_header(report)}: the model's, recomputation left out; {unit.name} = 10^{unit.power} FLOPs"
+        if known
+        else ""
+    )

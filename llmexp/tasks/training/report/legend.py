@@ -49,7 +49,9 @@ def _of_costs(report: TrainingSection) -> dict[str, bool]:
             report.over_naive(row) for row in report.rows
         ),
         flops_legend(report): True,
-        f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(_powered(report)),
+        f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(
+            _powered(report)
+        ),
         f"no MFU: {'; '.join(_without_flops(report))}": bool(_without_flops(report)),
     }
 
@@ -57,10 +59,16 @@ def _of_costs(report: TrainingSection) -> dict[str, bool]:
 def _of_rows(report: TrainingSection) -> dict[str, bool]:
     rows = report.rows
     return {
-        f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others left out": bool(report.left_out),
-        "epoch: one pass over all records of the data, at these samples/s": any(row.finetuned("epoch_time_s") for row in rows),
+        f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others left out": bool(
+            report.left_out
+        ),
+        "epoch: one pass over all records of the data, at these samples/s": any(
+            row.finetuned("epoch_time_s") for row in rows
+        ),
         "trained M: millions of parameters that train": any(row.finetuned("trainable_parameters") for row in rows),
-        "Naive: Full-FT, all parameters train": any(row.finetuned("tokens_per_s") and row.method == NAIVE for row in rows),
+        "Naive: Full-FT, all parameters train": any(
+            row.finetuned("tokens_per_s") and row.method == NAIVE for row in rows
+        ),
         "peak in: the phase of the allocator's peak": any(row.peak_phase for row in rows),
         _cut_records(report): True,
     }
@@ -73,15 +81,22 @@ def _of_paper(report: TrainingSection) -> dict[str, bool]:
     return {
         "-: out of memory": any(paper.oom for paper in papers) and not any(row.state == OOM for row in report.rows),
         f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head train": partly,
-        f"paper: {SOURCE}, table {tables}, 8 GPUs, its GB read as 10^9 bytes; x paper: ours over the paper's": bool(papers),
+        f"paper: {SOURCE}, table {tables}, 8 GPUs, its GB read as 10^9 bytes; x paper: ours over the paper's": bool(
+            papers
+        ),
     }
 
 
 def _cut_records(report: TrainingSection) -> str:
     """How many records were longer than seq_len; empty where none was."""
     found = [row.result.what_ran for row in report.rows if row.result and row.rate]
-    counts = [(ran.get("data_cut_records", 0), ran.get("data_left_out_records", 0), ran.get("data_read_records", 0)) for ran in found]
-    said = [f"{cut} of {read} cut, {left_out} left out" for cut, left_out, read in sorted(set(counts)) if cut or left_out]
+    counts = [
+        (ran.get("data_cut_records", 0), ran.get("data_left_out_records", 0), ran.get("data_read_records", 0))
+        for ran in found
+    ]
+    said = [
+        f"{cut} of {read} cut, {left_out} left out" for cut, left_out, read in sorted(set(counts)) if cut or left_out
+    ]
     return f"records longer than seq_len: {'; '.join(said)}" if said else ""
 
 

@@ -21,13 +21,21 @@ ROOM = 1.1
 
 def draw_losses(found: Sequence[Converged], title: str, path: Path) -> None:
     """Write the picture: smoothed losses, a line a run, and the baseline's final loss as the line to reach."""
-    figure = new_figure(10.5, 4.6 + 0.16 * (len(found) // 3), f"{title}\nloss, mean over the last {SMOOTHED_SHARE:.0%} of the tokens up to each step")
+    figure = new_figure(
+        10.5,
+        4.6 + 0.16 * (len(found) // 3),
+        f"{title}\nloss, mean over the last {SMOOTHED_SHARE:.0%} of the tokens up to each step",
+    )
     panels = figure.subplots(1, 2, sharey=True)
     for axes, label in zip(panels, ("tokens trained on", "seconds at the measured step time"), strict=True):
         plain(axes, grid="y")
         axes.set_xlabel(label, fontsize=9)
     for number, one in enumerate(found):
-        style = {"color": COLOURS[number % len(COLOURS)], "linestyle": STYLES[number // len(COLOURS) % len(STYLES)], "linewidth": 1.4}
+        style = {
+            "color": COLOURS[number % len(COLOURS)],
+            "linestyle": STYLES[number // len(COLOURS) % len(STYLES)],
+            "linewidth": 1.4,
+        }
         panels[0].plot(one.curve.tokens, one.curve.smoothed, label=_label(one), **style)
         panels[1].plot(one.curve.seconds, one.curve.smoothed, **style)
     panels[0].set_ylabel("loss", fontsize=9)

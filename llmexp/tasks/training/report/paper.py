@@ -10,7 +10,11 @@ from llmexp.tasks.training.report.scaling_series import paper_of
 def over_paper(row: TrainingRow) -> RateRatio | None:
     """Tokens/s over the paper's, as far as it is known; None where it measured something else."""
     paper = row.paper
-    return RateRatio(row, paper.tokens_per_s) if row.rate and paper and paper.tokens_per_s and not row.unlike_paper else None
+    return (
+        RateRatio(row, paper.tokens_per_s)
+        if row.rate and paper and paper.tokens_per_s and not row.unlike_paper
+        else None
+    )
 
 
 def paper_note(row: TrainingRow) -> str:

@@ -30,8 +30,12 @@ class TrainingRow(Row):
         counted = {name: self.metric(name) for name in ("parameters", "trainable_parameters")}
         counts = {name: int(metric.mean) if metric else getattr(plan, name) for name, metric in counted.items()}
         own: dict[str, Any] = {name: self.work[name] for name in ("task", "model", "seq_len", "data", "precision")}
-        optimizer = {"name": self.work["optimizer"]} | config.optimizer.model_dump(include={"moments", "moment_dtype", "options"})
-        adapter = {"adapter": config.adapter.model_dump(mode="json", exclude={"save"})} if plan.techniques.adapter else {}
+        optimizer = {"name": self.work["optimizer"]} | config.optimizer.model_dump(
+            include={"moments", "moment_dtype", "options"}
+        )
+        adapter = (
+            {"adapter": config.adapter.model_dump(mode="json", exclude={"save"})} if plan.techniques.adapter else {}
+        )
         return own | {"optimizer": optimizer, "global batch": plan.batch.global_} | counts | adapter
 
     @property
@@ -86,7 +90,11 @@ class TrainingRow(Row):
         found = paper_cell(self.model, self.method, self.hardware, self.batch.micro, self.work["engine"])
         rank = self.plan.config.adapter.rank
         here = (self.work["task"], self.seq_len, self.batch.accumulation, self.layout, self.processes, rank)
-        return found if found and not self.work["data"] and here == (found.task, *PAPERS[1:], WORLD_SIZE, LORA_RANK) else None
+        return (
+            found
+            if found and not self.work["data"] and here == (found.task, *PAPERS[1:], WORLD_SIZE, LORA_RANK)
+            else None
+        )
 
     @property
     def unlike_paper(self) -> str:
@@ -96,7 +104,8 @@ class TrainingRow(Row):
         differences = {
             f"precision={precision.name}": states != {DTYPE},
             f"optimizer={config.optimizer.name}": config.optimizer.name != OPTIMIZER,
-            f"adapter.targets={','.join(config.adapter.targets)}": config.task.name == "finetune" and config.adapter.targets != LORA_TARGETS,
+            f"adapter.targets={','.join(config.adapter.targets)}": config.task.name == "finetune"
+            and config.adapter.targets != LORA_TARGETS,
             "kernels.liger": config.kernels.liger,
             "memory.activation_offload": config.memory.activation_offload,
         }
@@ -109,10 +118,18 @@ class TrainingRow(Row):
     @property
     def peak_phase(self) -> str:
         """The phase in which the allocator's peak came; empty where nobody knows, or there is no allocator to ask."""
-        return str(self.result.what_ran.get("peak_phase") or "") if self.result and self.metric("peak_allocated_bytes") else ""
+        return (
+            str(self.result.what_ran.get("peak_phase") or "")
+            if self.result and self.metric("peak_allocated_bytes")
+            else ""
+        )
 
     @property
     def memory_over_paper(self) -> float | None:
         """Peak allocated bytes over the paper's peak; None where only the training state is known, or the paper measured something else."""
         peak = self.metric("peak_allocated_bytes")
-        return peak.mean / self.paper.memory_bytes if peak and self.paper and self.paper.memory_bytes and not self.unlike_paper else None
+        return (
+            peak.mean / self.paper.memory_bytes
+            if peak and self.paper and self.paper.memory_bytes and not self.unlike_paper
+            else None
+        )

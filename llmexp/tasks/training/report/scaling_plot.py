@@ -22,7 +22,9 @@ def draw_scaling(found: Sequence[Series], title: str, path: Path) -> None:
     """Write the picture: tokens/s on the left, where dotted lines lose nothing; efficiency on the right, where diamonds are the paper's."""
     told = f"; diamonds: the paper ({SOURCE})" if any(_papers(series) for series in found) else ""
     figure = new_figure(
-        10.5, 4.4 + 0.16 * (len(found) // 2), f"{title}\nover ranks: weak scaling keeps the batch of a rank, strong the global one{told}"
+        10.5,
+        4.4 + 0.16 * (len(found) // 2),
+        f"{title}\nover ranks: weak scaling keeps the batch of a rank, strong the global one{told}",
     )
     speed, share = figure.subplots(1, 2)
     ranks = sorted({row.processes for series in found for row in series.rows})
@@ -48,7 +50,13 @@ def _prepare(axes: Axes, ranks: Sequence[int], label: str) -> None:
 def _draw(speed: Axes, share: Axes, series: Series, colour: str, label: str) -> None:
     rows = sorted(series.rows, key=lambda row: row.processes)
     ranks, least = [row.processes for row in rows], series.least
-    style: dict[str, Any] = {"color": colour, "linestyle": STYLES[series.kind], "marker": MARKERS[series.kind], "linewidth": 1.4, "markersize": 4}
+    style: dict[str, Any] = {
+        "color": colour,
+        "linestyle": STYLES[series.kind],
+        "marker": MARKERS[series.kind],
+        "linewidth": 1.4,
+        "markersize": 4,
+    }
     speed.plot(ranks, [rate_of(row) for row in rows], label=label, **style)
     speed.plot(ranks, [rate_of(least) * n / least.processes for n in ranks], ":", color=colour, linewidth=0.8)
     share.plot(ranks, [100 * series.efficiency_of(row).value for row in rows], **style)

@@ -50,7 +50,9 @@ def series_of(rows: Sequence[TrainingRow]) -> list[Series]:
 
 def paper_of(row: TrainingRow) -> PaperScaling | None:
     """The paper's figure for this number of GPUs, which is of weak scaling with DeepSpeed."""
-    if (row.work["task"], row.seq_len, row.batch.accumulation, row.layout) != PAPERS or row.work["engine"] != "deepspeed":
+    if (row.work["task"], row.seq_len, row.batch.accumulation, row.layout) != PAPERS or row.work[
+        "engine"
+    ] != "deepspeed":
         return None
     return paper_scaling(row.model, row.method, row.hardware, row.batch.micro, row.processes)
 
@@ -61,10 +63,13 @@ def scaling_legend(found: Sequence[Series]) -> list[str]:
         return []
     kinds = {series.kind for series in found}
     rows = [row for series in found for row in series.rows]
-    shared = any(row.plan.config.hardware.device == "cpu" and not row.plan.config.measure.threads_per_rank for row in rows)
+    shared = any(
+        row.plan.config.hardware.device == "cpu" and not row.plan.config.measure.threads_per_rank for row in rows
+    )
     lines = {
         "scaling %: tokens/s over those of the fewest ranks, times fewest over own number of ranks; ± half its 95 % interval by the repeats": True,
-        "weak: one batch a rank, so that more ranks have a larger global batch: their losses are not of the same training": "weak" in kinds,
+        "weak: one batch a rank, so that more ranks have a larger global batch: their losses are not of the same training": "weak"
+        in kinds,
         "strong: one global batch, shared out among the ranks": "strong" in kinds,
         "strong scaling over passes of other sizes: kernels do other work on other numbers of ranks": any(
             series.passes_differ for series in found if series.kind == "strong"
@@ -86,4 +91,8 @@ def _series(rows: Sequence[TrainingRow], kind: Kind) -> Iterator[Series]:
 def _fixed(row: TrainingRow, kind: Kind) -> tuple[str, ...]:
     """What the runs of a series share."""
     varying = ("ranks",) if kind == "weak" else ("ranks", "batch")
-    return (row.method, str(row.batch.global_) * (kind == "strong"), *(value for name, value in row.work.items() if name not in varying))
+    return (
+        row.method,
+        str(row.batch.global_) * (kind == "strong"),
+        *(value for name, value in row.work.items() if name not in varying),
+    )

@@ -82,7 +82,10 @@ class TrainingSection(Section):
         assert isinstance(row, TrainingRow)
         one, naive, paper, ratio = self.converged.get(row.id), self.over_naive(row), row.paper, over_paper(row)
         low, high = (naive.interval if naive else None) or (None, None)
-        shares = {f"{kind}_scaling_efficiency": (share.value if (share := self.efficiency(row, kind)) else None) for kind in KINDS}
+        shares = {
+            f"{kind}_scaling_efficiency": (share.value if (share := self.efficiency(row, kind)) else None)
+            for kind in KINDS
+        }
         return shares | {
             "baseline_id": one and one.baseline_id,
             "loss_over_baseline": one and one.loss_over_baseline,
@@ -103,9 +106,16 @@ class TrainingSection(Section):
     def panels(self) -> list[Bars]:
         """Speed and memory, with the paper's."""
         unit, divisor = memory_unit(self)
-        label = memory_header(self).replace("peak", "peak allocated").replace("state", "training state").replace(unit, f"({unit} a rank)")
+        label = (
+            memory_header(self)
+            .replace("peak", "peak allocated")
+            .replace("state", "training state")
+            .replace(unit, f"({unit} a rank)")
+        )
         ours = [row.memory[1] / divisor if row.memory else None for row in self.rows]
-        papers = [row.paper.memory_bytes / divisor if row.paper and row.paper.memory_bytes else None for row in self.rows]
+        papers = [
+            row.paper.memory_bytes / divisor if row.paper and row.paper.memory_bytes else None for row in self.rows
+        ]
         speed = replace(super().panels[0], papers=[row.paper.tokens_per_s if row.paper else None for row in self.rows])
         return [speed, Bars(label, ours, [0.0] * len(ours), papers, [""] * len(ours), [""] * len(ours))]
 
@@ -156,7 +166,9 @@ class TrainingSection(Section):
 
     def efficiency(self, row: TrainingRow, kind: Kind) -> RateRatio | None:
         """Scaling efficiency of a row in its series of that kind; None where it is in none."""
-        return next((series.efficiency_of(row) for series in self.series if series.kind == kind and row in series.rows), None)
+        return next(
+            (series.efficiency_of(row) for series in self.series if series.kind == kind and row in series.rows), None
+        )
 
     @cached_property
     def _naive(self) -> dict[tuple[str, ...], TrainingRow]:
