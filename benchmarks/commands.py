@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.figure import Figure
 from benchmarks.interval import interval, paired_ratio
 from benchmarks.process import Cost, cost_of
-from llmexp.analysis.held import useful_fraction
+from llmexp.analysis.device_time import useful_fraction
 from llmexp.record.folder import find_runs
 
 LLMEXP = (sys.executable, "-m", "llmexp")

@@ -15,10 +15,10 @@ from llmexp.analysis.window import Repeat, duration_s
 from llmexp.record.result import Metric, Stability
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.tasks.training.metrics import tokens_per_s
-from llmexp.tasks.training.repeats import Facts, TrainingRepeat
+from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
 
 QUIET = Machine([], cores=1, wanted_cores=1)
-ONE_RANK = Facts(world_size=1, dp=1)
+ONE_RANK = RunConstants(world_size=1, dp=1)
 POSITIONS = 1000
 
 

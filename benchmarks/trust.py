@@ -14,7 +14,7 @@ from benchmarks.figure import Figure
 from benchmarks.interval import Interval
 from benchmarks.simulated import Protocol, Scatter, Simulated
 from llmexp.analysis.inference import log_ratio
-from llmexp.analysis.quantity import Observed
+from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.stability import is_known_to
 from llmexp.record.result import Metric, Stability
 from llmexp.report.equivalence import equivalence
@@ -159,7 +159,7 @@ def _stop(scatter: Scatter, ends: list[int], draw: random.Random, share: float) 
     for look, end in enumerate(ends):
         times_s += [1 + next(deviations) for _ in range(end - len(times_s))]
         rates = tuple(1 / time_s for time_s in times_s)
-        speed = Observed(harmonic_mean(rates), rates)
+        speed = Measurement(harmonic_mean(rates), rates)
         if look < len(ends) - 1 and is_known_to([speed], share, len(ends) - 1):
             return speed.value, True
     return speed.value, False

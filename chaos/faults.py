@@ -184,10 +184,10 @@ FAULTS: Mapping[str, Fault] = {
     "rank raises": _signal_to(ranks.RAISES, "chaos.ranks", ranks.RANK),
     "rank out of memory": _signal_to(ranks.RUNS_OUT_OF_MEMORY, "chaos.ranks", ranks.RANK),
     "launcher killed": _signal_to(signal.SIGKILL, "chaos.ranks", ranks.LAUNCHER),
-    "keeper killed": _signal_to(signal.SIGKILL, "llmexp.launch.keeper"),
+    "supervisor killed": _signal_to(signal.SIGKILL, "llmexp.launch.supervisor"),
     "rank stopped": _stopped("chaos.ranks", ranks.RANK),
     "launcher stopped": _stopped("chaos.ranks", ranks.LAUNCHER),
-    "keeper stopped": _stopped("llmexp.launch.keeper"),
+    "supervisor stopped": _stopped("llmexp.launch.supervisor"),
     "driver SIGKILL": _signal_to_driver(signal.SIGKILL),
     "driver SIGTERM": _signal_to_driver(signal.SIGTERM),
     "driver SIGINT": _signal_to_driver(signal.SIGINT),
@@ -217,7 +217,7 @@ def on_one_host() -> Mapping[str, Fault]:
         for name, place in places.items()
         if can_start(place)
     }
-    killed = {"driver and keeper killed": _killed_together("llmexp.launch.keeper")}
+    killed = {"driver and supervisor killed": _killed_together("llmexp.launch.supervisor")}
     return {**killed, "clock steps": _clock_steps, "power lost": _power_lost, **faults}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
-from llmexp import outside
+from llmexp import plugins
 from llmexp.errors import ConfigError, unknown
 
 NAIVE = "Naive"
@@ -132,14 +132,14 @@ _FIELDS = {each.name for each in fields(Techniques)} - {"extra"}
 
 def atom_codes() -> tuple[str, ...]:
     """The codes of all atoms in canonical order: llmexp's own, then other packages' in order of names."""
-    return (*ATOMS, *outside.points(outside.ATOMS, _TAKEN))
+    return (*ATOMS, *plugins.points(plugins.ATOMS, _TAKEN))
 
 
 def atom_of(code: str) -> Atom:
     """The atom of that code; raises ConfigError where its package is broken."""
     if code in ATOMS:
         return ATOMS[code]
-    atom: Atom = outside.load(outside.points(outside.ATOMS, _TAKEN)[code], Atom)
+    atom: Atom = plugins.load(plugins.points(plugins.ATOMS, _TAKEN)[code], Atom)
     return replace(atom, code=code)
 
 

@@ -18,7 +18,7 @@ from llmexp.cli.words import jobs_of
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.reference import read_table
 
-Observed = dict[str, list[dict[str, Any]]]
+Measurement = dict[str, list[dict[str, Any]]]
 
 
 def table03_methods(model: str = "7B") -> list[str]:

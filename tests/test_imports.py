@@ -13,18 +13,18 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 # A room of llmexp and the rooms, or single modules, that it may import besides itself.
-LOWEST = ("errors", "terms", "schema", "machine", "record", "outside", "tasks")
+LOWEST = ("errors", "terms", "schema", "machine", "record", "plugins", "tasks")
 PLANNING = (*LOWEST, "method", "plan")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "terms": (),
     "errors": ("terms",),
     "hook": (),
-    "outside": ("errors",),
+    "plugins": ("errors",),
     "schema": ("errors",),
     "machine": (),
     "record": ("errors", "schema", "machine", "tasks"),
     "reference": ("errors",),
-    "method": ("errors", "schema", "outside"),
+    "method": ("errors", "schema", "plugins"),
     "plan": PLANNING,
     "engines": PLANNING,
     "analysis": ("errors", "machine.throttling", "record"),

@@ -68,13 +68,13 @@ def test_ranks_in_a_container_measure(command: list[str], tmp_path: Path) -> Non
     assert running() == []
 
 
-def test_a_container_ends_where_driver_and_keeper_are_killed_at_once(command: list[str], tmp_path: Path) -> None:
+def test_a_container_ends_where_driver_and_supervisor_are_killed_at_once(command: list[str], tmp_path: Path) -> None:
     driver = psutil.Popen([*command, "measure.steps=100000"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: [*tmp_path.glob("*/*/repeat.0/samples.0.jsonl")])
     (container,) = running()
-    keeper = next(child for child in driver.children() if "llmexp.launch.keeper" in child.cmdline())
+    supervisor = next(child for child in driver.children() if "llmexp.launch.supervisor" in child.cmdline())
     driver.suspend()
-    keeper.kill()
+    supervisor.kill()
     driver.kill()
     driver.wait()
     wait_for(lambda: container not in running())

@@ -15,7 +15,7 @@ from transformers.masking_utils import eager_mask
 
 from llmexp.errors import ConfigError
 from llmexp.launchers.attention.causal import flash, unfused
-from llmexp.launchers.attention.records import sdpa_records
+from llmexp.launchers.attention.varlen import sdpa_records
 from llmexp.method import Techniques
 
 # Not with "flash" in it: transformers would look for a package of that name.

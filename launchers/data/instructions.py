@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from llmexp.errors import ConfigError
+from llmexp.launchers.data.corpus import hf_dataset
 from llmexp.launchers.data.own_instructions import own_set
 from llmexp.launchers.data.sequences import IGNORED, Example, Sequences, packed
-from llmexp.launchers.data.texts import hf_dataset
-from llmexp.launchers.data.tokens import Template, Tokenizer
+from llmexp.launchers.data.tokenizers import Template, Tokenizer
 from llmexp.plan.instructions import ASSISTANT, Conversation, conversation, files_of, read
 from llmexp.schema import InstructionsData
 

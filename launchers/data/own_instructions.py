@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from itertools import islice
 
-from llmexp.launchers.data.texts import library_modules
+from llmexp.launchers.data.corpus import library_modules
 from llmexp.plan.instructions import Conversation, conversation
 
 QUESTION = "What does this function do?"

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from llmexp.launchers.attention.block import Block, FlashBlock, UnfusedBlock
 from llmexp.launchers.attention.causal import flash, unfused
-from llmexp.launchers.attention.head_exchange import to_heads, to_sequence
 from llmexp.launchers.attention.ring import Ring
+from llmexp.launchers.attention.ulysses import to_heads, to_sequence
 
 
 class RingCoreAttention(nn.Module):

@@ -17,7 +17,7 @@ from llmexp.plan.checkpoint import Checkpoint
 from llmexp.schema import HfModel, TrainingConfig
 
 NAMED_IN_ERRORS = 3
-ADAPTERS = (".lora_", "prompt_encoder.")
+PROGRAM_PRESETS = (".lora_", "prompt_encoder.")
 
 Source = Callable[[str, torch.Tensor], None]
 """Fills the parameter of a name; on every rank and in every layout with the same values."""
@@ -66,7 +66,7 @@ class Pretrained:
 
     def __call__(self, name: str, tensor: torch.Tensor) -> None:
         """Copy the stored values, converted to the tensor's dtype."""
-        if any(part in name for part in ADAPTERS):
+        if any(part in name for part in PROGRAM_PRESETS):
             fill(name, tensor, self._seed)
             return
         with torch.no_grad():

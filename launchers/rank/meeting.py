@@ -32,9 +32,10 @@ def serve_store() -> None:
 
     address, port = own["MASTER_ADDR"], int(own["MASTER_PORT"])
     descriptor = int(own.pop(STORE_FD)) if STORE_FD in own else socket.create_server((address, port)).detach()
-    _served.append(
-        distributed.TCPStore(address, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor)
-    )  # type: ignore[attr-defined]
+    store = distributed.TCPStore(  # type: ignore[attr-defined]
+        address, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor
+    )
+    _served.append(store)
 
 
 def connection(patience: timedelta) -> TCPStore:

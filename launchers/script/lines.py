@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from llmexp.launchers.script.witness import ReportError
+from llmexp.launchers.script.program_run import ReportError
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.printed import SHOWN
 

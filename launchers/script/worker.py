@@ -14,9 +14,9 @@ from torch import distributed
 
 from llmexp import hook
 from llmexp.launchers.rank.frame import Rank, device_of, train
+from llmexp.launchers.script.log_timed_rank import Printed
 from llmexp.launchers.script.own_model import OwnModel
-from llmexp.launchers.script.printed import Printed
-from llmexp.launchers.script.witness import ReportError, Witness, ended_after, ended_unheard
+from llmexp.launchers.script.program_run import ProgramRun, ReportError, ended_after, ended_unheard
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.reported import MeasuredError, Reader, ReportedSteps
@@ -45,8 +45,8 @@ def run_program(argv: list[str]) -> None:
 class Listener:
     """Takes what the program reports by the hook."""
 
-    def __init__(self, witness: Witness, steps: ReportedSteps) -> None:
-        self._witness, self._steps = witness, steps
+    def __init__(self, program_run: ProgramRun, steps: ReportedSteps) -> None:
+        self._witness, self._steps = program_run, steps
 
     def step(self, positions: int, loss: Any) -> None:
         """Take a step; raises ReportError for one of another size than planned, MeasuredError after the last."""
@@ -65,9 +65,9 @@ def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
     if plan.config.engine.launcher == PYTHON:
         hide_other_gpus()
     device = device_of(plan.config.hardware, rank.local_index)
-    witness = Witness(plan, rank, device)
+    program_run = ProgramRun(plan, rank, device)
     with rank.samples_path.open("a") as file:
-        return _by_lines(witness, file) if plan.engine_config["line"] else _by_hook(witness, file)
+        return _by_lines(program_run, file) if plan.engine_config["line"] else _by_hook(program_run, file)
 
 
 def hide_other_gpus() -> None:
@@ -75,40 +75,42 @@ def hide_other_gpus() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
 
 
-def _by_lines(witness: Witness, file: TextIO) -> NoReturn:
+def _by_lines(program_run: ProgramRun, file: TextIO) -> NoReturn:
     """Of a program that is measured the process ends in one of its lines."""
-    printed = Printed(witness, file)
-    _run_to_its_end(witness)
+    printed = Printed(program_run, file)
+    _run_to_its_end(program_run)
     printed.ended()
 
 
-def _by_hook(witness: Witness, file: TextIO) -> TrainingSummary:
-    plan, protocol = witness.plan, witness.plan.config.measure
-    reader = Reader(clock_for(witness.device), memory.current_bytes(witness.device), _meet, witness.window())
+def _by_hook(program_run: ProgramRun, file: TextIO) -> TrainingSummary:
+    plan, protocol = program_run.plan, program_run.plan.config.measure
+    reader = Reader(
+        clock_for(program_run.device), memory.current_bytes(program_run.device), _meet, program_run.window()
+    )
     steps = ReportedSteps(protocol.warmup_steps, protocol.steps, reader, file)
-    hook.connect(Listener(witness, steps))
+    hook.connect(Listener(program_run, steps))
     if plan.engine_config["callback"]:
         from llmexp.launchers.script.trainer_callback import add_to_every_trainer
 
         add_to_every_trainer()
     with contextlib.suppress(MeasuredError):
-        _run_to_its_end(witness)
+        _run_to_its_end(program_run)
     wanted = protocol.warmup_steps + protocol.steps
     if steps.reported < wanted:
         raise ReportError(
             ended_after(steps.reported, wanted)
             if steps.reported
-            else ended_unheard(plan, Logs(witness.rank.folder).read())
+            else ended_unheard(plan, Logs(program_run.rank.folder).read())
         )
-    return witness.summary(steps.window_wall_s, "callback" if plan.engine_config["callback"] else "hook")
+    return program_run.summary(steps.window_wall_s, "callback" if plan.engine_config["callback"] else "hook")
 
 
-def _run_to_its_end(witness: Witness) -> None:
+def _run_to_its_end(program_run: ProgramRun) -> None:
     try:
-        run_program(witness.plan.engine_config["argv"])
+        run_program(program_run.plan.engine_config["argv"])
     except SystemExit as end:
         if end.code:
-            raise RuntimeError(exit_reason(witness.rank, end.code)) from end
+            raise RuntimeError(exit_reason(program_run.rank, end.code)) from end
 
 
 def exit_reason(rank: Rank, code: Any) -> str:

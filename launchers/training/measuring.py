@@ -24,8 +24,8 @@ from llmexp.measure.compilation import Compilation
 from llmexp.measure.kernels import KernelProbe, trace_to
 from llmexp.measure.loop import MicroBatch, StepLoop
 from llmexp.method import Method
-from llmexp.plan.growth import LengthSchedule
-from llmexp.plan.kept import kept_weights
+from llmexp.plan.artifacts import kept_weights
+from llmexp.plan.seq_len_schedule import LengthSchedule
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.energy import EnergyMeter
 from llmexp.record.samples import TrainingSummary

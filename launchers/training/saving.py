@@ -18,7 +18,7 @@ from llmexp.launchers.models.building import named_weights, transformer
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.training.gathering import whole
-from llmexp.plan.kept import Kept
+from llmexp.plan.artifacts import Kept
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.schema import HfModel, ModelConfig
 

@@ -10,7 +10,7 @@ from statistics import harmonic_mean
 import torch
 from torch import distributed
 
-from llmexp.analysis.quantity import Observed
+from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.stability import is_known_to
 from llmexp.analysis.window import duration_s
 from llmexp.launchers.rank.frame import Rank
@@ -62,4 +62,4 @@ def _agreed(rank: Rank, share: float, looks: int, device: torch.device) -> bool:
 def _known(samples_path: Path, share: float, looks: int) -> bool:
     measured = [sample for sample in read_samples(samples_path, StepSample) if not sample.warmup]
     rates = tuple(sample.positions / duration_s(sample) for sample in measured)
-    return is_known_to([Observed(harmonic_mean(rates), rates)], share, looks)
+    return is_known_to([Measurement(harmonic_mean(rates), rates)], share, looks)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from inspect import getdoc
 from typing import Any, Literal, TypeVar
 
-from llmexp.analysis.quantity import Observed, over_repeats
+from llmexp.analysis.quantity import Measurement, over_repeats
 from llmexp.analysis.window import Repeat
 from llmexp.record.result import Metric
 
-Function = Callable[[Repeat[Any, Any], Any], Observed | None]
-F = TypeVar("F", bound=Callable[..., Observed | None])
+Function = Callable[[Repeat[Any, Any], Any], Measurement | None]
+F = TypeVar("F", bound=Callable[..., Measurement | None])
 Better = Literal["higher", "lower", ""]
 
 

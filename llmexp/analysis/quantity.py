@@ -11,18 +11,18 @@ from llmexp.record.result import Metric
 
 
 @dataclass(frozen=True)
-class Observed:
+class Measurement:
     """A quantity of one repeat, with its value at each measured step where it has one."""
 
     value: float
     steps: tuple[float, ...] = ()
 
-    def times(self, factor: float) -> Observed:
+    def times(self, factor: float) -> Measurement:
         """The same quantity in another unit."""
-        return Observed(self.value * factor, tuple(value * factor for value in self.steps))
+        return Measurement(self.value * factor, tuple(value * factor for value in self.steps))
 
 
-def over_repeats(observed: Sequence[Observed | None]) -> Metric | None:
+def over_repeats(observed: Sequence[Measurement | None]) -> Metric | None:
     """Mean and deviations; None unless every repeat has the quantity, NaN where one of them is no finite number (a diverged loss)."""
     known = [one for one in observed if one is not None]
     if not known or len(known) < len(observed):

@@ -21,7 +21,7 @@ from llmexp.analysis.inference import (
     repeats_for,
     trend,
 )
-from llmexp.analysis.quantity import Observed
+from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.window import Repeat, duration_s, slowest, timed_shares
 from llmexp.record.result import Stability
 from llmexp.record.samples import Sample
@@ -60,7 +60,7 @@ class Interval:
 
 def judge(
     repeats: Sequence[AnyRepeat],
-    speeds: Sequence[Observed],
+    speeds: Sequence[Measurement],
     machines: Sequence[Machine],
     metric: str,
     of_task: Sequence[str] = (),
@@ -106,7 +106,7 @@ def warmup_change(repeats: Sequence[AnyRepeat]) -> Estimate | None:
     return apart(ends, [_levels(repeat.measured, end) for repeat in repeats])
 
 
-def interval(speeds: Sequence[Observed], confidence: float = 0.95) -> Interval | None:
+def interval(speeds: Sequence[Measurement], confidence: float = 0.95) -> Interval | None:
     """Over repeats by Student's t; of a single one over batches of its steps, which cannot know what another process would give."""
     if len(speeds) > 1:
         values = [speed.value for speed in speeds]
@@ -118,7 +118,7 @@ def interval(speeds: Sequence[Observed], confidence: float = 0.95) -> Interval |
     return Interval(speeds[0].value, half_width(batches, confidence), "steps", len(batches))
 
 
-def is_known_to(speeds: Sequence[Observed], share: float, looks: int) -> bool:
+def is_known_to(speeds: Sequence[Measurement], share: float, looks: int) -> bool:
     """Whether half the interval is less than this share of the rate; False where there is no interval yet.
 
     Who looks several times stops where the interval happens to be narrow: its error is shared out among all `looks`.

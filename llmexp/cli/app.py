@@ -19,7 +19,7 @@ from yaml import YAMLError
 from llmexp.cli.explain import explain, raised_by_parsers
 from llmexp.cli.hydra_private import add_folder
 from llmexp.cli.resolvers import register
-from llmexp.outside import conf_packages
+from llmexp.plugins import conf_packages
 
 if TYPE_CHECKING:
     from llmexp.cli.hydra_private import Hydra

@@ -12,9 +12,9 @@ from omegaconf import OmegaConf
 
 from llmexp.errors import ConfigError
 from llmexp.method import atom_codes, atom_of
-from llmexp.outside import CONF
 from llmexp.plan import bf16
 from llmexp.plan.detect import described, detect
+from llmexp.plugins import CONF
 
 
 def register() -> None:

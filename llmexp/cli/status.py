@@ -10,12 +10,12 @@ from pathlib import Path
 
 from llmexp.errors import SlurmError
 from llmexp.record.folder import RunFolder
-from llmexp.record.index import UNREADABLE, Standing, standings
+from llmexp.record.index import UNREADABLE, RunOverview, overviews
 from llmexp.record.naming import apart
 from llmexp.record.result import RunStatus
-from llmexp.slurm.catch_up import catch_up
 from llmexp.slurm.jobs import Submitted, readable
 from llmexp.slurm.queue import JobState
+from llmexp.slurm.reconcile import reconcile
 
 HEADERS = ("run", "state", "repeats", "measured", "asked for", "reason")
 # States in which the same command has something to do.
@@ -30,7 +30,7 @@ def print_status(folders: Sequence[RunFolder]) -> None:
     """
     jobs = jobs_under_way(folders)
     found = [
-        with_job(standing, jobs.get(folder.path)) for folder, standing in zip(folders, standings(folders), strict=True)
+        with_job(standing, jobs.get(folder.path)) for folder, standing in zip(folders, overviews(folders), strict=True)
     ]
     told = told_apart(folders, found)
     rows = [row(folder, standing, told.get(folder.path, "")) for folder, standing in zip(folders, found, strict=True)]
@@ -53,13 +53,13 @@ def jobs_under_way(folders: Sequence[RunFolder]) -> dict[Path, Job]:
     for unreadable in wrong:
         print(f"llmexp: {unreadable}", file=sys.stderr)
     try:
-        return {run.folder.path: (run, state) for run, state in catch_up(known).items()}
+        return {run.folder.path: (run, state) for run, state in reconcile(known).items()}
     except SlurmError as error:
         print(f"llmexp: SLURM does not answer, so its jobs are as their folders say: {error}", file=sys.stderr)
         return {}
 
 
-def with_job(standing: Standing, job: Job | None) -> Standing:
+def with_job(standing: RunOverview, job: Job | None) -> RunOverview:
     """The standing of a run that a job will begin, or has begun: an earlier result does not count any more."""
     if job is None:
         return standing
@@ -72,7 +72,7 @@ def with_job(standing: Standing, job: Job | None) -> Standing:
     return replace(standing, state="running", reason=told)
 
 
-def told_apart(folders: Sequence[RunFolder], found: Sequence[Standing]) -> dict[Path, str]:
+def told_apart(folders: Sequence[RunFolder], found: Sequence[RunOverview]) -> dict[Path, str]:
     """Of each run that can be read the words of its command that not all of its sweep have."""
     by_sweep: dict[Path, dict[Path, list[str]]] = {}
     for folder, standing in zip(folders, found, strict=True):
@@ -83,7 +83,7 @@ def told_apart(folders: Sequence[RunFolder], found: Sequence[Standing]) -> dict[
     }
 
 
-def row(folder: RunFolder, standing: Standing, told: str) -> tuple[str, ...]:
+def row(folder: RunFolder, standing: RunOverview, told: str) -> tuple[str, ...]:
     """A line's cells; what cannot be read is said in the reason."""
     name = f"{folder.path.parent.name}/{folder.path.name}"
     if standing.state == UNREADABLE:

@@ -14,7 +14,7 @@ from llmexp.cli.app import CONFIG, hydra_app
 from llmexp.cli.jobs import Job, answers, choices_of, plan_jobs
 from llmexp.cli.overrides import accept
 from llmexp.errors import ConfigError
-from llmexp.outside import known_files
+from llmexp.plugins import known_files
 from llmexp.record.plan import RunPlan
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint
 from typing import Any
 
-from llmexp import outside
+from llmexp import plugins
 from llmexp.engines.base import Engine
 from llmexp.errors import ConfigError, hint
 
@@ -33,7 +33,7 @@ def get_engine(task: str, name: str) -> Engine[Any]:
 def _load(name: str) -> Engine[Any]:
     module, _, attribute = ENGINES.get(name, "").partition(":")
     engine: Engine[Any] = (
-        getattr(import_module(module), attribute) if module else outside.load(_outside()[name], Engine)
+        getattr(import_module(module), attribute) if module else plugins.load(_outside()[name], Engine)
     )
     return engine
 
@@ -47,4 +47,4 @@ def _loadable() -> Iterator[tuple[str, Engine[Any]]]:
 
 
 def _outside() -> dict[str, EntryPoint]:
-    return outside.points(outside.ENGINES, frozenset(ENGINES))
+    return plugins.points(plugins.ENGINES, frozenset(ENGINES))

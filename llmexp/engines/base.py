@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from llmexp.method import Method, Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.instructions import PARQUET
-from llmexp.plan.memory import Held, Storage, zero_storage
+from llmexp.plan.memory import StatePlacement, Storage, zero_storage
 from llmexp.plan.moments import moment_bytes
 from llmexp.plan.schedules import Passes
 from llmexp.record.plan import Command
@@ -78,7 +78,7 @@ class TrainingEngine(Engine[TrainingConfig]):
             moment_bytes(config, techniques) or 0,
             master_copy=self.keeps_master_copy(config, techniques),
         )
-        return replace(made, gradients=Held(0)) if config.optimizer.fused_backward else made
+        return replace(made, gradients=StatePlacement(0)) if config.optimizer.fused_backward else made
 
     def needed_modules(self, config: TrainingConfig) -> tuple[str, ...]:
         """What the ranks of this run import: `modules`, what Q and QL, adapters, the optimizer, C on GPUs, Liger and the data need."""

@@ -10,16 +10,16 @@ from llmexp.engines.base import TrainingEngine
 from llmexp.engines.commands import module, ranks_of
 from llmexp.engines.deepspeed_options import deepspeed_options
 from llmexp.engines.limits import (
+    adapter_limit,
     beyond_context_parallelism,
     flash_without_bf16,
+    packing_limit,
     quantized_experts,
-    unadaptable,
-    unpackable,
 )
-from llmexp.engines.optimizers import misdeclared_moments, unpartitioned
+from llmexp.engines.optimizers import misdeclared_moments, partition_limit
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.plan.memory import Held, Storage
+from llmexp.plan.memory import StatePlacement, Storage
 from llmexp.plan.shape import shape_of
 from llmexp.plan.trained import Trained
 from llmexp.record.plan import Command
@@ -65,14 +65,14 @@ class DeepSpeedEngine(TrainingEngine):
         ):
             return f"O with precision={config.precision.name} needs DeepSpeed's CPUAdam: set optimizer=adamw_cpuadam"
         wider = beyond_context_parallelism(config, techniques, dims, self.cp_chunks)
-        packing = unpackable(config, techniques, dims)
+        packing = packing_limit(config, techniques, dims)
         limits = (
             packing,
-            unadaptable(config, techniques, dims),
+            adapter_limit(config, techniques, dims),
             flash_without_bf16(config, techniques),
             quantized_experts(config, techniques),
         )
-        updates = unpartitioned(config, techniques) or misdeclared_moments(config)
+        updates = partition_limit(config, techniques) or misdeclared_moments(config)
         return wider or next(filter(None, limits), None) or updates
 
     def recomputes_whole(self, techniques: Techniques) -> bool:
@@ -164,7 +164,7 @@ def _zero(config: TrainingConfig, techniques: Techniques) -> dict[str, Any]:
     return zero
 
 
-def _update(config: TrainingConfig, techniques: Techniques) -> tuple[Held, ...]:
+def _update(config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacement, ...]:
     """What there is of gradients while the optimizer updates; ZeRO-3 keeps its buffer for reduced ones throughout, with O on the host."""
     size, precision, stage, on_host = (
         BYTES_PER_ELEMENT,
@@ -174,10 +174,14 @@ def _update(config: TrainingConfig, techniques: Techniques) -> tuple[Held, ...]:
     )
     if stage == 0 and precision.master == precision.parameters:
         return ()
-    copies = Held(size[precision.master], stage > 0, on_host)
+    copies = StatePlacement(size[precision.master], stage > 0, on_host)
     if stage == 0:
         # Its optimizer wrapper for FusedAdam drops them, that for all others does not.
-        return (copies,) if _uses_own_optimizer(config, techniques) else (Held(size[precision.parameters]), copies)
+        return (
+            (copies,)
+            if _uses_own_optimizer(config, techniques)
+            else (StatePlacement(size[precision.parameters]), copies)
+        )
     if stage < 3:
         return (copies,)
     if not on_host:
@@ -187,7 +191,7 @@ def _update(config: TrainingConfig, techniques: Techniques) -> tuple[Held, ...]:
                 "sub_group_size", DEFAULT_SUB_GROUP_ELEMENTS
             ),
         )
-    return Held(size[precision.parameters], True, on_host), copies
+    return StatePlacement(size[precision.parameters], True, on_host), copies
 
 
 def _uses_bf16_section(config: TrainingConfig, techniques: Techniques) -> bool:

@@ -11,7 +11,7 @@ NOT_TRANSFORMERS = ("megatron", "script")
 LIGER_ARCHITECTURES = ("llama", "qwen3", "mixtral")
 
 
-def unmoved(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def activation_offload_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     """memory.activation_offload: on engines whose ranks hold whole parameters and call one forward pass after the other."""
     if not config.memory.activation_offload:
         return None
@@ -30,7 +30,7 @@ def unmoved(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) 
     return f"memory.activation_offload=true: {reason}" if reason else None
 
 
-def unfused(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def liger_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     """kernels.liger: Triton's kernels in the place of those of a model of transformers."""
     if not config.kernels.liger:
         return None

@@ -32,7 +32,7 @@ def beyond_context_parallelism(
     )
 
 
-def unforked(config: RunConfig) -> str | None:
+def fork_limit(config: RunConfig) -> str | None:
     """For every engine: where ranks cannot be forked from a process that has imported for them."""
     why = {
         "a process that has imported torch and DeepSpeed cannot be forked for GPUs": config.hardware.device != "cpu",
@@ -64,7 +64,7 @@ def quantized_experts(config: TrainingConfig, techniques: Techniques) -> str | N
     return None
 
 
-def unadaptable(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def adapter_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     """For engines that run transformers' models with L, QL and P."""
     if techniques.adapter is None:
         return None
@@ -81,7 +81,7 @@ def unadaptable(config: TrainingConfig, techniques: Techniques, dims: ParallelDi
     return None
 
 
-def unpackable(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def packing_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     """For engines that run transformers' models, with records that must not see each other."""
     if not config.data.isolates:
         return None

@@ -11,7 +11,7 @@ from llmexp.engines.commands import ranks_of
 from llmexp.engines.limits import PACKED, flash_without_bf16, other_schedule
 from llmexp.method import Method, Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.plan.memory import Held, Storage
+from llmexp.plan.memory import StatePlacement, Storage
 from llmexp.plan.schedules import ANY, GROUPS_OF_PP, Passes
 from llmexp.record.plan import Command
 from llmexp.schema import BYTES_PER_ELEMENT, AdamW, CpKind, HfModel, MixtralModel, TargetOptimizer, TrainingConfig
@@ -65,7 +65,8 @@ class MegatronEngine(TrainingEngine):
         if precision.gradients == precision.master:
             return made
         return replace(
-            made, update=(made.gradients, Held(BYTES_PER_ELEMENT[precision.master], made.optimizer.partitioned))
+            made,
+            update=(made.gradients, StatePlacement(BYTES_PER_ELEMENT[precision.master], made.optimizer.partitioned)),
         )
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def misdeclared_moments(config: TrainingConfig) -> str | None:
     return f"optimizer={config.optimizer.name} keeps its moments in {own}, not precision.moments={said}: set precision.moments={own}"
 
 
-def unpartitioned(config: TrainingConfig, techniques: Techniques) -> str | None:
+def partition_limit(config: TrainingConfig, techniques: Techniques) -> str | None:
     """For ZeRO, whose partitions are flat pieces of all parameters one after the other."""
     chosen = config.optimizer
     if chosen.fused_backward:
@@ -32,7 +32,7 @@ def unpartitioned(config: TrainingConfig, techniques: Techniques) -> str | None:
     return None
 
 
-def unsharded(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def sharding_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     """For torch's wrappers."""
     chosen = config.optimizer
     if chosen.package == BITSANDBYTES and techniques.zero_stage >= 2:

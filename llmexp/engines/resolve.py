@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from llmexp import __version__
 from llmexp.engines import get_engine
-from llmexp.engines.limits import unforked
+from llmexp.engines.limits import fork_limit
 from llmexp.errors import ConfigError
 from llmexp.record.plan import RunPlan
 from llmexp.record.tracking_uri import check_uri
@@ -28,7 +28,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     plan: RunPlan = task.plan(config)
     _check_fits_nodes(plan)
     said = {"rerun_command": shlex.join(["python", "-m", "llmexp", *overrides]), "written_by": __version__}
-    return plan.model_copy(update=said | {"skip": _too_many_ranks(plan) or unforked(config) or plan.skip})
+    return plan.model_copy(update=said | {"skip": _too_many_ranks(plan) or fork_limit(config) or plan.skip})
 
 
 def _check_fits_nodes(plan: RunPlan) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from llmexp.engines.adapters import ADAPTERS
 from llmexp.engines.base import TrainingEngine
 from llmexp.engines.commands import ranks_of
+from llmexp.engines.program_presets import PROGRAM_PRESETS
 from llmexp.errors import ConfigError, unknown
 from llmexp.method import Techniques
 from llmexp.plan.dims import PYTHON, ParallelDims
@@ -101,9 +101,9 @@ def _heard(adapter: str | None, pattern: str | None) -> dict[str, Any]:
             "callback": False,
             "every_step": "its log interval to 1",
         }
-    if adapter not in ADAPTERS:
-        raise unknown("engine.options.adapter", str(adapter), ADAPTERS)
-    known = ADAPTERS[adapter]
+    if adapter not in PROGRAM_PRESETS:
+        raise unknown("engine.options.adapter", str(adapter), PROGRAM_PRESETS)
+    known = PROGRAM_PRESETS[adapter]
     return {"line": known.pattern, "callback": known.pattern is None, "every_step": known.every_step}
 
 

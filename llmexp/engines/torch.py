@@ -7,12 +7,12 @@ from typing import Any
 
 from llmexp.engines.base import TrainingEngine
 from llmexp.engines.commands import ranks_of
-from llmexp.engines.limits import flash_without_bf16, quantized_experts, unadaptable, unpackable, wider
-from llmexp.engines.optimizers import misdeclared_moments, unsharded
+from llmexp.engines.limits import adapter_limit, flash_without_bf16, packing_limit, quantized_experts, wider
+from llmexp.engines.optimizers import misdeclared_moments, sharding_limit
 from llmexp.engines.pipelining import CLASSES, PASSES, unpipelined, unsplit
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.plan.memory import Gathered, Held, Storage
+from llmexp.plan.memory import Gathered, StatePlacement, Storage
 from llmexp.plan.moments import moment_bytes
 from llmexp.record.plan import Command
 from llmexp.schema import BYTES_PER_ELEMENT, TrainingConfig
@@ -38,12 +38,12 @@ class TorchEngine(TrainingEngine):
         if wide := wider(dims, ("tp", "cp", "ep")):
             return f"engine=torch runs data and pipeline parallelism only, not {', '.join(wide)}"
         pipeline = unpipelined(config, techniques) or unsplit(techniques, dims.schedule) if dims.schedule else None
-        adapter = unadaptable(config, techniques, dims) or _unsharded_bits(techniques)
+        adapter = adapter_limit(config, techniques, dims) or _unsharded_bits(techniques)
         return (
-            unpackable(config, techniques, dims)
+            packing_limit(config, techniques, dims)
             or adapter
             or pipeline
-            or unsharded(config, techniques, dims)
+            or sharding_limit(config, techniques, dims)
             or misdeclared_moments(config)
             or flash_without_bf16(config, techniques)
             or quantized_experts(config, techniques)
@@ -58,23 +58,23 @@ class TorchEngine(TrainingEngine):
         moments = moment_bytes(config, techniques) or 0
         reshards = config.engine.options.get("fully_shard", {}).get("reshard_after_forward", techniques.zero_stage == 3)
         return Storage(
-            parameters=Held(size, True, on_host),
-            gradients=Held(size, True, on_host),
-            optimizer=Held(moments, True, on_host),
+            parameters=StatePlacement(size, True, on_host),
+            gradients=StatePlacement(size, True, on_host),
+            optimizer=StatePlacement(moments, True, on_host),
             gathered=Gathered(
                 BYTES_PER_ELEMENT[config.precision.parameters], reshards is False, config.batch.accumulation > 1
             ),
         )
 
-    def _update(self, config: TrainingConfig, techniques: Techniques) -> tuple[Held, ...]:
+    def _update(self, config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacement, ...]:
         """MasterCopy takes gradients up into the copy's dtype; DDP's buckets stay, and without them what other ranks update."""
         precision = config.precision
         if precision.master == precision.parameters or config.optimizer.fused_backward:
             return ()
         dims, shared = ParallelDims.of(config, self.schedules, self.cp_chunks), techniques.zero_stage == 1
         own = 0.0 if dims.dp > 1 and dims.pp == 1 else 1 / dims.dp if shared else 1.0
-        left = Held(BYTES_PER_ELEMENT[precision.parameters] * (1 - own))
-        return (left,) * (own < 1) + (Held(BYTES_PER_ELEMENT[precision.master], shared),)
+        left = StatePlacement(BYTES_PER_ELEMENT[precision.parameters] * (1 - own))
+        return (left,) * (own < 1) + (StatePlacement(BYTES_PER_ELEMENT[precision.master], shared),)
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Arguments of torch's wrappers by their names; a rank alone without Z1 to Z3 has none."""

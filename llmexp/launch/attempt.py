@@ -9,7 +9,7 @@ from llmexp.errors import RecordError
 from llmexp.record.duration import duration
 from llmexp.record.folder import PREVIOUS, RunFolder
 from llmexp.record.heartbeat import SILENT_S
-from llmexp.record.lock import LockHeldError, held, lost_to, who_holds
+from llmexp.record.lock import LockHeldError, acquire, lost_to, who_holds
 
 
 class RunHeldError(RecordError):
@@ -28,7 +28,7 @@ def only_attempt(folder: RunFolder, ended_job: str | None = None) -> Iterator[No
     """
     with ExitStack() as stack:
         try:
-            stack.enter_context(held(folder.drivers, ended_job))
+            stack.enter_context(acquire(folder.drivers, ended_job))
         except LockHeldError as error:
             raise RunHeldError(f"another llmexp is at this very run: {error}") from None
         yield

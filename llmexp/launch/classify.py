@@ -19,7 +19,7 @@ SIGNALS_OF_A_PEERS_END = (signal.SIGTERM, signal.SIGABRT)
 # torchrun's account of each failed rank, and the deepspeed launcher's of an unnamed one.
 TORCHRUN_FAILURE = re.compile(r"time +: (?P<at>\S+)\n.*\n +rank +: (?P<rank>\d+) .*\n +exitcode +: (?P<code>-?\d+) ")
 DEEPSPEED_FAILURE = re.compile(r"exits with return code = (?P<code>-\d+)")
-# The account of each rank by its keeper, where ranks are forked.
+# The account of each rank by its supervisor, where ranks are forked.
 FORKED_FAILURE = re.compile(r"^rank (?P<rank>\d+) ended with exit code (?P<code>-?\d+)$", re.MULTILINE)
 PYTHON_ERROR = re.compile(r"^(?:\[rank\d+\]: )?((?:\w+\.)*\w+(?:Error|Exception|Exit)(?::.*)?)$", re.MULTILINE)
 

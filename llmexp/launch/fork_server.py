@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from llmexp.launch.keeper import hold
 from llmexp.launch.ranks import LOOPBACK, Ranks, listening, variables
+from llmexp.launch.supervisor import hold
 from llmexp.record.process import die_with_parent
 
 # What makes a forked process a rank; it imports torch.
@@ -24,7 +24,7 @@ MESSAGE_BYTES = 65536
 
 
 def serve(worker: str) -> None:
-    """Import, then fork a keeper for each order until the driver goes."""
+    """Import, then fork a supervisor for each order until the driver goes."""
     importlib.import_module(STARTER).prepare(worker)
     signal.signal(signal.SIGCHLD, _reap)
     orders = socket.socket(fileno=os.dup(0))
@@ -40,7 +40,7 @@ def serve(worker: str) -> None:
 
 
 def _reap(*_: object) -> None:
-    """Wait for keepers that have ended, so that what they and their ranks computed counts as this run's own work, not as another program's."""
+    """Wait for supervisors that have ended, so that what they and their ranks computed counts as this run's own work, not as another program's."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

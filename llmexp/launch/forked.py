@@ -36,12 +36,12 @@ class ForkServer:
         return self.process.poll() is None and self._made_for == (tuple(command), dict(env))
 
     def fork(self, words: Sequence[str], line: socket.socket, log: Path) -> None:
-        """Order a keeper of ranks, which holds `line` as its standard input; where the server has gone, `line` is closed and nothing comes."""
+        """Order a supervisor of ranks, which holds `line` as its standard input; where the server has gone, `line` is closed and nothing comes."""
         with log.open("ab") as file, suppress(ConnectionError):
             socket.send_fds(self._orders, ["\0".join(words).encode()], [line.fileno(), file.fileno()])
 
     def exit_code(self) -> int:
-        """Return its own where it has ended, or is about to; else that of a keeper which was killed before it could tell."""
+        """Return its own where it has ended, or is about to; else that of a supervisor which was killed before it could tell."""
         with suppress(subprocess.TimeoutExpired):
             return self.process.wait(ENDING_S)
         return -signal.SIGKILL
@@ -53,7 +53,7 @@ class ForkServer:
 
 
 class ForkedAgent(Agent):
-    """One repeat's ranks, forked; their keeper is the server's child, and tells its exit code by the line."""
+    """One repeat's ranks, forked; their supervisor is the server's child, and tells its exit code by the line."""
 
     server: ForkServer | None = None
     """Of this driver, for its next repeat too."""
@@ -61,15 +61,15 @@ class ForkedAgent(Agent):
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         *command, ranks, port, folder = argv
-        self._line, keepers_end = socket.socketpair()
+        self._line, supervisors_end = socket.socketpair()
         self._code: int | None = None
         self._server = _server_for(command, env, log)
         self.pid = self._server.process.pid
-        with keepers_end:
-            self._server.fork((ranks, port, folder), keepers_end, log)
+        with supervisors_end:
+            self._server.fork((ranks, port, folder), supervisors_end, log)
 
     def stop(self) -> int:
-        """See Agent; where nobody is left to tell, the server's own exit code, or -9 where the keeper alone was killed."""
+        """See Agent; where nobody is left to tell, the server's own exit code, or -9 where the supervisor alone was killed."""
         if self._code is None:
             with suppress(OSError):
                 self._line.shutdown(socket.SHUT_WR)

@@ -23,7 +23,7 @@ from llmexp.launch.spawn import agent_log
 from llmexp.machine.processor import compiled_for
 from llmexp.record.duration import duration
 from llmexp.record.installed import COMPILERS, Installed
-from llmexp.record.lock import held_in_turn
+from llmexp.record.lock import acquire_waiting
 from llmexp.record.plan import RunPlan
 
 BUILDER = ("-m", "llmexp.launchers.deepspeed.ops")
@@ -104,7 +104,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             stack.enter_context(
-                held_in_turn(
+                acquire_waiting(
                     folder / ".builders", lambda: say("waiting for another llmexp that is building DeepSpeed's ops ...")
                 )
             )

@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 
-from llmexp.launch.keeper import SIGNALLED
+from llmexp.launch.supervisor import SIGNALLED
 from llmexp.record.process import STORE_FD
 
 LOOPBACK = "127.0.0.1"

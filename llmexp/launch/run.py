@@ -16,8 +16,8 @@ from llmexp.launch.display import display, say
 from llmexp.launch.ending import SUCCESS, Ending, in_words
 from llmexp.launch.interrupt import ignore_signals, interrupted_by, signals_interrupt
 from llmexp.launch.nodes.group import Group
+from llmexp.launch.nodes.peers import PeerNodes, peers_of
 from llmexp.launch.nodes.place import place_of
-from llmexp.launch.nodes.team import Team, team_of
 from llmexp.launch.preflight import preflight
 from llmexp.launch.prepare import prepare
 from llmexp.launch.progress import Progress
@@ -114,8 +114,8 @@ def _run_repeat(
     return advised(plan, repeat, ending)
 
 
-def _team(plan: RunPlan, folder: RunFolder) -> Team:
-    return team_of(place_of(plan.config), plan.config.measure.no_progress_timeout_s, folder.path.parent)
+def _team(plan: RunPlan, folder: RunFolder) -> PeerNodes:
+    return peers_of(place_of(plan.config), plan.config.measure.no_progress_timeout_s, folder.path.parent)
 
 
 def _others(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hashlib import sha256
 from importlib.metadata import EntryPoint, packages_distributions
 from pathlib import Path
 
-from llmexp import outside
+from llmexp import plugins
 from llmexp.engines import get_engine
 from llmexp.launch.code import cache_folder, snapshot
 from llmexp.launch.forked import ForkedAgent
@@ -91,14 +91,14 @@ class Runtime:
 
 
 def _container(log: Path) -> str:
-    """The name of what writes this log: the same for all repeats of a run, so that its next start finds what a killed driver and keeper left."""
+    """The name of what writes this log: the same for all repeats of a run, so that its next start finds what a killed driver and supervisor left."""
     folder = log.parent.parent if log.parent.name.startswith("repeat.") else log.parent
     return f"llmexp-{sha256(bytes(folder / log.name)).hexdigest()[:12]}"
 
 
 def contributors(plan: RunPlan) -> list[str]:
     """Distributions of other packages whose code the ranks run: those of the method's atoms, the engine, the optimizer's and the model's class."""
-    named = {outside.distribution(point) for point in _points(plan)}
+    named = {plugins.distribution(point) for point in _points(plan)}
     packages = {target.partition(".")[0] for target in plan.config.targets}
     known = packages_distributions() if packages else {}
     return sorted(named.union(*(known.get(package, ()) for package in packages)))
@@ -113,8 +113,8 @@ def contributing_modules(plan: RunPlan) -> set[str]:
 
 def _points(plan: RunPlan) -> list[EntryPoint]:
     config = plan.config
-    used = {outside.ATOMS: plan.atom_codes, outside.ENGINES: (config.engine.name,), outside.TASKS: (config.task.name,)}
-    return [point for group, names in used.items() for name, point in outside.points(group).items() if name in names]
+    used = {plugins.ATOMS: plan.atom_codes, plugins.ENGINES: (config.engine.name,), plugins.TASKS: (config.task.name,)}
+    return [point for group, names in used.items() for name, point in plugins.points(group).items() if name in names]
 
 
 @cache

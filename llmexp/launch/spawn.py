@@ -14,28 +14,33 @@ from types import TracebackType
 
 import psutil
 
-from llmexp.launch.keeper import GRACE_S, PATIENCE_S, SIGNALLED
+from llmexp.launch.supervisor import GRACE_S, PATIENCE_S, SIGNALLED
 from llmexp.machine.processes import handles
 
 # Of the first node, or the only one; another's has its number before the suffix.
 AGENT_LOG = "log.agent.txt"
-# A keeper that takes longer to end its ranks does not end them.
+# A supervisor that takes longer to end its ranks does not end them.
 ENDS_WITHIN_S = 2 * (GRACE_S + PATIENCE_S)
 
 
 class Agent:
-    """The command that starts a node's ranks, under a keeper; a context manager that ends all of them, at last by the command `ending`."""
+    """The command that starts a node's ranks, under a supervisor; a context manager that ends all of them, at last by the command `ending`."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path, ending: Sequence[str] = ()) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         # Nothing is ever said on this line: each side learns from its closing that the other has gone.
-        self._line, keepers_end = socket.socketpair()
-        with log.open("ab") as file, keepers_end:
-            keeper = [sys.executable, "-m", "llmexp.launch.keeper", shlex.join(ending), *argv]
-            self._keeper = subprocess.Popen(
-                keeper, stdin=keepers_end.fileno(), stdout=file, stderr=file, env=dict(env), start_new_session=True
+        self._line, supervisors_end = socket.socketpair()
+        with log.open("ab") as file, supervisors_end:
+            supervisor = [sys.executable, "-m", "llmexp.launch.supervisor", shlex.join(ending), *argv]
+            self._supervisor = subprocess.Popen(
+                supervisor,
+                stdin=supervisors_end.fileno(),
+                stdout=file,
+                stderr=file,
+                env=dict(env),
+                start_new_session=True,
             )
-        self.pid = self._keeper.pid
+        self.pid = self._supervisor.pid
 
     def __enter__(self) -> Agent:
         return self
@@ -56,14 +61,14 @@ class Agent:
     def stop(self) -> int:
         """End all processes that still run; return the command's exit code, -n where signal n ended it."""
         self._line.close()
-        self._keeper.send_signal(signal.SIGCONT)  # somebody may have stopped it
+        self._supervisor.send_signal(signal.SIGCONT)  # somebody may have stopped it
         try:
-            return exit_code(self._keeper.wait(ENDS_WITHIN_S))
+            return exit_code(self._supervisor.wait(ENDS_WITHIN_S))
         except subprocess.TimeoutExpired:
             for process in psutil.Process(self.pid).children(recursive=True):
                 process.kill()
-            self._keeper.kill()
-            return exit_code(self._keeper.wait())
+            self._supervisor.kill()
+            return exit_code(self._supervisor.wait())
 
     def ask_for_stacks(self, elsewhere: Iterable[psutil.Process] = ()) -> None:
         """Send SIGUSR1 to the processes that handle it, as ranks do by writing their Python stacks to their logs; it would end any other."""
@@ -73,7 +78,7 @@ class Agent:
 
 
 def exit_code(told: int) -> int:
-    """The exit code that a keeper means, -n where signal n ended the command."""
+    """The exit code that a supervisor means, -n where signal n ended the command."""
     return SIGNALLED - told if told > SIGNALLED else told
 
 

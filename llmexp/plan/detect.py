@@ -11,7 +11,7 @@ from typing import Any
 
 from llmexp.machine.gpus import has_nvlink, visible_gpus
 from llmexp.machine.processor import logical_cores
-from llmexp.outside import CONF, conf_packages
+from llmexp.plugins import CONF, conf_packages
 
 CPU_RANKS = 2
 DETECTING = ("auto.yaml", "gpu.yaml")

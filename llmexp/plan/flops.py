@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
-from llmexp.plan.growth import LengthSchedule
+from llmexp.plan.seq_len_schedule import LengthSchedule
 from llmexp.plan.shape import ModelShape
 from llmexp.plan.trained import flops_per_token, lora_parameters
 from llmexp.record.flops import Computed, Flops

@@ -20,7 +20,7 @@ NF4_SCALE_BYTES_PER_PARAMETER = (8 / 64 + 32 / (64 * 256)) / 8
 
 
 @dataclass(frozen=True)
-class Held:
+class StatePlacement:
     """How the ranks hold one kind of training state."""
 
     bytes_per_parameter: float
@@ -45,10 +45,10 @@ class Gathered:
 class Storage:
     """How an engine holds trained parameters and what belongs to them; optimizer: moments, and a copy of the parameters where it updates one."""
 
-    parameters: Held
-    gradients: Held
-    optimizer: Held
-    update: tuple[Held, ...] = ()
+    parameters: StatePlacement
+    gradients: StatePlacement
+    optimizer: StatePlacement
+    update: tuple[StatePlacement, ...] = ()
     """What there is of gradients at the same time when the optimizer updates, copies among them; empty: `gradients`."""
     gathered: Gathered | None = None
 
@@ -63,9 +63,9 @@ def zero_storage(precision: PrecisionConfig, techniques: Techniques, moments: fl
     # Offloaded gradients lie beside the master copy that they update, in its dtype.
     gradients = precision.master if on_host else precision.gradients
     return Storage(
-        parameters=Held(size[precision.parameters], stage >= 3, techniques.offload_parameters),
-        gradients=Held(size[gradients], stage >= 2, on_host),
-        optimizer=Held(states, stage >= 1, on_host),
+        parameters=StatePlacement(size[precision.parameters], stage >= 3, techniques.offload_parameters),
+        gradients=StatePlacement(size[gradients], stage >= 2, on_host),
+        optimizer=StatePlacement(states, stage >= 1, on_host),
     )
 
 
@@ -86,18 +86,18 @@ class _Counts:
         together = held + (dims.ep - 1) * shape.expert_parameters_of_rank(dims.tp, dims.pp, dims.ep)
         return cls(held, together, dims.dp * dims.cp)
 
-    def shares(self, kind: Held) -> int:
+    def shares(self, kind: StatePlacement) -> int:
         return self.ranks if kind.partitioned else 1
 
-    def share(self, kind: Held) -> float:
+    def share(self, kind: StatePlacement) -> float:
         """Parameters."""
         return (self.together if kind.partitioned else self.held) / self.shares(kind)
 
-    def size(self, kind: Held) -> int:
+    def size(self, kind: StatePlacement) -> int:
         """Bytes."""
         return ceil(min(self.share(kind), kind.elements) * kind.bytes_per_parameter)
 
-    def words(self, name: str, kind: Held) -> str:
+    def words(self, name: str, kind: StatePlacement) -> str:
         of = f" of {self.together / 1e9:.4g}e9" * (kind.partitioned and self.together != self.held)
         most = f", {kind.elements / 1e9:.4g}e9 at a time" * (kind.elements < self.share(kind))
         return f"{kind.bytes_per_parameter:.4g} B {name}{of} / {self.shares(kind)}{most}"
@@ -138,7 +138,7 @@ def _gradients(storage: Storage, counts: _Counts) -> tuple[int, str]:
     return max(sizes), " + ".join(counts.words(name, kind) for kind in kinds)
 
 
-def _frozen(weights: Held, shares: int, frozen: int, four_bit: int) -> tuple[int, int, str]:
+def _frozen(weights: StatePlacement, shares: int, frozen: int, four_bit: int) -> tuple[int, int, str]:
     """Bytes of what does not train that lie with the weights, those of its scales, which stay whole and on the device, and both in words."""
     size = ceil(frozen * weights.bytes_per_parameter / shares) + ceil(four_bit * NF4_BYTES_PER_PARAMETER / shares)
     held = (

@@ -17,9 +17,9 @@ from pydantic import BaseModel
 
 from llmexp.errors import RecordError
 from llmexp.record.identity import is_alive, is_same, is_visible
-from llmexp.record.misfit import misfit
 from llmexp.record.reading import LONGEST_LINES_BYTES, parsed, read_text
 from llmexp.record.result import RunResult, RunStatus, to_json
+from llmexp.record.unreadable_record import unreadable_record
 
 PLAN = "plan.json"
 RESULT = "result.json"
@@ -114,7 +114,7 @@ class RunFolder:
         try:
             return [event for event in read_json_lines(self.events_path) if (event["status"], event["at"])]
         except (KeyError, TypeError, ValueError) as error:
-            raise misfit(self.events_path, "list of events", error) from None
+            raise unreadable_record(self.events_path, "list of events", error) from None
         except OSError as error:
             raise RecordError(f"{self.events_path} cannot be read: {error.strerror}") from None
 
@@ -125,7 +125,7 @@ class RunFolder:
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise misfit(self.result_path, "result", error) from None
+            raise unreadable_record(self.result_path, "result", error) from None
         except OSError as error:
             raise RecordError(f"{self.result_path} cannot be read: {error.strerror}") from None
 

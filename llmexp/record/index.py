@@ -26,11 +26,11 @@ INDEX = ".index.json"
 UNREADABLE = "unreadable"
 _VERSION = 3
 _Stamp = list[list[int] | None]
-_Index = dict[str, tuple[_Stamp, "Standing"]]
+_Index = dict[str, tuple[_Stamp, "RunOverview"]]
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunOverview:
     """How far a run came, how it ended and why, and what its time was spent on; `state` is RunFolder.state's, or 'unreadable'."""
 
     state: str
@@ -55,7 +55,7 @@ class Standing:
     rate: float | None = None
 
 
-def standings(folders: Sequence[RunFolder]) -> list[Standing]:
+def overviews(folders: Sequence[RunFolder]) -> list[RunOverview]:
     """How each run stands, in their order; reads only what has changed since it was last asked, and never fails."""
     by_sweep: dict[Path, list[RunFolder]] = {}
     for folder in folders:
@@ -73,7 +73,7 @@ def kind_of(plan: RunPlan) -> str:
     return " ".join((*plan.subject.values(), *plan.kind.values()))
 
 
-def _of_sweep(sweep: Path, runs: Iterable[RunFolder]) -> list[Standing]:
+def _of_sweep(sweep: Path, runs: Iterable[RunFolder]) -> list[RunOverview]:
     earlier = _read(sweep / INDEX)
     known, found = dict(earlier), []
     for run in runs:
@@ -100,15 +100,15 @@ def _stat(path: Path) -> list[int] | None:
     return [stat.st_mtime_ns, stat.st_size, stat.st_ino]
 
 
-def _look(run: RunFolder) -> Standing:
+def _look(run: RunFolder) -> RunOverview:
     """How a run stands by its own files."""
     try:
         result = run.result()
         state, reason = run.standing(result)
         plan = RunPlan.read(run.plan_path)
-        return Standing(state=state, reason=reason, **_planned(plan), **_progress(run), **_measured(plan, result))
+        return RunOverview(state=state, reason=reason, **_planned(plan), **_progress(run), **_measured(plan, result))
     except (RecordError, OSError, ValueError, KeyError) as error:
-        return Standing(UNREADABLE, (str(error) or repr(error)).partition("\n")[0])
+        return RunOverview(UNREADABLE, (str(error) or repr(error)).partition("\n")[0])
 
 
 def _planned(plan: RunPlan) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _read(path: Path) -> _Index:
     try:
         index = read_json(path)
         return (
-            {name: (stamp, Standing(**entry)) for name, (stamp, entry) in index["runs"].items()}
+            {name: (stamp, RunOverview(**entry)) for name, (stamp, entry) in index["runs"].items()}
             if index["version"] == _VERSION
             else {}
         )

@@ -77,7 +77,7 @@ def who_holds(lock: Path) -> str | None:
 
 
 @contextmanager
-def held(lock: Path, ended_job: str | None = None) -> Iterator[None]:
+def acquire(lock: Path, ended_job: str | None = None) -> Iterator[None]:
     """Hold the lock, a folder of its own; raises LockHeldError at once where another living process has it, OSError where none can be made.
 
     `ended_job` is a SLURM job whose processes are known to be dead, on whatever host.
@@ -91,11 +91,11 @@ def held(lock: Path, ended_job: str | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def held_in_turn(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
+def acquire_waiting(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold the lock as soon as it is free; `waiting` is called once where it is not."""
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(held(lock))
+            stack.enter_context(acquire(lock))
         except LockHeldError:
             waiting()
             _wait_for(lock, stack)
@@ -106,7 +106,7 @@ def _wait_for(lock: Path, stack: contextlib.ExitStack) -> None:
     while True:
         time.sleep(_TRY_EVERY_S)
         with contextlib.suppress(LockHeldError):
-            return stack.enter_context(held(lock))
+            return stack.enter_context(acquire(lock))
 
 
 def _take(lock: Path, ended_job: str | None) -> Path:

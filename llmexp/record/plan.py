@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Self
 from pydantic import ConfigDict, Field
 
 from llmexp.errors import ConfigError, RecordError
-from llmexp.record.misfit import misfit
 from llmexp.record.naming import name_of
 from llmexp.record.reading import read_json
 from llmexp.record.samples import Record, StateBytes
+from llmexp.record.unreadable_record import unreadable_record
 from llmexp.schema import HfModel, RunConfig, RuntimeConfig
 from llmexp.tasks import get_task
 
@@ -221,7 +221,7 @@ class RunPlan(Record):
         except ConfigError as error:
             raise RecordError(f"{path}: {error}") from None
         except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
-            raise misfit(path, "plan", error) from None
+            raise unreadable_record(path, "plan", error) from None
         except OSError as error:
             raise RecordError(f"{path} cannot be read: {error}") from None
 

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from llmexp.analysis.held import useful_fraction
+from llmexp.analysis.device_time import useful_fraction
 from llmexp.analysis.metric import MetricSpec
 from llmexp.errors import RecordError
 from llmexp.record.result import Metric
@@ -279,7 +279,7 @@ class Section:
 
     @cached_property
     def useful_fraction(self) -> float | None:
-        """See analysis.held; None too where a rank's summary is broken."""
+        """See analysis.device_time; None too where a rank's summary is broken."""
         try:
             return useful_fraction(row.folder for row in self.rows)
         except RecordError:

@@ -10,11 +10,11 @@ from llmexp.errors import SlurmError
 from llmexp.launch.display import say
 from llmexp.record.duration import limit
 from llmexp.record.result import RunResult
+from llmexp.slurm.finalize import finalize_ended, is_final
 from llmexp.slurm.jobs import Submitted
 from llmexp.slurm.options import SlurmOptions
 from llmexp.slurm.own import own
 from llmexp.slurm.queue import LAUNCH_FAILED, Job, JobState, cancel, release, states
-from llmexp.slurm.settle import is_final, settle_ended
 
 TICK_S = 0.5
 # A result written on a node may take this long to be seen here.
@@ -63,7 +63,7 @@ class Followed:
 
     def _settle(self, state: JobState) -> None:
         self.is_done = self.settled_here = True
-        if not settle_ended(self.submitted, state):
+        if not finalize_ended(self.submitted, state):
             say(
                 f"{self.submitted.label} · job {self.submitted.job} is {state}, yet something is at work in its folder; llmexp status tells later"
             )

@@ -21,10 +21,10 @@ from llmexp import __version__
 from llmexp.errors import RecordError
 from llmexp.launch.display import say
 from llmexp.record.folder import RunFolder, now, read_json_lines
-from llmexp.record.lock import held_in_turn
-from llmexp.record.misfit import misfit
+from llmexp.record.lock import acquire_waiting
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult
+from llmexp.record.unreadable_record import unreadable_record
 from llmexp.slurm.queue import Job
 
 # How the name of a job's log goes on after its number.
@@ -90,7 +90,7 @@ def submission_folder(sweep: Path, name: str) -> Path:
 @contextmanager
 def only_submitter(sweep: Path) -> Iterator[None]:
     """Let drivers of one sweep submit in turn, so that each sees the jobs of the others."""
-    with held_in_turn(
+    with acquire_waiting(
         slurm_folder(sweep) / ".submitters",
         lambda: say("another llmexp is submitting jobs of this sweep; waiting for it"),
     ):
@@ -189,7 +189,7 @@ def _lines(sweep: Path) -> list[dict[str, Any]]:
         for line in lines:
             _check(line)
     except (KeyError, TypeError) as error:
-        raise misfit(_path(sweep), "list of jobs", error) from None
+        raise unreadable_record(_path(sweep), "list of jobs", error) from None
     return lines
 
 

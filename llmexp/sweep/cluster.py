@@ -14,14 +14,14 @@ from llmexp.record.environment import recorded_device_model
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.slurm.board import board
-from llmexp.slurm.catch_up import under_way
+from llmexp.slurm.finalize import skip
 from llmexp.slurm.follow import Followed, follow
 from llmexp.slurm.jobs import Submitted, only_submitter, readable
 from llmexp.slurm.options import SlurmOptions
 from llmexp.slurm.own import own
 from llmexp.slurm.queue import cancel as cancel_jobs
 from llmexp.slurm.queue import check_slurm
-from llmexp.slurm.settle import skip
+from llmexp.slurm.reconcile import under_way
 from llmexp.slurm.submit import submit
 from llmexp.sweep.measuring import folder_of, record
 from llmexp.sweep.resume import LOST_RESULT, restored_plan, why_again

@@ -13,7 +13,7 @@ from llmexp.errors import RecordError
 from llmexp.launch.preflight import certain_skip
 from llmexp.record.duration import duration
 from llmexp.record.folder import RunFolder, find_runs
-from llmexp.record.index import Standing, kind_of, standings
+from llmexp.record.index import RunOverview, kind_of, overviews
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 from llmexp.sweep.resume import why_again
@@ -58,7 +58,7 @@ class _History:
     """What earlier runs took, by id, and how those that succeeded went, by the work that they did."""
 
     held_s: dict[str, list[float]] = field(default_factory=dict)
-    like: dict[str, list[Standing]] = field(default_factory=dict)
+    like: dict[str, list[RunOverview]] = field(default_factory=dict)
 
 
 def costs_of(plans: Sequence[RunPlan], folders: Sequence[RunFolder]) -> list[Cost]:
@@ -98,7 +98,7 @@ def time_on_devices(costs: Sequence[Cost]) -> str:
 
 def _read_history(outputs: Path) -> _History:
     history = _History()
-    for standing in standings(find_runs(outputs)):
+    for standing in overviews(find_runs(outputs)):
         if standing.state in _TELLING and standing.held_s:
             history.held_s.setdefault(standing.id, []).append(standing.held_s)
         if (
@@ -135,7 +135,7 @@ def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
     return False
 
 
-def _held_like_s(run: Standing, plan: RunPlan) -> float:
+def _held_like_s(run: RunOverview, plan: RunPlan) -> float:
     """The run's start-up as often as there are repeats, and all samples at its rate."""
     rate = run.rate or 0.0
     startup_s = max(0.0, (run.held_s or 0.0) / run.repeats - (run.warmup_samples + run.samples) * run.amount / rate)

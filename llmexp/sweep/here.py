@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from llmexp.errors import LlmexpError
 from llmexp.plan.detect import detect
 from llmexp.record.plan import RunPlan
+from llmexp.sweep.concurrent_runs import run_all, worth_it
 from llmexp.sweep.measuring import folder_of, joined, measure
 from llmexp.sweep.share import settle
-from llmexp.sweep.side_by_side import run_all, worth_it
 
 
 class RunsHere:

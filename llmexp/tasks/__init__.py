@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from llmexp import outside
+from llmexp import plugins
 from llmexp.errors import unknown
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ TASKS = {"pretrain": "llmexp.tasks.training.task:PRETRAIN", "finetune": "llmexp.
 
 def task_names() -> list[str]:
     """Names that `task=` accepts."""
-    return [*TASKS, *outside.points(outside.TASKS, frozenset(TASKS))]
+    return [*TASKS, *plugins.points(plugins.TASKS, frozenset(TASKS))]
 
 
 def get_task(name: str) -> Task[Any, Any]:
@@ -29,5 +29,5 @@ def get_task(name: str) -> Task[Any, Any]:
         raise unknown("task", name, task_names())
     from llmexp.tasks.base import Task
 
-    found: Task[Any, Any] = outside.load(outside.points(outside.TASKS, frozenset(TASKS))[name], Task)
+    found: Task[Any, Any] = plugins.load(plugins.points(plugins.TASKS, frozenset(TASKS))[name], Task)
     return found

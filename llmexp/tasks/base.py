@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from llmexp.analysis.metric import Metrics
-from llmexp.analysis.quantity import Observed
+from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.window import Repeat, read_repeat
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import Metric, ResultPoint
@@ -71,7 +71,7 @@ class Task(ABC, Generic[C, P]):
         """Compute every metric; None where the run has not the data. Raises RecordError where figures cannot be."""
         return self.metrics.measure(repeats, self.facts(plan))
 
-    def rates(self, plan: P, repeats: Sequence[AnyRepeat]) -> list[Observed]:
+    def rates(self, plan: P, repeats: Sequence[AnyRepeat]) -> list[Measurement]:
         """The rate of each repeat."""
         found = [self.metrics[plan.rate].function(repeat, self.facts(plan)) for repeat in repeats]
         return [rate for rate in found if rate]

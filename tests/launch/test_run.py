@@ -195,11 +195,11 @@ def test_signals_that_follow_the_first_do_not_cost_the_result(make_plan, folder,
     assert folder.result().status is expected[number]
 
 
-def test_a_stopped_keeper_holds_no_run_past_its_limit(make_plan, folder, start_driver, until, processes):
+def test_a_stopped_supervisor_holds_no_run_past_its_limit(make_plan, folder, start_driver, until, processes):
     driver = start_driver(make_plan("hang", no_progress_timeout_s=2.0))
     until(lambda: _sampled(folder))
-    (keeper,) = [process for process in processes() if "llmexp.launch.keeper" in process.cmdline()]
-    keeper.suspend()
+    (supervisor,) = [process for process in processes() if "llmexp.launch.supervisor" in process.cmdline()]
+    supervisor.suspend()
     driver.wait(timeout=60)
     assert folder.result().status is RunStatus.TIMEOUT
     assert processes() == []

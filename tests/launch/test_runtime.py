@@ -166,7 +166,7 @@ def test_a_container_is_ended_when_the_driver_is_killed(
     assert (tmp_path / "tally").read_text().splitlines()[-1].startswith("rm --force llmexp-")
 
 
-def test_a_container_that_outlived_driver_and_keeper_is_removed_at_the_next_start(
+def test_a_container_that_outlived_driver_and_supervisor_is_removed_at_the_next_start(
     make: Callable[..., TrainingPlan],
     folder: RunFolder,
     tmp_path: Path,
@@ -177,11 +177,11 @@ def test_a_container_that_outlived_driver_and_keeper_is_removed_at_the_next_star
         docker = {"name": "docker", "container": "docker", "program": str(containers.program), "image": IMAGE, "python": sys.executable}
         driver = start_driver(make("slow", **docker))
         until(lambda: (folder.repeat(0) / "samples.0.jsonl").exists())
-        (keeper,) = (child for child in driver.children() if "llmexp.launch.keeper" in child.cmdline())
-        keeper.suspend()
+        (supervisor,) = (child for child in driver.children() if "llmexp.launch.supervisor" in child.cmdline())
+        supervisor.suspend()
         driver.kill()
         driver.wait()
-        keeper.kill()
+        supervisor.kill()
         assert folder.state() == "killed"
         (left,) = inside.processes()
         result = run_one(make(**docker), folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planning import Observed
+from planning import Measurement
 
 from llmexp.launch.ops import prepare_ops
 from llmexp.plan.training_plan import TrainingPlan
@@ -57,10 +57,10 @@ def asked(request: pytest.FixtureRequest) -> set[str]:
 
 
 @pytest.fixture(scope="session")
-def observe(tmp_path_factory: pytest.TempPathFactory, server_of: Callable[[TrainingPlan], Server]) -> Callable[..., Observed]:
+def observe(tmp_path_factory: pytest.TempPathFactory, server_of: Callable[[TrainingPlan], Server]) -> Callable[..., Measurement]:
     """Train methods on real ranks and return what each rank observed, by the name of the plan."""
 
-    def run(plans: dict[str, TrainingPlan], ranks: int = 2, worker: str = "methods_worker") -> Observed:
+    def run(plans: dict[str, TrainingPlan], ranks: int = 2, worker: str = "methods_worker") -> Measurement:
         folder = tmp_path_factory.mktemp("methods")
         for name, plan in plans.items():
             (folder / f"{name}.json").write_text(to_json(plan))

@@ -8,7 +8,7 @@ from llmexp.record import energy
 from llmexp.record.energy import EnergyMeter
 from llmexp.record.samples import StateBytes, TrainingSummary
 from llmexp.tasks.training.metrics import METRICS
-from llmexp.tasks.training.repeats import Facts, read_training
+from llmexp.tasks.training.repeats import RunConstants, read_training
 
 BOARDS = {"GPU-a": 350.0, "GPU-b": 250.0, "GPU-old": None}
 
@@ -69,7 +69,7 @@ def test_two_boards_counters_become_tokens_per_joule(nvml, clock, tmp_path, writ
             rank=rank, window_wall_s=40.0, time_to_first_step_s=1.0, state_bytes=state, what_ran={}, energy=meter.energy, **sizes
         )
         (tmp_path / f"rank.{rank}.json").write_text(summary.model_dump_json())
-    metrics = METRICS.measure([read_training(tmp_path, 2)], Facts(world_size=2, dp=2))
+    metrics = METRICS.measure([read_training(tmp_path, 2)], RunConstants(world_size=2, dp=2))
     # 2 ranks x 20 steps x 600 positions in 40 s, at 350 + 250 W.
     assert metrics["mean_power_w"].mean == pytest.approx(600)
     assert metrics["tokens_per_joule"].mean == pytest.approx(600 / 600)

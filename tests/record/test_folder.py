@@ -9,7 +9,7 @@ from llmexp.errors import RecordError
 from llmexp.launch.attempt import set_aside
 from llmexp.record.folder import RunFolder, find_runs, read_json_lines, write_atomically
 from llmexp.record.identity import identity_of, process_identity
-from llmexp.record.lock import held
+from llmexp.record.lock import acquire
 from llmexp.record.result import RunResult
 
 
@@ -122,7 +122,7 @@ def test_a_result_comes_back_as_it_was_written(make_run):
 
 def test_a_run_that_its_living_driver_has_left_without_a_result_does_not_go_on(tmp_path):
     folder = RunFolder(tmp_path / "run")
-    with held(folder.drivers):
+    with acquire(folder.drivers):
         folder.event("running", **process_identity())
         assert folder.state() == "running"
     assert folder.state() == "killed"

@@ -19,7 +19,7 @@ from llmexp.record import heartbeat
 from llmexp.record.folder import RunFolder
 from llmexp.record.heartbeat import EVERY_S, SILENT_S, UNASKED_S
 from llmexp.record.identity import process_identity
-from llmexp.record.lock import LockHeldError, held, holder_file, lost_to, who_holds
+from llmexp.record.lock import LockHeldError, acquire, holder_file, lost_to, who_holds
 
 ELSEWHERE: dict[str, Any] = {"boot_id": "another's", "host": "another"}
 SAME_NAME: dict[str, Any] = {"boot_id": "another's", "host": socket.gethostname()}
@@ -36,7 +36,7 @@ def left_by(tmp_path: Path) -> Callable[..., RunFolder]:
 
     def make(identity: dict[str, Any], silent_s: float = 0.0, without: str = "") -> RunFolder:
         folder = RunFolder(tmp_path / "run")
-        with held(folder.drivers):
+        with acquire(folder.drivers):
             holder = own_holder(folder)
             told = {name: value for name, value in json.loads(holder.read_text()).items() if name != without}
         holder.write_text(json.dumps(told | identity))
@@ -60,7 +60,7 @@ def age(holder: Path, seconds: float) -> None:
 
 def can_be_taken(folder: RunFolder) -> bool:
     try:
-        with held(folder.drivers):
+        with acquire(folder.drivers):
             return True
     except LockHeldError:
         return False
@@ -76,7 +76,7 @@ def test_a_driver_that_cannot_be_seen_lives_as_long_as_it_gives_signs_of_life(id
 
 def test_a_driver_that_can_be_seen_is_judged_by_the_kernel_as_one_that_is_stopped_gives_no_sign(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    with held(folder.drivers):
+    with acquire(folder.drivers):
         folder.event("running", **process_identity())
         age(own_holder(folder), 10 * SILENT_S)
         assert folder.state() == "running"
@@ -135,7 +135,7 @@ def test_the_way_out_is_named(left_by) -> None:
 def test_the_signs_come_by_themselves_until_the_lock_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
     folder = RunFolder(tmp_path / "run")
-    with held(folder.drivers):
+    with acquire(folder.drivers):
         holder = own_holder(folder)
         age(holder, 10 * SILENT_S)
         deadline_s = time.monotonic() + 20
@@ -154,7 +154,7 @@ def test_signs_are_rare_enough_to_disturb_nothing_and_frequent_enough_for_many_t
 @contextmanager
 def taken_over(folder: RunFolder) -> Iterator[Path]:
     """Hold the folder, and let a driver elsewhere have found this one silent and be at it now."""
-    with held(folder.drivers):
+    with acquire(folder.drivers):
         other = folder.drivers / str(int(own_holder(folder).parent.name) + 1)
         other.mkdir()
         (other / ".holder").write_text(json.dumps({"at": "now", **process_identity(), **ELSEWHERE, "pid": 7}))
@@ -164,7 +164,7 @@ def taken_over(folder: RunFolder) -> Iterator[Path]:
 def test_a_holder_learns_that_another_took_its_lock(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     assert lost_to(folder.drivers) is None
-    with held(folder.drivers):
+    with acquire(folder.drivers):
         assert lost_to(folder.drivers) is None
         assert lost_to(folder.drivers, asking=True) is None
     with taken_over(folder) as other:
@@ -175,7 +175,7 @@ def test_a_holder_learns_that_another_took_its_lock(tmp_path: Path) -> None:
 
 def test_one_whose_lock_somebody_removed_does_not_release_the_next_ones(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    with held(folder.drivers):
+    with acquire(folder.drivers):
         own_holder(folder).unlink()
         assert lost_to(folder.drivers) is None
         own_holder(folder).write_text(text := json.dumps({"at": "now", **process_identity(), "pid": 7}))

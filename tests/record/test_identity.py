@@ -17,7 +17,7 @@ import pytest
 from llmexp.record.folder import RunFolder
 from llmexp.record.heartbeat import SILENT_S
 from llmexp.record.identity import await_unlocked, identity_of, is_alive, is_visible, process_identity
-from llmexp.record.lock import held, holder_file, who_holds
+from llmexp.record.lock import acquire, holder_file, who_holds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="boots and namespaces are told by Linux alone")
 OWN_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
@@ -29,9 +29,9 @@ from pathlib import Path
 from llmexp.launch.attempt import RunLostError, check_still_mine
 from llmexp.record.folder import RunFolder
 from llmexp.record.identity import process_identity
-from llmexp.record.lock import held
+from llmexp.record.lock import acquire
 folder = RunFolder(Path(sys.argv[1]))
-with held(folder.drivers):
+with acquire(folder.drivers):
     folder.event("running", **process_identity())
     print("holds", flush=True)
     sys.stdin.readline() or signal.pause()  # what is killed must not end by itself, as its input does
@@ -92,7 +92,7 @@ def test_a_run_in_another_pid_namespace_is_running_until_it_is_killed(tmp_path: 
     assert holder
     await_unlocked(holder)  # the namespace ends with unshare, but after it
     assert folder.state() == "killed"
-    with held(folder.drivers):
+    with acquire(folder.drivers):
         pass
 
 
@@ -126,7 +126,7 @@ def test_a_run_on_another_machine_is_running_until_it_has_been_silent_for_long(t
     assert folder.state() == "running"
     os.utime(last, (last.stat().st_mtime - 2 * SILENT_S,) * 2)
     assert folder.state() == "killed"
-    with held(folder.drivers):
+    with acquire(folder.drivers):
         folder.event("running", **process_identity())
         assert subprocess.check_output(look, text=True) == "running\n"
 
@@ -139,7 +139,7 @@ def test_a_driver_that_stood_still_while_another_took_its_run_learns_it(tmp_path
         last = holder_file(folder.drivers)
         assert last
         os.utime(last, (last.stat().st_mtime - 2 * SILENT_S,) * 2)
-        with held(folder.drivers):
+        with acquire(folder.drivers):
             inside.resume()
             out, _ = holder.communicate("\n")
     assert out == f"another llmexp has taken this run over, as this one gave no sign of life for 10 min or more: process {os.getpid()} on {HOST}\n"

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.folders import multiply
 from llmexp.record.folder import find_runs
 from llmexp.record.identity import identity_of, process_identity
-from llmexp.record.index import INDEX, Standing, kind_of, standings
+from llmexp.record.index import INDEX, RunOverview, kind_of, overviews
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 
@@ -22,21 +22,21 @@ opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
 from llmexp.record.folder import find_runs
 from llmexp.record.plan import RunPlan
-from llmexp.record.index import standings
-found = standings(find_runs(Path(sys.argv[1])))
+from llmexp.record.index import overviews
+found = overviews(find_runs(Path(sys.argv[1])))
 print(len(found), sum("/outputs/" in path for path in opened))
 """
 
 
 def _states(outputs: Path) -> list[str]:
-    return [standing.state for standing in standings(find_runs(outputs))]
+    return [standing.state for standing in overviews(find_runs(outputs))]
 
 
 def test_a_run_by_its_files(make_run):
     run = make_run("F", repeats=2, measure__steps=25, measure__repeats=2, measure__warmup_steps=5)
-    [standing] = standings([run])
+    [standing] = overviews([run])
     plan = RunPlan.read(run.plan_path)
-    assert standing == Standing(
+    assert standing == RunOverview(
         state="success",
         id=run.result().id,
         words=["batch={'micro': 2, 'accumulation': 1}", "measure.steps=25", "measure.repeats=2", "measure.warmup_steps=5"],
@@ -67,7 +67,7 @@ def test_the_index_gives_what_the_folders_give(make_run, outputs: Path):
     for status in ("success", "failed", "oom"):
         make_run("F", status, sweep={"name": status, "outputs": "outputs"})
     runs = find_runs(outputs)
-    anew, from_index = standings(runs), standings(list(reversed(runs)))
+    anew, from_index = overviews(runs), overviews(list(reversed(runs)))
     assert from_index == list(reversed(anew))
     assert [standing.state for standing in anew] == ["failed", "oom", "success"]
     assert anew[0].reason == "made to end as failed"
@@ -122,7 +122,7 @@ def test_runs_that_are_gone_leave_the_index(make_run, outputs: Path):
     _states(outputs)
     gone.path.rename(outputs / "elsewhere")
     stays.write(stays.result_path, stays.result())
-    standings([stays])
+    overviews([stays])
     assert list(json.loads((stays.path.parent / INDEX).read_text())["runs"]) == [stays.path.name]
 
 
@@ -130,7 +130,7 @@ def test_listing_part_of_a_sweep_forgets_none_of_the_rest(make_run, outputs: Pat
     first, second = make_run("F"), make_run("R")
     _states(outputs)
     second.write(second.result_path, second.result())
-    standings([second])
+    overviews([second])
     assert set(json.loads((first.path.parent / INDEX).read_text())["runs"]) == {first.path.name, second.path.name}
 
 

@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from llmexp.record import lock as module
-from llmexp.record.lock import LockHeldError, held, held_in_turn, who_holds
+from llmexp.record.lock import LockHeldError, acquire, acquire_waiting, who_holds
 
 RACER = """
 import sys
 from pathlib import Path
-from llmexp.record.lock import LockHeldError, held
+from llmexp.record.lock import LockHeldError, acquire
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    with held(Path(sys.argv[1])):
+    with acquire(Path(sys.argv[1])):
         print("won", flush=True)
         sys.stdin.readline()
 except LockHeldError:
@@ -65,29 +65,29 @@ def test_of_many_processes_at_once_one_holds_it_also_after_holders_that_were_kil
 
 def test_two_that_saw_the_same_dead_holder_do_not_both_follow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = tmp_path / "lock"
-    with held(lock):
+    with acquire(lock):
         pass
     look, outdated = module._newest, [module._newest(lock, None)]
-    with held(lock):
+    with acquire(lock):
         monkeypatch.setattr(module, "_newest", lambda *given: outdated.pop() if outdated else look(*given))
-        with pytest.raises(LockHeldError), held(lock):
+        with pytest.raises(LockHeldError), acquire(lock):
             pass
     assert outdated == []
 
 
 def test_it_is_free_after_its_holder_and_not_before(tmp_path: Path) -> None:
     for _ in range(2):
-        with held(tmp_path / "lock"), pytest.raises(LockHeldError, match=f"process {os.getpid()} on "), held(tmp_path / "lock"):
+        with acquire(tmp_path / "lock"), pytest.raises(LockHeldError, match=f"process {os.getpid()} on "), acquire(tmp_path / "lock"):
             pass
 
 
 def test_a_holder_on_another_host_counts_as_alive_and_the_remedy_is_named(tmp_path: Path) -> None:
-    with held(tmp_path / "lock"):
+    with acquire(tmp_path / "lock"):
         (holder,) = (tmp_path / "lock").glob(f"*/{module.HOLDER}")
         text = json.dumps(json.loads(holder.read_text()) | {"host": "another-host", "boot_id": "another", "pid": 1})
     holder.write_text(text)
     words = rf"process 1 on another-host, since .* if it is surely dead: rm -r '{tmp_path / 'lock'}'"
-    with pytest.raises(LockHeldError, match=words), held(tmp_path / "lock"):
+    with pytest.raises(LockHeldError, match=words), acquire(tmp_path / "lock"):
         pass
 
 
@@ -99,7 +99,7 @@ def test_flock_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     for name in ("flock", "lockf", "fcntl"):
         monkeypatch.setattr(fcntl, name, refuse)
-    with held(tmp_path / "lock"), pytest.raises(LockHeldError), held(tmp_path / "lock"):
+    with acquire(tmp_path / "lock"), pytest.raises(LockHeldError), acquire(tmp_path / "lock"):
         pass
 
 
@@ -109,9 +109,9 @@ def test_waiting_is_said_once_and_ends_with_the_holder(tmp_path: Path, monkeypat
         go(holder)
         assert said(holder) == "won"
         monkeypatch.setattr(module.time, "sleep", lambda seconds: (holder.kill(), holder.wait()))
-        with held_in_turn(tmp_path / "lock", lambda: waits.append("waiting")):
+        with acquire_waiting(tmp_path / "lock", lambda: waits.append("waiting")):
             assert waits == ["waiting"]
-        with held_in_turn(tmp_path / "lock", lambda: waits.append("again")):
+        with acquire_waiting(tmp_path / "lock", lambda: waits.append("again")):
             assert waits == ["waiting"]
 
 
@@ -132,20 +132,20 @@ def test_a_job_that_slurm_started_again_follows_itself(tmp_path, monkeypatch):
     elsewhere(tmp_path / "lock", "7_1")
     for name, value in {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1", "SLURM_RESTART_COUNT": "1"}.items():
         monkeypatch.setenv(name, value)
-    with held(tmp_path / "lock"):
+    with acquire(tmp_path / "lock"):
         assert newest_holder(tmp_path / "lock") == os.getpid()
 
 
 @pytest.mark.parametrize(("job", "ended"), [("7_1", None), ("7_1", "7_2"), ("8", "7")])
 def test_any_other_job_elsewhere_holds(job, ended, tmp_path):
     elsewhere(tmp_path / "lock", job)
-    with pytest.raises(LockHeldError), held(tmp_path / "lock", ended_job=ended):
+    with pytest.raises(LockHeldError), acquire(tmp_path / "lock", ended_job=ended):
         pass
 
 
 def test_a_job_that_has_ended_holds_nothing(tmp_path):
     elsewhere(tmp_path / "lock", "7_1")
-    with held(tmp_path / "lock", ended_job="7_1"):
+    with acquire(tmp_path / "lock", ended_job="7_1"):
         assert newest_holder(tmp_path / "lock") == os.getpid()
 
 
@@ -155,11 +155,11 @@ def test_what_could_not_be_released_is_free_to_this_process_and_released_later(t
 
     lock, truncate = tmp_path / "lock", os.truncate
     monkeypatch.setattr(os, "truncate", refuse)
-    with held(lock):
+    with acquire(lock):
         pass
     (holder,) = lock.glob(f"*/{module.HOLDER}")
     assert holder.read_text()
     assert who_holds(lock) is None
     monkeypatch.setattr(os, "truncate", truncate)
-    with held(lock):
+    with acquire(lock):
         assert holder.read_text() == ""

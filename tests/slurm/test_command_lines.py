@@ -112,7 +112,7 @@ def test_status_says_who_takes_up_a_held_job(commands, submitted, capsys):
 
 
 def test_status_settles_what_slurm_has_ended(commands, submitted, capsys, monkeypatch):
-    monkeypatch.setattr("llmexp.slurm.catch_up.GRACE_S", 0)
+    monkeypatch.setattr("llmexp.slurm.reconcile.GRACE_S", 0)
     folder = submitted("7_0")
     commands(**ALL | {"squeue": 'echo "7_0|NODE_FAIL|None|n3|llmexp-main-1"'})
     main(["status"])

@@ -9,12 +9,12 @@ from types import TracebackType
 
 import psutil
 
-from llmexp.launch.nodes.line import Line
+from llmexp.launch.nodes.channel import Channel
 from llmexp.launch.nodes.messages import Stacks, Stop
-from llmexp.launch.nodes.team import Member
+from llmexp.launch.nodes.peers import Member
 from llmexp.launch.spawn import Agent
 
-# Longer than another machine's own clean-up takes (keeper.py).
+# Longer than another machine's own clean-up takes (supervisor.py).
 STOP_WITHIN_S = 60.0
 
 
@@ -37,7 +37,7 @@ class Group:
     def ends_within(self, seconds: float) -> bool:
         """Block until the ranks of all machines have ended, or those of one badly, or for that long."""
         own = [] if self._ended else [self._own]
-        ready = _ready([*own, *(member.line for member in self._at_work())], seconds)
+        ready = _ready([*own, *(member.channel for member in self._at_work())], seconds)
         self._listen(ready)
         if self._own in ready:
             self._ended, self._code = True, self._own.stop()
@@ -49,7 +49,7 @@ class Group:
         """End all processes that still run; return the exit code of the command that failed first, as those that are ended here fail too."""
         self._failed = self._failed or self._first_to_fail()
         for member in self._at_work():
-            member.line.say(Stop())
+            member.channel.say(Stop())
         self._code = self._own.stop()
         self._await_the_others()
         self._failed = self._failed or self._first_to_fail()
@@ -67,14 +67,14 @@ class Group:
     def ask_for_stacks(self, elsewhere: Iterable[psutil.Process] = ()) -> None:
         """As an agent does, on every machine."""
         for member in self._at_work():
-            member.line.say(Stacks())
+            member.channel.say(Stacks())
         if not self._ended:
             self._own.ask_for_stacks(elsewhere)
 
     @property
     def lost(self) -> list[Member]:
         """Machines that have gone before their part ended."""
-        return [member for member in self._members if member.code is None and not member.line.alive]
+        return [member for member in self._members if member.code is None and not member.channel.alive]
 
     @property
     def unable(self) -> list[Member]:
@@ -82,20 +82,20 @@ class Group:
         return [member for member in self._members if member.reason]
 
     def _at_work(self) -> list[Member]:
-        return [member for member in self._members if member.code is None and member.line.alive]
+        return [member for member in self._members if member.code is None and member.channel.alive]
 
     def _await_the_others(self) -> None:
         deadline = time.monotonic() + STOP_WITHIN_S
         while (left := self._at_work()) and (seconds := deadline - time.monotonic()) > 0:
-            self._listen(_ready([member.line for member in left], seconds))
+            self._listen(_ready([member.channel for member in left], seconds))
         for member in self._at_work():
-            member.line.alive = False
+            member.channel.alive = False
 
     def _listen(self, ready: Sequence[object]) -> None:
         for member in self._at_work():
-            if member.line in ready:
+            if member.channel in ready:
                 member.listen()
 
 
-def _ready(ends: Sequence[Agent | Line], seconds: float) -> Sequence[object]:
+def _ready(ends: Sequence[Agent | Channel], seconds: float) -> Sequence[object]:
     return select.select(ends, [], [], seconds)[0]

@@ -13,7 +13,7 @@ from llmexp.errors import LlmexpError
 from llmexp.launch.display import say
 from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.launch.host_memory import HostMemory
-from llmexp.launch.nodes.line import PATIENCE_S, Line
+from llmexp.launch.nodes.channel import PATIENCE_S, Channel
 from llmexp.launch.nodes.messages import Ended, Here, Stacks, Start, Stop, Welcome
 from llmexp.launch.nodes.place import NodeError, Place
 from llmexp.launch.nodes.secret import read_secret
@@ -44,24 +44,24 @@ def join(place: Place, sweep: Path) -> None:
 
     `sweep`: the folder that both share, whose secret proves that it is the first machine, and outside of which it has nothing to say.
     """
-    line = _found(place, sweep)
+    channel = _found(place, sweep)
     say(f"node {place.node} of {place.nodes}: the first node, {place.address}, measures and records")
-    while line.alive:
-        message = line.wait(FIND_WITHIN_S)
+    while channel.alive:
+        message = channel.wait(FIND_WITHIN_S)
         if isinstance(message, Start):
-            _take_part(line, place, sweep, message)
-    line.close()
+            _take_part(channel, place, sweep, message)
+    channel.close()
 
 
-def _found(place: Place, sweep: Path) -> Line:
+def _found(place: Place, sweep: Path) -> Channel:
     deadline = time.monotonic() + FIND_WITHIN_S
     while time.monotonic() < deadline:
         try:
-            line = Line(_connected(place), read_secret(sweep, place.port))
-            line.say(Here(node=place.node, host=socket.gethostname(), cpu=cpu()))
-            if isinstance(line.wait(PATIENCE_S), Welcome):
-                return line
-            line.close()
+            channel = Channel(_connected(place), read_secret(sweep, place.port))
+            channel.say(Here(node=place.node, host=socket.gethostname(), cpu=cpu()))
+            if isinstance(channel.wait(PATIENCE_S), Welcome):
+                return channel
+            channel.close()
             why = f"what answers there does not know {sweep}'s secret"
         except OSError as error:
             why = str(error)
@@ -75,7 +75,7 @@ def _connected(place: Place) -> socket.socket:
     return connection
 
 
-def _take_part(line: Line, place: Place, sweep: Path, message: Start) -> None:
+def _take_part(channel: Channel, place: Place, sweep: Path, message: Start) -> None:
     """Run this machine's ranks of a repeat and say how they ended."""
     repeat, kills = Path(message.repeat), oom_kills()
     places = {"folder": repeat, "node": place.node, "address": message.address, "port": message.port}
@@ -84,11 +84,11 @@ def _take_part(line: Line, place: Place, sweep: Path, message: Start) -> None:
             raise NodeError(f"node 0 asks for a run in {repeat.parent.parent}, and this is {sweep}")
         plan = _plan(repeat.parent / "plan.json")
         _check(plan, message.stack)
-        code, ending = _run(line, plan, places)
+        code, ending = _run(channel, plan, places)
     except LlmexpError as error:
         code, ending = 1, Ending(RunStatus.FAILED, str(error))
-    line.say(Ended(code=code, reason=ending.reason, status=ending.status, killed_for_memory=oom_kills() > kills))
-    if not line.alive:
+    channel.say(Ended(code=code, reason=ending.reason, status=ending.status, killed_for_memory=oom_kills() > kills))
+    if not channel.alive:
         raise NodeError("node 0 was lost; its ranks here were ended")
 
 
@@ -101,7 +101,7 @@ def _check(plan: RunPlan, stack: str) -> None:
         raise NodeError("libraries, device or llmexp's code are other ones than those of node 0")
 
 
-def _run(line: Line, plan: RunPlan, places: dict[str, Any]) -> tuple[int, Ending]:
+def _run(channel: Channel, plan: RunPlan, places: dict[str, Any]) -> tuple[int, Ending]:
     """The exit code of this machine's part, and the ending of the run that it brings about, SUCCESS where it brings none."""
     repeat = places["folder"]
     env = prepare(plan, repeat.parent / f"log.fetch.{places['node']}.txt")
@@ -110,21 +110,21 @@ def _run(line: Line, plan: RunPlan, places: dict[str, Any]) -> tuple[int, Ending
         SystemSampler(folder.system_of(places["node"]), elsewhere=folder.rank_processes),
         _started(plan, log, env, places) as agent,
     ):
-        exhausted = _attend(line, agent, repeat)
+        exhausted = _attend(channel, agent, repeat)
         code = agent.stop()
     return (1, exhausted) if exhausted else (code, SUCCESS)
 
 
-def _attend(line: Line, agent: Agent, repeat: Path) -> Ending | None:
+def _attend(channel: Channel, agent: Agent, repeat: Path) -> Ending | None:
     """Do what the first machine says until the ranks here end or must be ended; the ending where this host's memory comes to its end."""
     memory = HostMemory()
     while not agent.ends_within(0):
-        ends: list[Agent | Line] = [agent, line]
+        ends: list[Agent | Channel] = [agent, channel]
         ready = select.select(ends, [], [], TICK_S)[0]
-        told = [type(message) for message in line.heard()] if line in ready else []
+        told = [type(message) for message in channel.heard()] if channel in ready else []
         if Stacks in told:
             agent.ask_for_stacks(RunFolder(repeat.parent).rank_processes())
-        if Stop in told or not line.alive:
+        if Stop in told or not channel.alive:
             return None
         if exhausted := memory.exhausted(lambda: processes_of(repeat)):
             return exhausted

@@ -10,7 +10,7 @@ from math import ceil, isfinite, nan
 from statistics import fmean
 
 from llmexp.analysis.window import duration_s, slowest
-from llmexp.tasks.training.repeats import Facts, TrainingRepeat
+from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
 
 # Of a run's steps: what the loss is averaged over, backwards from a step. Less would show the text of single steps, more would lag behind.
 SMOOTHED_SHARE = 0.05
@@ -63,7 +63,7 @@ class LossCurve:
         return self.seconds[steps] if steps < len(reached) else None
 
 
-def curve_of(repeats: Sequence[TrainingRepeat], facts: Facts) -> LossCurve:
+def curve_of(repeats: Sequence[TrainingRepeat], facts: RunConstants) -> LossCurve:
     """The mean over repeats, step by step; repeats of a token budget have the same steps, and the same data."""
     steps = [sorted((*repeat.warmup, *repeat.measured), key=lambda step: step[0].index) for repeat in repeats]
     tokens = accumulate(round(facts.counted_share * sum(sample.real_tokens for sample in step)) for step in steps[0])

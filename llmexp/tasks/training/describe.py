@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from llmexp.plan import bf16
+from llmexp.plan.artifacts import kept_weights
 from llmexp.plan.dims import PYTHON
-from llmexp.plan.kept import kept_weights
 from llmexp.plan.tokens import TokenBudget
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.tasks.training.planning import training_engine

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Literal
 
 from llmexp.analysis.metric import Function, Metrics, MetricSpec
-from llmexp.analysis.quantity import Observed
-from llmexp.tasks.training.repeats import Facts, TrainingRepeat
+from llmexp.analysis.quantity import Measurement
+from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
 
 PHASES = ("forward", "backward", "optimizer")
 # What a rank that gathers no parameters has counted in the place of a kind.
@@ -17,37 +17,37 @@ Place = Literal["device", "host"]
 _PLACES: dict[Place, str] = {"device": "", "host": "_host"}
 
 
-def peak_allocated_rank0_bytes(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def peak_allocated_rank0_bytes(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Peak of torch's allocator on rank 0; None on cpu."""
     peak = repeat.ranks[0].peak_allocated_bytes
-    return None if peak is None else Observed(peak)
+    return None if peak is None else Measurement(peak)
 
 
-def _peak(repeat: TrainingRepeat, facts: Facts, field: str) -> Observed | None:
+def _peak(repeat: TrainingRepeat, facts: RunConstants, field: str) -> Measurement | None:
     peaks = [getattr(rank, field) for rank in repeat.ranks]
-    return None if None in peaks else Observed(max(peaks))
+    return None if None in peaks else Measurement(max(peaks))
 
 
-def _phase_peak(repeat: TrainingRepeat, facts: Facts, phase: str) -> Observed | None:
+def _phase_peak(repeat: TrainingRepeat, facts: RunConstants, phase: str) -> Measurement | None:
     peaks = [rank.phase_peak_bytes.get(phase) for rank in repeat.ranks]
-    return Observed(max(known)) if len(known := [peak for peak in peaks if peak is not None]) == len(peaks) else None
+    return Measurement(max(known)) if len(known := [peak for peak in peaks if peak is not None]) == len(peaks) else None
 
 
-def _state(repeat: TrainingRepeat, facts: Facts, kinds: Sequence[str], place: Place) -> Observed | None:
+def _state(repeat: TrainingRepeat, facts: RunConstants, kinds: Sequence[str], place: Place) -> Measurement | None:
     held = [
         [rank.state_bytes.get(kind) or rank.state_bytes.get(OTHERWISE.get(kind, kind)) for kind in kinds]
         for rank in repeat.ranks
     ]
     if any(None in sizes for sizes in held):
         return None
-    return Observed(max(sum(getattr(size, place) for size in sizes) for sizes in held))
+    return Measurement(max(sum(getattr(size, place) for size in sizes) for sizes in held))
 
 
-def optimizer_state_bytes_per_parameter(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def optimizer_state_bytes_per_parameter(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Moments that the fullest rank holds, wherever, over the trained parameters of the whole model."""
     found = [(rank.state_bytes.get("moments"), rank.trainable_parameters) for rank in repeat.ranks]
     held = [(moments.device + moments.host) / trained for moments, trained in found if moments and trained]
-    return Observed(max(held)) if len(held) == len(found) else None
+    return Measurement(max(held)) if len(held) == len(found) else None
 
 
 _PEAKS = {

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Literal
 
 from llmexp.analysis.metric import Metrics, Shown
-from llmexp.analysis.quantity import Observed
+from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.window import duration_s, slowest, timed_shares
 from llmexp.errors import RecordError
 from llmexp.record.flops import Flops
@@ -20,7 +20,7 @@ from llmexp.record.samples import Energy, StepSample
 from llmexp.tasks.training import flops
 from llmexp.tasks.training.convergence import curve_of
 from llmexp.tasks.training.memory_metrics import add_memory
-from llmexp.tasks.training.repeats import Facts, Step, TrainingRepeat
+from llmexp.tasks.training.repeats import RunConstants, Step, TrainingRepeat
 
 # Clocks of host and device differ by parts in a million, and each event by its resolution, under a microsecond: a percent is neither.
 CLOCKS_AGREE = 0.01
@@ -33,25 +33,25 @@ metric = METRICS.add
 
 
 @metric("tokens/s", "higher")
-def tokens_per_s(repeat: TrainingRepeat, facts: Facts) -> Observed:
+def tokens_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """Positions of the measured window of all replicas a second."""
     return _rate(repeat, facts, "positions")
 
 
 @metric("tokens/s", "higher")
-def tokens_per_s_per_gpu(repeat: TrainingRepeat, facts: Facts) -> Observed:
+def tokens_per_s_per_gpu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """tokens_per_s over the number of all devices, those of tp, pp and cp too."""
     return tokens_per_s(repeat, facts).times(1 / facts.world_size)
 
 
 @metric("tokens/s", "higher", Shown("real tokens/s", dispensable=9))
-def real_tokens_per_s(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def real_tokens_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Tokens that are not padding, of all replicas, a second; None of a program of one's own, which tells of tokens alone."""
     return None if "program" in repeat.ranks[0].what_ran else _rate(repeat, facts, "real_tokens")
 
 
 @metric("samples/s", "higher", Shown("samples/s", ",.2f", dispensable=3))
-def samples_per_s(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def samples_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Sequences of all replicas a second, of packed instructions the records in them; None where samples do not count them."""
     return (
         _rate(repeat, facts, "samples") if all(sample.samples for step in repeat.measured for sample in step) else None
@@ -59,27 +59,27 @@ def samples_per_s(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
 
 
 @metric("s", "lower")
-def epoch_time_s(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def epoch_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """What one pass over all records of the data takes at samples_per_s; None for data that has no end."""
     rate, records = samples_per_s(repeat, facts), repeat.ranks[0].what_ran.get("data_records")
-    return Observed(records / rate.value) if rate and records else None
+    return Measurement(records / rate.value) if rate and records else None
 
 
 @metric("USD", "lower", Shown("epoch USD", ",.2f", dispensable=4))
-def epoch_usd(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def epoch_usd(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """What that costs in USD, all devices paid for."""
     time_s = epoch_time_s(repeat, facts)
     return time_s.times(_usd_per_s(facts)) if time_s and facts.price_per_device_hour_usd else None
 
 
 @metric("steps")
-def measured_steps(repeat: TrainingRepeat, facts: Facts) -> Observed:
+def measured_steps(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """Steps of the measured window; with adaptive stopping no more than tokens_per_s took to be known."""
-    return Observed(len(repeat.measured))
+    return Measurement(len(repeat.measured))
 
 
 @metric("share", "higher")
-def timed_share_of_wall(repeat: TrainingRepeat, facts: Facts) -> Observed:
+def timed_share_of_wall(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """Time inside steps over the window's wall time, on the rank where it is lowest; raises RecordError where more time was counted than passed."""
     shares = timed_shares(repeat)
     if max(shares) > 1 + CLOCKS_AGREE:
@@ -88,53 +88,53 @@ def timed_share_of_wall(repeat: TrainingRepeat, facts: Facts) -> Observed:
         raise RecordError(
             f"steps of {shares[rank] * wall_s:.6g} s in a window of {wall_s:.6g} s cannot be: rank {rank}'s device clock, or the host's, is wrong"
         )
-    return Observed(min(shares))
+    return Measurement(min(shares))
 
 
 @metric("s", "lower", Shown("step time s", ".3f", dispensable=4))
-def step_time_s(repeat: TrainingRepeat, facts: Facts) -> Observed:
+def step_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """Wall time of an optimizer step on the slowest rank of that step."""
     return _mean_of([duration_s(slowest(step)) for step in repeat.measured])
 
 
 @metric("s", "lower")
-def forward_time_s(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def forward_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Forward passes of a step, all accumulated ones, on the slowest rank of that step."""
     return _phase(repeat, "forward")
 
 
 @metric("s", "lower")
-def backward_time_s(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def backward_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Backward passes of a step, all accumulated ones, on the slowest rank of that step."""
     return _phase(repeat, "backward")
 
 
 @metric("s", "lower")
-def optimizer_time_s(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def optimizer_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """The optimizer's part of a step, on the slowest rank of that step."""
     return _phase(repeat, "optimizer")
 
 
 @metric("TFLOP/s", "higher")
-def tflops_per_s_per_gpu(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def tflops_per_s_per_gpu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Model TFLOP/s of one device."""
     return _tflops(repeat, facts, flops.model)
 
 
 @metric("share", "higher", Shown("MFU %", ".1f", 100, dispensable=6))
-def mfu(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Model FLOP/s over the dense peak, 0 to 1; raises RecordError above 1, for then a count or the peak is wrong."""
     return _checked("MFU", _share_of_peak(tflops_per_s_per_gpu(repeat, facts), facts), repeat, facts)
 
 
 @metric("share", "higher")
-def mfu_full_attention(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def mfu_full_attention(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """mfu with every pair of each sequence counted, as PaLM does; above 1 it may be, for causal kernels leave half of them out."""
     return _share_of_peak(_tflops(repeat, facts, flops.full_attention), facts)
 
 
 @metric("share", "higher")
-def useful_mfu(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def useful_mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """mfu of tokens that are no padding; None of a program of one's own, which tells of tokens alone."""
     return (
         None if "program" in repeat.ranks[0].what_ran else _share_of_peak(_tflops(repeat, facts, flops.useful), facts)
@@ -142,7 +142,7 @@ def useful_mfu(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
 
 
 @metric("share", "higher")
-def hfu(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def hfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """What the devices computed, useful or not, over the dense peak; raises RecordError above 1."""
     kernel = repeat.ranks[0].what_ran.get("attention_kernel")
     done = _tflops(repeat, facts, partial(flops.computed, kernel=kernel))
@@ -150,98 +150,100 @@ def hfu(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
 
 
 @metric("s", "lower")
-def time_to_first_step_s(repeat: TrainingRepeat, facts: Facts) -> Observed:
+def time_to_first_step_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """From a rank's start to the end of its first step, on the slowest rank."""
-    return Observed(max(rank.time_to_first_step_s for rank in repeat.ranks))
+    return Measurement(max(rank.time_to_first_step_s for rank in repeat.ranks))
 
 
 @metric("USD", "lower")
-def usd_per_million_tokens(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def usd_per_million_tokens(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """What a million positions cost in USD, all devices paid for."""
     if facts.price_per_device_hour_usd is None:
         return None
-    return Observed(1e6 * _usd_per_s(facts) / tokens_per_s(repeat, facts).value)
+    return Measurement(1e6 * _usd_per_s(facts) / tokens_per_s(repeat, facts).value)
 
 
 @metric("W", "lower")
-def mean_power_w(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def mean_power_w(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Power of what the run's energy counters cover, over the measured window; None where one cannot be read, or the window is too short for it."""
     energies = [rank.energy for rank in repeat.ranks if rank.energy and _tells(rank.energy)]
     if len(energies) < len(repeat.ranks) or not any(energy.joules for energy in energies):
         return None
-    return Observed(sum(sum(energy.joules.values()) / energy.seconds for energy in energies))
+    return Measurement(sum(sum(energy.joules.values()) / energy.seconds for energy in energies))
 
 
 @metric("tokens/J", "higher", Shown("tokens/J", ".2f", dispensable=1))
-def tokens_per_joule(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def tokens_per_joule(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Positions for a joule: tokens_per_s over mean_power_w."""
     power = mean_power_w(repeat, facts)
-    return Observed(tokens_per_s(repeat, facts).value / power.value) if power else None
+    return Measurement(tokens_per_s(repeat, facts).value / power.value) if power else None
 
 
 add_memory(METRICS)
 
 
 @metric("nats")
-def first_loss(repeat: TrainingRepeat, facts: Facts) -> Observed:
+def first_loss(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """Loss of the very first step, warm-up or not, as the mean over ranks."""
     return _loss((repeat.warmup or repeat.measured)[0])
 
 
 @metric("nats", "lower")
-def final_loss(repeat: TrainingRepeat, facts: Facts) -> Observed:
+def final_loss(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """Loss of the last measured step, as the mean over ranks."""
     return _loss(repeat.measured[-1])
 
 
 @metric("tokens")
-def trained_tokens(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def trained_tokens(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Tokens trained on, warm-up included, padding left out; with a budget of tokens only."""
-    return Observed(curve_of([repeat], facts).tokens[-1]) if facts.token_budget else None
+    return Measurement(curve_of([repeat], facts).tokens[-1]) if facts.token_budget else None
 
 
 @metric("nats", "lower")
-def smoothed_final_loss(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def smoothed_final_loss(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Mean loss of the last 5 % of the tokens trained on; with a budget of tokens only."""
-    return Observed(curve_of([repeat], facts).final_loss) if facts.token_budget else None
+    return Measurement(curve_of([repeat], facts).final_loss) if facts.token_budget else None
 
 
 @metric("parameters")
-def parameters(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def parameters(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Parameters of the whole model; None where only the program that built it knows."""
     return _count(repeat.ranks[0].parameters)
 
 
 @metric("parameters", column=Shown("trained M", ",.2f", 1e-6, dispensable=5))
-def trainable_parameters(repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def trainable_parameters(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Parameters of the whole model that train; None as for `parameters`."""
     return _count(repeat.ranks[0].trainable_parameters)
 
 
-def _usd_per_s(facts: Facts) -> float:
+def _usd_per_s(facts: RunConstants) -> float:
     return facts.world_size * (facts.price_per_device_hour_usd or 0.0) / 3600
 
 
-def _count(parameters: int | None) -> Observed | None:
-    return None if parameters is None else Observed(parameters)
+def _count(parameters: int | None) -> Measurement | None:
+    return None if parameters is None else Measurement(parameters)
 
 
-def _rate(repeat: TrainingRepeat, facts: Facts, counter: Literal["positions", "real_tokens", "samples"]) -> Observed:
+def _rate(
+    repeat: TrainingRepeat, facts: RunConstants, counter: Literal["positions", "real_tokens", "samples"]
+) -> Measurement:
     return _over_time(
         repeat, [facts.counted_share * sum(getattr(sample, counter) for sample in step) for step in repeat.measured]
     )
 
 
-def _over_time(repeat: TrainingRepeat, counts: Sequence[float]) -> Observed:
+def _over_time(repeat: TrainingRepeat, counts: Sequence[float]) -> Measurement:
     """What each step did, over the window's wall time, and over its own."""
     window_s = max(rank.window_wall_s for rank in repeat.ranks)
     rates = (count / duration_s(slowest(step)) for count, step in zip(counts, repeat.measured, strict=True))
-    return Observed(sum(counts) / window_s, tuple(rates))
+    return Measurement(sum(counts) / window_s, tuple(rates))
 
 
 def _tflops(
-    repeat: TrainingRepeat, facts: Facts, count: Callable[[StepSample, Flops], float | None]
-) -> Observed | None:
+    repeat: TrainingRepeat, facts: RunConstants, count: Callable[[StepSample, Flops], float | None]
+) -> Measurement | None:
     """TFLOP/s of one device; None where the plan does not know the model, the ranks saw another one, or a step cannot be counted."""
     if facts.flops is None or "no_flops" in repeat.ranks[0].what_ran:
         return None
@@ -251,11 +253,11 @@ def _tflops(
     return _over_time(repeat, [per_device * work for work in known]) if len(known) == len(steps) else None
 
 
-def _share_of_peak(tflops: Observed | None, facts: Facts) -> Observed | None:
+def _share_of_peak(tflops: Measurement | None, facts: RunConstants) -> Measurement | None:
     return tflops.times(1e12 / facts.peak_flops_per_s) if tflops and facts.peak_flops_per_s else None
 
 
-def _checked(name: str, share: Observed | None, repeat: TrainingRepeat, facts: Facts) -> Observed | None:
+def _checked(name: str, share: Measurement | None, repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     if share is None or share.value <= 1 or facts.peak_flops_per_s is None:
         return share
     tokens, achieved = tokens_per_s_per_gpu(repeat, facts).value, share.value * facts.peak_flops_per_s
@@ -265,7 +267,7 @@ def _checked(name: str, share: Observed | None, repeat: TrainingRepeat, facts: F
     )
 
 
-def _phase(repeat: TrainingRepeat, name: str) -> Observed | None:
+def _phase(repeat: TrainingRepeat, name: str) -> Measurement | None:
     phases = [slowest(step).phases_s or {} for step in repeat.measured]
     return _mean_of([phase[name] for phase in phases]) if all(name in phase for phase in phases) else None
 
@@ -275,9 +277,9 @@ def _tells(energy: Energy) -> bool:
     return energy.seconds >= SHORTEST_FOR_ENERGY_S and all(joules > 0 for joules in energy.joules.values())
 
 
-def _mean_of(steps: Sequence[float]) -> Observed:
-    return Observed(fmean(steps), tuple(steps))
+def _mean_of(steps: Sequence[float]) -> Measurement:
+    return Measurement(fmean(steps), tuple(steps))
 
 
-def _loss(step: Step) -> Observed:
-    return Observed(fmean(sample.loss for sample in step))
+def _loss(step: Step) -> Measurement:
+    return Measurement(fmean(sample.loss for sample in step))

@@ -7,18 +7,18 @@ from typing import Any
 
 from llmexp.engines import get_engine
 from llmexp.engines.base import TrainingEngine
-from llmexp.engines.knobs import unfused, unmoved
+from llmexp.engines.knobs import activation_offload_limit, liger_limit
 from llmexp.errors import ConfigError, unknown
 from llmexp.method import Method, Techniques
 from llmexp.plan import files, instructions
+from llmexp.plan.artifacts import check_keeping
 from llmexp.plan.checkpoint import local_checkpoint
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.flops import computed_flops, flops_of, recomputed_flops_per_token
-from llmexp.plan.growth import LengthSchedule, ungrowable
 from llmexp.plan.identity import identity
-from llmexp.plan.kept import check_keeping
 from llmexp.plan.memory import estimate
 from llmexp.plan.moments import moment_bytes
+from llmexp.plan.seq_len_schedule import LengthSchedule, schedule_limit
 from llmexp.plan.shape import ModelShape, shape_of
 from llmexp.plan.tokens import with_steps_of_budget
 from llmexp.plan.trained import Trained, flops_per_token
@@ -76,8 +76,8 @@ def training_engine(config: TrainingConfig) -> TrainingEngine:
 
 def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims) -> str | None:
     """The first reason there is; what the engine itself lacks comes before the knobs beside its atoms."""
-    lacks = ungrowable(config, techniques, dims) or engine.unsupported(config, techniques, dims)
-    return lacks or unmoved(config, techniques, dims) or unfused(config, techniques, dims)
+    lacks = schedule_limit(config, techniques, dims) or engine.unsupported(config, techniques, dims)
+    return lacks or activation_offload_limit(config, techniques, dims) or liger_limit(config, techniques, dims)
 
 
 def _merged(native: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def read_training(folder: Path, ranks: int) -> TrainingRepeat:
 
 
 @dataclass(frozen=True)
-class Facts:
+class RunConstants:
     """What the plan knows and samples don't: degrees, FLOPs of model and devices, a device's dense peak, price, budget of tokens."""
 
     world_size: int
@@ -37,7 +37,7 @@ class Facts:
         return self.dp / self.world_size
 
     @classmethod
-    def of(cls, plan: TrainingPlan) -> Facts:
+    def of(cls, plan: TrainingPlan) -> RunConstants:
         """Of a plan; the peak is that of the dtype which the matrix products run in, the parameters'."""
         hardware = plan.config.hardware
         return cls(

@@ -19,10 +19,10 @@ from llmexp.tasks.training.describe import describe
 from llmexp.tasks.training.idle import idle_keys
 from llmexp.tasks.training.metrics import METRICS
 from llmexp.tasks.training.planning import plan_training
-from llmexp.tasks.training.repeats import Facts, TrainingRepeat
+from llmexp.tasks.training.prior_oom import out_of_memory_already
+from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.section import TrainingSection
-from llmexp.tasks.training.siblings import out_of_memory_already
 
 # Two repeats that happen to agree would end a run by chance.
 MIN_REPEATS = 3
@@ -59,9 +59,9 @@ class Training(Task[TrainingConfig, TrainingPlan]):
         """Such as adapter.rank without L or QL."""
         return idle_keys(plan)
 
-    def facts(self, plan: TrainingPlan) -> Facts:
+    def facts(self, plan: TrainingPlan) -> RunConstants:
         """Degrees, FLOPs, peak and price."""
-        return Facts.of(plan)
+        return RunConstants.of(plan)
 
     def against(self, repeats: Sequence[TrainingRepeat]) -> list[str]:
         """Graphs that torch.compile made while steps were measured."""

@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from llmexp.launch import run
-from llmexp.launch.nodes.line import PATIENCE_S, Line
+from llmexp.launch.nodes.channel import PATIENCE_S, Channel
 from llmexp.launch.nodes.messages import Ended, Here, Start, Welcome
+from llmexp.launch.nodes.peers import PeerNodes
 from llmexp.launch.nodes.place import Place
 from llmexp.launch.nodes.secret import make_secret
-from llmexp.launch.nodes.team import Team
 from llmexp.launch.ranks import LOOPBACK
 from llmexp.launch.run import run_one
 from llmexp.launch.stack import stack_digest
@@ -61,12 +61,12 @@ def make(make_plan: Callable[..., TrainingPlan], port: int, tmp_path: Path, monk
 @pytest.fixture(autouse=True)
 def dismiss(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Let the others go that this test has gathered; no other test has them."""
-    gathered: dict[Place, Team] = {}
+    gathered: dict[Place, PeerNodes] = {}
 
-    def of(place: Place, within_s: float, sweep: Path) -> Team:
-        return gathered.setdefault(place, Team(place, within_s, sweep))
+    def of(place: Place, within_s: float, sweep: Path) -> PeerNodes:
+        return gathered.setdefault(place, PeerNodes(place, within_s, sweep))
 
-    monkeypatch.setattr(run, "team_of", of)
+    monkeypatch.setattr(run, "peers_of", of)
 
     def close() -> None:
         for one in gathered.values():
@@ -242,7 +242,7 @@ def test_nobody_else_can_pose_as_the_first_machine(make, folder: RunFolder, seco
     with socket.create_server((LOOPBACK, port)) as server:
         second()
         connection, _ = server.accept()
-        posing = Line(connection, b"a guess")
+        posing = Channel(connection, b"a guess")
         for message in (Welcome(), order):
             posing.say(message)
         posing.wait(1.0)
@@ -255,7 +255,7 @@ def test_a_run_outside_of_the_sweep_is_refused(make, folder: RunFolder, second, 
     secret = make_secret(folder.path.parent, port)
     with socket.create_server((LOOPBACK, port)) as server:
         second()
-        first = Line(server.accept()[0], secret)
+        first = Channel(server.accept()[0], secret)
         assert isinstance(first.wait(10.0), Here)
         first.say(Welcome())
         first.say(Start(repeat=str(tmp_path / "other" / "run" / "repeat.0"), stack="", address=LOOPBACK, port=port))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 
 from llmexp.errors import ConfigError
 from llmexp.launchers.data import loader
 from llmexp.launchers.data.instructions import example
 from llmexp.launchers.data.sequences import IGNORED, Sequences
-from llmexp.launchers.data.tokens import END_OF_DOCUMENT, Bytes, OfTransformers
+from llmexp.launchers.data.tokenizers import END_OF_DOCUMENT, Bytes, OfTransformers
 from llmexp.plan.instructions import Message
 from llmexp.schema import InstructionsData
 
@@ -138,7 +138,7 @@ def test_a_hugging_face_dataset_is_read_and_its_wrong_row_is_named(tmp_path: Pat
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("engine", ["deepspeed", "megatron"])
-def test_every_engine_learns_the_same_from_padded_instructions(observe: Callable[..., Observed], engine: str) -> None:
+def test_every_engine_learns_the_same_from_padded_instructions(observe: Callable[..., Measurement], engine: str) -> None:
     words = ("hardware=cpu", "parallelism.dp=1", "precision=fp32", "task=finetune", "data.seq_len=256", "optimizer.lr=1e-3", "method=Naive")
     alone, other = (observe({one: make_plan(*words, f"engine={one}")}, 1, "training_worker")[one][0] for one in ("torch", engine))
     assert alone[-1] < alone[0] - 0.2

@@ -10,8 +10,8 @@ import torch
 from llmexp.errors import ConfigError
 from llmexp.launchers.data import loader
 from llmexp.launchers.data.sequences import IGNORED, Sequences
-from llmexp.launchers.data.tokens import END_OF_DOCUMENT
-from llmexp.plan.growth import LengthSchedule
+from llmexp.launchers.data.tokenizers import END_OF_DOCUMENT
+from llmexp.plan.seq_len_schedule import LengthSchedule
 from llmexp.record.result import Batch
 from llmexp.schema import DataConfig, HfData, SyntheticData, TextData
 

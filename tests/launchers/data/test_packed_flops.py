@@ -16,7 +16,7 @@ from llmexp.measure.clock import HostClock
 from llmexp.measure.loop import MicroBatch, StepLoop
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.tasks.training import metrics
-from llmexp.tasks.training.repeats import Facts
+from llmexp.tasks.training.repeats import RunConstants
 
 SEQ_LEN, RECORD = 4096, 200
 PACKED = [RECORD] * (SEQ_LEN // RECORD)
@@ -61,9 +61,9 @@ def repeat(sample: StepSample, **what_ran: str) -> Repeat:
     return Repeat((summary,), (), ((sample,),))
 
 
-def seven_b(*words: str) -> Facts:
+def seven_b(*words: str) -> RunConstants:
     plan = make_plan("model=7b", "hardware=a800", "parallelism.dp=1", "precision=bf16_pure", f"data.seq_len={SEQ_LEN}", *words)
-    return Facts.of(plan)
+    return RunConstants.of(plan)
 
 
 @pytest.mark.parametrize(("row", "isolated", "tokens"), [(PACKED, True, 4000), (PADDED, False, 1500)], ids=["packed", "padded"])
@@ -89,8 +89,8 @@ def test_full_sequences_count_as_the_plan_says() -> None:
     uncounted = sample.model_copy(update={"record_squares": None, "bounded_squares": None})
     for one in (sample, uncounted):
         seen = repeat(one)
-        assert metrics.mfu(seen, Facts.of(plan)).value == pytest.approx(2 * SEQ_LEN * plan.flops_per_token / WINDOW_S / PEAK, rel=1e-14)
-        assert metrics.useful_mfu(seen, Facts.of(plan)) == metrics.mfu(seen, Facts.of(plan))
+        assert metrics.mfu(seen, RunConstants.of(plan)).value == pytest.approx(2 * SEQ_LEN * plan.flops_per_token / WINDOW_S / PEAK, rel=1e-14)
+        assert metrics.useful_mfu(seen, RunConstants.of(plan)) == metrics.mfu(seen, RunConstants.of(plan))
     assert metrics.hfu(repeat(uncounted), seven_b("method=F")) is None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 from torch.profiler import profile
 
 from llmexp.errors import ConfigError
@@ -121,7 +121,7 @@ def test_what_does_not_go_with_packing_is_skipped_with_a_reason(words: str, said
 @pytest.mark.ranks
 @pytest.mark.long
 @pytest.mark.parametrize("engine", ["deepspeed", "torch"])
-def test_engines_train_packed_records_the_same_with_and_without_f(observe: Callable[..., Observed], engine: str) -> None:
+def test_engines_train_packed_records_the_same_with_and_without_f(observe: Callable[..., Measurement], engine: str) -> None:
     words = ("task=finetune", "data.pack=true", "hardware=cpu", "parallelism.dp=2", "batch.micro=2", "model.num_layers=2", "precision=fp32")
     methods = ("L", "L+F+R", "Naive", "F+Z3")
     found = observe({method: make_plan(*words, f"engine={engine}", "optimizer.lr=1e-3", f"method={method}") for method in methods})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 
 import llmexp
 from llmexp.plan.training_plan import TrainingPlan
@@ -53,21 +53,21 @@ def plan(words: str) -> TrainingPlan:
 
 
 @pytest.fixture(scope="module")
-def observed(observe: Callable[..., Observed]) -> Observed:
+def observed(observe: Callable[..., Measurement]) -> Measurement:
     """DeepSpeed makes its groups once in a process, so that each degree of cp has processes of its own."""
-    found: Observed = {}
+    found: Measurement = {}
     for layouts in (ONE_PROCESS, LAYOUTS, FOUR_RANKS_A_SEQUENCE):
         for ranks in sorted({needs for needs, _ in layouts.values()}):
             found |= observe({name: plan(words) for name, (needs, words) in layouts.items() if needs == ranks}, ranks)
     return found
 
 
-def one_process(observed: Observed, name: str) -> dict[str, Any]:
+def one_process(observed: Measurement, name: str) -> dict[str, Any]:
     return observed[next((kind for kind in ("padded", "experts") if kind in name), "whole")][0]
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if "bf16" not in name])
-def test_losses_are_those_of_one_process(observed: Observed, name: str) -> None:
+def test_losses_are_those_of_one_process(observed: Measurement, name: str) -> None:
     losses = one_process(observed, name)["losses"]
     assert losses[-1] < losses[0] - 0.5
     for rank in observed[name]:
@@ -75,25 +75,25 @@ def test_losses_are_those_of_one_process(observed: Observed, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if "bf16" not in name])
-def test_gradients_are_summed_over_a_sequence_and_averaged_over_replicas(observed: Observed, name: str) -> None:
+def test_gradients_are_summed_over_a_sequence_and_averaged_over_replicas(observed: Measurement, name: str) -> None:
     """Adam would hide a wrong factor from the losses."""
     norm = sqrt(one_process(observed, name)["gradient_squares"])
     assert [rank["gradient_norm"] for rank in observed[name]] == pytest.approx([norm] * len(observed[name]), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if "bf16" in name])
-def test_bf16_follows_the_curve_of_fp32(observed: Observed, name: str) -> None:
+def test_bf16_follows_the_curve_of_fp32(observed: Measurement, name: str) -> None:
     assert observed[name][0]["losses"] == pytest.approx(one_process(observed, name)["losses"], abs=BF16_TOLERANCE)
 
 
-def test_what_gradients_are_reduced_in_is_said(observed: Observed) -> None:
+def test_what_gradients_are_reduced_in_is_said(observed: Measurement) -> None:
     """DeepSpeed's stages 1 and 2 reduce in fp32 where sequences are cut."""
     reduced = {name: observed[name][0]["what_ran"]["reduced_in"] for name in ("cp 2, bf16_mixed", "cp 2, F, Z2, bf16_mixed")}
     assert reduced == {"cp 2, bf16_mixed": "torch.bfloat16", "cp 2, F, Z2, bf16_mixed": "torch.float32"}
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_rank_computes_with_its_share_of_a_sequence_by_the_kernel_of_its_method(observed: Observed, name: str) -> None:
+def test_a_rank_computes_with_its_share_of_a_sequence_by_the_kernel_of_its_method(observed: Measurement, name: str) -> None:
     chosen = plan(ALL[name][1])
     flash, passes = "F" in chosen.method.split("+"), chosen.batch.accumulation * (2 if "R" in chosen.method.split("+") else 1)
     for rank in observed[name]:
@@ -105,7 +105,7 @@ def test_a_rank_computes_with_its_share_of_a_sequence_by_the_kernel_of_its_metho
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_ranks_hold_what_is_predicted(observed: Observed, name: str) -> None:
+def test_ranks_hold_what_is_predicted(observed: Measurement, name: str) -> None:
     predicted = plan(ALL[name][1]).memory
     assert predicted is not None
     for kind in ("parameters", "optimizer"):
@@ -113,6 +113,6 @@ def test_ranks_hold_what_is_predicted(observed: Observed, name: str) -> None:
         assert state["device"] + state["host"] == pytest.approx(expected.device + expected.host, rel=0.05), kind
 
 
-def test_rs_runs_attention_again_in_backward(observed: Observed) -> None:
+def test_rs_runs_attention_again_in_backward(observed: Measurement) -> None:
     for rank in observed["cp 2, RS"]:
         assert rank["operators"][UNFUSED] == 2 * LAYERS

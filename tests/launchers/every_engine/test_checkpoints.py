@@ -11,7 +11,7 @@ import checkpoints
 import pytest
 import torch
 from peft import PeftModel
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 from transformers import AutoModelForCausalLM
 
 from llmexp.launchers.models.quantize import quantized_linear
@@ -57,8 +57,8 @@ def plan(folder: Path, engine: str, method: str, *overrides: str) -> TrainingPla
 
 
 @pytest.fixture(scope="module")
-def trained(checkpoint: Path, observe: Callable[..., Observed], asked: set[str]) -> Callable[[str], Observed]:
-    def run(engine: str) -> Observed:
+def trained(checkpoint: Path, observe: Callable[..., Measurement], asked: set[str]) -> Callable[[str], Measurement]:
+    def run(engine: str) -> Measurement:
         return observe({method: plan(checkpoint, engine, method) for method in RUNS[engine] if method in asked.union(SHORT[engine])}, worker=WORKER)
 
     return cache(run)
@@ -82,7 +82,7 @@ def assert_computes_what_the_ranks_did(loaded: Any, plan: TrainingPlan, observed
 # P's embeddings before the text change the loss from the start.
 @runs(lambda method: "P" not in method)
 def test_training_starts_at_the_loss_of_transformers_own_model(
-    trained: Callable[[str], Observed], checkpoint: Path, engine: str, method: str
+    trained: Callable[[str], Measurement], checkpoint: Path, engine: str, method: str
 ) -> None:
     begun = trained(engine)[method][0]["losses"][0]
     expected, _ = checkpoints.first_outputs(plan(checkpoint, engine, method), published(checkpoint, method))
@@ -90,7 +90,7 @@ def test_training_starts_at_the_loss_of_transformers_own_model(
 
 
 @runs(lambda method: "L" in method or "P" in method)
-def test_peft_loads_the_adapter_and_gives_the_same_logits(trained: Callable[[str], Observed], checkpoint: Path, engine: str, method: str) -> None:
+def test_peft_loads_the_adapter_and_gives_the_same_logits(trained: Callable[[str], Measurement], checkpoint: Path, engine: str, method: str) -> None:
     observed = trained(engine)[method][0]
     # In training mode, for otherwise bitsandbytes packs 4-bit weights anew on CPU.
     loaded = PeftModel.from_pretrained(published(checkpoint, method), Path(observed["folder"]) / "adapter").train()
@@ -101,7 +101,7 @@ def test_peft_loads_the_adapter_and_gives_the_same_logits(trained: Callable[[str
 
 @runs(lambda method: "P" not in method)
 def test_transformers_loads_the_merged_model_and_gives_the_same_logits(
-    trained: Callable[[str], Observed], checkpoint: Path, engine: str, method: str
+    trained: Callable[[str], Measurement], checkpoint: Path, engine: str, method: str
 ) -> None:
     observed = trained(engine)[method][0]
     loaded = AutoModelForCausalLM.from_pretrained(Path(observed["folder"]) / "model")
@@ -110,7 +110,7 @@ def test_transformers_loads_the_merged_model_and_gives_the_same_logits(
 
 
 @runs()
-def test_the_result_names_the_weights(trained: Callable[[str], Observed], engine: str, method: str) -> None:
+def test_the_result_names_the_weights(trained: Callable[[str], Measurement], engine: str, method: str) -> None:
     said = {trained(each)["L"][0]["weights"] for each in RUNS} | {trained(engine)[method][0]["weights"]}
     assert len(said) == 1
     assert said.pop().startswith("pretrained, ")

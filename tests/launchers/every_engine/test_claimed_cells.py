@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.overrides import as_typed
@@ -44,14 +44,14 @@ def one_process(plan: TrainingPlan) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def alone(observe: Callable[..., Observed]) -> Callable[[TrainingPlan], list[float]]:
+def alone(observe: Callable[..., Measurement]) -> Callable[[TrainingPlan], list[float]]:
     found = observe({str(abs(hash(words))): make_plan(*words) for words in {one_process(plan) for plan in CLAIMED.values()}}, 1, WORKER)
     return lambda plan: found[str(abs(hash(one_process(plan))))][0]
 
 
 @pytest.fixture(scope="module")
-def together(observe: Callable[..., Observed]) -> Callable[[TrainingPlan], Observed]:
-    def run(engine: str, ranks: int) -> Observed:
+def together(observe: Callable[..., Measurement]) -> Callable[[TrainingPlan], Measurement]:
+    def run(engine: str, ranks: int) -> Measurement:
         plans = {plan.id: plan for plan in CLAIMED.values() if (plan.config.engine.name, plan.dims.world_size) == (engine, ranks)}
         return observe(plans, ranks, WORKER)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 
 from llmexp.plan.training_plan import TrainingPlan
 
@@ -52,18 +52,18 @@ def plan(name: str) -> TrainingPlan:
 
 
 @pytest.fixture(scope="module")
-def observed(observe: Callable[..., Observed]) -> Observed:
+def observed(observe: Callable[..., Measurement]) -> Measurement:
     kinds = dict.fromkeys((engine, ranks) for engine, ranks, _ in RUNS.values())
     # Of DeepSpeed's plans those of Z3 come last: it replaces torch's linear function for all that follow.
     names = sorted(RUNS, key=lambda name: "Z3" in name)
-    found: Observed = {}
+    found: Measurement = {}
     for kind in kinds:
         found |= observe({name: plan(name) for name in names if RUNS[name][:2] == kind}, kind[1], "flops_worker")
     return found
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_devices_flops_of_a_plan_are_those_that_torch_counts(observed: Observed, name: str) -> None:
+def test_the_devices_flops_of_a_plan_are_those_that_torch_counts(observed: Measurement, name: str) -> None:
     flops, first = plan(name).flops, observed[name][0]
     assert flops is not None
     assert flops.computed is not None
@@ -74,7 +74,7 @@ def test_the_devices_flops_of_a_plan_are_those_that_torch_counts(observed: Obser
     assert sum(rank["flops"] for rank in observed[name]) == pytest.approx(expected, rel=1e-4)
 
 
-def test_packed_records_bound_the_fused_kernel_alone(observed: Observed) -> None:
+def test_packed_records_bound_the_fused_kernel_alone(observed: Measurement) -> None:
     packed, padded = observed["packed, F"][0], observed["padded, F+R"][0]
     assert packed["bounded_squares"] < 0.7 * packed["positions"] * 1024
     assert padded["bounded_squares"] == padded["positions"] * 1024

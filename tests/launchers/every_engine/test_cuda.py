@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 from torch.profiler import ProfilerActivity, profile
 
 from llmexp.launch.run import run_one
 from llmexp.launchers.attention.causal import flash
-from llmexp.launchers.attention.records import sdpa_records
+from llmexp.launchers.attention.varlen import sdpa_records
 from llmexp.launchers.data.packing import model_inputs
 from llmexp.launchers.data.sequences import Example, Sequences
 from llmexp.launchers.rank.frame import Rank
@@ -37,7 +37,7 @@ def plan(method: str, *overrides: str) -> TrainingPlan:
 
 
 @pytest.fixture(scope="module")
-def cuda(observe: Callable[..., Observed]) -> dict[str, dict[str, Any]]:
+def cuda(observe: Callable[..., Measurement]) -> dict[str, dict[str, Any]]:
     observed = observe({str(Method.parse(name)): plan(name) for name in METHODS}, ranks=1)
     return {name: ranks[0] for name, ranks in observed.items()}
 
@@ -121,7 +121,7 @@ def test_records_of_a_row_attend_within_themselves_by_one_call_of_a_varying_leng
 
 
 @pytest.fixture(scope="module")
-def switched(observe: Callable[..., Observed]) -> dict[str, dict[str, Any]]:
+def switched(observe: Callable[..., Measurement]) -> dict[str, dict[str, Any]]:
     plans = {name: plan("F", *words, "data.seq_len=1024") for name, words in SWITCHES.items()}
     return {name: ranks[0] for name, ranks in observe(plans, ranks=1).items()}
 

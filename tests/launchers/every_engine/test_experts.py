@@ -7,13 +7,13 @@ from functools import cache
 from typing import Any
 
 import pytest
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 
 from llmexp.plan.training_plan import TrainingPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 
-Runs = Callable[[str], Observed]
+Runs = Callable[[str], Measurement]
 ENGINES = ["deepspeed", "torch"]
 METHODS = ["Naive", "F", "R", "C", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3"]
 # Both kinds of partition and of attention; the others are run by make test-sweeps.
@@ -38,8 +38,8 @@ def plan(engine: str, method: str, *overrides: str) -> TrainingPlan:
 
 
 @pytest.fixture(scope="module")
-def trained(observe: Callable[..., Observed], asked: set[str]) -> Runs:
-    def run(engine: str) -> Observed:
+def trained(observe: Callable[..., Measurement], asked: set[str]) -> Runs:
+    def run(engine: str) -> Measurement:
         plans = {name: plan(engine, name) for name in METHODS if name in asked.union(SHORT)}
         plans |= {f"{name}, few tokens": plan(engine, name, *FEW_TOKENS) for name in FEW_TOKENS_METHODS}
         return observe(plans | {"Z3, odd": plan(engine, "Z3", *ODD)})
@@ -48,7 +48,7 @@ def trained(observe: Callable[..., Observed], asked: set[str]) -> Runs:
 
 
 @pytest.fixture(scope="module")
-def alone(observe: Callable[..., Observed]) -> Observed:
+def alone(observe: Callable[..., Measurement]) -> Measurement:
     """One process; the sequences of both ranks in one batch."""
     words = ("parallelism.dp=1", "batch.micro=2")
     kinds = {"even": (), "few tokens": FEW_TOKENS, "odd": ODD}
@@ -57,7 +57,7 @@ def alone(observe: Callable[..., Observed]) -> Observed:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", [*map(short, METHODS), "Z3, odd"])
-def test_losses_follow_the_curve_of_one_process(trained: Runs, alone: Observed, engine: str, method: str) -> None:
+def test_losses_follow_the_curve_of_one_process(trained: Runs, alone: Measurement, engine: str, method: str) -> None:
     losses = alone["odd" if "odd" in method else "even"][0]["losses"]
     assert losses[-1] < losses[0] - 0.1
     assert trained(engine)[method][0]["losses"] == pytest.approx(losses, abs=FP32_TOLERANCE)
@@ -65,7 +65,7 @@ def test_losses_follow_the_curve_of_one_process(trained: Runs, alone: Observed, 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", FEW_TOKENS_METHODS)
-def test_experts_that_no_token_comes_to_change_nothing(trained: Runs, alone: Observed, engine: str, method: str) -> None:
+def test_experts_that_no_token_comes_to_change_nothing(trained: Runs, alone: Measurement, engine: str, method: str) -> None:
     assert trained(engine)[f"{method}, few tokens"][0]["losses"] == pytest.approx(alone["few tokens"][0]["losses"], abs=FP32_TOLERANCE)
 
 

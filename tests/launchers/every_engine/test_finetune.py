@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-from planning import Observed, make_plans
+from planning import Measurement, make_plans
 
 from llmexp.method import ATOMS, Method
 from llmexp.plan.training_plan import TrainingPlan
@@ -14,14 +14,14 @@ from llmexp.reference import read_table
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 
-Runs = Callable[[str], Observed]
+Runs = Callable[[str], Measurement]
 ENGINES = ["deepspeed", "torch"]
-ADAPTERS = ("L", "QL", "P")
+PROGRAM_PRESETS = ("L", "QL", "P")
 TABLE_09 = {str(Method.parse(row["method"], "finetune")) for row in read_table("table09_finetune_bs1")}
 WIDER = {"P+F+R", "P+Z2", "P+Z3", "QL+Z3", "QL+F+R+Z3+O"}
-METHODS = sorted(str(Method.parse(method, "finetune")) for method in {*TABLE_09, *WIDER, *ADAPTERS})
+METHODS = sorted(str(Method.parse(method, "finetune")) for method in {*TABLE_09, *WIDER, *PROGRAM_PRESETS})
 # Each adapter, and what it meets in DeepSpeed's and in torch's partitions; the others are run by make test-sweeps.
-SHORT = {*ADAPTERS, "QL+Z3", "P+Z3", "QL+Z2+O", "L+F+R+Z3+O"}
+SHORT = {*PROGRAM_PRESETS, "QL+Z3", "P+Z3", "QL+Z2+O", "L+F+R+Z3+O"}
 COMPILED = ["L+C", "QL+C"]
 LAYERS = 2
 FP32_TOLERANCE = 1e-5
@@ -38,10 +38,10 @@ def runnable(engine: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def fp32(observe: Callable[..., Observed], asked: set[str]) -> Runs:
-    def run(engine: str) -> Observed:
+def fp32(observe: Callable[..., Measurement], asked: set[str]) -> Runs:
+    def run(engine: str) -> Measurement:
         wanted = [name for name in runnable(engine) if name in asked]
-        methods = {name: plan(engine, name) for name in dict.fromkeys([*ADAPTERS, *wanted, *(name for name in COMPILED if name in asked)])}
+        methods = {name: plan(engine, name) for name in dict.fromkeys([*PROGRAM_PRESETS, *wanted, *(name for name in COMPILED if name in asked)])}
         return observe(methods | {f"{name}, lr 0": plan(engine, name, "optimizer.lr=0.0") for name in wanted})
 
     return cache(run)
@@ -49,7 +49,7 @@ def fp32(observe: Callable[..., Observed], asked: set[str]) -> Runs:
 
 def one_of(method: str) -> str:
     """The adapter's own code."""
-    return next(code for code in method.split("+") if code in ADAPTERS)
+    return next(code for code in method.split("+") if code in PROGRAM_PRESETS)
 
 
 RUNS = [pytest.param(engine, method, marks=[] if method in SHORT else pytest.mark.sweep) for engine in ENGINES for method in METHODS]

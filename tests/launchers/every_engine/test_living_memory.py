@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 
 from llmexp.plan.training_plan import TrainingPlan
 
@@ -58,10 +58,10 @@ def adapted(method: str) -> TrainingPlan:
 
 
 @pytest.fixture(scope="module")
-def observed(observe: Callable[..., Observed], request: pytest.FixtureRequest) -> Callable[[str], Observed]:
+def observed(observe: Callable[..., Measurement], request: pytest.FixtureRequest) -> Callable[[str], Measurement]:
     asked = {item.callspec.params["run"] for item in request.session.items if item.path == request.path and "observed" in item.fixturenames}
 
-    def run(engine: str) -> Observed:
+    def run(engine: str) -> Measurement:
         plans = {" ".join(run): plan(*run) for run in SURE if run[0] == engine and run in asked}
         return observe(plans, RANKS, "living_worker")
 
@@ -69,7 +69,7 @@ def observed(observe: Callable[..., Observed], request: pytest.FixtureRequest) -
 
 
 @pytest.fixture(scope="module")
-def placed(observe: Callable[..., Observed]) -> Observed:
+def placed(observe: Callable[..., Measurement]) -> Measurement:
     return observe({method: adapted(method) for method in ADAPTED}, RANKS, "living_worker")
 
 
@@ -81,7 +81,7 @@ def test_the_plan_is_sure_of_what_lives_at_one_time(run: tuple[str, ...]) -> Non
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_no_run_holds_less_than_the_plan_is_sure_of(observed: Callable[[str], Observed], run: tuple[str, ...]) -> None:
+def test_no_run_holds_less_than_the_plan_is_sure_of(observed: Callable[[str], Measurement], run: tuple[str, ...]) -> None:
     memory = plan(*run).memory
     assert memory is not None
     # Partitions of whole parameters, which ZeroRedundancyOptimizer makes, are not all of one size.
@@ -89,14 +89,14 @@ def test_no_run_holds_less_than_the_plan_is_sure_of(observed: Callable[[str], Ob
 
 
 @pytest.mark.parametrize("run", [run for run in RUNS if SURE[run.values[0]][1]])
-def test_what_is_sure_is_there_at_that_moment_with_little_else(observed: Callable[[str], Observed], run: tuple[str, ...]) -> None:
+def test_what_is_sure_is_there_at_that_moment_with_little_else(observed: Callable[[str], Measurement], run: tuple[str, ...]) -> None:
     memory, moment = plan(*run).memory, SURE[run][1]
     assert memory is not None
     assert max(rank["living"][moment] for rank in observed(run[0])[" ".join(run)]) == pytest.approx(1.03 * memory.in_all, rel=0.04)
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_a_rank_counts_what_the_plan_is_sure_of(observed: Callable[[str], Observed], run: tuple[str, ...]) -> None:
+def test_a_rank_counts_what_the_plan_is_sure_of(observed: Callable[[str], Measurement], run: tuple[str, ...]) -> None:
     memory = plan(*run).memory
     assert memory is not None
     for rank in observed(run[0])[" ".join(run)]:
@@ -109,7 +109,7 @@ def test_a_rank_counts_what_the_plan_is_sure_of(observed: Callable[[str], Observ
 
 
 @pytest.mark.parametrize("method", ADAPTED)
-def test_parameters_are_counted_and_planned_where_deepspeed_puts_them(placed: Observed, method: str) -> None:
+def test_parameters_are_counted_and_planned_where_deepspeed_puts_them(placed: Measurement, method: str) -> None:
     predicted = adapted(method).memory
     assert predicted is not None
     for rank in placed[method]:

@@ -12,14 +12,14 @@ from math import sqrt
 from typing import Any
 
 import pytest
-from planning import Observed, make_plans, table03_methods
+from planning import Measurement, make_plans, table03_methods
 
 from llmexp.method import ATOMS, Method
 from llmexp.plan.training_plan import TrainingPlan
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 
-Runs = Callable[[str], Observed]
+Runs = Callable[[str], Measurement]
 # Those that train a model of transformers.
 ENGINES = ["deepspeed", "torch"]
 METHODS = [*(str(Method.parse(name)) for name in table03_methods()), "Z1", "RS"]
@@ -44,8 +44,8 @@ def plan(engine: str, method: str, precision: str, *overrides: str) -> TrainingP
 
 
 @pytest.fixture(scope="module")
-def fp32(observe: Callable[..., Observed], asked: set[str]) -> Runs:
-    def run(engine: str) -> Observed:
+def fp32(observe: Callable[..., Measurement], asked: set[str]) -> Runs:
+    def run(engine: str) -> Measurement:
         plans = {name: plan(engine, name, "fp32") for name in METHODS if name in asked | SHORT}
         frozen = {f"{name}, lr 0": plan(engine, name, "fp32", "optimizer.lr=0.0") for name in ("Q", "Z3")}
         accumulated = {f"{name}, 2 passes": plan(engine, name, "fp32", "batch.accumulation=2") for name in ACCUMULATED}
@@ -55,8 +55,8 @@ def fp32(observe: Callable[..., Observed], asked: set[str]) -> Runs:
 
 
 @pytest.fixture(scope="module")
-def compiled(observe: Callable[..., Observed], asked: set[str]) -> Runs:
-    def run(engine: str) -> Observed:
+def compiled(observe: Callable[..., Measurement], asked: set[str]) -> Runs:
+    def run(engine: str) -> Measurement:
         plans = {name: plan(engine, name, "fp32") for name in COMPILED if name in asked | SHORT}
         return observe(plans | {"C, lr 0": plan(engine, "C", "fp32", "optimizer.lr=0.0")})
 
@@ -64,15 +64,15 @@ def compiled(observe: Callable[..., Observed], asked: set[str]) -> Runs:
 
 
 @pytest.fixture(scope="module")
-def bf16(observe: Callable[..., Observed]) -> Runs:
+def bf16(observe: Callable[..., Measurement]) -> Runs:
     return cache(lambda engine: observe({name: plan(engine, name, "bf16_mixed") for name in BF16_METHODS}))
 
 
 @pytest.fixture(scope="module")
-def alone(observe: Callable[..., Observed]) -> Runs:
+def alone(observe: Callable[..., Measurement]) -> Runs:
     """One process; the sequences of both ranks, and of both their passes, in one batch."""
 
-    def run(engine: str) -> Observed:
+    def run(engine: str) -> Measurement:
         batches = {f"{precision}, {micro}": (precision, micro) for precision, micro in (("fp32", 2), ("fp32", 4), ("bf16_pure", 2))}
         words = ("parallelism.dp=1",)
         return observe(
@@ -82,7 +82,7 @@ def alone(observe: Callable[..., Observed]) -> Runs:
     return cache(run)
 
 
-def state_bytes(observed: Observed, method: str, kind: str, rank: int = 0) -> int:
+def state_bytes(observed: Measurement, method: str, kind: str, rank: int = 0) -> int:
     size = observed[method][rank]["state"][kind]
     return int(size["device"] + size["host"])
 
@@ -193,7 +193,7 @@ def test_fsdps_o_moves_all_partitions_to_the_host(bf16: Runs, method: str) -> No
     assert on_host(bf16("torch"), method) == set()
 
 
-def on_host(observed: Observed, method: str) -> set[str]:
+def on_host(observed: Measurement, method: str) -> set[str]:
     """Kinds of state that lie there; none lies in both places, but gathered parameters are never there."""
     state = {kind: size for kind, size in observed[method][0]["state"].items() if not kind.endswith("gathered")}
     assert all(not size["host"] or not size["device"] for size in state.values())

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 
 from llmexp.plan.training_plan import TrainingPlan
 
@@ -49,8 +49,8 @@ each_cell = pytest.mark.parametrize(("engine", "optimizer", "method"), CELLS)
 
 
 @pytest.fixture(scope="module")
-def together(observe: Callable[..., Observed]) -> Callable[..., Observed]:
-    def run(engine: str, *, rest: bool = False) -> Observed:
+def together(observe: Callable[..., Measurement]) -> Callable[..., Measurement]:
+    def run(engine: str, *, rest: bool = False) -> Measurement:
         wanted = [cell for cell in (REST if rest else CELLS) if cell[0] == engine]
         plans = {f"{name} {method}": plan(engine, name, method) for _, name, method in wanted}
         return observe(plans | {f"decay {method}": plan(engine, "adamw", method, *DECAY) for method in DECAYED[engine]}, 2, WORKER)
@@ -59,7 +59,7 @@ def together(observe: Callable[..., Observed]) -> Callable[..., Observed]:
 
 
 @pytest.fixture(scope="module")
-def alone(observe: Callable[..., Observed]) -> Callable[[], Observed]:
+def alone(observe: Callable[..., Measurement]) -> Callable[[], Measurement]:
     """One process on the sequences of both ranks."""
     words = ("parallelism.dp=1", "batch.micro=2")
     plans = {name: plan("torch", name, "Naive", *words) for name in OPTIMIZERS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 
 POSITION, WITHIN_RADIANS = 4096, 0.01
 PRECISIONS = ("fp32", "bf16_mixed", "bf16_pure")
@@ -17,7 +17,7 @@ LAYOUTS = {
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("engine", LAYOUTS)
-def test_rotary_frequencies_are_exact_in_every_layout_and_precision(observe: Callable[..., Observed], engine: str) -> None:
+def test_rotary_frequencies_are_exact_in_every_layout_and_precision(observe: Callable[..., Measurement], engine: str) -> None:
     plans = {
         f"{layout} {precision}": make_plan("hardware=cpu", "model=tiny", f"engine={engine}", f"precision={precision}", *layout.split())
         for layout in LAYOUTS[engine]

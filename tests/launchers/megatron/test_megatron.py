@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from alone import train_alone
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 
 import llmexp
 from llmexp.plan.training_plan import TrainingPlan
@@ -117,9 +117,9 @@ def _one_process(words: str) -> tuple[list[float], list[float]]:
 
 
 @pytest.fixture(scope="module")
-def observed(observe: Callable[..., Observed], asked: set[str]) -> Observed:
+def observed(observe: Callable[..., Measurement], asked: set[str]) -> Measurement:
     wanted = {name: layout for name, layout in LAYOUTS.items() if name in asked | SHORT} | {"few tokens": FEW_TOKENS, "summed": WRONG}
-    found: Observed = {}
+    found: Measurement = {}
     for ranks in (1, 2, 4):
         plans = {name: plan(words) for name, (needs, words) in wanted.items() if needs == ranks}
         found |= observe(plans, ranks, WORKER)
@@ -132,7 +132,7 @@ def mean_losses(ranks: list[dict[str, Any]]) -> list[float]:
 
 
 @pytest.mark.parametrize("name", FP32)
-def test_a_layout_computes_what_one_process_computes(observed: Observed, name: str) -> None:
+def test_a_layout_computes_what_one_process_computes(observed: Measurement, name: str) -> None:
     losses, norms = one_process(LAYOUTS[name][1])
     assert losses[-1] < losses[0] - 0.05
     assert mean_losses(observed[name]) == pytest.approx(losses, abs=FP32_TOLERANCE)
@@ -143,12 +143,12 @@ def test_a_layout_computes_what_one_process_computes(observed: Observed, name: s
 
 
 @pytest.mark.parametrize("name", BF16)
-def test_bf16_follows_the_curve_of_fp32(observed: Observed, name: str) -> None:
+def test_bf16_follows_the_curve_of_fp32(observed: Measurement, name: str) -> None:
     assert mean_losses(observed[name]) == pytest.approx(mean_losses(observed["one rank"]), abs=BF16_TOLERANCE)
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_every_rank_of_a_replica_has_its_sequences_and_reports_its_loss(observed: Observed, name: str) -> None:
+def test_every_rank_of_a_replica_has_its_sequences_and_reports_its_loss(observed: Measurement, name: str) -> None:
     dims = plan(LAYOUTS[name][1]).dims
     ranks = observed[name]
     assert [rank["replica"] for rank in ranks] == [dims.replica_of(index) for index in range(dims.world_size)]
@@ -156,7 +156,7 @@ def test_every_rank_of_a_replica_has_its_sequences_and_reports_its_loss(observed
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_f_runs_the_flash_kernel_and_nothing_else_does(observed: Observed, name: str) -> None:
+def test_f_runs_the_flash_kernel_and_nothing_else_does(observed: Measurement, name: str) -> None:
     flash = "F" in plan(LAYOUTS[name][1]).method.split("+")
     for rank in observed[name]:
         assert rank["attention_kernel"] == (FLASH if flash else UNFUSED)
@@ -165,19 +165,19 @@ def test_f_runs_the_flash_kernel_and_nothing_else_does(observed: Observed, name:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_r_runs_every_layer_again_in_backward(observed: Observed, name: str) -> None:
+def test_r_runs_every_layer_again_in_backward(observed: Measurement, name: str) -> None:
     chosen = plan(LAYOUTS[name][1])
     passes = chosen.batch.accumulation * (2 if "R" in chosen.method.split("+") else 1)
     assert {rank["layer_calls"] for rank in observed[name]} == {passes * chosen.config.model.num_layers // chosen.dims.pp}
 
 
-def test_rs_runs_the_attention_of_every_layer_again_in_backward_and_nothing_else_of_it(observed: Observed) -> None:
+def test_rs_runs_the_attention_of_every_layer_again_in_backward_and_nothing_else_of_it(observed: Measurement) -> None:
     calls = {name: observed[name][0]["operators"][UNFUSED] for name in ("one rank", "RS", "R")}
     assert calls == {"one rank": SAMPLES * LAYERS, "RS": 2 * SAMPLES * LAYERS, "R": 2 * SAMPLES * LAYERS}
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_the_fullest_rank_holds_what_is_predicted(observed: Observed, name: str) -> None:
+def test_the_fullest_rank_holds_what_is_predicted(observed: Measurement, name: str) -> None:
     predicted = plan(LAYOUTS[name][1]).memory
     assert predicted is not None
     for kind in ("parameters", "gradients", "optimizer"):
@@ -186,13 +186,13 @@ def test_the_fullest_rank_holds_what_is_predicted(observed: Observed, name: str)
         assert held == pytest.approx(getattr(predicted, kind).device, rel=0.01), kind
 
 
-def test_experts_that_no_token_comes_to_change_nothing(observed: Observed) -> None:
+def test_experts_that_no_token_comes_to_change_nothing(observed: Measurement) -> None:
     losses, norms = one_process(FEW_TOKENS[1])
     assert mean_losses(observed["few tokens"]) == pytest.approx(losses, abs=FP32_TOLERANCE)
     assert observed["few tokens"][0]["gradient_norms"] == pytest.approx(norms, abs=FP32_TOLERANCE)
 
 
-def test_ranks_that_share_out_experts_hold_half_of_them_each(observed: Observed) -> None:
+def test_ranks_that_share_out_experts_hold_half_of_them_each(observed: Measurement) -> None:
     config = plan(LAYOUTS["ep 2"][1]).config.model
     half = LAYERS * (config.num_experts // 2) * 3 * config.hidden_size * config.intermediate_size
     for kind, bytes_per_parameter in (("parameters", 4), ("gradients", 4), ("optimizer", 8)):
@@ -201,12 +201,12 @@ def test_ranks_that_share_out_experts_hold_half_of_them_each(observed: Observed)
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_rank_computes_with_its_share_of_a_sequence(observed: Observed, name: str) -> None:
+def test_a_rank_computes_with_its_share_of_a_sequence(observed: Measurement, name: str) -> None:
     chosen = plan(LAYOUTS[name][1])
     assert {tuple(rank["positions"]) for rank in observed[name]} == {(chosen.config.data.seq_len // chosen.dims.cp,)}
 
 
-def test_what_ran_is_said(observed: Observed) -> None:
+def test_what_ran_is_said(observed: Measurement) -> None:
     ran = {name: ranks[0]["what_ran"] for name, ranks in observed.items()}
     assert {each["loop"] for each in ran.values()} == {"megatron-core loop"}
     assert ran["pp 2"]["schedule"] == "forward_backward_pipelining_without_interleaving"
@@ -222,12 +222,12 @@ def test_what_ran_is_said(observed: Observed) -> None:
     assert ran["bf16_mixed, fp32 gradients"]["reduced_in"] == "torch.float32"
 
 
-def test_phases_are_those_of_the_schedule(observed: Observed) -> None:
+def test_phases_are_those_of_the_schedule(observed: Measurement) -> None:
     assert observed["one rank"][0]["phases"] == ["forward", "backward"] * SAMPLES + ["optimizer"]
     assert observed["pp 2"][0]["phases"] == ["forward_backward", "optimizer"]
 
 
-def test_a_layout_that_computes_something_else_does_not_pass(observed: Observed) -> None:
+def test_a_layout_that_computes_something_else_does_not_pass(observed: Measurement) -> None:
     """Gradients that are summed over the replicas instead of averaged: Adam hides it from the loss, the gradient norm does not."""
     _, norms = one_process(WRONG[1])
     for rank in observed["summed"]:

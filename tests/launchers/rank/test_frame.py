@@ -71,8 +71,8 @@ def test_a_rank_that_breaks_says_why(tmp_path: Path, body: str, kind: str, messa
 DRIVER = """
 import sys
 from pathlib import Path
-from llmexp.record.lock import held
-with held(Path(sys.argv[1])):
+from llmexp.record.lock import acquire
+with acquire(Path(sys.argv[1])):
     print("holds", flush=True)
     input()
 """

@@ -12,7 +12,7 @@ import pytest
 from planning import make_plan
 
 from llmexp.launchers.script.lines import Lines, StepLines
-from llmexp.launchers.script.witness import ReportError
+from llmexp.launchers.script.program_run import ReportError
 
 MEGATRON = (
     " [2024-07-01 10:00:00] iteration        5/      10 | consumed samples:           20 | elapsed time per iteration (ms): 812.3 | "

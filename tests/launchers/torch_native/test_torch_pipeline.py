@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from alone import Alone, train_alone
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 from torch import nn
 from torch.distributed.pipelining import schedules
 
@@ -89,14 +89,14 @@ def _one_process(words: str) -> Alone:
 
 
 @pytest.fixture(scope="module")
-def observed(observe: Callable[..., Observed], asked: set[str]) -> Observed:
-    found: Observed = {}
+def observed(observe: Callable[..., Measurement], asked: set[str]) -> Measurement:
+    found: Measurement = {}
     for ranks in (2, 4):
         found |= observe({name: plan(words) for name, (needs, words) in LAYOUTS.items() if needs == ranks and name in asked | SHORT}, ranks, WORKER)
     return found
 
 
-def mean_losses(observed: Observed, name: str) -> list[float]:
+def mean_losses(observed: Measurement, name: str) -> list[float]:
     """Over the replicas: each rank reports its replica's."""
     ranks = observed[name]
     return [sum(step) / len(ranks) for step in zip(*(rank["losses"] for rank in ranks), strict=True)]
@@ -104,7 +104,7 @@ def mean_losses(observed: Observed, name: str) -> list[float]:
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", FP32)
-def test_a_pipeline_computes_what_one_process_computes(observed: Observed, name: str) -> None:
+def test_a_pipeline_computes_what_one_process_computes(observed: Measurement, name: str) -> None:
     alone = one_process(LAYOUTS[name][1])
     assert alone.losses[-1] < alone.losses[0] - 0.05
     assert mean_losses(observed, name) == pytest.approx(alone.losses, abs=FP32_TOLERANCE)
@@ -119,13 +119,13 @@ def test_a_pipeline_computes_what_one_process_computes(observed: Observed, name:
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", BF16)
-def test_bf16_follows_the_curve_of_fp32(observed: Observed, name: str) -> None:
+def test_bf16_follows_the_curve_of_fp32(observed: Measurement, name: str) -> None:
     assert mean_losses(observed, name) == pytest.approx(one_process(LAYOUTS[name][1]).losses, abs=BF16_TOLERANCE)
 
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", EVERY)
-def test_every_rank_of_a_replica_reports_its_loss_and_counts_the_whole_model(observed: Observed, name: str) -> None:
+def test_every_rank_of_a_replica_reports_its_loss_and_counts_the_whole_model(observed: Measurement, name: str) -> None:
     made = plan(LAYOUTS[name][1])
     reported = {(made.dims.replica_of(index), *rank["losses"]) for index, rank in enumerate(observed[name])}
     assert len(reported) == made.dims.dp
@@ -134,7 +134,7 @@ def test_every_rank_of_a_replica_reports_its_loss_and_counts_the_whole_model(obs
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", WATCHED)
-def test_each_rank_runs_its_layers_once_a_pass_and_r_runs_them_again(observed: Observed, name: str) -> None:
+def test_each_rank_runs_its_layers_once_a_pass_and_r_runs_them_again(observed: Measurement, name: str) -> None:
     made = plan(LAYOUTS[name][1])
     passes = made.batch.accumulation * (2 if "R" in made.method.split("+") else 1)
     assert {rank["layer_calls"] for rank in observed[name]} == {passes * made.config.model.num_layers // made.dims.pp}
@@ -142,7 +142,7 @@ def test_each_rank_runs_its_layers_once_a_pass_and_r_runs_them_again(observed: O
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", WATCHED)
-def test_f_runs_the_flash_kernel_and_nothing_else_does(observed: Observed, name: str) -> None:
+def test_f_runs_the_flash_kernel_and_nothing_else_does(observed: Measurement, name: str) -> None:
     flash = "F" in plan(LAYOUTS[name][1]).method.split("+")
     for rank in observed[name]:
         assert rank["attention_kernel"] == (FLASH if flash else UNFUSED)
@@ -151,7 +151,7 @@ def test_f_runs_the_flash_kernel_and_nothing_else_does(observed: Observed, name:
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", EVERY)
-def test_the_fullest_rank_holds_what_is_predicted(observed: Observed, name: str) -> None:
+def test_the_fullest_rank_holds_what_is_predicted(observed: Measurement, name: str) -> None:
     predicted = plan(LAYOUTS[name][1]).memory
     assert predicted is not None
     for kind in ("parameters", "gradients", "optimizer"):
@@ -162,20 +162,20 @@ def test_the_fullest_rank_holds_what_is_predicted(observed: Observed, name: str)
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", [pytest.param("gpipe, RS", marks=pytest.mark.sweep)])
-def test_rs_runs_attention_again_in_backward(observed: Observed, name: str) -> None:
+def test_rs_runs_attention_again_in_backward(observed: Measurement, name: str) -> None:
     for once, again in zip(observed["gpipe"], observed[name], strict=True):
         assert again["operators"][UNFUSED] == 2 * once["operators"][UNFUSED] > 0
 
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", [pytest.param("1f1b, C", marks=pytest.mark.sweep)])
-def test_c_compiles_a_stages_layers_and_the_last_ones_loss(observed: Observed, name: str) -> None:
+def test_c_compiles_a_stages_layers_and_the_last_ones_loss(observed: Measurement, name: str) -> None:
     assert [rank["compiled_graphs"] for rank in observed[name]] == [1, 2]
     assert [rank["graph_breaks"] for rank in observed[name]] == [0, 0]
 
 
 @pytest.mark.ranks
-def test_what_ran_is_said(observed: Observed) -> None:
+def test_what_ran_is_said(observed: Measurement) -> None:
     ran = {plan(LAYOUTS[name][1]).config.parallelism.schedule or "interleaved": ranks[0]["what_ran"]["schedule"] for name, ranks in observed.items()}
     assert ran == {
         schedule: f"torch.distributed.pipelining.schedules.{schedules.get_schedule_class(name).__name__}" for schedule, name in CLASSES.items()

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 import torch
-from planning import Observed, make_plan
+from planning import Measurement, make_plan
 from torch import nn
 
 from llmexp.launchers.training.activations import OnHost
@@ -23,8 +23,8 @@ def plan(engine: str, method: str, *words: str) -> TrainingPlan:
 
 
 @pytest.fixture(scope="module")
-def both(observe: Callable[..., Observed]) -> Callable[[str], Observed]:
-    def run(engine: str) -> Observed:
+def both(observe: Callable[..., Measurement]) -> Callable[[str], Measurement]:
+    def run(engine: str) -> Measurement:
         kept = {name: plan(engine, name) for name in METHODS[engine]}
         return observe(kept | {f"{name}, moved": plan(engine, name, "memory.activation_offload=true") for name in METHODS[engine]})
 

@@ -10,7 +10,7 @@ from statistics import harmonic_mean
 import pytest
 from planning import make_plan
 
-from llmexp.analysis.quantity import Observed
+from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.stability import interval, is_known_to
 from llmexp.analysis.window import duration_s
 from llmexp.launch.run import run_one
@@ -46,7 +46,7 @@ def test_looking_often_errs_no_more_than_1_time_in_20(scatter: float) -> None:
         times_s: list[float] = []
         for block in pieces:
             times_s += [draw.gauss(1, scatter) for _ in block]
-            speed = Observed(len(times_s) / sum(times_s), tuple(1 / time_s for time_s in times_s))
+            speed = Measurement(len(times_s) / sum(times_s), tuple(1 / time_s for time_s in times_s))
             if is_known_to([speed], 0.01, len(pieces) - 1):
                 break
         found = interval([speed], 1 - 0.05 / (len(pieces) - 1))
@@ -79,7 +79,7 @@ def test_ranks_end_together_at_the_first_look_at_which_the_interval_is_narrow_en
     speeds = [1 / duration_s(sample) for sample in mine]
     # How soon is up to the machine: a step that it holds back widens the interval.
     looks = [block.stop - 5 for block in blocks(protocol(warmup_steps=5, steps=60, min_steps=20, stop_at_interval_share=share))]
-    seen = [(look, Observed(harmonic_mean(speeds[:look]), tuple(speeds[:look]))) for look in looks]
+    seen = [(look, Measurement(harmonic_mean(speeds[:look]), tuple(speeds[:look]))) for look in looks]
     known = (look for look, speed in seen if is_known_to([speed], share, len(looks) - 1))
     assert steps == list(range(5, 5 + next(known, 60)))
     rate, step_time_s = result.metrics["tokens_per_s"], result.metrics["step_time_s"]

@@ -14,8 +14,8 @@ import torch._inductor  # the profiler would import it, and meet the pretended G
 from stub_engine import StubEngine
 
 from llmexp.launchers.rank.frame import Rank
-from llmexp.launchers.script import witness
-from llmexp.launchers.script.witness import Witness
+from llmexp.launchers.script import program_run
+from llmexp.launchers.script.program_run import ProgramRun
 from llmexp.launchers.training import measuring
 from llmexp.plan.training_plan import TrainingPlan
 
@@ -50,7 +50,7 @@ class Counting(ModuleType):
 def nvml(monkeypatch: pytest.MonkeyPatch) -> Counting:
     fake = Counting()
     monkeypatch.setitem(sys.modules, "pynvml", fake)
-    for module in (measuring, witness):
+    for module in (measuring, program_run):
         monkeypatch.setattr(module, "gpu_uuid", lambda _: "GPU-a")
     return fake
 
@@ -72,7 +72,7 @@ def test_an_engine_s_rank_counts_the_steps_of_the_window_alone(nvml: Counting, r
 
 def test_a_rank_of_a_program_does_too(nvml: Counting, rank: Rank) -> None:
     plan: Any = SimpleNamespace(engine_config={"argv": ["train.py"], "line": "step"})
-    watching = Witness(plan, rank, CPU)
+    watching = ProgramRun(plan, rank, CPU)
     nvml.steps = 3
     with watching.window():
         nvml.steps = 7

@@ -6,7 +6,7 @@ import pytest
 
 from llmexp.tasks.training.convergence import LossCurve, curve_of, divergence
 from llmexp.tasks.training.metrics import METRICS
-from llmexp.tasks.training.repeats import Facts, read_training
+from llmexp.tasks.training.repeats import RunConstants, read_training
 
 # 40 steps of 10 tokens: 5 % are 2 steps, so that each smoothed loss is the mean of two.
 FALLING = [8.0, 6.0, *[4.0] * 18, *[2.0] * 20]
@@ -63,13 +63,15 @@ def test_a_curve_counts_warm_up_replicas_and_repeats_but_no_rank_of_a_replica_tw
         steps = [(9.0, 70, 60, losses[0]), *((step_s, 70, 60, loss) for loss in losses[1:])]
         return read_training(write_repeat(index, {rank: {} for rank in range(4)}, dict.fromkeys(range(4), steps)), 4)
 
-    found = curve_of([repeat(0, [6.0, 4.0, 2.0], 1.0), repeat(1, [8.0, 6.0, 4.0], 3.0)], Facts(world_size=4, dp=2))
+    found = curve_of([repeat(0, [6.0, 4.0, 2.0], 1.0), repeat(1, [8.0, 6.0, 4.0], 3.0)], RunConstants(world_size=4, dp=2))
     assert found == LossCurve((120, 240, 360), (7.0, 5.0, 3.0), 2.0)
 
 
 def test_metrics_of_the_curve_belong_to_budgets_of_tokens(write_repeat):
     folder = write_repeat(0, {0: {}}, {0: [(1.0, 50, 50, 4.0), (1.0, 50, 50, 3.0)]})
-    with_budget, without = (METRICS.measure([read_training(folder, 1)], Facts(world_size=1, dp=1, token_budget=budget)) for budget in (100, None))
+    with_budget, without = (
+        METRICS.measure([read_training(folder, 1)], RunConstants(world_size=1, dp=1, token_budget=budget)) for budget in (100, None)
+    )
     assert (with_budget["trained_tokens"].mean, with_budget["smoothed_final_loss"].mean) == (100, 3.0)
     assert without["trained_tokens"] is without["smoothed_final_loss"] is None
 

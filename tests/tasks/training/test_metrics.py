@@ -7,7 +7,7 @@ from llmexp.errors import RecordError
 from llmexp.record.flops import Computed, Flops
 from llmexp.record.samples import Energy, StateBytes
 from llmexp.tasks.training.metrics import METRICS
-from llmexp.tasks.training.repeats import Facts, read_training
+from llmexp.tasks.training.repeats import RunConstants, read_training
 
 # Two replicas of unequal speed; micro 2, accumulation 3, seq_len 10: 60 positions a rank and step, of which padding takes some.
 FAST = [(9.0, 60, 50, 8.0), (1.0, 60, 45, 4.0), (2.0, 60, 55, 3.0)]
@@ -40,7 +40,7 @@ def two_full_replicas(write_repeat):
 
 
 def test_positions_of_all_replicas_are_divided_by_the_slowest_ranks_wall_time(two_replicas):
-    metrics = measure([two_replicas], Facts(world_size=2, dp=2))
+    metrics = measure([two_replicas], RunConstants(world_size=2, dp=2))
     # 2 ranks x 2 measured steps x 60 positions / 6 s; the warm-up step counts neither above nor below the line.
     assert metrics["tokens_per_s"].mean == pytest.approx(240 / 6)
     assert metrics["tokens_per_s_per_gpu"].mean == pytest.approx(20)
@@ -49,13 +49,13 @@ def test_positions_of_all_replicas_are_divided_by_the_slowest_ranks_wall_time(tw
 
 
 def test_ranks_of_one_replica_count_once(two_replicas):
-    metrics = measure([two_replicas], Facts(world_size=2, dp=1))
+    metrics = measure([two_replicas], RunConstants(world_size=2, dp=1))
     assert metrics["tokens_per_s"].mean == pytest.approx(120 / 6)
     assert metrics["tokens_per_s_per_gpu"].mean == pytest.approx(10)
 
 
 def test_a_step_takes_as_long_as_its_slowest_rank(two_replicas):
-    metrics = measure([two_replicas], Facts(world_size=2, dp=2))
+    metrics = measure([two_replicas], RunConstants(world_size=2, dp=2))
     # Slowest durations 2 and 3; rates of the steps 120/2 and 120/3.
     assert metrics["step_time_s"].mean == pytest.approx(2.5)
     assert metrics["step_time_s"].std_within_run == pytest.approx(0.5**0.5)
@@ -67,7 +67,7 @@ def test_a_step_takes_as_long_as_its_slowest_rank(two_replicas):
 
 
 def test_time_inside_steps_is_reconciled_with_the_wall_time_of_the_rank_that_lost_most(two_replicas):
-    metrics = measure([two_replicas], Facts(world_size=2, dp=2))
+    metrics = measure([two_replicas], RunConstants(world_size=2, dp=2))
     # Rank 0: 1 + 2 s of 3.5; rank 1: 2 + 3 s of 6. Two steps each.
     assert metrics["timed_share_of_wall"].mean == pytest.approx(5 / 6)
     assert metrics["measured_steps"].mean == 2
@@ -76,24 +76,24 @@ def test_time_inside_steps_is_reconciled_with_the_wall_time_of_the_rank_that_los
 @pytest.mark.parametrize(("wall_s", "share"), [(3.0, 1), (2.98, 3 / 2.98)])
 def test_clocks_may_differ_by_less_than_a_percent(write_repeat, wall_s, share):
     folder = write_repeat(0, {0: {"window_wall_s": wall_s}}, {0: FAST})
-    assert measure([folder], Facts(world_size=1, dp=1))["timed_share_of_wall"].mean == pytest.approx(share)
+    assert measure([folder], RunConstants(world_size=1, dp=1))["timed_share_of_wall"].mean == pytest.approx(share)
 
 
 def test_more_time_in_steps_than_passed_is_an_error_with_its_figures(write_repeat):
     folder = write_repeat(0, {0: {"window_wall_s": 3.5}, 1: {"window_wall_s": 4.9}}, {0: FAST, 1: SLOW})
     with pytest.raises(RecordError, match=r"steps of 5 s in a window of 4\.9 s cannot be: rank 1's device clock, or the host's, is wrong"):
-        measure([folder], Facts(world_size=2, dp=2))
+        measure([folder], RunConstants(world_size=2, dp=2))
 
 
 def test_repeats_that_stopped_at_different_steps_stand_side_by_side(write_repeat):
     folders = [write_repeat(k, {0: {"window_wall_s": 1.0 * count}}, {0: [(1.0, 10, 10, 1.0)] * (count + 1)}) for k, count in enumerate((2, 4))]
-    metrics = measure(folders, Facts(world_size=1, dp=1))
+    metrics = measure(folders, RunConstants(world_size=1, dp=1))
     assert (metrics["measured_steps"].mean, metrics["measured_steps"].std_between_repeats) == (3, pytest.approx(2**0.5))
     assert (metrics["tokens_per_s"].mean, metrics["tokens_per_s"].std_within_run) == (10, 0)
 
 
 def test_losses_are_means_over_ranks(two_replicas):
-    metrics = measure([two_replicas], Facts(world_size=2, dp=2))
+    metrics = measure([two_replicas], RunConstants(world_size=2, dp=2))
     assert metrics["first_loss"].mean == pytest.approx(8.5)
     assert metrics["final_loss"].mean == pytest.approx(4.0)
 
@@ -102,7 +102,7 @@ def test_deviations_between_repeats_and_within_a_run_stay_apart(write_repeat):
     steady = [
         write_repeat(k, {0: {"window_wall_s": wall}}, {0: [(1.0, 10, 10, 1.0)] + [(wall / 2, 10, 10, 1.0)] * 2}) for k, wall in enumerate((2, 4))
     ]
-    rate = measure(steady, Facts(world_size=1, dp=1))["tokens_per_s"]
+    rate = measure(steady, RunConstants(world_size=1, dp=1))["tokens_per_s"]
     # 20 positions in 2 s and in 4 s: no step differs from the others of its run.
     assert rate.mean == pytest.approx(7.5)
     assert rate.std_between_repeats == pytest.approx(12.5**0.5)
@@ -112,13 +112,13 @@ def test_deviations_between_repeats_and_within_a_run_stay_apart(write_repeat):
 
 def test_one_repeat_of_one_step_has_no_deviation(write_repeat):
     folder = write_repeat(0, {0: {}}, {0: [(1.0, 10, 10, 1.0)]}, warmup=0)
-    rate = measure([folder], Facts(world_size=1, dp=1))["tokens_per_s"]
+    rate = measure([folder], RunConstants(world_size=1, dp=1))["tokens_per_s"]
     assert rate.std_between_repeats is None
     assert rate.std_within_run is None
 
 
 def test_flops_mfu_and_cost(two_full_replicas):
-    facts = Facts(2, 2, flops=FLOPS, peak_flops_per_s=240e12, price_per_device_hour_usd=1.8)
+    facts = RunConstants(2, 2, flops=FLOPS, peak_flops_per_s=240e12, price_per_device_hour_usd=1.8)
     metrics = measure([two_full_replicas], facts)
     # 20 tokens/s per device x 3e12 FLOPs = 60 TFLOP/s of 240, 80 with what is masked.
     # 2 devices x 1.8 USD / 3600 s / 40 tokens/s = 25 USD per million tokens.
@@ -131,14 +131,14 @@ def test_flops_mfu_and_cost(two_full_replicas):
 
 
 def test_flops_of_ranks_of_one_replica_count_once(two_full_replicas):
-    metrics = measure([two_full_replicas], Facts(2, 1, flops=FLOPS, peak_flops_per_s=240e12))
+    metrics = measure([two_full_replicas], RunConstants(2, 1, flops=FLOPS, peak_flops_per_s=240e12))
     assert metrics["mfu"].mean == pytest.approx(0.125)
     assert metrics["mfu"].std_within_run / metrics["mfu"].mean == pytest.approx(200**0.5 / 40)
 
 
 def test_a_program_has_neither_useful_mfu_nor_hfu(write_repeat):
     folder = write_repeat(0, {0: {"what_ran": {"program": "train.py"}}}, {0: [(1.0, 60, 60, 1.0)] * 2})
-    metrics = measure([folder], Facts(1, 1, flops=FLOPS.model_copy(update={"computed": None}), peak_flops_per_s=240e12))
+    metrics = measure([folder], RunConstants(1, 1, flops=FLOPS.model_copy(update={"computed": None}), peak_flops_per_s=240e12))
     assert (metrics["useful_mfu"], metrics["hfu"]) == (None, None)
     assert metrics["mfu"].mean == pytest.approx(60 * 3 / 240)
     assert metrics["mfu_full_attention"].mean == pytest.approx(60 * 4 / 240)
@@ -147,23 +147,23 @@ def test_a_program_has_neither_useful_mfu_nor_hfu(write_repeat):
 def test_an_epoch_takes_as_long_as_its_records_at_the_rate_of_both_replicas(write_repeat):
     steps = [(1.0, 10, 8, 4, 1.0)] * 3  # the first to warm up; 4 records a step and rank, 16 in a window of 2 s
     folder = write_repeat(0, {rank: {"window_wall_s": 2.0, "what_ran": {"data_records": 800}} for rank in (0, 1)}, dict.fromkeys((0, 1), steps))
-    metrics = measure([folder], Facts(world_size=2, dp=2, price_per_device_hour_usd=1.8))
+    metrics = measure([folder], RunConstants(world_size=2, dp=2, price_per_device_hour_usd=1.8))
     assert metrics["samples_per_s"].mean == 8
     assert metrics["epoch_time_s"].mean == 100
     assert metrics["epoch_usd"].mean == pytest.approx(100 * 2 * 1.8 / 3600)
 
 
 def test_without_records_there_is_no_epoch(two_replicas):
-    metrics = measure([two_replicas], Facts(world_size=2, dp=2))
+    metrics = measure([two_replicas], RunConstants(world_size=2, dp=2))
     assert (metrics["samples_per_s"], metrics["epoch_time_s"], metrics["epoch_usd"]) == (None, None, None)
 
 
 def test_unknown_peak_shape_or_price_means_no_figure(two_full_replicas):
-    metrics = measure([two_full_replicas], Facts(world_size=2, dp=2, flops=FLOPS))
+    metrics = measure([two_full_replicas], RunConstants(world_size=2, dp=2, flops=FLOPS))
     assert metrics["tflops_per_s_per_gpu"].mean == pytest.approx(60)
     assert metrics["mfu"] is None
     assert metrics["usd_per_million_tokens"] is None
-    assert measure([two_full_replicas], Facts(world_size=2, dp=2, peak_flops_per_s=1e12))["mfu"] is None
+    assert measure([two_full_replicas], RunConstants(world_size=2, dp=2, peak_flops_per_s=1e12))["mfu"] is None
 
 
 def energy(seconds, **joules):
@@ -173,7 +173,7 @@ def energy(seconds, **joules):
 def test_tokens_per_joule_are_those_of_all_that_draws_power(write_repeat):
     ranks = {0: {"window_wall_s": 25.0} | energy(25.0, p0=1000.0, p1=1500.0), 1: {"window_wall_s": 25.0} | energy(25.5)}
     folder = write_repeat(0, ranks, {rank: [(1.0, 60, 60, 1.0)] + [(12.5, 500, 500, 1.0)] * 2 for rank in (0, 1)})
-    metrics = measure([folder], Facts(world_size=2, dp=2))
+    metrics = measure([folder], RunConstants(world_size=2, dp=2))
     # Rank 0 reads both packages of the node, 40 + 60 W, for 80 tokens/s.
     assert metrics["mean_power_w"].mean == pytest.approx(100)
     assert metrics["tokens_per_joule"].mean == pytest.approx(0.8)
@@ -184,22 +184,22 @@ def test_tokens_per_joule_are_those_of_all_that_draws_power(write_repeat):
 )
 def test_energy_that_is_not_known_well_is_none(write_repeat, second):
     folder = write_repeat(0, {0: energy(25.0, board=2500.0), 1: second}, {rank: [(1.0, 60, 60, 1.0)] * 2 for rank in (0, 1)})
-    metrics = measure([folder], Facts(world_size=2, dp=2))
+    metrics = measure([folder], RunConstants(world_size=2, dp=2))
     assert (metrics["mean_power_w"], metrics["tokens_per_joule"]) == (None, None)
 
 
 def test_mfu_above_one_is_an_error_with_its_figures(two_full_replicas):
     with pytest.raises(RecordError, match=re.escape("MFU of 1.25 cannot be: 20 tokens/s per device x 3e+12 FLOPs a token = 60 TFLOP/s")):
-        measure([two_full_replicas], Facts(world_size=2, dp=2, flops=FLOPS, peak_flops_per_s=48e12))
+        measure([two_full_replicas], RunConstants(world_size=2, dp=2, flops=FLOPS, peak_flops_per_s=48e12))
 
 
 def test_hfu_above_one_is_an_error_and_full_attention_is_not(two_full_replicas):
     """Causal kernels leave half of what PaLM's convention counts out; what the devices computed they cannot have done beyond their peak."""
-    facts = Facts(world_size=2, dp=2, flops=FLOPS, peak_flops_per_s=64e12)
+    facts = RunConstants(world_size=2, dp=2, flops=FLOPS, peak_flops_per_s=64e12)
     with pytest.raises(RecordError, match=re.escape("HFU of 1.25 cannot be: 20 tokens/s per device x 4e+12 FLOPs a token = 80 TFLOP/s")):
         measure([two_full_replicas], facts)
     modest = Computed(per_position=2e12, fused_per_square=1e11, unfused_per_square=1e11, fused=True)
-    metrics = measure([two_full_replicas], Facts(2, 2, flops=FLOPS.model_copy(update={"computed": modest}), peak_flops_per_s=64e12))
+    metrics = measure([two_full_replicas], RunConstants(2, 2, flops=FLOPS.model_copy(update={"computed": modest}), peak_flops_per_s=64e12))
     assert metrics["mfu_full_attention"].mean == pytest.approx(1.25)
 
 
@@ -212,7 +212,7 @@ def test_memory_is_the_largest_ranks(write_repeat):
     ranks[1]["phase_peak_bytes"] = {"forward": 120, "backward": 80, "optimizer": 70}
     ranks[1]["state_bytes"] = {"parameters": StateBytes(device=50), "gradients": StateBytes(device=5), "optimizer": StateBytes(host=70)}
     steps = [(1.0, 10, 10, 1.0)] * 2
-    metrics = measure([write_repeat(0, ranks, {0: steps, 1: steps})], Facts(world_size=2, dp=2))
+    metrics = measure([write_repeat(0, ranks, {0: steps, 1: steps})], RunConstants(world_size=2, dp=2))
     means = {name: metric.mean for name, metric in metrics.items() if metric and name.endswith("bytes")}
     assert means == {
         "peak_allocated_bytes": 120,
@@ -238,21 +238,21 @@ def test_parameters_that_are_gathered_count_with_the_gradients_that_are_there_th
     together = {"gathered": StateBytes(device=90), "gradients_and_gathered": StateBytes(device=95, host=7)}
     held = {"parameters": StateBytes(device=50), "gradients": StateBytes(device=30, host=7), "optimizer": StateBytes(device=20)}
     steps = [(1.0, 10, 10, 1.0)] * 2
-    metrics = measure([write_repeat(0, {0: {"state_bytes": held | together}}, {0: steps})], Facts(world_size=1, dp=1))
+    metrics = measure([write_repeat(0, {0: {"state_bytes": held | together}}, {0: steps})], RunConstants(world_size=1, dp=1))
     wanted = {"gathered_parameter_bytes": 90, "gradient_bytes": 30, "training_state_bytes": 165, "training_state_host_bytes": 7}
     assert {name: metrics[name].mean for name in wanted} == wanted
-    without = measure([write_repeat(1, {0: {"state_bytes": held}}, {0: steps})], Facts(world_size=1, dp=1))
+    without = measure([write_repeat(1, {0: {"state_bytes": held}}, {0: steps})], RunConstants(world_size=1, dp=1))
     assert (without["gathered_parameter_bytes"], without["training_state_bytes"].mean) == (None, 100)
 
 
 def test_optimizer_state_is_that_of_the_fullest_rank_over_all_that_trains(write_repeat):
     held = {rank: {"state_bytes": {"moments": StateBytes(device=4000, host=100 * rank)}, "trainable_parameters": 1000} for rank in (0, 1)}
-    metrics = measure([write_repeat(0, held, {rank: [(1.0, 10, 10, 1.0)] * 2 for rank in (0, 1)})], Facts(world_size=2, dp=2))
+    metrics = measure([write_repeat(0, held, {rank: [(1.0, 10, 10, 1.0)] * 2 for rank in (0, 1)})], RunConstants(world_size=2, dp=2))
     assert metrics["optimizer_state_bytes_per_parameter"].mean == 4.1
 
 
 def test_without_a_gpu_there_is_no_allocator_peak(two_replicas):
-    metrics = measure([two_replicas], Facts(world_size=2, dp=2))
+    metrics = measure([two_replicas], RunConstants(world_size=2, dp=2))
     assert metrics["peak_allocated_bytes"] is None
     assert metrics["peak_allocated_rank0_bytes"] is None
     assert set(metrics) == set(METRICS)
@@ -262,7 +262,7 @@ def test_without_phases_there_are_no_phase_times(write_repeat):
     folder = write_repeat(0, {0: {}}, {0: [(1.0, 10, 10, 1.0)] * 2})
     samples = folder / "samples.0.jsonl"
     samples.write_text(re.sub(r'"phases_s":\{[^}]*\}', '"phases_s":null', samples.read_text()))
-    assert measure([folder], Facts(world_size=1, dp=1))["forward_time_s"] is None
+    assert measure([folder], RunConstants(world_size=1, dp=1))["forward_time_s"] is None
 
 
 @pytest.mark.parametrize("diverged", ["null", "Infinity"])
@@ -270,7 +270,7 @@ def test_a_diverged_loss_is_no_number_and_spoils_nothing_else(write_repeat, dive
     folders = [write_repeat(k, {0: {}}, {0: [(1.0, 10, 10, 1.0)] * 2}) for k in (0, 1)]
     samples = folders[1] / "samples.0.jsonl"
     samples.write_text(samples.read_text().replace('"loss":1.0', f'"loss":{diverged}'))
-    metrics = measure(folders, Facts(world_size=1, dp=1))
+    metrics = measure(folders, RunConstants(world_size=1, dp=1))
     assert math.isnan(metrics["final_loss"].mean)
     assert (metrics["final_loss"].std_between_repeats, metrics["final_loss"].n) == (None, 2)
     assert metrics["tokens_per_s"].mean == 10

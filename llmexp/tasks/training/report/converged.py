@@ -10,7 +10,7 @@ from math import isfinite
 from llmexp.errors import RecordError
 from llmexp.report.section import own_words
 from llmexp.tasks.training.convergence import REACHED_WITHIN, SMOOTHED_SHARE, LossCurve, curve_of
-from llmexp.tasks.training.repeats import Facts, read_training
+from llmexp.tasks.training.repeats import RunConstants, read_training
 from llmexp.tasks.training.report.programs import engine_names
 from llmexp.tasks.training.report.row import TrainingRow
 
@@ -115,7 +115,7 @@ def _curve(row: TrainingRow) -> LossCurve | None:
         return None
     try:
         repeats = [read_training(path, row.processes) for path in row.folder.repeats()]
-        return curve_of(repeats, Facts.of(row.plan))
+        return curve_of(repeats, RunConstants.of(row.plan))
     except (RecordError, ValueError):
         return None
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from llmexp.analysis.metric import Metrics, Shown
-from llmexp.analysis.quantity import Observed, over_repeats
+from llmexp.analysis.quantity import Measurement, over_repeats
 from llmexp.analysis.window import Repeat, duration_s
 from llmexp.engines.base import Engine
 from llmexp.engines.commands import ranks_of
@@ -86,17 +86,17 @@ METRICS = Metrics()
 
 
 @METRICS.add("bytes/s", "higher")
-def bytes_per_s(repeat: Repeat[Block, RankSummary], plan: HashPlan) -> Observed:
+def bytes_per_s(repeat: Repeat[Block, RankSummary], plan: HashPlan) -> Measurement:
     """Bytes digested a second, over the measured window."""
     blocks = [block for (block,) in repeat.measured]
     rates = tuple(block.amount / duration_s(block) for block in blocks)
-    return Observed(sum(block.amount for block in blocks) / repeat.ranks[0].window_wall_s, rates)
+    return Measurement(sum(block.amount for block in blocks) / repeat.ranks[0].window_wall_s, rates)
 
 
 @METRICS.add("bits", column=Shown("digest bits", ",.0f"))
-def digest_bits(repeat: Repeat[Block, RankSummary], plan: HashPlan) -> Observed:
+def digest_bits(repeat: Repeat[Block, RankSummary], plan: HashPlan) -> Measurement:
     """Length of a digest."""
-    return Observed(repeat.ranks[0].what_ran["digest_bits"])
+    return Measurement(repeat.ranks[0].what_ran["digest_bits"])
 
 
 class HashlibEngine(Engine[HashConfig]):
@@ -126,9 +126,9 @@ class Hash(Task[HashConfig, HashPlan]):
         return [ResultPoint(params={"half": half}, metrics={"bytes_per_s": over_repeats(rates)}) for half, rates in halves]
 
 
-def _of_half(repeat: Repeat[Block, RankSummary], half: int) -> Observed:
+def _of_half(repeat: Repeat[Block, RankSummary], half: int) -> Measurement:
     blocks = [block for (block,) in repeat.measured[half * len(repeat.measured) // 2 :]]
-    return Observed(sum(block.amount for block in blocks) / sum(map(duration_s, blocks)))
+    return Measurement(sum(block.amount for block in blocks) / sum(map(duration_s, blocks)))
 
 
 HASH, HASHLIB = Hash(), HashlibEngine()

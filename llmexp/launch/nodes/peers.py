@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.launch.display import say
-from llmexp.launch.nodes.line import PATIENCE_S, Line
+from llmexp.launch.nodes.channel import PATIENCE_S, Channel
 from llmexp.launch.nodes.messages import Ended, Here, Start, Welcome
 from llmexp.launch.nodes.place import NodeError, Place
 from llmexp.launch.nodes.secret import make_secret
@@ -34,7 +34,7 @@ class Member:
     node: int
     host: str
     cpu: dict[str, Any]
-    line: Line = field(repr=False)
+    channel: Channel = field(repr=False)
     code: int | None = None
     reason: str = ""
     status: RunStatus = RunStatus.FAILED
@@ -46,13 +46,13 @@ class Member:
 
     def listen(self) -> None:
         """Take in what it has said."""
-        for message in self.line.heard():
+        for message in self.channel.heard():
             if isinstance(message, Ended):
                 self.code, self.reason = message.code, message.reason
                 self.status, self.killed_for_memory = message.status, message.killed_for_memory
 
 
-class Team:
+class PeerNodes:
     """All machines but the first, once they have come; on one machine there is nobody. `sweep` is the folder that all of them share."""
 
     def __init__(self, place: Place, within_s: float, sweep: Path) -> None:
@@ -62,23 +62,23 @@ class Team:
     def start(self, repeat: Path, stack: str) -> dict[str, Any]:
         """Let all whose stack is this one start their part of a repeat; returns what the first machine fills into its command. Raises NodeError."""
         self.gather()
-        address = next((member.line.own_address for member in self.members), LOOPBACK)
+        address = next((member.channel.own_address for member in self.members), LOOPBACK)
         meeting = {"address": address, "port": _free_port(address)}
         for member in self.members:
             member.code, member.reason, member.killed_for_memory = None, "", False
-            member.line.say(Start(repeat=str(repeat.absolute()), stack=stack, **meeting))
+            member.channel.say(Start(repeat=str(repeat.absolute()), stack=stack, **meeting))
         return meeting | {"node": 0}
 
     def close(self) -> None:
         """Let the others go."""
         for member in self.members:
-            member.line.close()
+            member.channel.close()
 
     def gather(self) -> None:
         """Wait until all are there; where one was lost, for another in its place. Raises NodeError."""
-        for lost in (member for member in self.members if not member.line.alive):
-            lost.line.close()
-        self.members = [member for member in self.members if member.line.alive]
+        for lost in (member for member in self.members if not member.channel.alive):
+            lost.channel.close()
+        self.members = [member for member in self.members if member.channel.alive]
         if not self._missing():
             return
         say(f"waiting for {self._absent()} at {self.place.address}:{self.place.port} ...")
@@ -87,38 +87,41 @@ class Team:
 
     def _let_in(self, server: socket.socket, secret: bytes) -> None:
         """Take in each that knows the secret and is missing; who does not, or says nothing, is sent away and keeps nobody waiting."""
-        knocking: dict[Line, float] = {}
+        knocking: dict[Channel, float] = {}
         try:
             self._answer(server, secret, knocking)
         finally:
-            for line in knocking:
-                line.close()
+            for channel in knocking:
+                channel.close()
 
-    def _answer(self, server: socket.socket, secret: bytes, knocking: dict[Line, float]) -> None:
+    def _answer(self, server: socket.socket, secret: bytes, knocking: dict[Channel, float]) -> None:
         deadline = time.monotonic() + self._within_s
         while self._missing():
             if (left := deadline - time.monotonic()) <= 0:
                 where = f"{self.place.address}:{self.place.port}"
                 raise NodeError(f"{self._absent()} did not come to {where} within {duration(self._within_s)}")
-            waited_for: list[socket.socket | Line] = [*([server] if len(knocking) < MOST_KNOCKING else []), *knocking]
+            waited_for: list[socket.socket | Channel] = [
+                *([server] if len(knocking) < MOST_KNOCKING else []),
+                *knocking,
+            ]
             ready = select.select(waited_for, [], [], min(left, 1.0))[0]
-            for line, until in list(knocking.items()):
-                if line in ready and self._take_in(line):
-                    del knocking[line]
-                elif not line.alive or time.monotonic() > until:
-                    line.close()
-                    del knocking[line]
+            for channel, until in list(knocking.items()):
+                if channel in ready and self._take_in(channel):
+                    del knocking[channel]
+                elif not channel.alive or time.monotonic() > until:
+                    channel.close()
+                    del knocking[channel]
             if server in ready:
-                knocking[Line(server.accept()[0], secret)] = time.monotonic() + PATIENCE_S
+                knocking[Channel(server.accept()[0], secret)] = time.monotonic() + PATIENCE_S
 
-    def _take_in(self, line: Line) -> bool:
+    def _take_in(self, channel: Channel) -> bool:
         """Whether it was one that is missing; a second one of a number, and a stranger, are sent away."""
-        for message in line.heard():
+        for message in channel.heard():
             if isinstance(message, Here) and message.node in self._missing():
-                line.say(Welcome())
-                self.members.append(Member(message.node, message.host, message.cpu, line))
+                channel.say(Welcome())
+                self.members.append(Member(message.node, message.host, message.cpu, channel))
                 return True
-            line.close()
+            channel.close()
         return False
 
     def _missing(self) -> set[int]:
@@ -129,9 +132,9 @@ class Team:
 
 
 @cache
-def team_of(place: Place, within_s: float, sweep: Path) -> Team:
+def peers_of(place: Place, within_s: float, sweep: Path) -> PeerNodes:
     """The machines of this process's runs: they come once and stay for all runs of a sweep."""
-    return Team(place, within_s, sweep)
+    return PeerNodes(place, within_s, sweep)
 
 
 def _bound(address: str) -> str:

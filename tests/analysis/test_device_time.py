@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llmexp.analysis.held import useful_fraction
+from llmexp.analysis.device_time import useful_fraction
 from llmexp.errors import RecordError
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder

@@ -13,23 +13,23 @@ from torch.distributed import HashStore, PrefixStore, Store  # type: ignore[attr
 
 from llmexp.launchers.rank.frame import fail, leave
 from llmexp.launchers.rank.meeting import connection
-from llmexp.launchers.script.witness import Witness
+from llmexp.launchers.script.program_run import ProgramRun
 from llmexp.measure import memory
 from llmexp.record.samples import StepSample
 
 
-def store_for(witness: Witness) -> Store:
+def store_for(program_run: ProgramRun) -> Store:
     """A connection to the ranks' store, one a thread; reading waits until a key is set. A rank alone needs none."""
-    if witness.rank.world_size == 1:
+    if program_run.rank.world_size == 1:
         return HashStore()
-    return PrefixStore("llmexp", connection(timedelta(seconds=witness.plan.config.measure.timeout_s)))
+    return PrefixStore("llmexp", connection(timedelta(seconds=program_run.plan.config.measure.timeout_s)))
 
 
 class Follower:
     """A thread beside the program of a rank that does not time; it sleeps until a step is announced."""
 
-    def __init__(self, witness: Witness, file: TextIO) -> None:
-        self._witness, self._file, self._store = witness, file, store_for(witness)
+    def __init__(self, program_run: ProgramRun, file: TextIO) -> None:
+        self._witness, self._file, self._store = program_run, file, store_for(program_run)
 
     def run(self) -> None:
         """Take part until the window is complete, then end the process; where the store goes, a rank has failed, and this process goes with it."""
@@ -41,20 +41,20 @@ class Follower:
             fail(self._witness.rank, error)
 
     def _follow(self) -> None:
-        witness, measure = self._witness, self._witness.plan.config.measure
+        program_run, measure = self._witness, self._witness.plan.config.measure
         timed_by = int(self._store.get("timed_by"))
-        if timed_by == witness.rank.index:
+        if timed_by == program_run.rank.index:
             return
-        if witness.device.type == "cuda":  # of a thread, until it says so, the first GPU
-            torch.cuda.set_device(witness.device)
-        memory_bytes = memory.current_bytes(witness.device)
+        if program_run.device.type == "cuda":  # of a thread, until it says so, the first GPU
+            torch.cuda.set_device(program_run.device)
+        memory_bytes = memory.current_bytes(program_run.device)
         self._take(range(1), memory_bytes)
-        witness.look()
+        program_run.look()
         self._take(range(1, measure.warmup_steps), memory_bytes)
-        with witness.window():
+        with program_run.window():
             self._take(range(measure.warmup_steps, measure.warmup_steps + measure.steps), memory_bytes)
-        witness.rank.write("rank", witness.summary(float(self._store.get("window_wall_s")), told_by(timed_by)))
-        self._store.set(f"done.{witness.rank.index}", "")
+        program_run.rank.write("rank", program_run.summary(float(self._store.get("window_wall_s")), told_by(timed_by)))
+        self._store.set(f"done.{program_run.rank.index}", "")
         leave(0)
 
     def _take(self, steps: range, memory_bytes: Callable[[], int]) -> None:

@@ -9,9 +9,9 @@ from typing import NoReturn, TextIO
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from llmexp.launchers.rank.frame import leave
-from llmexp.launchers.script.follower import Follower, store_for, told_by
 from llmexp.launchers.script.lines import Lines, StepLines
-from llmexp.launchers.script.witness import ReportError, Witness, ended_after, ended_unheard
+from llmexp.launchers.script.passive_rank import Follower, store_for, told_by
+from llmexp.launchers.script.program_run import ProgramRun, ReportError, ended_after, ended_unheard
 from llmexp.measure import memory
 from llmexp.measure.clock import HostClock
 from llmexp.measure.reported import MeasuredError, Reader, ReportedSteps
@@ -38,17 +38,17 @@ class Announced:
 class Printed:
     """Hears the lines of this rank's program from the moment it is made, and ends the process once the window is complete."""
 
-    def __init__(self, witness: Witness, file: TextIO) -> None:
-        self._witness, self._store = witness, store_for(witness)
+    def __init__(self, program_run: ProgramRun, file: TextIO) -> None:
+        self._witness, self._store = program_run, store_for(program_run)
         measure, reader = (
-            witness.plan.config.measure,
-            Reader(HostClock(), memory.current_bytes(witness.device), _meet_nobody, witness.window()),
+            program_run.plan.config.measure,
+            Reader(HostClock(), memory.current_bytes(program_run.device), _meet_nobody, program_run.window()),
         )
         self._steps = ReportedSteps(measure.warmup_steps, measure.steps, reader, Announced(file, self._store))
-        self._expects = StepLines(witness.plan)
+        self._expects = StepLines(program_run.plan)
         self._leads: bool | None = None
-        if witness.rank.world_size > 1:
-            threading.Thread(target=Follower(witness, file).run, daemon=True).start()
+        if program_run.rank.world_size > 1:
+            threading.Thread(target=Follower(program_run, file).run, daemon=True).start()
         self._lines = Lines(self._take)
 
     def ended(self) -> NoReturn:
@@ -88,14 +88,14 @@ class Printed:
         leave(0)
 
 
-def too_few(witness: Witness, told: list[tuple[int, int, str]]) -> str:
+def too_few(program_run: ProgramRun, told: list[tuple[int, int, str]]) -> str:
     """Why the window is not complete, from each rank's steps, lines and last line."""
-    measure = witness.plan.config.measure
+    measure = program_run.plan.config.measure
     reported, read = max(steps for steps, _, _ in told), sum(lines for _, lines, _ in told)
     if reported:
         return ended_after(reported, measure.warmup_steps + measure.steps)
     rank, (_, _, last) = max(enumerate(told), key=lambda one: one[1][1])
-    return ended_unheard(witness.plan, Output(read, last, rank))
+    return ended_unheard(program_run.plan, Output(read, last, rank))
 
 
 def _meet_nobody() -> None:

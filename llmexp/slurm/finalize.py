@@ -27,7 +27,7 @@ def is_final(submitted: Submitted, state: JobState | None) -> bool:
     return result is not None and (result.status.is_answer or (state is not None and state.has_ended))
 
 
-def settle(submitted: Submitted, state: JobState) -> RunResult | None:
+def finalize(submitted: Submitted, state: JobState) -> RunResult | None:
     """Write the result that an ended job could not; None where the job never came to the run, whose earlier result then stays.
 
     Raises RecordError where the run goes on all the same, on a node that SLURM has lost.
@@ -41,10 +41,10 @@ def settle(submitted: Submitted, state: JobState) -> RunResult | None:
         )
 
 
-def settle_ended(submitted: Submitted, state: JobState) -> bool:
+def finalize_ended(submitted: Submitted, state: JobState) -> bool:
     """Settle a run whose job has ended; False where it seems to go on, or its folder cannot be written."""
     try:
-        settle(submitted, state)
+        finalize(submitted, state)
     except (RecordError, OSError):
         return False
     return True

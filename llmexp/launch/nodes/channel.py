@@ -23,7 +23,7 @@ PATIENCE_S = 10.0
 LONGEST_BYTES = 2**20
 
 
-class Line:
+class Channel:
     """Carries messages of those who know the secret; `alive` until the other side has gone, or says what is none of them."""
 
     def __init__(self, connection: socket.socket, secret: bytes) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llmexp.errors import ConfigError
-from llmexp.plan.growth import LengthSchedule
+from llmexp.plan.seq_len_schedule import LengthSchedule
 from llmexp.plan.training_plan import TrainingPlan
 
 Plan = Callable[..., TrainingPlan]

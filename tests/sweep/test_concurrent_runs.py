@@ -19,8 +19,8 @@ from llmexp.record.identity import process_identity
 from llmexp.record.samples import TrainingSummary
 from llmexp.report.table import build_report
 from llmexp.report.text import comma_separated, markdown
-from llmexp.sweep import side_by_side
-from llmexp.sweep.side_by_side import may_stand_beside, run_all, run_alone, worth_it
+from llmexp.sweep import concurrent_runs
+from llmexp.sweep.concurrent_runs import may_stand_beside, run_all, run_alone, worth_it
 
 DEVICES = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")
 H100 = {"name": "h100", "interconnect": "NVLink 4", "devices_per_node": 4, "device": "cuda"}
@@ -164,6 +164,6 @@ def test_a_process_of_its_own_sees_its_devices_alone_and_records(plan, tmp_path:
 
 
 def test_the_devices_are_told_by_the_environment(plan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(side_by_side, "ALONE", ("sh", "-c", f"cat > /dev/null; echo $CUDA_VISIBLE_DEVICES > {tmp_path}/seen"))
+    monkeypatch.setattr(concurrent_runs, "ALONE", ("sh", "-c", f"cat > /dev/null; echo $CUDA_VISIBLE_DEVICES > {tmp_path}/seen"))
     assert run_alone(plan(), ["GPU-c", "GPU-d"])
     assert (tmp_path / "seen").read_text() == "GPU-c,GPU-d\n"

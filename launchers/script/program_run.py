@@ -27,7 +27,7 @@ class ReportError(BaseException):
     """What the program reports cannot be measured as what was asked for; unwinds it past its own handlers of Exception."""
 
 
-class Witness:
+class ProgramRun:
     """Looks, once a step is told, at what there is only while the program's process group is."""
 
     def __init__(self, plan: TrainingPlan, rank: Rank, device: torch.device) -> None:

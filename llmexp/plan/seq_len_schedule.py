@@ -52,7 +52,7 @@ class LengthSchedule:
         return sum(length * length for length in steps) / sum(steps)
 
 
-def ungrowable(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+def schedule_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
     """Why sequences cannot grow in this run, as the reason of a skip."""
     if not config.data.seq_len_schedule:
         return None

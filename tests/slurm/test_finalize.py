@@ -7,9 +7,9 @@ import pytest
 
 from llmexp.launch.attempt import only_attempt
 from llmexp.record.folder import RunFolder
+from llmexp.slurm.finalize import finalize, finalize_ended, is_final
 from llmexp.slurm.jobs import Submitted, slurm_folder
 from llmexp.slurm.queue import Job, JobState
-from llmexp.slurm.settle import is_final, settle, settle_ended
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def end(submitted: Submitted, tiny_plan, result_of) -> Callable[..., None]:
     ],
 )
 def test_a_job_that_left_no_result_gets_one(submitted, state, status, reason):
-    result = settle(submitted, state)
+    result = finalize(submitted, state)
     assert (result.status, result.reason) == (status, reason)
     assert submitted.folder.result() == result
     assert submitted.folder.state() == status
@@ -53,18 +53,18 @@ def test_a_failed_jobs_last_words_are_in_the_reason(submitted):
     submitted.folder.event("running")
     submitted.log.parent.mkdir(parents=True)
     submitted.log.write_text("much\nsrun: error: the end\n")
-    assert settle(submitted, JobState("FAILED", "None", "n1")).reason == "SLURM's job 7_1 ended FAILED on n1: srun: error: the end"
+    assert finalize(submitted, JobState("FAILED", "None", "n1")).reason == "SLURM's job 7_1 ended FAILED on n1: srun: error: the end"
 
 
 def test_the_runs_own_result_is_never_written_over(submitted, end):
     end("success")
-    settle(submitted, JobState("NODE_FAIL"))
+    finalize(submitted, JobState("NODE_FAIL"))
     assert submitted.folder.result().status == "success"
 
 
 def test_a_run_that_goes_on_is_left_alone(submitted):
     with only_attempt(submitted.folder):
-        assert not settle_ended(submitted, JobState("NODE_FAIL"))
+        assert not finalize_ended(submitted, JobState("NODE_FAIL"))
     assert submitted.folder.result() is None
 
 
@@ -89,5 +89,5 @@ def test_an_earlier_result_is_not_the_jobs(submitted, end):
     end("success", ended_at="yesterday")
     repeated = Submitted(submitted.folder, Job("8", "llmexp-main-2"), "yesterday")
     assert not is_final(repeated, JobState("CANCELLED"))
-    assert settle(repeated, JobState("CANCELLED")) is None
+    assert finalize(repeated, JobState("CANCELLED")) is None
     assert submitted.folder.result().status == "success"

@@ -1,9 +1,9 @@
 """The process between the driver and the ranks: when either end goes, it leaves none of the others behind.
 
-The driver may be SIGKILLed, launchers start ranks in sessions of their own, and ranks start processes too. The keeper adopts them
+The driver may be SIGKILLed, launchers start ranks in sessions of their own, and ranks start processes too. The supervisor adopts them
 all and waits for two things without polling: the launcher's end, and the end of its own standard input, which only the driver holds open.
-Started as `python -m llmexp.launch.keeper <ending command, one word> <command…>`; the ending command, where there is one, ends what is not a
-descendant, before the start too: a keeper that was killed could not.
+Started as `python -m llmexp.launch.supervisor <ending command, one word> <command…>`; the ending command, where there is one, ends what is not a
+descendant, before the start too: a supervisor that was killed could not.
 """
 
 from __future__ import annotations

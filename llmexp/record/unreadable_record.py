@@ -16,7 +16,7 @@ from llmexp.record.reading import OddFileError, parsed, read_json, read_text
 _BESIDE = {"plan.json": ("result.json", "command"), "result.json": ("plan.json", "rerun_command")}
 
 
-def misfit(path: Path, kind: str, error: Exception) -> RecordError:
+def unreadable_record(path: Path, kind: str, error: Exception) -> RecordError:
     """The error, in one line, for a file of a run or a sweep that is not of the `kind` that this version writes."""
     if isinstance(error, FileNotFoundError):
         return DamagedError(f"{path} is missing: {_mended(path)}")

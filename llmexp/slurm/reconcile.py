@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 from llmexp.errors import RecordError, SlurmError
 from llmexp.record.folder import RunFolder
+from llmexp.slurm.finalize import finalize_ended
 from llmexp.slurm.follow import GRACE_S
 from llmexp.slurm.jobs import Intent, Submitted, note, submissions, unanswered
 from llmexp.slurm.queue import JobState, arrays_of, has_slurm, states
-from llmexp.slurm.settle import settle_ended
 
 # Whoever submitted has looked by then; a line left by a refusal that was not noted would speak for ever.
 UNKNOWN_FOR = timedelta(days=1)
@@ -22,7 +22,7 @@ def under_way(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
     return {run: state for run, state in _asked(folders).items() if not state.has_ended}
 
 
-def catch_up(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
+def reconcile(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
     """Write the results that ended jobs could not, and give the other jobs; raises SlurmError where SLURM does not answer.
 
     Its silence on what it was asked to take long ago, without its answer being noted, is borne.
@@ -78,4 +78,4 @@ def _settle(lost: Sequence[tuple[Submitted, JobState]]) -> None:
     if lost:
         time.sleep(GRACE_S)
     for run, state in lost:
-        settle_ended(run, state)
+        finalize_ended(run, state)
