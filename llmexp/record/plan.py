@@ -128,7 +128,7 @@ class RunPlan(Record):
     @property
     def arithmetic(self) -> str:
         """How the number of ranks comes about, in words."""
-        return f"{self.processes} ranks"
+        return f"{self.processes} rank{'s' * (self.processes > 1)}"
 
     @property
     def params(self) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def draw_run(folder: RunFolder) -> None:
 
 
 def _draw_curve(curve: Curve, repeats: Sequence[tuple[str, Steps]], row: Row, path: Path) -> None:
-    figure = new_figure(7.5, 3.8, f"{row.plan.name} on {row.hardware}, {row.processes} ranks")
+    figure = new_figure(7.5, 3.8, f"{row.plan.name} on {row.hardware}, {row.processes} rank{'s' * (row.processes > 1)}")
     axes = figure.subplots()
     plain(axes, grid="y")
     for number, (name, steps) in enumerate(repeats):

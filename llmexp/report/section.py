@@ -81,9 +81,8 @@ class Section:
     def title(self) -> str:
         """What all rows have in common, in one line."""
         shown = self.shown(self.rows[0]) if self.rows else {}
-        return ", ".join(
-            self.words_of(name).format(shown[name]) for name, value in self.shared.items() if value not in (HERE, "")
-        )
+        said = (self.words_of(name).format(shown[name]) for name, value in self.shared.items() if value not in (HERE, ""))
+        return ", ".join("1 rank" if each == "1 ranks" else each for each in said)
 
     def words_of(self, name: str) -> str:
         """How a part of the work stands in the title, {} being its value."""

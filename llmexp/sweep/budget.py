@@ -56,12 +56,12 @@ def _check(costs: Sequence[Cost], amounts: Sequence[float | None], unit: str, li
     unknown = [cost for cost, amount in zip(costs, amounts, strict=True) if amount is None]
     if unknown:
         some = (
-            f"{len(unknown)} of {len(costs)} runs, such as {unknown[0].plan.name}"
+            f"{len(unknown)} of {len(costs)} runs, such as {unknown[0].plan.name},"
             if len(costs) > 1
             else unknown[0].plan.name
         )
         raise ConfigError(
-            f"budget.{unit}={limit:g}: the cost of {some}, is unknown; budget.when_over=trim leaves such runs out"
+            f"budget.{unit}={limit:g}: the cost of {some} is unknown; budget.when_over=trim leaves such runs out"
         )
     total = sum(amount or 0.0 for amount in amounts)
     if total > limit:
@@ -92,4 +92,4 @@ def _amount(cost: Cost) -> str:
 
 def _device_hours(amount: float) -> str:
     """Digits enough for what takes seconds, and no exponent for what takes months."""
-    return f"{amount:.3g} device-hours" if amount < 1000 else f"{amount:,.0f} device-hours"
+    return f"{amount:.3g} device-hours" if amount < 100 else f"{amount:,.1f} device-hours"

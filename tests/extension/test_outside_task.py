@@ -35,7 +35,7 @@ def test_it_sweeps_and_its_table_has_its_own_columns(swept: str, tmp_path: Path)
     assert md5.stability.low < md5.metrics["bytes_per_s"].mean < md5.stability.high
     assert [(point.params, point.metrics["bytes_per_s"].n) for point in md5.points] == [({"half": 0}, 2), ({"half": 1}, 2)]
     assert md5.environment["distributions"]["llmexp-outside"] == "1.2"
-    heading, rows = swept.partition("hash, on cpu, hashlib, 1 ranks, block_bytes 100000")[1:]
+    heading, rows = swept.partition("hash, on cpu, hashlib, 1 rank, block_bytes 100000")[1:]
     assert heading
     assert [line.split()[:2] for line in rows.splitlines() if line.split()[:1] in (["1"], ["2"])] == [["1", "md5"], ["2", "sha256"]]
     assert "bytes/s: bytes digested a second, over the measured window" in rows

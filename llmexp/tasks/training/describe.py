@@ -57,7 +57,8 @@ def _steps(plan: TrainingPlan) -> str:
     fewer = f"; fewer of both once tokens/s is known to {share:.2g}" if share else ""
     budget = TokenBudget.of(plan.config, plan.dims)
     arithmetic = f"\n{budget.arithmetic}" if budget else ""
-    return f"{measure.warmup_steps} to warm up + {measure.steps} measured, {measure.repeats} times in fresh processes{fewer}{arithmetic}"
+    often = f"{measure.repeats} times" if measure.repeats > 1 else "once"
+    return f"{measure.warmup_steps} to warm up + {measure.steps} measured, {often} in fresh processes{fewer}{arithmetic}"
 
 
 def _parameters(plan: TrainingPlan) -> str:

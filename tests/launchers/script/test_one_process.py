@@ -138,7 +138,7 @@ def test_the_plan_is_of_one_rank_and_shows_why(words: list[str]):
     alone, several = make_plan(*words), make_plan(*words, "engine.launcher=spawn", "parallelism.dp=1")
     assert (alone.dims.world_size, alone.batch.global_) == (1, MICRO)
     assert alone.command.argv[1:] == ["-m", "llmexp.launchers.script.worker", "{folder}"]
-    assert "dp 1 x tp 1 x pp 1 x cp 1 = 1 ranks (2 devices a node, of which engine.launcher=python takes one)" in plan_text(alone)
+    assert "dp 1 x tp 1 x pp 1 x cp 1 = 1 rank (2 devices a node, of which engine.launcher=python takes one)" in plan_text(alone)
     assert alone.id != several.id, "the program sees other variables, and may do other things"
 
 

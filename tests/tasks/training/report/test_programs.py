@@ -45,7 +45,7 @@ def test_the_column_is_short_and_what_is_compared_is_whole(run):
 
 
 def test_one_program_is_in_the_title_without_its_options(run):
-    assert "on cpu, script train.py, 1 ranks" in build_report([run(LONG.format("a")), run(LONG.format("a"), seed=1)]).sections[0].title
+    assert "on cpu, script train.py, 1 rank" in build_report([run(LONG.format("a")), run(LONG.format("a"), seed=1)]).sections[0].title
 
 
 def test_what_was_typed_for_a_row_alone_does_not_repeat_its_program(run):
