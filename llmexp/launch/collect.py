@@ -91,7 +91,7 @@ def _machine(plan: RunPlan, folder: RunFolder, finished: list[Path], node: int, 
     usable = cpu["usable_cores"] or cpu["logical_cores"]
     wanted = usable if plan.config.hardware.device == "cpu" else min(usable, plan.ranks_per_node)
     own = [repeat / f"samples.{node * plan.ranks_per_node}.jsonl" for repeat in finished]
-    machine = read_machine(folder.system_of(node), own, cpu["logical_cores"], wanted)
+    machine = read_machine(folder.system_of(node), own, usable, wanted)
     return replace(machine, name=f"node {node}" if node else "", on_gpus=plan.config.hardware.device == "cuda")
 
 

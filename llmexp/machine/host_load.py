@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import psutil
 
 from llmexp.machine.gpu_load import MEGABYTE
 from llmexp.machine.memory import machine_memory_bytes, used_memory_bytes
+from llmexp.machine.processor import bound_core_numbers
 
 Processes = Callable[[], Iterable[psutil.Process]]
 # Seconds that no process of this system computed in; a guest's are in user already.
@@ -38,15 +40,21 @@ class CoresInUse:
         }
 
     def _computed(self) -> tuple[float, float, float]:
-        """CPU seconds since the host started: of all processes, of this tree, stolen. A process that ended counts with the one that waited for it."""
-        host, own_s = psutil.cpu_times(), 0.0
+        """Return CPU seconds since the host started: of all processes, of this tree, stolen.
+
+        The first and the last are those of the cores that this process may use: what others do elsewhere does not disturb
+        it. A process that ended counts with the one that waited for it.
+        """
+        own_s = 0.0
         self.own_pids = set()
         for process in self._own():
             with contextlib.suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
                 own_s += times.user + times.system + times.children_user + times.children_system
                 self.own_pids.add(process.pid)
-        return sum(host) - sum(getattr(host, name, 0.0) for name in _NOT_COMPUTING), own_s, getattr(host, "steal", 0.0)
+        cores = _usable(psutil.cpu_times(percpu=True))
+        idle_s = sum(getattr(core, name, 0.0) for core in cores for name in _NOT_COMPUTING)
+        return sum(map(sum, cores)) - idle_s, own_s, sum(getattr(core, "steal", 0.0) for core in cores)
 
     def _own(self) -> set[psutil.Process]:
         found = {self._me}
@@ -54,6 +62,12 @@ class CoresInUse:
             with contextlib.suppress(psutil.NoSuchProcess):
                 found |= {root, *root.children(recursive=True)}
         return found
+
+
+def _usable(cores: Sequence[Any]) -> Sequence[Any]:
+    """Return the cores that this process may use, of those of the host in their order; all where a container numbers them otherwise."""
+    bound = bound_core_numbers()
+    return [cores[number] for number in sorted(bound)] if bound and max(bound) < len(cores) else cores
 
 
 def load_averages() -> tuple[float, float, float]:

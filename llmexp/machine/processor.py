@@ -56,9 +56,15 @@ def logical_cores() -> int:
     return os.cpu_count() or 1
 
 
+def bound_core_numbers() -> set[int] | None:
+    """Return the numbers of the logical cores to which this process is bound; None where the system binds none (not Linux)."""
+    return set(os.sched_getaffinity(0)) if sys.platform == "linux" else None
+
+
 def bound_cores() -> int | None:
-    """Return to how many logical cores this process is bound; None where the system binds none (not Linux)."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else None
+    """Return to how many logical cores this process is bound; None where the system binds none."""
+    bound = bound_core_numbers()
+    return None if bound is None else len(bound)
 
 
 def usable_cores() -> int:

@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Sequence
 
 import psutil
 import pytest
@@ -19,16 +20,45 @@ def test_memory_in_use_is_a_share_of_the_machines(monkeypatch):
     assert (told["system_memory_usage_megabytes"], told["system_memory_usage_percentage"]) == (4000, 25)
 
 
-def test_what_a_hypervisor_took_is_no_work_of_other_processes(monkeypatch):
-    """A host of one core, whose counters stand still but for the hypervisor's."""
-    times = psutil.cpu_times()
-    monkeypatch.setattr(psutil, "cpu_times", lambda: times)
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A host of three cores, of which this process may use the last two; its counters stand still but for what is added, core by core."""
+    still = psutil.cpu_times(percpu=True)[0]
+
+    def show(**added_s: Sequence[float]) -> None:
+        cores = [still._replace(**{name: getattr(still, name) + each[core] for name, each in added_s.items()}) for core in range(3)]
+        monkeypatch.setattr(psutil, "cpu_times", lambda percpu: cores)
+
+    monkeypatch.setattr(host_load, "bound_core_numbers", lambda: {1, 2})
+    show()
+    return show
+
+
+def test_what_a_hypervisor_took_is_no_work_of_other_processes(host):
     cores = CoresInUse()
-    monkeypatch.setattr(psutil, "cpu_times", lambda: times._replace(steal=times.steal + 2))
+    host(steal=(0, 1, 1))
     threading.Event().wait(0.1)  # against which milliseconds, to which the interval is rounded, are nothing
     found = cores.since_last()
     assert found["cpu_other_cores"] == 0
     assert found["cpu_stolen_cores"] * found["interval_s"] == pytest.approx(2, rel=0.1)
+
+
+def test_work_on_cores_that_are_not_this_process_s_disturbs_nothing(host):
+    cores = CoresInUse()
+    host(user=(100, 3, 0), steal=(100, 0, 0))
+    threading.Event().wait(0.1)
+    found = cores.since_last()
+    assert found["cpu_other_cores"] * found["interval_s"] == pytest.approx(3, rel=0.1)
+    assert found["cpu_stolen_cores"] == 0
+
+
+def test_a_container_that_numbers_its_cores_otherwise_counts_all(host, monkeypatch):
+    monkeypatch.setattr(host_load, "bound_core_numbers", lambda: {64, 65})
+    cores = CoresInUse()
+    host(user=(1, 1, 1))
+    threading.Event().wait(0.1)
+    found = cores.since_last()
+    assert found["cpu_other_cores"] * found["interval_s"] == pytest.approx(3, rel=0.1)
 
 
 def test_work_of_the_own_tree_is_told_from_others_work():
