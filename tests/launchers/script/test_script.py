@@ -43,6 +43,16 @@ for step in range(int(sys.argv[1])):
 """
 REPORT = "hook.step(tokens=ids.numel(), loss=loss)"
 
+# What trains nothing, for what is said of its reports alone.
+REPORTING = """
+import sys
+from llmexp import hook
+
+for step in range(int(sys.argv[1])):
+    print("loss", step, 1.0)
+    {report}
+"""
+
 # The configuration's model=tiny, and nothing of llmexp.
 TRAINER = """
 import tempfile, torch
@@ -58,12 +68,11 @@ Trainer(LlamaForCausalLM(LlamaConfig(**sizes)), arguments, train_dataset=data).t
 # As pretrain_gpt.py of Megatron-LM does it: the last rank prints, and what it prints ends with a full line.
 PRINTING = """
 import sys, torch
-from torch import distributed, nn
+from torch import distributed
 
 distributed.init_process_group("gloo")
-model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8))
 for step in range(1, int(sys.argv[1]) + 1):
-    model(torch.ones(2, 8)).sum().backward()
+    distributed.all_reduce(torch.ones(8))
     if distributed.get_rank() == 1:
         print(f" [2026-11-21 10:00:00] iteration {step:8d}/      50 | consumed samples: {4 * step:12d} |", end="")
         print(f" elapsed time per iteration (ms): 1.0 | learning rate: 1.000000E-04 | global batch size: {4:5d} |", end="")
@@ -92,9 +101,9 @@ def assert_placed_in_time(repeat: Path, rank: int) -> None:
 def run(tmp_path: Path) -> Run:
     """Run the program with one thing changed; return its result and the repeat's folder."""
 
-    def start(*words: str, steps: int = 50, report: str = REPORT, seq_len: int = SEQ_LEN, text: str = PROGRAM) -> tuple[RunResult, Path]:
+    def start(*words: str, steps: int = 50, report: str = REPORT, text: str = PROGRAM) -> tuple[RunResult, Path]:
         program = tmp_path / "train.py"
-        for name, value in {"micro": MICRO, "seq_len": seq_len, "report": report}.items():
+        for name, value in {"micro": MICRO, "seq_len": SEQ_LEN, "report": report}.items():
             text = text.replace(f"{{{name}}}", str(value))
         program.write_text(text)
         plan = make_plan(f"engine.options.command='{program} {steps}'", f"sweep.outputs={tmp_path}", *WORDS, *words)
@@ -193,15 +202,15 @@ def test_a_program_that_prints_no_such_line_is_told_with_its_last_one(run: Run):
             "engine.options.pattern='…(?P<loss>[0-9.]+)…'; its ranks printed 2 lines, the last of rank 0: 'two'",
         ),
         ({"steps": 2}, "after 2 of 4 steps: let it take more"),
-        ({"seq_len": 8}, "have 16 tokens a rank, but batch.micro 2 x batch.accumulation 1 x data.seq_len 16 = 32"),
+        ({"report": "hook.step(tokens=16, loss=1.0)"}, "have 16 tokens a rank, but batch.micro 2 x batch.accumulation 1 x data.seq_len 16 = 32"),
         ({"report": "raise ValueError('a mistake of mine')"}, "ValueError: a mistake of mine"),
         ({"text": USAGE}, "exit code 2; its last line: train.py: error: unrecognized arguments: 50"),
-        ({"text": PRINTING, "steps": 2}, "without reporting a step: call llmexp.hook.step"),
+        ({"text": "pass"}, "without reporting a step: call llmexp.hook.step"),
     ],
 )
 def test_a_program_that_cannot_be_measured_says_why(run: Run, change, reason: str):
-    alone = change.get("text", PROGRAM).replace('("gloo")', '("gloo", store=distributed.HashStore(), rank=0, world_size=1)')
-    result, _ = run("parallelism.dp=1", "engine.launcher=python", **change | {"text": alone})
+    reporting = {"text": REPORTING, "report": f"hook.step(tokens={MICRO * SEQ_LEN}, loss=1.0)"}
+    result, _ = run("parallelism.dp=1", "engine.launcher=python", **reporting | change)
     assert result.status is RunStatus.FAILED
     assert reason in result.reason
 
