@@ -19,6 +19,14 @@ IN_TURN = Path(__file__).parent / "in_turn.py"
 Server = subprocess.Popen[str]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Tiny matrices gain nothing by several, which wait for each other in a loop: beside other programs that is nine tenths of a test's time."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture
 def alone() -> Iterator[None]:
     """This process is a group of one rank."""
