@@ -16,7 +16,10 @@ from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
-WORDS = ("hardware=cpu", "engine=torch", "engine.launcher=fork", "parallelism.dp=1", "measure=smoke", "measure.profile=false")
+WORDS = (
+    *("hardware=cpu", "engine=torch", "engine.launcher=fork", "parallelism.dp=1"),
+    *("measure=smoke", "measure.profile=false", "measure.threads_per_rank=1"),
+)
 
 
 def run(folder: Path, *words: str) -> tuple[RunFolder, RunResult, list[StepSample]]:

@@ -22,6 +22,8 @@ from llmexp.record.samples import StepSample, read_samples
 pytestmark = [pytest.mark.ranks, pytest.mark.long]
 
 DEEPSPEEDS_OWN_PORT = 29500
+# Two ranks on a thread each do not wait for each other's threads in a loop.
+QUICK = ("model.num_layers=1", "measure.threads_per_rank=1")
 Llmexp = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -70,6 +72,7 @@ def test_padding_accumulation_and_ranks_are_counted_once(llmexp: Llmexp, tmp_pat
         "measure.warmup_steps=1",
         "measure.steps=4",
         "measure.profile=false",
+        *QUICK,
     )
     assert llmexp("method=Z2", "engine=torch", "engine.launcher=fork", "tracking=none", "hardware=cpu", *words).returncode == 0
     (folder,) = find_runs(tmp_path / "outputs")
@@ -99,7 +102,7 @@ def test_what_cannot_fit_is_skipped_with_its_arithmetic_before_any_rank_starts(l
 
 
 def test_a_killed_driver_leaves_the_truth_and_no_process(llmexp: Llmexp, tmp_path: Path) -> None:
-    words = ["method=Naive", "engine=torch", "measure.steps=100000", "hardware=cpu"]
+    words = ["method=Naive", "engine=torch", "engine.launcher=fork", "measure.steps=100000", "hardware=cpu", *QUICK]
     driver = subprocess.Popen([sys.executable, "-m", "llmexp", *words], cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL)
     (folder,) = wait_for(lambda: [found for found in find_runs(tmp_path / "outputs") if (found.repeat(0) / "samples.0.jsonl").exists()])
     ranks = psutil.Process(driver.pid).children(recursive=True)
@@ -117,7 +120,7 @@ def test_a_killed_driver_leaves_the_truth_and_no_process(llmexp: Llmexp, tmp_pat
 
 
 def test_a_killed_rank_ends_the_run_and_is_named(tmp_path: Path) -> None:
-    words = ["method=Z2", "engine=torch", "measure.steps=100000", "hardware=cpu", "tracking=none"]
+    words = ["method=Z2", "engine=torch", "measure.steps=100000", "hardware=cpu", "tracking=none", *QUICK]
     driver = subprocess.Popen([sys.executable, "-m", "llmexp", *words], cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL)
     (folder,) = wait_for(lambda: [found for found in find_runs(tmp_path / "outputs") if (found.repeat(0) / "samples.0.jsonl").exists()])
     victim = next(p for p in psutil.Process(driver.pid).children(recursive=True) if p.environ().get("RANK") == "1")

@@ -21,6 +21,7 @@ RUN = [
     "hardware=cpu",
     "method=Z3",
     "measure=smoke",
+    "measure.profile=false",
     "precision=fp32",
     "tracking=none",
     "parallelism.dp=2",
@@ -39,7 +40,8 @@ def test_two_nodes_train_as_one_does_and_each_tells_what_disturbs_it(tmp_path: P
                 assert node.returncode == 0, said.decode()
         finally:
             hog.kill()
-    assert subprocess.run([*RUN, f"sweep.outputs={tmp_path}", "sweep.name=alone"], capture_output=True).returncode == 0
+    alone = ["engine.launcher=fork", f"sweep.outputs={tmp_path}", "sweep.name=alone"]
+    assert subprocess.run([*RUN, *alone], capture_output=True).returncode == 0
     one, two = sorted((run.result() for run in find_runs(tmp_path)), key=lambda result: len(result.environment.get("other_nodes", ())))
     assert (one.processes, two.processes, two.environment["other_nodes"]) == (2, 2, [f"node 1 ({socket.gethostname()})"])
     assert two.environment["communication"]["interfaces"] == ["lo"]

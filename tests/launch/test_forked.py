@@ -20,7 +20,10 @@ from llmexp.record.samples import StepSample, read_samples
 
 pytestmark = pytest.mark.ranks
 SCRIPTS = Path(__file__).parent / "scripts"
-REAL = ("hardware=cpu", "engine=torch", "engine.launcher=fork", "model.num_layers=1", "data=synthetic", "data.seq_len=32", "measure=smoke")
+REAL = (
+    *("hardware=cpu", "engine=torch", "engine.launcher=fork", "model.num_layers=1", "data=synthetic", "data.seq_len=32"),
+    *("measure=smoke", "measure.profile=false", "measure.threads_per_rank=1"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -54,10 +57,10 @@ def losses(samples: Path) -> list[float]:
 
 def test_repeats_of_a_real_engine_are_forked_from_one_process_and_train_like_fresh_ones(tmp_path):
     forked = RunFolder(tmp_path / "main" / "forked")
-    result = run_one(plan_words(*REAL, "measure.repeats=2", "measure.profile=false"), forked)
+    result = run_one(plan_words(*REAL, "measure.repeats=2"), forked)
     assert (result.status, result.repeats, result.what_ran["backend"]) == (RunStatus.SUCCESS, 2, "gloo"), result.reason
     fresh = RunFolder(tmp_path / "main" / "fresh")
-    assert run_one(plan_words(*REAL, "engine.launcher=spawn", "measure.profile=false"), fresh).status is RunStatus.SUCCESS
+    assert run_one(plan_words(*REAL, "engine.launcher=spawn"), fresh).status is RunStatus.SUCCESS
     expected = losses(fresh.repeat(0) / "samples.1.jsonl")
     assert len(expected) == 3
     for repeat in (0, 1):

@@ -65,7 +65,7 @@ def words(tmp_path: Path) -> list[str]:
     (tmp_path / "train.py").touch()
     return [
         *("engine=script", "engine.launcher=python", "model=tiny", "hardware=cpu", f"batch.micro={MICRO}", f"data.seq_len={SEQ_LEN}"),
-        *("measure=smoke", f"measure.steps={STEPS}", f"sweep.outputs={tmp_path}"),
+        *("measure=smoke", f"measure.steps={STEPS}", "measure.threads_per_rank=1", f"sweep.outputs={tmp_path}"),
         f"engine.options.command='{tmp_path / 'train.py'} --device=cpu --log_interval=1'",
     ]
 

@@ -88,7 +88,7 @@ argparse.ArgumentParser(prog="train.py", description="which takes no number of s
 Run = Callable[..., tuple[RunResult, Path]]
 WORDS = (
     *("engine=script", "model=tiny", "hardware=cpu", "parallelism.dp=2", f"batch.micro={MICRO}", f"data.seq_len={SEQ_LEN}"),
-    *("measure=smoke", f"measure.warmup_steps={WARMUP}", f"measure.steps={STEPS}"),
+    *("measure=smoke", f"measure.warmup_steps={WARMUP}", f"measure.steps={STEPS}", "measure.threads_per_rank=1"),
 )
 
 

@@ -60,7 +60,7 @@ def measured(tmp_path: Path) -> Callable[..., Measured]:
     """Run a protocol on two real ranks; return its result and the measured steps of each rank."""
 
     def run(*words: str) -> Measured:
-        ranks = ("hardware=cpu", "engine=torch", "engine.launcher=fork", "parallelism.dp=2")
+        ranks = ("hardware=cpu", "engine=torch", "engine.launcher=fork", "parallelism.dp=2", "model.num_layers=1", "measure.threads_per_rank=1")
         plan = make_plan(*ranks, "data.seq_len=64", f"sweep.outputs={tmp_path}", "measure.profile=false", *words)
         result = run_one(plan, folder := folder_of(plan))
         assert result.status == "success", result.reason
