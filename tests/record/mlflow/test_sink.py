@@ -261,9 +261,10 @@ def test_tracking_none_records_nothing(make_run, outputs):
     assert not (outputs / "mlflow.db").exists()
 
 
-def test_sixteen_drivers_share_a_new_store(make_run, outputs, record_at_once):
+@pytest.mark.parametrize("drivers", [4, pytest.param(16, marks=pytest.mark.sweep)])
+def test_drivers_share_a_new_store(make_run, outputs, record_at_once, drivers):
     """All at once, from the database's creation on: one parent, nothing lost, nothing said."""
-    folders = [make_run("F", seed=seed).path for seed in range(16)]
+    folders = [make_run("F", seed=seed).path for seed in range(drivers)]
     uri = f"sqlite:///{outputs}/mlflow.db"
-    assert record_at_once(uri, "sixteen", [[folder] for folder in folders]) == ""
-    assert list(store_equals_folders(uri, "sixteen", outputs / "main")) == []
+    assert record_at_once(uri, "together", [[folder] for folder in folders]) == ""
+    assert list(store_equals_folders(uri, "together", outputs / "main")) == []
