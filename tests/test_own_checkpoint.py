@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import PeftModel
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from llmexp.record.folder import RunFolder
@@ -36,6 +35,8 @@ def test_two_overrides_leave_an_adapter(tmp_path: Path) -> None:
     assert result.status is RunStatus.SUCCESS
     assert result.what_ran["weights"].startswith("pretrained, ")
     assert result.what_ran["saved"] == ["repeat.0/adapter"]
+    from peft import PeftModel  # seconds, for all that collect this file
+
     base = AutoModelForCausalLM.from_pretrained(tmp_path / "mine")
     ids = torch.arange(64)[None]
     before = base(input_ids=ids).logits

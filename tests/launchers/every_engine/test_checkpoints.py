@@ -10,7 +10,6 @@ from typing import Any
 import checkpoints
 import pytest
 import torch
-from peft import PeftModel
 from planning import Observed, make_plan
 from transformers import AutoModelForCausalLM
 
@@ -91,6 +90,8 @@ def test_training_starts_at_the_loss_of_transformers_own_model(
 
 @runs(lambda method: "L" in method or "P" in method)
 def test_peft_loads_the_adapter_and_gives_the_same_logits(trained: Callable[[str], Observed], checkpoint: Path, engine: str, method: str) -> None:
+    from peft import PeftModel  # seconds, for all that collect this file
+
     observed = trained(engine)[method][0]
     # In training mode, for otherwise bitsandbytes packs 4-bit weights anew on CPU.
     loaded = PeftModel.from_pretrained(published(checkpoint, method), Path(observed["folder"]) / "adapter").train()

@@ -28,11 +28,15 @@ def name_of(overrides: tuple[str, ...]) -> str:
     return " ".join(word for word in as_typed(list(overrides)) if word not in SMALL and not word.startswith("experiment="))
 
 
-CLAIMED = {
-    name_of(job.overrides): job.plan
-    for job in jobs_of(run_parser().parse_intermixed_args(["+experiment=capabilities", *SMALL]))
-    if job.plan.skip is None
-}
+@cache
+def claimed() -> dict[str, TrainingPlan]:
+    jobs = jobs_of(run_parser().parse_intermixed_args(["+experiment=capabilities", *SMALL]))
+    return {name_of(job.overrides): job.plan for job in jobs if job.plan.skip is None}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Cells are planned where they are tested: all that collect this file would wait for that."""
+    metafunc.parametrize("name", [] if "not sweep" in metafunc.config.option.markexpr else claimed())
 
 
 def one_process(plan: TrainingPlan) -> tuple[str, ...]:
@@ -45,23 +49,22 @@ def one_process(plan: TrainingPlan) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def alone(observe: Callable[..., Observed]) -> Callable[[TrainingPlan], list[float]]:
-    found = observe({str(abs(hash(words))): make_plan(*words) for words in {one_process(plan) for plan in CLAIMED.values()}}, 1, WORKER)
+    found = observe({str(abs(hash(words))): make_plan(*words) for words in {one_process(plan) for plan in claimed().values()}}, 1, WORKER)
     return lambda plan: found[str(abs(hash(one_process(plan))))][0]
 
 
 @pytest.fixture(scope="module")
 def together(observe: Callable[..., Observed]) -> Callable[[TrainingPlan], Observed]:
     def run(engine: str, ranks: int) -> Observed:
-        plans = {plan.id: plan for plan in CLAIMED.values() if (plan.config.engine.name, plan.dims.world_size) == (engine, ranks)}
+        plans = {plan.id: plan for plan in claimed().values() if (plan.config.engine.name, plan.dims.world_size) == (engine, ranks)}
         return observe(plans, ranks, WORKER)
 
     run = cache(run)
     return lambda plan: run(plan.config.engine.name, plan.dims.world_size)
 
 
-@pytest.mark.parametrize("name", CLAIMED)
 def test_a_claimed_cell_computes_what_one_process_computes(alone, together, name: str) -> None:
-    plan = CLAIMED[name]
+    plan = claimed()[name]
     losses, one = together(plan)[plan.id][0], alone(plan)
     assert max(one) - min(one) > MOVES_BY
     assert losses == pytest.approx(one, abs=FP32_TOLERANCE if plan.config.precision.name == "fp32" else BF16_TOLERANCE)
