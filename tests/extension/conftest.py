@@ -39,9 +39,10 @@ def run_in(folder: Path, site: Path, *words: str) -> subprocess.CompletedProcess
 
 
 @pytest.fixture(scope="package")
-def swept_once(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def swept_once(installed: Path, tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> tuple[Path, str]:
     """The folder of a sweep of the package's own task over two algorithms, and what it printed."""
     folder = tmp_path_factory.mktemp("swept")
+    shutil.copy(empty_store, folder / "mlflow.db")
     done = run_in(folder, installed, "task=hash", "digest.algorithm=md5,sha256", "tracking.uri=sqlite:///mlflow.db")
     assert done.returncode == 0, done.stderr
     return folder, done.stdout

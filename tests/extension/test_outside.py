@@ -27,7 +27,7 @@ def pretend_to_install(site: Path, group: str, line: str, source: str = "") -> N
 
 @pytest.mark.ranks
 def test_all_that_a_package_adds_runs(installed: Path, llmexp: Llmexp, tmp_path: Path) -> None:
-    done = llmexp(installed, "experiment=outside", "tracking=none")
+    done = llmexp(installed, "experiment=outside", "tracking=none", "measure.profile=false", "measure.threads_per_rank=1")
     assert done.returncode == 0, done.stderr
     (folder,) = find_runs(tmp_path / "outputs" / "outside")
     result, rank = folder.result(), json.loads((folder.repeat(0) / "rank.0.json").read_text())

@@ -43,7 +43,7 @@ def test_it_sweeps_and_its_table_has_its_own_columns(swept: str, tmp_path: Path)
 
 
 def test_the_same_sweep_again_measures_nothing_and_another_key_does(swept: str, installed: Path, llmexp: Callable[..., object]) -> None:
-    assert llmexp(installed, *SWEEP).stdout.count(": success already, ") == 2
+    assert llmexp(installed, *SWEEP, "tracking=none").stdout.count(": success already, ") == 2
     again = llmexp(installed, *SWEEP, "digest.block_bytes=1000", "tracking=none")
     assert again.stderr.count(" · success · ") == 2
     assert "(2 as runs like them took)" in again.stdout
@@ -74,7 +74,9 @@ def test_its_runs_are_reported_beside_those_of_other_tasks(
     assert "40/40" in llmexp(installed, "status").stdout
 
 
-def test_mlflow_has_its_metrics_a_sample_and_its_points(swept: str, installed: Path, llmexp: Callable[..., object], tmp_path: Path) -> None:
+def test_mlflow_has_its_metrics_a_sample_and_its_points(
+    swept: str, installed: Path, llmexp: Callable[..., object], tmp_path: Path, empty_store: Path
+) -> None:
     def counts(database: Path) -> dict[str, int]:
         with closing(sqlite3.connect(database)) as store:
             return dict(store.execute("SELECT key, count(*) FROM metrics GROUP BY key").fetchall())
@@ -82,6 +84,7 @@ def test_mlflow_has_its_metrics_a_sample_and_its_points(swept: str, installed: P
     recorded = counts(tmp_path / "mlflow.db")
     names = ("bytes_per_s", "repeat.1/block_time_s", "repeat.0/digested_bytes", "points/bytes_per_s")
     assert [recorded[name] for name in names] == [2, 90, 90, 4]
+    shutil.copy(empty_store, tmp_path / "other.db")
     assert llmexp(installed, "sync", "--uri", "sqlite:///other.db").returncode == 0
     assert counts(tmp_path / "other.db")["bytes_per_s_low"] == 2
 
