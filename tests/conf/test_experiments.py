@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,8 +17,13 @@ CONF = Path(__file__).parents[2] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 
 
+@cache
+def plans(*words: str) -> list[TrainingPlan]:
+    return [job.plan for job in jobs_of(run_parser().parse_intermixed_args(words))]
+
+
 def planned(*words: str) -> list[tuple[str, str]]:
-    return [(job.plan.config.model.name, job.plan.method) for job in jobs_of(run_parser().parse_intermixed_args(words))]
+    return [(plan.config.model.name, plan.method) for plan in plans(*words)]
 
 
 def table03() -> set[tuple[str, str]]:
@@ -49,8 +55,9 @@ def test_the_command_line_wins_over_cells():
 
 
 def test_paper_table03_keeps_the_papers_protocol():
-    plans = [job.plan for job in jobs_of(run_parser().parse_intermixed_args(["experiment=paper_table03", "hardware=a800", "model=7b"]))]
-    for plan in plans:
+    found = [plan for plan in plans("experiment=paper_table03", "hardware=a800") if plan.config.model.name == "7b"]
+    assert len(found) == 22
+    for plan in found:
         config = plan.config
         assert (config.data.name, config.data.seq_len, config.precision.name, config.batch.micro) == ("synthetic", 350, "bf16_pure", 1)
         assert (config.measure.warmup_steps, config.measure.steps, plan.dims.world_size) == (30, 100, 8)
@@ -66,10 +73,6 @@ def test_paper_table09_is_the_papers_41_rows_each_with_its_cell():
         cell = paper_cell(plan.config.model.name, plan.method, "a800", 1)
         assert cell
         assert cell.table == "IX"
-
-
-def plans(*words: str) -> list[TrainingPlan]:
-    return [job.plan for job in jobs_of(run_parser().parse_intermixed_args(words))]
 
 
 def test_paper_table02_has_both_engines_and_both_readings_of_megatrons_batch():
@@ -101,16 +104,16 @@ def test_paper_fig04_on_two_cores_is_its_first_halves():
 
 
 def test_gpu_7b_is_the_rows_that_fit_one_card_with_the_smaller_batches_first():
-    plans = [job.plan for job in jobs_of(run_parser().parse_intermixed_args(["experiment=gpu_7b", "hardware=h200"]))]
+    found = plans("experiment=gpu_7b", "hardware=h200")
     batches: dict[tuple[str, str], list[int]] = {}
-    for plan in plans:
+    for plan in found:
         assert (plan.dims.world_size, plan.config.data.seq_len, plan.skip) == (1, 350, None)
         batches.setdefault((plan.config.precision.name, plan.method), []).append(plan.batch.micro)
     wanted = {"Naive", "F", "R", "F+R", "Q", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3+O", "C", "F+C"}
     for precision in ("bf16_pure", "bf16_mixed"):
         assert wanted <= {method for of, method in batches if of == precision}
-    assert all(found == [2**power for power in range(9)] for found in batches.values())
-    assert all(plan.batch.micro == 1 for plan in plans[: len(batches)]), "what tells most comes first"
+    assert all(sizes == [2**power for power in range(9)] for sizes in batches.values())
+    assert all(plan.batch.micro == 1 for plan in found[: len(batches)]), "what tells most comes first"
 
 
 def test_first_run_is_small_and_on_real_text():
@@ -119,8 +122,7 @@ def test_first_run_is_small_and_on_real_text():
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_is_its_own_sweep(name):
-    jobs = jobs_of(run_parser().parse_intermixed_args([f"experiment={name}"]))
-    assert {job.plan.config.sweep.name for job in jobs} == {name}
+    assert {plan.config.sweep.name for plan in plans(f"experiment={name}")} == {name}
 
 
 def test_the_command_line_wins_over_the_experiments_values():
