@@ -49,11 +49,21 @@ DAMAGES = {
 CASES = [(file, *case) for file, cases in DAMAGES.items() for case in cases]
 
 
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the outputs of the first test's sweep are kept, of which each later one has a copy."""
+    return tmp_path_factory.mktemp("swept") / "outputs"
+
+
 @pytest.fixture
-def runs(llmexp, runner, here: Path) -> dict[str, RunFolder]:
+def runs(llmexp, runner, here: Path, swept: Path) -> dict[str, RunFolder]:
     """Two runs of the sweep 'main' and one of 'other', by method."""
-    llmexp("method=F,R", "model=tiny", "hardware=cpu", "tracking=none")
-    llmexp("method=Z3", "model=tiny", "hardware=cpu", "tracking=none", "sweep.name=other")
+    if swept.exists():
+        shutil.copytree(swept, here / "outputs")
+    else:
+        llmexp("method=F,R", "model=tiny", "hardware=cpu", "tracking=none")
+        llmexp("method=Z3", "model=tiny", "hardware=cpu", "tracking=none", "sweep.name=other")
+        shutil.copytree(here / "outputs", swept)
     return {path.name.split("_")[1]: RunFolder(path) for path in here.glob("outputs/*/tiny_*")}
 
 
