@@ -15,8 +15,9 @@ from typing import Any
 
 import psutil
 import pytest
-from hydra._internal.core_plugins.importlib_resources_config_source import ImportlibResourcesConfigSource
-from hydra.plugins.config_source import ConfigResult
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
 from llmexp.cli.check import validate
@@ -79,16 +80,18 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _conf_read_once() -> Iterator[None]:
     """Of a composition half is the reading of some twenty files, which some thousand tests would each repeat."""
-    read, known = ImportlibResourcesConfigSource._read_config, {}
+    Plugins.instance()  # runs the modules of its sources once more: the class that it registers is not the one that an import gives
+    packaged: Any = SourcesRegistry.instance().types["pkg"]
+    read, known = packaged._read_config, {}
 
-    def remembered(source: ImportlibResourcesConfigSource, file: Path) -> ConfigResult:
+    def remembered(source: ConfigSource, file: Path) -> ConfigResult:
         key = (source.provider, file, file.stat().st_mtime_ns)
         if key not in known:
             known[key] = read(source, file)
         return deepcopy(known[key])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ImportlibResourcesConfigSource, "_read_config", remembered)
+        patch.setattr(packaged, "_read_config", remembered)
         yield
 
 

@@ -96,6 +96,7 @@ def test_nodes_meet_on_the_address_that_they_are_told_and_no_other(tmp_path: Pat
     assert nodes[1].wait(timeout=60) == 128 + 9
     nodes[0].terminate()
     nodes[0].wait()
+    until(lambda: not processes(), within_s=10)
     assert {path.name for path in tmp_path.glob("samples.*")} == {"samples.0.jsonl", "samples.1.jsonl"}
 
 
