@@ -25,8 +25,7 @@ from llmexp.method import Techniques
 SDPA_FUSED = "llmexp_sdpa"
 SDPA_RECORDS = "llmexp_sdpa_records"
 EAGER_AGAIN = "llmexp_eager_again"
-# DeepSpeed exchanges heads around one of the three functions below; launchers/deepspeed/sequence.py registers this
-# name.
+# DeepSpeed exchanges heads around one of the three functions below (launchers/deepspeed/sequence.py).
 ULYSSES = "llmexp_ulysses"
 
 

@@ -11,8 +11,8 @@ from llmexp.plan.instructions import Conversation, conversation
 
 QUESTION = "What does this function do?"
 RECORDS = 400
-# Length in characters of a function without its docstring. Most records then have 100 to 500 bytes, as uneven as real
-# instructions are.
+# Characters of a function without its docstring.
+# Most records then have 100 to 500 bytes, as uneven as real instructions are.
 LONGEST_FUNCTION = 400
 
 

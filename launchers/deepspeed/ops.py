@@ -21,8 +21,8 @@ def use_built_ops() -> None:
     import deepspeed.ops
     from deepspeed.ops.op_builder.builder import OpBuilder
 
-    # Only tensor-parallel inference uses shm_comm, yet each rank would compile it at the start; torch.distributed does
-    # the same work.
+    # Only tensor-parallel inference uses shm_comm, and torch.distributed can do its work.
+    # Yet each rank would compile it at the start.
     deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
     library = os.environ.get(OP_LIBRARY_VARIABLE)
     if library:

@@ -108,16 +108,14 @@ class DeepSpeedTraining:
         # Parameters are partitioned as they are created. Models with 4-bit layers are the exception: quantization needs
         # whole matrices, so deepspeed.initialize partitions them later.
         if self._techniques.zero_stage == 3 and not self._techniques.quantization:
-            # The dtype argument of zero.Init is ignored on CPU (0.19.8); the configuration's bf16 section, or its
-            # absence, is not.
+            # On CPU (0.19.8) zero.Init ignores its dtype argument, but not the bf16 section or its absence.
             with deepspeed.zero.Init(config_dict_or_path=dict(self._plan.engine_config)):
                 model = assembly.unseeded_model(self._plan, self._device)
             with init_empty_weights(include_buffers=False):
                 building.take_buffers(model, assembly.unseeded_model(self._plan, self._device))
             self._fill_partitioned(model)
             if self._techniques.compilation:
-                # Each layer is gathered as a whole, so that the hooks surround it; hooks of the matrices inside would
-                # cut its graph.
+                # Each layer is gathered as a whole, with hooks around it: hooks inside would cut its graph.
                 set_z3_leaf_modules(model, list({type(layer) for layer in decoder_layers(model)}))
         else:
             model = assembly.seeded_model(self._plan, self._device)

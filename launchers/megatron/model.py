@@ -27,8 +27,8 @@ from llmexp.schema import SizedModel
 def form_groups(plan: TrainingPlan) -> None:
     """Divide the ranks by tensor, context, data and pipeline degree, tensor fastest.
 
-    ParallelDims.replica_of counts in the same order. Experts are divided over neighbours among the ranks of context and
-    data degree.
+    ParallelDims.replica_of counts in the same order.
+    Experts are divided over neighbours among the ranks of context and data degree.
     """
     dims = plan.dims
     parallel_state.initialize_model_parallel(

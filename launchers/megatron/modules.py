@@ -14,8 +14,8 @@ from torch import nn
 
 from llmexp.launchers.attention.causal import flash
 
-# Megatron's router asks whether TransformerEngine's product is None; the name is not defined without TransformerEngine
-# (0.15, 0.16.1).
+# Megatron's router asks whether TransformerEngine's product is None.
+# Without TransformerEngine the name is not defined (0.15, 0.16.1).
 if not hasattr(moe_utils, "te_general_gemm"):
     moe_utils.te_general_gemm = None
 

@@ -17,8 +17,8 @@ from torch import nn
 from llmexp.launchers.models.seeding import fill
 from llmexp.schema import SizedModel
 
-# Maps Megatron's name of a parameter of a decoder layer or a stage to transformers' name and the dimension that tensor
-# parallelism cuts.
+# Megatron's name of a parameter of a decoder layer or a stage
+# maps to transformers' name and the dimension that tensor parallelism cuts.
 _PLAIN: dict[str, tuple[str, int | None]] = {
     "embedding.word_embeddings.weight": ("model.embed_tokens.weight", 0),
     "output_layer.weight": ("lm_head.weight", 0),
@@ -63,8 +63,7 @@ def _global(stage: GPTModel, name: str) -> str:
 def _place(name: str) -> tuple[str, str, str]:
     """Split a global name into three parts.
 
-    They are transformers' prefix of the layer, Megatron's name within it, and the suffix under which an expert's matrix
-    is seeded.
+    They are transformers' prefix of the layer, Megatron's name within it, and an expert's suffix for its seed.
     """
     found = _LAYER.match(name)
     prefix, part = (f"model.layers.{found[1]}.", found[2]) if found else ("", name)

@@ -107,8 +107,7 @@ class MegatronTraining:
             loss = share.loss(share.through(stage))
             losses.append(loss.detach())
             mark("forward")
-            # Gradients are summed over the passes and reduced over the replicas in the last one, as Megatron's
-            # schedules do.
+            # Gradients are summed over the passes and reduced over the replicas in the last one, as in Megatron.
             with nullcontext() if number == len(passes) else stage.no_sync():
                 (loss * (self._plan.dims.cp / len(passes))).backward()
             if number < len(passes):

@@ -59,7 +59,7 @@ def with_atoms(model: PreTrainedModel, plan: TrainingPlan) -> PreTrainedModel:
     method = method_of(plan)
     techniques = method.techniques
     if plan.config.kernels.liger:
-        from liger_kernel.transformers import _apply_liger_kernel_to_instance  # there on GPUs only
+        from liger_kernel.transformers import _apply_liger_kernel_to_instance  # installed on GPU machines only
 
         _apply_liger_kernel_to_instance(model=model)
     if techniques.recomputation:

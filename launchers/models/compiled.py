@@ -31,5 +31,5 @@ def compile_regions(model: PreTrainedModel) -> None:
 
 
 def decoder_layers(model: PreTrainedModel) -> list[GradientCheckpointingLayer]:
-    """The layers that transformers checkpoints one by one."""
+    """Return the layers that transformers checkpoints one by one."""
     return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]

@@ -6,8 +6,7 @@ import re
 from collections.abc import Container
 
 _STACK = re.compile(r"(.+)\.mlp\.experts\.(gate_up_proj|down_proj)")
-# An expert's matrices have these names under this name of the layer: Mixtral's checkpoints first, then those like
-# Qwen's.
+# The names of an expert's matrices by the name of its layer: Mixtral's checkpoints first, then those like Qwen's.
 _NAMES = {
     "block_sparse_moe": {"gate_up_proj": ("w1", "w3"), "down_proj": ("w2",)},
     "mlp": {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)},

@@ -81,9 +81,8 @@ class StepLines:
         odd = next((name for name in planned if _number(told, name) not in (None, planned[name])), None)
         if odd:
             raise ReportError(
-                f"the program printed {told[odd]} {odd} a step, but the configuration has {planned[odd]} over all ranks "
-                "(batch, parallelism.dp, "
-                "data.seq_len): set these to what it does, or pass them to it"
+                f"the program printed {told[odd]} {odd} a step, but the configuration has {planned[odd]} "
+                "over all ranks (batch, parallelism.dp, data.seq_len): set these to what it does, or pass them to it"
             )
         loss = _number(told, "loss")
         if loss is None:

@@ -60,9 +60,9 @@ class ProgramRun:
         planned = batch.micro * batch.accumulation * seq_len
         if positions != planned:
             raise ReportError(
-                f"the program's steps have {positions} tokens a rank, but batch.micro {batch.micro} x batch.accumulation {batch.accumulation} "
-                "x "
-                f"data.seq_len {seq_len} = {planned}: set these to what it does, or pass them to it"
+                f"the program's steps have {positions} tokens a rank, but batch.micro {batch.micro} x "
+                f"batch.accumulation {batch.accumulation} x data.seq_len {seq_len} = {planned}: "
+                "set these to what it does, or pass them to it"
             )
 
     def summary(self, window_wall_s: float, steps_told_by: str) -> TrainingSummary:

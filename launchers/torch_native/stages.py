@@ -69,7 +69,7 @@ class Stage(nn.Module):
         return loss
 
     def examples(self, micro: int, seq_len: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """What it takes and what it gives, without memory: from these torch knows what to receive."""
+        """Return an example of the input and one of the output, without memory; torch takes their shapes from it."""
         config = self.model.config
 
         def floating(size: int) -> torch.Tensor:

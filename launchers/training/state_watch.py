@@ -16,8 +16,8 @@ from llmexp.measure import memory
 from llmexp.measure.loop import MicroBatch, Scheduled
 from llmexp.record.samples import StateBytes
 
-# The number of elements of each tensor that are compared to see an update: a copy of all parameters might not fit
-# beside them.
+# The number of elements of each tensor that are compared to see an update:
+# a copy of all parameters might not fit beside them.
 SAMPLED = 1024
 
 
