@@ -1,4 +1,4 @@
-"""One measured figure, its limit and the verdict."""
+"""A measured figure with its limit and its verdict."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Figure:
 
     @property
     def broken(self) -> bool:
-        """Whether the limit is broken by more than chance."""
+        """Say whether the limit is broken by more than chance."""
         above = self.limit is not None and self.measured.breaks(self.limit)
         below = self.floor is not None and self.measured.misses(self.floor)
         return (above or below) and not self.unjudged

@@ -1,4 +1,4 @@
-"""One of several ranks: it runs blocks of steps in turn and measures the CPU time of each.
+"""The program of a benchmark's rank: it runs blocks of steps in turn and measures the CPU time of each.
 
 The blocks are those of one engine through llmexp's loop and a bare one, or those of several engines. Arguments are the
 folder for blocks.<rank>.json, the number of rounds, the steps a block, and one or more plans.
@@ -87,7 +87,7 @@ def bare(plan: TrainingPlan, training: RankEngine, steps: int) -> Block:
 
 
 def _join(launchers: Sequence[ModuleType], device: torch.device) -> None:
-    """Form the process group once, by the first launcher; DeepSpeed's joins too, to use the existing group."""
+    """Form the process group once, by the first launcher; DeepSpeed's also joins, and uses that group."""
     for launcher in launchers:
         if not distributed.is_initialized() or launcher.__name__.endswith("deepspeed"):
             launcher.join(device)

@@ -41,7 +41,7 @@ def can_start(place: Place) -> bool:
 
 
 class Driver:
-    """One command line of llmexp, started at a `place`: with its own host name, namespaces or user.
+    """A command line of llmexp that is started at a `place`: with its own host name, namespaces or user.
 
     Its output goes through a pipe.
     """
@@ -73,7 +73,7 @@ class Driver:
 
     @property
     def lives(self) -> bool:
-        """Whether the driver still runs."""
+        """Say whether the driver still runs."""
         return self._process.poll() is None
 
     def send(self, number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""One sweep with its faults, until it is complete; losses are recorded as text."""
+"""Runs a sweep with its faults until it is complete, and records losses as text."""
 
 from __future__ import annotations
 

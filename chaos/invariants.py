@@ -69,8 +69,7 @@ def _is_whole(folder: RunFolder) -> Iterator[str]:
             steps = len(read_samples(samples, StepSample)) if samples.exists() else 0
             if steps != planned or not (repeat / f"rank.{rank}.json").exists():
                 yield (
-                    f"{folder.path.name} is a success, "
-                    f"but rank {rank} has {steps} of {planned} steps in {repeat.name}"
+                    f"{folder.path.name} is a success, but rank {rank} has {steps} of {planned} steps in {repeat.name}"
                 )
 
 

@@ -1,4 +1,4 @@
-"""One rank's share of a pass: a replica's ranks see the same sequences, and context parallelism cuts them."""
+"""The share of a pass that one rank computes: a replica's ranks see the same sequences, and context parallelism cuts them."""
 
 from __future__ import annotations
 

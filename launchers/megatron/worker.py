@@ -1,4 +1,4 @@
-"""One rank of the megatron-core loop: builds what plan.json says and runs it.
+"""The program of one rank of the megatron-core loop: it builds what plan.json says and runs it.
 
 The package has no training script, so this file is the project's own.
 """

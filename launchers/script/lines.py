@@ -66,7 +66,7 @@ class StepLines:
     def loss_of_new(self, told: dict[str, str]) -> float | None:
         """Return the loss of the step that a line reports, or None for a step that was reported before.
 
-        Raises ReportError where the line contradicts the plan.
+        Raises ReportError where the line skips a step, contradicts the plan or has no loss.
         """
         step = _number(told, "step")
         if step is not None and step == self._earlier:

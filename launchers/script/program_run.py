@@ -1,4 +1,4 @@
-"""One rank's knowledge of a user's program: its model, the state at its first step, and the summary."""
+"""A rank's knowledge of a user's program: its model, the state at its first step, and the summary."""
 
 from __future__ import annotations
 

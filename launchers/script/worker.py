@@ -1,4 +1,4 @@
-"""One rank of a user's training program.
+"""The rank process of a user's training program.
 
 It runs the program in this process as torchrun or Python would, and takes what it reports or prints.
 """

@@ -44,12 +44,12 @@ class Stage(nn.Module):
 
     @property
     def is_first(self) -> bool:
-        """Whether it takes token ids; other stages take hidden states."""
+        """Say whether this stage takes token ids; other stages take hidden states."""
         return self.index == 0
 
     @property
     def is_last(self) -> bool:
-        """Whether it gives logits; other stages give hidden states."""
+        """Say whether this stage gives logits; other stages give hidden states."""
         return self.index == self.count - 1
 
     def forward(self, received: torch.Tensor) -> torch.Tensor:

@@ -17,7 +17,7 @@ from llmexp.plan.training_plan import TrainingPlan
 
 
 class Layout(Protocol):
-    """How a rank holds its part of the model, with the optimizer of that part."""
+    """A rank's part of the model in the form that the rank holds it, with the optimizer of that part."""
 
     module: nn.Module
     model_class: str

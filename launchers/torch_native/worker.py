@@ -1,4 +1,4 @@
-"""One rank of torch alone: builds what plan.json says and runs it."""
+"""The program of one rank of torch alone: it builds what plan.json says and runs it."""
 
 from __future__ import annotations
 
