@@ -1,4 +1,4 @@
-"""The share of a pass that one rank computes: a replica's ranks see the same sequences, and context parallelism cuts them."""
+"""The part of a pass for one rank: a replica's ranks see the same sequences, which context parallelism cuts."""
 
 from __future__ import annotations
 
