@@ -1,4 +1,7 @@
-"""Every package, found: conf/ and launchers/ lie beside llmexp/ and are imported from within it, for which pyproject.toml knows no finder."""
+"""Finds every package.
+
+conf/ and launchers/ lie beside llmexp/ and are imported from within it; no finder in pyproject.toml supports this.
+"""
 
 import tomllib
 from collections.abc import Iterator
@@ -10,7 +13,10 @@ ROOT = Path(__file__).parent
 
 
 def packages() -> Iterator[str]:
-    """Each folder of pyproject's package-dir, and all below it, by the names that they are imported by; but hydra_plugins, where others lie too."""
+    """Yield each folder of pyproject's package-dir and all below it, by import name.
+
+    hydra_plugins itself is left out, because other projects' plugins lie there too.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for name, folder in project["tool"]["setuptools"]["package-dir"].items():
         if name != "hydra_plugins":

@@ -1,4 +1,7 @@
-"""`python -m benchmarks [scale|trust]`: measure the program's own cost or its verdicts' errors, print the table, exit 1 where a limit is broken."""
+"""`python -m benchmarks [scale|trust]` measures the program's own cost, or the errors of its verdicts.
+
+It prints the table, and exits with 1 where a limit is broken.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from benchmarks.trust import trust
 
 
 def figures(folder: Path) -> Iterator[Figure]:
-    """All figures, each as soon as it is measured."""
+    """Yield all figures, each as soon as it is measured."""
     yield from questions(folder, times=10)
     yield first_step(folder, times=5)
     yield from sweeps(folder, times=3)
@@ -35,7 +38,7 @@ def figures(folder: Path) -> Iterator[Figure]:
 
 
 def table(found: list[Figure]) -> Table:
-    """Figures as a table for the terminal."""
+    """Return figures as a table for the terminal."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for header in ("figure", "unit", "mean", "95 % interval", "n", "limit", "verdict"):
         shown.add_column(header, justify="left" if header in ("figure", "unit", "verdict") else "right")
@@ -46,7 +49,7 @@ def table(found: list[Figure]) -> Table:
 
 
 def main() -> int:
-    """Measure in a scratch folder; 1 where a limit is broken, else 0."""
+    """Measure in a scratch folder; return 1 where a limit is broken, else 0."""
     suites = {"cost": figures, "scale": scale, "trust": trust}
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     told = "cost: of one run and one command; scale: of thousands; trust: errors of verdicts"
@@ -62,7 +65,8 @@ def main() -> int:
             found.append(figure)
     Console(width=None if sys.stdout.isatty() else 140).print(table(found))
     print(
-        f"{psutil.cpu_count()} cores; load average of the last minute {psutil.getloadavg()[0]:.1f}, the benchmarks' own included"
+        f"{psutil.cpu_count()} cores; load average of the last minute {psutil.getloadavg()[0]:.1f}, "
+        "the benchmarks' own included"
     )
     return 1 if any(figure.broken for figure in found) else 0
 

@@ -1,30 +1,30 @@
-"""A training step as people write it with each engine: what the engine's own calls cost on one fixed batch."""
+"""A plain training step of each engine, as people write it: the cost of the engine's own calls on one fixed batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # it imports torch, and a child's peak memory counts that of whoever starts it
+if TYPE_CHECKING:  # it imports torch, and a child's peak memory includes that of the process that starts it
     from llmexp.measure.loop import MicroBatch
 
 
 def deepspeed(training: Any, batch: MicroBatch) -> None:
-    """The engine's three calls."""
+    """Run a step by the engine's three calls."""
     loss = training.engine(input_ids=batch.input_ids, labels=batch.labels).loss
     training.engine.backward(loss)
     training.engine.step()
 
 
 def torch(training: Any, batch: MicroBatch) -> None:
-    """The wrapped model and the optimizer."""
+    """Run a step by the wrapped model and the optimizer."""
     training.layout.model(input_ids=batch.input_ids, labels=batch.labels).loss.backward()
     training.layout.optimizer.step()
     training.layout.optimizer.zero_grad()
 
 
 def megatron(training: Any, batch: MicroBatch) -> None:
-    """The stage, the end of the reduction and the optimizer, without a schedule."""
+    """Run a step by the stage, the end of the reduction and the optimizer, without a schedule."""
     from megatron.core.distributed import finalize_model_grads
     from torch.nn.functional import pad
 

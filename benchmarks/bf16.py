@@ -1,6 +1,7 @@
-"""`python -m benchmarks.bf16`: how much longer matrix products take in bf16 than in fp32 on this processor, of one thread, in turn.
+"""`python -m benchmarks.bf16` says how much longer matrix products take in bf16 than in fp32 on this processor.
 
-With ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 in front a processor with more instructions does as those without do.
+Both run in turn on one thread. With ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 before the command, a processor
+with more instructions behaves like those without them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CALLS, ROUNDS = 5, 9
 
 
 def products(tokens: int, inputs: int, outputs: int, dtype: torch.dtype) -> dict[str, Callable[[], torch.Tensor]]:
-    """The three products of a linear layer's training step."""
+    """Return the three products of a linear layer's training step."""
     x, weight, gradient = (
         torch.randn(tokens, inputs).to(dtype),
         torch.randn(outputs, inputs).to(dtype),
@@ -34,7 +35,7 @@ def products(tokens: int, inputs: int, outputs: int, dtype: torch.dtype) -> dict
 
 
 def seconds(product: Callable[[], torch.Tensor]) -> float:
-    """Wall time of some calls."""
+    """Measure the wall time of CALLS calls."""
     start_s = time.perf_counter()
     for _ in range(CALLS):
         product()
@@ -42,7 +43,7 @@ def seconds(product: Callable[[], torch.Tensor]) -> float:
 
 
 def main() -> None:
-    """Print a line a product: the median ratio, round by round."""
+    """Print a line for each product with the median of the rounds' ratios."""
     torch.set_num_threads(1)
     print(cpu_lacks() or "this processor has bf16 instructions")
     for shape in SHAPES:

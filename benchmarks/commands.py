@@ -1,4 +1,7 @@
-"""What the commands that people type cost: start-up as ratios, CPU seconds of the driver, and the wall time to the first step."""
+"""The cost of the commands that people type.
+
+Start-up is given as ratios, the driver in CPU seconds, the first step in wall time.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,13 @@ from llmexp.analysis.device_time import useful_fraction
 from llmexp.record.folder import find_runs
 
 LLMEXP = (sys.executable, "-m", "llmexp")
-# Hydra over the same files, with the plugins that these name, as it finds those of an installed package; nothing is checked or planned.
+# Hydra alone reads the same files, with the plugins that these names give, found like those of an installed package;
+# nothing is checked or planned.
 PLUGINS = ", ".join(f"hydra_plugins.llmexp_{name}" for name in ("sweeper.sweeper", "local.launcher", "slurm.launcher"))
-BARE_MAIN = f"import hydra, {PLUGINS}; hydra.main(version_base='1.3', config_path='pkg://llmexp.conf', config_name='config')(lambda config: None)()"
+BARE_MAIN = (
+    f"import hydra, {PLUGINS}; "
+    "hydra.main(version_base='1.3', config_path='pkg://llmexp.conf', config_name='config')(lambda config: None)()"
+)
 BARE = (sys.executable, "-c", BARE_MAIN, "hardware=cpu", "--cfg", "job")
 TINY = ("model=tiny", "hardware=cpu", "parallelism.dp=2")
 METHODS = ("Naive", "F", "R")
@@ -26,7 +33,10 @@ PATIENCE_S = 120.0
 
 
 def questions(folder: Path, times: int) -> list[Figure]:
-    """Start-up as ratios of CPU seconds: to Hydra alone over the same files, and of a sweep whose answers are all there to its plan."""
+    """Measure start-up as ratios of CPU seconds.
+
+    One compares with Hydra alone over the same files, one compares a sweep that has all its answers with its plan.
+    """
     _sweep(folder, "warm", tracking="mlflow", measure="smoke", rerun="stale")
     pairs = {
         "--cfg job, over a bare hydra.main": (("hardware=cpu", "--cfg", "job"), 1.35),
@@ -43,14 +53,17 @@ def questions(folder: Path, times: int) -> list[Figure]:
 def _ratio(
     folder: Path, name: str, pair: tuple[Sequence[str], Sequence[str]], times: int, limit: float | None
 ) -> Figure:
-    """CPU seconds of the first command over those of the second, by pairs that ran one after the other; the first pair warms caches."""
+    """Return the CPU seconds of the first command over those of the second.
+
+    Pairs run one after the other; the first pair warms caches and does not count.
+    """
     costs = [[cost_of(command, folder).all_cpu_s for command in pair] for _ in range(times + 1)][1:]
     over, under = zip(*costs, strict=True)
     return Figure(name, "x", paired_ratio(over, under), times, limit=limit)
 
 
 def first_step(folder: Path, times: int) -> Figure:
-    """Wall seconds from the command to the first step's sample; caches are warmed by a run that does not count."""
+    """Measure wall seconds from the command to the first step's sample; a first run warms caches and does not count."""
     measured = [_to_first_step(folder) for _ in range(times + 1)][1:]
     others = max(cost.others_cores for _, cost in measured)
     busy = f"other programs used {others:.1f} cores" if others > IDLE_CORES else ""
@@ -65,7 +78,10 @@ def first_step(folder: Path, times: int) -> Figure:
 
 
 def sweeps(folder: Path, times: int) -> list[Figure]:
-    """The driver's own CPU seconds a run, without and with MLflow in turn, and how much of the held time was measured steps."""
+    """Measure the driver's own CPU seconds a run, without and with MLflow in turn.
+
+    The last figure is the share of the held time that was measured steps.
+    """
     _sweep(folder, "warm", tracking="mlflow", measure="smoke")
     costs: dict[str, list[float]] = {"none": [], "mlflow": []}
     useful = []

@@ -1,4 +1,4 @@
-"""One measured figure, its limit and the verdict."""
+"""A measured figure with its limit and its verdict."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from benchmarks.interval import Interval
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured, how often, and the limit from above or below; `unjudged` says why it does not apply to this measurement."""
+    """A measured value, how often it was measured, and its limit from above or below.
+
+    `unjudged` says why the limit does not apply to this measurement.
+    """
 
     name: str
     unit: str
@@ -21,7 +24,7 @@ class Figure:
 
     @property
     def broken(self) -> bool:
-        """Whether the limit is broken by more than chance."""
+        """Say whether the limit is broken by more than chance."""
         above = self.limit is not None and self.measured.breaks(self.limit)
         below = self.floor is not None and self.measured.misses(self.floor)
         return (above or below) and not self.unjudged
@@ -35,7 +38,7 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """One of: broken, kept, not judged with the reason, no limit."""
+        """The verdict: broken, kept, not judged with the reason, or no limit."""
         if self.unjudged:
             return f"not judged: {self.unjudged}"
         if not self.bounds:

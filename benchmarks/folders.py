@@ -1,4 +1,7 @@
-"""Many run folders from few: what was hard to make is linked, what tells one run from another is written anew by the code that always writes it."""
+"""Makes many run folders from few.
+
+Files that were hard to make are linked; those that tell runs apart are written by the code that always writes them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ WRITTEN = ("plan.json", "result.json")
 
 
 def multiply(seeds: Sequence[RunFolder], outputs: Path, sweeps: int, runs: int) -> list[RunFolder]:
-    """Make `sweeps` sweeps of `runs` ended runs each below `outputs`, each run like one of the seeds but for its sweep, its seed and so its id."""
+    """Make `sweeps` sweeps of `runs` ended runs each below `outputs`.
+
+    Each run is like one of the seeds except for its sweep, its seed and therefore its id.
+    """
     return [
         _copy(seeds[run % len(seeds)], outputs, f"sweep{sweep:03}", run)
         for sweep in range(sweeps)

@@ -19,21 +19,24 @@ class Interval:
     high: float
 
     def breaks(self, limit: float) -> bool:
-        """Whether even the lower end exceeds the limit."""
+        """Say whether even the lower end exceeds the limit."""
         return self.low > limit
 
     def misses(self, floor: float) -> bool:
-        """Whether even the upper end stays below the floor."""
+        """Say whether even the upper end stays below the floor."""
         return self.high < floor
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Student's interval of the mean of independent values, two at least."""
+    """Return Student's interval of the mean of independent values, of which there are at least two."""
     mean, half = fmean(values), half_width(values)
     return Interval(mean, mean - half, mean + half)
 
 
 def paired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Interval:
-    """The geometric mean of pairwise ratios, so that what slowed both members of a pair cancels; its interval is that of their logarithms."""
+    """Return the geometric mean of pairwise ratios; its interval is that of their logarithms.
+
+    A cause that slows both members of a pair cancels.
+    """
     logarithms = interval([math.log(over / under) for over, under in zip(numerators, denominators, strict=True)])
     return Interval(math.exp(logarithms.mean), math.exp(logarithms.low), math.exp(logarithms.high))

@@ -1,4 +1,7 @@
-"""What a command costs: its own CPU time, that of all it started, its wall time, and what the rest of the machine did meanwhile (Linux)."""
+"""The cost of a command: its own CPU time, that of all it started, and its wall time (Linux).
+
+It also says what the rest of the machine did meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ import psutil
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds and bytes; `all_cpu_s` counts every process that was waited for, `others_cores` the mean number of cores that other programs used."""
+    """Seconds and bytes of a command.
+
+    `all_cpu_s` counts every process that was waited for, `others_cores` the cores that other programs used, on average.
+    """
 
     own_cpu_s: float
     all_cpu_s: float
@@ -24,12 +30,12 @@ class Cost:
 
 
 def cost_of(command: Sequence[str], folder: Path, beside: Callable[[], None] = lambda: None) -> Cost:
-    """Run a command in a folder to its end, and `beside` while it runs; raises RuntimeError where it fails."""
+    """Run a command in a folder to its end, and `beside` while it runs; raise RuntimeError where it fails."""
     machine_s, start_s = _busy_s(), time.perf_counter()
     with (folder / "output.txt").open("w") as output:
         process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
     beside()
-    # Ended but not yet reaped: now the kernel tells the process's own time apart from its children's.
+    # The process has ended but is not reaped yet: only now the kernel tells its own time apart from its children's.
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     wall_s, machine_s = time.perf_counter() - start_s, _busy_s() - machine_s
     times = psutil.Process(process.pid).cpu_times()

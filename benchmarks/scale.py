@@ -1,4 +1,7 @@
-"""`python -m benchmarks scale`: what 10,000 run folders and 1,000 planned runs cost, and how much of recording is MLflow's own."""
+"""`python -m benchmarks scale` measures the cost of 10,000 run folders and of 1,000 planned runs.
+
+It also measures how much of recording is MLflow's own cost.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ PLANNED = (
 
 
 def scale(folder: Path) -> Iterator[Figure]:
-    """All figures, each as soon as it is measured."""
+    """Yield all figures, each as soon as it is measured."""
     yield from planning(folder, times=2)
     cost_of([*LLMEXP, *TINY, "measure=quick", "measure.profile=false", "tracking=none", "sweep.name=seed"], folder)
     runs = multiply(find_runs(folder / "outputs" / "seed"), folder / "many", SWEEPS, RUNS)
@@ -41,13 +44,13 @@ def scale(folder: Path) -> Iterator[Figure]:
 
 
 def planning(folder: Path, times: int) -> list[Figure]:
-    """Composing, checking and planning of a large sweep."""
+    """Measure composing, checking and planning of a large sweep."""
     costs = [cost_of([*LLMEXP, "plan", "--json", *PLANNED], folder) for _ in range(times)]
     return [Figure("plan, 1,008 runs", "CPU-s", interval([cost.all_cpu_s for cost in costs]), times, limit=40.0)]
 
 
 def listings(folder: Path, times: int) -> Iterator[Figure]:
-    """`status` of all runs without an index and with one, and the table of one sweep."""
+    """Measure `status` of all runs without an index and with one, and the table of one sweep."""
     for name, words, fresh in (
         ("status, 10,000 runs, no index", ("status", "many"), True),
         ("status, 10,000 runs", ("status", "many"), False),
@@ -65,7 +68,10 @@ def listings(folder: Path, times: int) -> Iterator[Figure]:
 
 
 def recording(runs: Sequence[RunFolder], folder: Path, pairs: int, batch: int) -> list[Figure]:
-    """Batches of runs recorded by `sync`, and their values by nothing but MLflow's calls, in turn; then `sync` of the runs that are there."""
+    """Measure `sync` of batches of runs, MLflow's calls alone with the same values, and `sync` of recorded runs.
+
+    The first two run in turn.
+    """
     ours = TrackingConfig(name="mlflow", uri=f"sqlite:///{folder}/ours.db")
     sync(runs[:1], ours)
     bare = _Bare(f"sqlite:///{folder}/bare.db", folder / "artifacts")
@@ -88,7 +94,10 @@ def recording(runs: Sequence[RunFolder], folder: Path, pairs: int, batch: int) -
 
 
 class _Bare:
-    """The fewest calls by which MLflow can be given a run: made, its values, ended, its last tags. No files."""
+    """A recorder that uses the fewest MLflow calls for a run: create it, log its values, end it, set its last tags.
+
+    It records no files.
+    """
 
     def __init__(self, uri: str, artifacts: Path) -> None:
         from mlflow import MlflowClient

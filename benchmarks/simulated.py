@@ -1,4 +1,7 @@
-"""Runs whose truth is known: only their step times are made up, the metric, the interval and the verdict are llmexp's own."""
+"""Simulated runs whose truth is known.
+
+Only their step times are made up; the metric, the interval and the verdict are llmexp's own.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ POSITIONS = 1000
 
 @dataclass(frozen=True)
 class Protocol:
-    """How much is measured, as in conf/measure."""
+    """The amount that is measured, as in conf/measure."""
 
     name: str
     repeats: int
@@ -34,20 +37,20 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Scatter:
-    """How times vary on a machine: standard deviations as shares of a step's time."""
+    """The variation of times on a machine: standard deviations as shares of a step's time."""
 
     of_steps: float
     memory: float = 0.0
     """Correlation of a step's time with that of the step before."""
     of_processes: float = 0.0
-    """Of the mean step time between fresh processes."""
+    """Standard deviation of the mean step time between fresh processes."""
 
     def __str__(self) -> str:
         dependent = f", correlation {self.memory:g}" if self.memory else ""
         return f"steps {self.of_steps:.0%}{dependent}, processes {self.of_processes:.1%}"
 
     def deviations(self, draw: random.Random) -> Iterator[float]:
-        """Of one step after the other."""
+        """Yield the deviation of one step after the other."""
         deviation = draw.gauss(0, self.of_steps)
         while True:
             yield deviation
@@ -56,7 +59,10 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A program that takes `speed` steps a second, and gets slower over the window: its last third takes 1 + drift times as long as its first."""
+    """A program that takes `speed` steps a second and slows down over the window.
+
+    The last third of the window takes 1 + drift times as long as its first third.
+    """
 
     protocol: Protocol
     scatter: Scatter
@@ -64,7 +70,7 @@ class Simulated:
     drift: float = 0.0
 
     def run(self, draw: random.Random) -> tuple[Metric, Stability]:
-        """Measure it: its tokens_per_s, POSITIONS for a step, and the verdict on them."""
+        """Measure the program: return its tokens_per_s, with POSITIONS for a step, and the verdict on them."""
         repeats = [
             self._repeat(draw.gauss(1, self.scatter.of_processes) / self.speed, draw)
             for _ in range(self.protocol.repeats)
@@ -77,7 +83,7 @@ class Simulated:
     def _repeat(self, level_s: float, draw: random.Random) -> TrainingRepeat:
         samples, end_s, first = [], 0.0, self.protocol.warmup_steps
         for step, deviation in zip(range(first + self.protocol.steps), self.scatter.deviations(draw), strict=False):
-            # Thirds lie two thirds of the window apart.
+            # Thirds are two thirds of the window apart.
             drifted = (1 + self.drift) ** (1.5 * max(step - first, 0) / self.protocol.steps)
             begin_s, end_s = end_s, end_s + level_s * drifted * max(1 + deviation, 0.1)
             sample = _sample(index=step, warmup=step < first, t_start_s=begin_s, t_end_s=end_s)
@@ -87,7 +93,7 @@ class Simulated:
 
 
 def _sample(**times: float) -> StepSample:
-    # Not validated: that takes most of a simulation's time.
+    # Validation is left out: it would take most of a simulation's time.
     known: dict[str, Any] = {"positions": POSITIONS, "real_tokens": POSITIONS, "loss": 1.0, **times}
     return StepSample.model_construct(**known)
 

@@ -1,4 +1,7 @@
-"""What llmexp adds to a training step, and how the engines' steps compare: two ranks, blocks of steps in turn."""
+"""The cost that llmexp adds to a training step, and a comparison of the engines' steps.
+
+Two ranks run blocks of steps in turn.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import to_json
 
 RANKS, STEPS = 2, 4
-# Steps of some 150 ms of CPU: as short as any that people measure, for what is added does not grow with the model.
+# A step takes about 150 ms of CPU, as short as any that people measure: the added cost does not grow with the model.
 SHAPE = ("hidden_size=512", "intermediate_size=1376", "num_layers=8", "num_heads=8", "head_dim=64")
 WORDS = (
     "hardware=cpu",
@@ -35,7 +38,10 @@ COMPARED = ("megatron", "deepspeed", "torch")  # in the order in which one proce
 
 
 def worker_step(folder: Path, engine: str, rounds: int, method: str = "Naive") -> Figure:
-    """CPU time of llmexp's step over that of a bare loop of the engine, with L of PEFT and the engine, both ranks together."""
+    """Measure the CPU time of llmexp's step over that of a bare loop, both ranks together.
+
+    The bare loop is the engine's, with atom L that of PEFT and the engine.
+    """
     plan = _plan(engine, *(("task=finetune", f"method={method}") if method != "Naive" else ()))
     found = _blocks(folder / plan.id, [plan], rounds)
     told = engine if method == "Naive" else f"{engine} {method}"
@@ -45,7 +51,10 @@ def worker_step(folder: Path, engine: str, rounds: int, method: str = "Naive") -
 
 
 def engine_against_engine(folder: Path, rounds: int) -> Iterator[Figure]:
-    """CPU time of each engine's step over DeepSpeed's: the same model, weights, tokens and dtypes, in one process group, block by block in turn."""
+    """Measure the CPU time of each engine's step over DeepSpeed's, block by block in turn.
+
+    They have the same model, weights, tokens and dtypes, in one process group.
+    """
     found = _blocks(folder / "engines", [_plan(engine) for engine in COMPARED], rounds)
     for engine in COMPARED:
         if engine != "deepspeed":
@@ -55,7 +64,7 @@ def engine_against_engine(folder: Path, rounds: int) -> Iterator[Figure]:
 
 
 def _blocks(folder: Path, plans: Sequence[TrainingPlan], rounds: int) -> dict[str, list[float]]:
-    """CPU seconds of all ranks together, block by block."""
+    """Return the CPU seconds of all ranks together, block by block."""
     folder.mkdir()
     for plan in plans:
         (folder / f"{plan.id}.json").write_text(to_json(plan))
@@ -84,7 +93,8 @@ def _blocks(folder: Path, plans: Sequence[TrainingPlan], rounds: int) -> dict[st
     )
     if done.returncode:
         sys.exit(
-            f"the ranks of {', '.join(plan.config.engine.name for plan in plans)} ended with {done.returncode}:\n{done.stdout[-4000:]}"
+            f"the ranks of {', '.join(plan.config.engine.name for plan in plans)} "
+            f"ended with {done.returncode}:\n{done.stdout[-4000:]}"
         )
     ranks = [json.loads((folder / f"blocks.{rank}.json").read_text()) for rank in range(RANKS)]
     return {name: [sum(block) for block in zip(*(rank[name] for rank in ranks), strict=True)] for name in ranks[0]}

@@ -1,6 +1,7 @@
-"""`python -m benchmarks.trainer [--pairs N] [words of a run]`: llmexp's run beside a plain Hugging Face Trainer loop, fresh processes in turn.
+"""`python -m benchmarks.trainer [--pairs N] [words of a run]` compares llmexp's run with a plain Trainer loop.
 
-Both train the same seeded model on tokens of one kind, in the same dtypes, with the same optimizer, for the same steps.
+The Trainer is Hugging Face's. Fresh processes run in turn. Both train the same seeded model on tokens of one kind, in
+the same dtypes, with the same optimizer, for the same steps.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.result import to_json
 
-# One device, one dtype for parameters, gradients and moments: what the Trainer does with a model in bf16.
+# One device, one dtype for parameters, gradients and moments: the Trainer does the same with a model in bf16.
 WORDS = (
     "method=F",
     "data=synthetic",
@@ -34,7 +35,7 @@ WORDS = (
     "measure.profile=false",
     "tracking=none",
 )
-# One thread, because several would wait for each other wherever another program has a core.
+# One thread, because several would wait for each other whenever another program uses a core.
 TINY = (
     "model=tiny",
     "hardware=cpu",
@@ -45,21 +46,21 @@ TINY = (
     "measure.threads_per_rank=1",
 )
 FLOOR = 0.98
-# Of a model with an adapter: no slower at all.
+# With an adapter llmexp must not be slower at all.
 ADAPTED_FLOOR = 1.0
 COMPARED = {"F", "R", "C", "L", "QL"}
 ROOT = Path(__file__).parents[1]
 
 
 def beside_trainer(folder: Path, pairs: int) -> Iterator[Figure]:
-    """The tiny model's tokens/s over the Trainer's, of all its parameters and with LoRA."""
+    """Yield the tiny model's tokens/s over the Trainer's, with all parameters trained and with LoRA."""
     for words in (TINY, (*TINY, "task=finetune", "method=L+F")):
         plan, _ = comparable(words)
         yield ratio(plan, compared(plan, folder / f"trainer.{plan.id}", pairs))
 
 
 def ratio(plan: TrainingPlan, rates: dict[str, list[float]]) -> Figure:
-    """Tokens/s over the Trainer's of all pairs; what slows both sides of a pair cancels."""
+    """Return the ratio of tokens/s to the Trainer's over all pairs; a cause that slows both sides of a pair cancels."""
     adapted = method_of(plan).techniques.adapter is not None
     name, floor = (", with LoRA", ADAPTED_FLOOR) if adapted else ("", FLOOR)
     return Figure(
@@ -72,12 +73,12 @@ def ratio(plan: TrainingPlan, rates: dict[str, list[float]]) -> Figure:
 
 
 def method_of(plan: TrainingPlan) -> Method:
-    """The plan's, of its task."""
+    """Return the plan's method, parsed for its task."""
     return Method.parse(plan.method, plan.config.task.name)
 
 
 def compared(plan: TrainingPlan, folder: Path, pairs: int) -> dict[str, list[float]]:
-    """Tokens/s of each run of each side; which goes first changes from pair to pair."""
+    """Return the tokens/s of each run of each side; the side that runs first changes from pair to pair."""
     rates: dict[str, list[float]] = {"llmexp": [], "Trainer": []}
     for pair in range(pairs):
         for name in list(rates)[:: 1 if pair % 2 else -1]:
@@ -86,7 +87,7 @@ def compared(plan: TrainingPlan, folder: Path, pairs: int) -> dict[str, list[flo
 
 
 def ours(plan: TrainingPlan, folder: Path) -> float:
-    """A run as `python -m llmexp` makes it; raises ConfigError where it ends without a measurement."""
+    """Run `python -m llmexp`'s run and return its tokens/s; raise ConfigError where it ends without a measurement."""
     result = run_one(plan, RunFolder(folder))
     assert result is not None  # nobody else holds a new folder
     rate = result.metrics.get("tokens_per_s")
@@ -96,7 +97,7 @@ def ours(plan: TrainingPlan, folder: Path) -> float:
 
 
 def trainers(plan: TrainingPlan, folder: Path) -> float:
-    """The Trainer's; raises ConfigError with the end of its log where it fails."""
+    """Run the Trainer and return its tokens/s; raise ConfigError with the end of its log where it fails."""
     folder.mkdir(parents=True)
     (folder / "plan.json").write_text(to_json(plan))
     command = [sys.executable, "-m", "benchmarks.trainer_worker", str(folder / "plan.json"), str(folder / "rate.json")]
@@ -110,9 +111,10 @@ def trainers(plan: TrainingPlan, folder: Path) -> float:
 
 
 def comparable(words: Sequence[str]) -> tuple[TrainingPlan, int]:
-    """The plan that the words give, and the number of pairs; raises ConfigError for what a plain Trainer loop has no equal of.
+    """Return the plan that the words give, and the number of pairs.
 
-    C stands beside a Trainer without it: a plain loop does not compile, and what that gains is a question too.
+    Raises ConfigError for a plan without an equal in a plain Trainer loop. Atom C is compared with a Trainer without
+    it: a plain loop does not compile, and the gain from C is a question too.
     """
     parser = Parser("python -m benchmarks.trainer", allow_abbrev=False)
     add_overrides(parser)
@@ -139,12 +141,15 @@ def comparable(words: Sequence[str]) -> tuple[TrainingPlan, int]:
 
 
 def lines(plan: TrainingPlan, rates: dict[str, list[float]]) -> list[str]:
-    """What to print: each side's tokens/s and the ratio, with 95 % intervals, and which side is slower."""
+    """Return the lines to print: each side's tokens/s and the ratio, with 95 % intervals, and the slower side."""
 
     def line(name: str, found: Interval, form: str) -> str:
         return f"{name:<18} {found.mean:{form}}  ({found.low:{form}} to {found.high:{form}})"
 
-    work = f"{plan.config.model.name}, {plan.method}, {plan.config.precision.name}, batch {plan.batch.micro} x {plan.config.data.seq_len}"
+    work = (
+        f"{plan.config.model.name}, {plan.method}, {plan.config.precision.name}, "
+        f"batch {plan.batch.micro} x {plan.config.data.seq_len}"
+    )
     both = [line(f"{name} tokens/s", interval(found), ",.1f") for name, found in rates.items()]
     figure = ratio(plan, rates)
     kept = f"{figure.bounds} {figure.verdict}; {slower(figure.measured)}"
@@ -152,14 +157,17 @@ def lines(plan: TrainingPlan, rates: dict[str, list[float]]) -> list[str]:
 
 
 def slower(measured: Interval) -> str:
-    """Which side of the ratio is the slower one, by more than chance."""
+    """Say which side of the ratio is slower by more than chance."""
     if measured.low <= 1 <= measured.high:
         return "neither is slower by more than chance"
     return "llmexp is slower" if measured.high < 1 else "the Trainer is slower"
 
 
 def main() -> int:
-    """Measure in a scratch folder and print; 1 where llmexp is too slow, 2 where the words cannot be compared or a side fails."""
+    """Measure in a scratch folder, print, and return the exit code.
+
+    It is 1 where llmexp is too slow, 2 where the words cannot be compared or a side fails.
+    """
     try:
         plan, pairs = comparable(sys.argv[1:])
         with tempfile.TemporaryDirectory(prefix="llmexp-bench-") as folder:

@@ -1,6 +1,7 @@
-"""Hugging Face's Trainer, as its documentation has it, on a plan's model and data. Arguments: the plan, the file for its tokens a second.
+"""Hugging Face's Trainer on a plan's model and data, as its documentation shows it.
 
-Plain: one process without a wrapper around the model, SDPA, and defaults but for what makes the work equal: optimizer, no clipping, no reports.
+Arguments are the plan, and the file for its tokens a second. The loop is plain: one process without a wrapper around
+the model, SDPA, and defaults. The exceptions make the work equal: optimizer, no clipping, no reports.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ class Rows(Dataset[dict[str, torch.Tensor]]):
 
 
 class Window(TrainerCallback):
-    """Wall seconds of the measured steps; waits for the device at the window's two ends only, as llmexp does."""
+    """The wall seconds of the measured steps.
+
+    It waits for the device only at the window's two ends, as llmexp does.
+    """
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         self._first, self._last = (
@@ -53,14 +57,14 @@ class Window(TrainerCallback):
         self._start_s = self.wall_s = 0.0
 
     def on_step_end(self, args: TrainingArguments, state: Any, control: Any, **others: Any) -> None:
-        """Begin behind the last warm-up step, end behind the last step of all."""
+        """Begin after the last warm-up step, end after the last step of all."""
         if state.global_step in (self._first, self._last):
             self._clock.synchronize()
             self._start_s, self.wall_s = time.perf_counter(), time.perf_counter() - self._start_s
 
 
 def measure(plan: TrainingPlan, folder: str) -> float:
-    """Positions a second over the plan's measured steps."""
+    """Return the positions a second over the plan's measured steps."""
     config = plan.config
     device = device_of(config.hardware, 0)
     shape = building.configuration(config.model)

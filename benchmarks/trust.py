@@ -1,4 +1,4 @@
-"""`python -m benchmarks trust`: how often each verdict errs, over simulated runs whose truth is known."""
+"""`python -m benchmarks trust` says how often each verdict is wrong, over simulated runs whose truth is known."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from llmexp.report.equivalence import equivalence
 from llmexp.tasks.training.report.conclusion import ALIKE, FASTER, SLOWER, conclusion
 
 PAPER, FIRST_RUN, QUICK = Protocol("paper", 3, 30, 100), Protocol("first_run", 3, 5, 20), Protocol("quick", 1, 5, 20)
-# Quiet machines: steps as CPUs and GPUs show them, each depending on the one before it by as much as was measured.
+# Quiet machines, with steps as CPUs and GPUs show them: each depends on the one before it by as much as was measured.
 QUIET = (Scatter(0.03, 0.25, 0.005), Scatter(0.05, 0.5, 0.01), Scatter(0.05, 0.78, 0.01))
-# Of what a protocol is meant to tell: at most so many false alarms, and at least so many finds.
+# Limits in percent for the effects that a protocol is meant to detect: false alarms at most, and finds at least.
 FALSE_ALARMS, FOUND = 2.0, 95.0
 DRIFT = 0.1
-# Beside Naive, in the first run's table.
+# The number of methods besides Naive in the first run's table.
 METHODS = 5
 Pair = tuple[tuple[Metric, Stability], tuple[Metric, Stability]]
 
 
 def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
-    """All rates in percent, each with its limit; `folder` is not needed."""
+    """Yield all rates in percent, each with its limit; `folder` is not needed."""
     for protocol in (PAPER, FIRST_RUN, QUICK):
         for scatter in QUIET:
             yield from _of_one_run(protocol, scatter, tries)
@@ -46,7 +46,7 @@ def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
 
 
 def rate(name: str, events: int, tries: int, *, limit: float | None = None, floor: float | None = None) -> Figure:
-    """A share in percent with Wilson's 95 % interval; broken only where that lies beyond the limit."""
+    """Return a share in percent with Wilson's 95 % interval; it is broken only if that lies beyond the limit."""
     z, share = NormalDist().inv_cdf(0.975), events / tries
     middle, half = share + z * z / (2 * tries), z * sqrt(share * (1 - share) / tries + z * z / (4 * tries * tries))
     low, high = ((middle + sign * half) / (1 + z * z / tries) for sign in (-1, 1))
@@ -68,7 +68,10 @@ def _verdicts(simulated: Simulated, tries: int) -> list[str]:
 
 
 def _of_pairs(first: Protocol, second: Protocol, scatter: Scatter, tries: int) -> Iterator[Figure]:
-    """The answers of `reproduce` and `compare` on two speeds; limits for equal ones, and for what lies at the margin or beyond it."""
+    """Rate the answers of `reproduce` and `compare` on two speeds.
+
+    There are limits for equal speeds, and for those at the margin or beyond it.
+    """
     case = f"{first.name}{'' if first is second else f' and {second.name}'}, {scatter}"
     for speed, answer, limit in (
         (1.0, "different", FALSE_ALARMS),
@@ -97,7 +100,10 @@ def _holds(a: Metric, b: Metric, truth: float) -> bool:
 
 
 def _of_tables(protocol: Protocol, scatter: Scatter, tries: int) -> Iterator[Figure]:
-    """The line beside Naive, of Naive and METHODS others that are all as fast, or all slower by three tenths."""
+    """Rate the line beside Naive, in tables of Naive and METHODS others.
+
+    The others are all as fast, or all slower by three tenths.
+    """
     case = f"{METHODS} methods, {protocol.name}, {scatter}"
     equal, slower = (
         _lines(Simulated(protocol, scatter), Simulated(protocol, scatter, speed), tries) for speed in (1.0, 0.7)
@@ -122,14 +128,17 @@ def _lines(naive: Simulated, other: Simulated, tries: int) -> list[str]:
 
 
 def _row(method: str, speed: Metric, judged: Stability) -> SimpleNamespace:
-    """What the conclusion asks of a row of the table."""
+    """Return the fields of a table's row that the conclusion needs."""
     return SimpleNamespace(
         method=method, is_control=False, work={}, result=SimpleNamespace(stability=judged), rate=speed
     )
 
 
 def _of_stopping(tries: int) -> Iterator[Figure]:
-    """Adaptive stopping within a repeat: how often the speed that it stops at is as near the truth as was asked for."""
+    """Rate adaptive stopping within a repeat.
+
+    The rate says how often the speed at the stop is as near the truth as was asked for.
+    """
     from llmexp.launchers.training.stopping import blocks
     from llmexp.schema import TrainingMeasureConfig
 

@@ -1,6 +1,7 @@
-"""One of some ranks: blocks of steps in turn and the CPU time of each, of one engine through llmexp's loop and a bare one, or of several engines.
+"""The program of a benchmark's rank: it runs blocks of steps in turn and measures the CPU time of each.
 
-Arguments: the folder for blocks.<rank>.json, the number of rounds, steps a block, one plan or several.
+The blocks are those of one engine through llmexp's loop and a bare one, or those of several engines. Arguments are the
+folder for blocks.<rank>.json, the number of rounds, the steps a block, and one or more plans.
 """
 
 from __future__ import annotations
@@ -31,9 +32,12 @@ Block = Callable[[], None]
 
 
 def measure(plans: Sequence[TrainingPlan], folder: Path, rounds: int, steps: int) -> dict[str, list[float]]:
-    """CPU seconds of this rank's blocks: `ours` and `bare` of a plan alone, else those of llmexp's loop by engine."""
+    """Return the CPU seconds of this rank's blocks.
+
+    With one plan they are `ours` and `bare`, else those of llmexp's loop by engine.
+    """
     device = device_of(plans[0].config.hardware, int(os.environ["LOCAL_RANK"]))
-    # The engine's worker stands before the folder in its command.
+    # In the command the engine's worker precedes the folder.
     launchers = [importlib.import_module(plan.command.argv[-2]) for plan in plans]
     _join(launchers, device)
     trained = {
@@ -50,7 +54,7 @@ def measure(plans: Sequence[TrainingPlan], folder: Path, rounds: int, steps: int
 
 
 def ours(plan: TrainingPlan, training: RankEngine, folder: Path, total: int, steps: int) -> Block:
-    """A block of llmexp's loop: its batches, clocks, phases and samples."""
+    """Return a block of llmexp's loop: its batches, clocks, phases and samples."""
     device = device_of(plan.config.hardware, int(os.environ["LOCAL_RANK"]))
     rank = distributed.get_rank()
     sequences = loader.load(
@@ -69,7 +73,7 @@ def ours(plan: TrainingPlan, training: RankEngine, folder: Path, total: int, ste
 
 
 def bare(plan: TrainingPlan, training: RankEngine, steps: int) -> Block:
-    """A block of the engine's own calls."""
+    """Return a block of the engine's own calls."""
     device = device_of(plan.config.hardware, int(os.environ["LOCAL_RANK"]))
     sequences = loader.load(plan.config.data, training.vocab_size, plan.batch.global_, plan.config.seed)
     (fixed,) = next(loader.batches(sequences, distributed.get_rank(), plan.dims.dp, plan.batch, device))
@@ -83,7 +87,7 @@ def bare(plan: TrainingPlan, training: RankEngine, steps: int) -> Block:
 
 
 def _join(launchers: Sequence[ModuleType], device: torch.device) -> None:
-    """Form the group once, by the first; DeepSpeed takes one that is there, and has to be told."""
+    """Form the process group once, by the first launcher; DeepSpeed's also joins, and uses that group."""
     for launcher in launchers:
         if not distributed.is_initialized() or launcher.__name__.endswith("deepspeed"):
             launcher.join(device)
@@ -104,7 +108,7 @@ def _alternate(blocks: dict[str, Block], rounds: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Measure and leave the figures."""
+    """Measure, and write the figures."""
     serve_store()
     folder, rounds, steps, plans = (
         Path(sys.argv[1]),

@@ -1,10 +1,10 @@
-"""The fault suite: whole sweeps of quick runs, broken at random points, and what must hold afterwards.
+"""The fault suite: whole sweeps of quick runs are broken at random points, then checked.
 
-surroundings   an engine of quick ranks, installed beside llmexp; engine, ranks, broken_files: what it runs
-driver         `python -m llmexp` in a process of its own
+surroundings   an engine of quick ranks, installed beside llmexp; engine, ranks and broken_files are its parts
+driver         `python -m llmexp` in its own process
 tracker        an MLflow server, and a network to it that can be cut
-disk           a filesystem of its own for the outputs, where this user may mount one
-faults         what can break, by class
-invariants     what must hold: after a fault, and at the end
+disk           a separate filesystem for the outputs, where this user may mount one
+faults         everything that can break, by class
+invariants     the conditions that must hold after a fault, and at the end
 episode        one sweep with its faults, until it is complete
 """

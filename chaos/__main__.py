@@ -20,7 +20,7 @@ FAULTS_AN_EPISODE = 10
 
 
 def main() -> int:
-    """Play episodes until there were enough faults."""
+    """Play episodes until there were enough faults; return the exit code."""
     parser = argparse.ArgumentParser("python -m chaos", description=__doc__)
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument(
@@ -32,7 +32,7 @@ def main() -> int:
         help="of the places where sweeps run and record; without it all in turn, SLURM where there is one",
     )
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the clean-up: the server, the mounts
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the clean-up runs: the server, the mounts
     places = _places(args.only)
     if not places:
         return 2
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def play(faults: int, seed: int, folder: Path, places: Sequence[str]) -> int:
-    """Play in a scratch folder; 0 where nothing was lost."""
+    """Play in a scratch folder; return 0 where nothing was lost."""
     found: Counter[str] = Counter()
     losses: list[str] = []
     began_s = time.monotonic()

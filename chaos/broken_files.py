@@ -1,6 +1,7 @@
-"""Files that answer with an error: installed into every process of a sweep, it refuses what opens, renames, makes or lists a path below the outputs.
+"""Makes files answer with an error: each call that opens, renames, makes or lists a path below the outputs fails.
 
-This stands in for what needs a server or a privilege to be real: a stale handle of NFS, a quota, a broken disk. Files that are open already go on.
+It is installed into every process of a sweep. It stands in for faults that need a server or a privilege to be real: a
+stale handle of NFS, a quota, a broken disk. Files that are already open still work.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ import os
 import sys
 from pathlib import Path
 
-# Names a file: while it exists, its text is the number of the error that every path below the named folder answers with.
+# ERROR_FILE names a file: while it exists, every path below the folder BELOW answers with the error of that number.
 ERROR_FILE, BELOW = "CHAOS_ERROR_FILE", "CHAOS_BELOW"
 _EVENTS = ("open", "os.rename", "os.mkdir", "os.truncate", "os.listdir", "os.scandir", "os.remove", "os.rmdir")
 
 
 def install() -> None:
-    """Look at every use of a path in this process."""
+    """Watch every use of a path in this process."""
     told, below = os.environ.get(ERROR_FILE), os.environ.get(BELOW)
     if not told or not below:
         return

@@ -1,4 +1,7 @@
-"""A node's clock that is set while a sweep goes on: installed into every process of it, it shifts the time of day, and no other clock."""
+"""Sets a node's clock while a sweep runs: it shifts the time of day, and no other clock.
+
+It is installed into every process of the sweep.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import os
 import time
 from pathlib import Path
 
-# Names a file whose text is the shift in seconds.
+# The variable names a file whose text is the shift in seconds.
 SHIFT_FILE = "CHAOS_CLOCK_FILE"
 REAL_TIME = time.time
 
 
 def install() -> None:
-    """Shift what this process asks for the time of day."""
+    """Shift the time of day that this process reads."""
     told = os.environ.get(SHIFT_FILE)
     if not told:
         return

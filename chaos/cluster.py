@@ -1,7 +1,8 @@
-"""A SLURM of its own on this host, for tests and faults: two nodes with two GPUs each that are plain files, accounting, everything below one folder.
+"""A separate SLURM on this host, for tests and faults, with everything below one folder.
 
-Needs root and Debian's slurm-wlm, slurmdbd, mariadb-server and munge; `make slurm-test` says so and installs them.
-`python -m chaos.cluster FOLDER` brings one up for a person, until Ctrl-C.
+It has accounting and two nodes with two GPUs each, which are plain files. It needs root and Debian's slurm-wlm,
+slurmdbd, mariadb-server and munge; `make slurm-test` says so and installs them. `python -m chaos.cluster FOLDER` runs
+one for a person, until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ STARTED_WITHIN_S = 90.0
 
 
 def missing() -> list[str]:
-    """What this host lacks for a cluster, in words."""
+    """Name the things that this host lacks for a cluster."""
     path = f"{os.environ['PATH']}:{SBIN}"
     absent = [name for name in PROGRAMS if not shutil.which(name, path=path)]
     return absent + ([] if find_spec("submitit") else ["submitit"]) + (["root"] if os.getuid() else [])
 
 
 class QueuedJob(NamedTuple):
-    """A job that has not ended, in SLURM's own words."""
+    """A job that has not ended, in SLURM's own terms."""
 
     number: str
     name: str
@@ -47,7 +48,10 @@ class QueuedJob(NamedTuple):
 
 
 class Cluster:
-    """A context manager; its daemons are children of this process and are ended with all that they started."""
+    """A running cluster, as a context manager.
+
+    Its daemons are children of this process; the exit ends them with all that they started.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -57,7 +61,7 @@ class Cluster:
     def __enter__(self) -> Cluster:
         for name in ("etc", "log", "run", "state", "munge", "gpus", "database", *(f"spool/{node}" for node in NODES)):
             (self.root / name).mkdir(parents=True)
-        self.root.chmod(0o755)  # munge serves only where every user may come
+        self.root.chmod(0o755)  # munge works only in a folder that every user may enter
         try:
             self._database_port = configure(self.root)
             self._start_munge()
@@ -80,18 +84,18 @@ class Cluster:
                 self.kill(name)
 
     def run(self, *command: str) -> str:
-        """The output of one of SLURM's commands."""
+        """Return the output of one of SLURM's commands."""
         return subprocess.run(command, env=self.env, capture_output=True, text=True, check=True).stdout
 
     def nodes(self, states: str) -> list[str]:
-        """Names of the nodes in these states; none while the controller is away."""
+        """Return the names of the nodes in these states, or none while the controller is down."""
         done = subprocess.run(
             ["sinfo", "-h", "-N", "-t", states, "-p", "main", "-o", "%N"], env=self.env, capture_output=True, text=True
         )
         return done.stdout.split()
 
     def jobs(self) -> list[QueuedJob]:
-        """Every job that has not ended; waits for a controller that has only just been started."""
+        """Return every job that has not ended; wait for a controller that has only just been started."""
         command = ["squeue", "--noheader", "--array", "--format=%i|%j|%T|%r"]
         found: list[subprocess.CompletedProcess[str]] = []
 
@@ -103,7 +107,7 @@ class Cluster:
         return [QueuedJob(*line.split("|", 3)) for line in found[-1].stdout.splitlines()]
 
     def hurry(self) -> None:
-        """Let jobs that were queued again begin now, for which SLURM waits two minutes, and take back nodes that it has set aside."""
+        """Let requeued jobs begin now, for which SLURM would wait two minutes, and resume nodes that it has drained."""
         waiting = subprocess.run(
             ["squeue", "--noheader", "--array", "--states=PENDING", "--format=%i|%r"],
             env=self.env,
@@ -125,18 +129,21 @@ class Cluster:
         self._daemons[daemon].send_signal(number)
 
     def start_controller(self) -> None:
-        """Start it, from what it kept when it was ended."""
+        """Start the controller from the state that it saved when it was ended."""
         self._start("slurmctld", "slurmctld", "-D")
 
     def stop_controller(self) -> None:
-        """End the controller as an administrator does: it keeps what it knows."""
+        """End the controller as an administrator does: it saves its state."""
         process = self._daemons.pop("slurmctld")
         process.terminate()
         process.wait()
 
     @contextmanager
     def forgetting(self, aside: Path) -> Iterator[None]:
-        """What is submitted within is lost with the controller, killed before it saved: it starts again from the state of the beginning."""
+        """Lose what is submitted inside the context, as if the controller was killed before it saved.
+
+        It starts again from the state at the context's beginning.
+        """
         self.stop_controller()
         shutil.copytree(self.root / "state", aside)
         self.start_controller()
@@ -163,7 +170,7 @@ class Cluster:
         psutil.wait_procs(victims, timeout=20)
 
     def wait_for(self, condition: Callable[[], object], within_s: float = STARTED_WITHIN_S) -> None:
-        """Look until the condition holds; raise TimeoutError where it does not in time, or a daemon has died."""
+        """Wait until the condition holds; raise TimeoutError where it does not in time, or where a daemon has died."""
         deadline_s = time.monotonic() + within_s
         while not condition():
             dead = [name for name, process in self._daemons.items() if process.poll() is not None]
@@ -179,7 +186,10 @@ class Cluster:
             )
 
     def _steps(self, node: str) -> Iterator[psutil.Process]:
-        """The processes of jobs on a node: SLURM's supervisors of them leave the daemon's family, and a socket each in its folder."""
+        """Yield the processes of jobs on a node.
+
+        SLURM's job supervisors leave the daemon's process family; each has a socket in the node's folder.
+        """
         jobs = {
             path.name.removeprefix(f"{node}_").partition(".")[0]
             for path in (self.root / "spool" / node).glob(f"{node}_*")
@@ -223,7 +233,7 @@ class Cluster:
         self.wait_for(lambda: _listens(self._database_port))
 
     def start_accounting(self) -> None:
-        """Start the accounting's daemon; the database goes on."""
+        """Start the accounting's daemon; the database keeps running."""
         self._start("slurmdbd", "slurmdbd", "-D")
 
     def _found_accounts(self) -> None:

@@ -1,4 +1,4 @@
-"""What the daemons of a SLURM of one host read: its two nodes, their GPUs that are plain files, its accounting, and free ports for all of them."""
+"""Configuration files for a SLURM on one host: two nodes, GPUs that are plain files, accounting and free ports."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort={accounting}
 AccountingStoragePass={root}/munge/socket
-NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port={daemons} CPUs={cpus} RealMemory={memory_mb} Gres=gpu:{gpus} State=UNKNOWN
+NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port={daemons} \
+CPUs={cpus} RealMemory={memory_mb} Gres=gpu:{gpus} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
 PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 PartitionName=brief Nodes=ALL MaxTime=1 State=UP PriorityTier=1 PreemptMode=REQUEUE
@@ -75,7 +76,7 @@ CGROUP_CONF = "CgroupAutomount=no\nConstrainCores=no\nConstrainRAMSpace=no\nCons
 
 
 def configure(root: Path) -> int:
-    """Write everything below root/etc and make the GPUs' files; return the port that the accounting's database is to have."""
+    """Write everything below root/etc and make the GPUs' files; return the port for the accounting's database."""
     controller, accounting, database, *daemons = free_ports(3 + len(NODES))
     facts = {
         "root": root,
@@ -98,7 +99,7 @@ def configure(root: Path) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody has at the moment."""
+    """Return ports of 127.0.0.1 that are free at the moment."""
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))

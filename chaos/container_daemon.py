@@ -1,6 +1,8 @@
-"""A container's daemon without containers: what it runs is no descendant of whoever asked, has only the variables it was told, and ends by `rm`.
+"""A container daemon without containers.
 
-Run as a file: `serve <socket>` is the daemon; `<socket> run … an-image command` and `<socket> rm --force <name>` are what its client says to it.
+A program that it runs is no descendant of the process that asked for it, has only the variables that were passed, and
+is ended by `rm`. Run it as a file: `serve <socket>` is the daemon; `<socket> run … an-image command` and `<socket> rm
+--force <name>` are the client's requests.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from typing import Any
 
 IMAGE = "an-image"
 NAME_TAKEN = 125
-# Of the daemon's own variables, those that a container gets as it gets an image's; what is to be known in containers alone ends so.
+# A container gets those of the daemon's own variables that begin so, as it would get an image's. A variable that only
+# containers may see has this ending.
 OF_THE_IMAGE, INSIDE = ("PATH", "CHAOS_"), "_INSIDE"
 
 
 def serve(path: Path) -> None:
-    """Do what clients say until this process is ended."""
+    """Serve clients until this process is ended."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(str(path.with_suffix(".new")))
     listening.listen()
@@ -35,7 +38,7 @@ def serve(path: Path) -> None:
 
 
 def _answer(client: socket.socket, running: dict[str, subprocess.Popen[bytes]]) -> None:
-    with client, contextlib.suppress(OSError):  # a client that was killed hears no answer
+    with client, contextlib.suppress(OSError):  # a client that was killed receives no answer
         message, outputs, _, _ = socket.recv_fds(client, 1 << 20, 2)
         asked = json.loads(message)
         try:
@@ -72,7 +75,7 @@ def _remove(name: str, running: dict[str, subprocess.Popen[bytes]]) -> int:
 
 
 def ask(path: str, words: list[str]) -> int:
-    """Be the client: send the words, and answer with the exit code of what they start."""
+    """Be the client: send the words, and return the exit code of the program that they start."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
         daemon.connect(path)
         socket.send_fds(daemon, [json.dumps({"words": words, "environment": dict(os.environ)}).encode()], [1, 2])

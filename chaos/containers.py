@@ -1,4 +1,4 @@
-"""What `runtime=docker` starts in sweeps of the suite: a client and a daemon of its own, for the surroundings' containers."""
+"""The client and the daemon that `runtime=docker` uses in sweeps of the suite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DAEMON = str(container_daemon.__file__)
 
 
 class Containers:
-    """A context manager that keeps a daemon for the surroundings; `program` is the client's."""
+    """A daemon for the surroundings, as a context manager; `program` is the client's path."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings, self._socket = surroundings, surroundings.scratch / "containers"
@@ -24,7 +24,7 @@ class Containers:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Of llmexp's command line."""
+        """The words of llmexp's command line that choose this runtime."""
         return (
             "runtime=docker",
             f"runtime.program={self.program}",

@@ -1,4 +1,7 @@
-"""Where the sweeps' outputs lie, and how that breaks: a small filesystem of its own where this user may mount one, else limits on the processes."""
+"""The disk of the sweeps' outputs, and its faults.
+
+It is a small separate filesystem where this user may mount one; else limits on the processes stand in for it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ CHUNK_BYTES = 2**16
 
 
 class Disk:
-    """A context manager around a folder; `is_real` tells whether it is a filesystem that really fills up and turns read-only."""
+    """The filesystem of a folder, as a context manager.
+
+    `is_real` says whether it is a filesystem that really fills up and turns read-only.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path, self.is_real = path, False
@@ -37,7 +43,10 @@ class Disk:
             subprocess.run(["umount", "--lazy", str(self.path)], check=False)
 
     def fill(self, surroundings: Surroundings) -> None:
-        """Leave no byte free; without a filesystem of our own forbid every process of the sweep to make a file longer."""
+        """Leave no byte free.
+
+        Without a filesystem of our own, no process of the sweep may make a file longer.
+        """
         if not self.is_real:
             _limit_files(surroundings, 0)
             return
@@ -56,7 +65,10 @@ class Disk:
             _limit_files(surroundings, resource.RLIM_INFINITY)
 
     def take_inodes(self, surroundings: Surroundings) -> None:
-        """Let no file be made any more; without a filesystem of our own let every path answer that there is no space."""
+        """Allow no new file.
+
+        Without a filesystem of our own, every path answers that there is no space.
+        """
         if not self.is_real:
             surroundings.error_file.write_text(str(errno.ENOSPC))
             return
@@ -71,7 +83,10 @@ class Disk:
         surroundings.error_file.unlink(missing_ok=True)
 
     def forbid_writing(self, surroundings: Surroundings) -> None:
-        """Mount it once more over itself, read-only; without that right answer every path with the error of a read-only filesystem."""
+        """Mount the folder again over itself, read-only.
+
+        Without the right to do so, every path answers with the error of a read-only filesystem.
+        """
         if self.is_real and _mount("--bind", str(self.path), str(self.path)):
             _mount("-o", "remount,bind,ro", str(self.path))
         else:

@@ -1,4 +1,4 @@
-"""`python -m llmexp` in a process of its own, and what it says in files."""
+"""`python -m llmexp` in its own process, with its output in files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import psutil
 from chaos.surroundings import Surroundings
 
 READ_WITHIN_S = 2.0
-# The words before a command that starts it there.
+# The words to put before a command, so that it starts in that place.
 Place = tuple[str, ...]
 HERE: Place = ()
 OWN_HOST_NAME = ("unshare", "--uts")
 OWN_NAMESPACES = ("unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
-# Nobody, who may nevertheless read the interpreter and the libraries, wherever they are installed.
+# The user nobody, who may still read the interpreter and the libraries, wherever they are installed.
 _READING = "-all,+dac_read_search"
 ANOTHER_USER = (
     "setpriv",
@@ -33,7 +33,7 @@ ANOTHER_USER = (
 
 @cache
 def can_start(place: Place) -> bool:
-    """Whether this user may start something there."""
+    """Say whether this user may start something at the place."""
     try:
         return subprocess.run([*place, "true"], capture_output=True).returncode == 0
     except OSError:
@@ -41,7 +41,10 @@ def can_start(place: Place) -> bool:
 
 
 class Driver:
-    """One command line of llmexp, started at a `place`: with a host name, namespaces or a user of its own. What it says goes through a pipe."""
+    """A command line of llmexp that is started at a `place`: with its own host name, namespaces or user.
+
+    Its output goes through a pipe.
+    """
 
     def __init__(self, surroundings: Surroundings, words: list[str], log: Path, place: Place) -> None:
         self.words, self.log, self.place = words, log, place
@@ -57,12 +60,12 @@ class Driver:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                umask=0,  # what one user makes another may change
+                umask=0,  # another user may change what one user has made
             )
 
     @property
     def pid(self) -> int:
-        """Its process number here, also when it has ended."""
+        """The process number on this host, also after the end."""
         with suppress(psutil.NoSuchProcess):
             if self.place == OWN_NAMESPACES and (inner := self._process.children()):
                 return inner[0].pid
@@ -70,20 +73,20 @@ class Driver:
 
     @property
     def lives(self) -> bool:
-        """Whether it still runs."""
+        """Say whether the driver still runs."""
         return self._process.poll() is None
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal, which it may be too late for."""
+        """Send the driver a signal; it may have ended already."""
         with suppress(psutil.NoSuchProcess, ProcessLookupError):
             os.kill(self.pid, number)
 
     def close_output(self) -> None:
-        """Let nobody read any more what it says."""
+        """Stop the reader of the driver's output."""
         self._reader.kill()
 
     def rename_host(self, name: str) -> bool:
-        """Give its host another name, where it has one of its own; False where not."""
+        """Give the driver's host another name; return False where it has no host name of its own."""
         if self.place not in (OWN_HOST_NAME, OWN_NAMESPACES):
             return False
         return (
@@ -94,7 +97,7 @@ class Driver:
         )
 
     def ends_within(self, seconds: float) -> int | None:
-        """Its exit code, None where it does not end in time."""
+        """Return the exit code, or None where the driver does not end in time."""
         try:
             code: int = self._process.wait(seconds)
         except (subprocess.TimeoutExpired, psutil.TimeoutExpired):
@@ -105,5 +108,5 @@ class Driver:
 
     @property
     def said(self) -> str:
-        """All that it printed."""
+        """Everything that the driver printed."""
         return self.log.read_text(errors="replace")

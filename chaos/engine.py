@@ -14,22 +14,22 @@ from llmexp.schema import TrainingConfig
 
 
 class ScriptedEngine(TrainingEngine):
-    """Starts chaos.ranks; every method is the same to it."""
+    """An engine that starts chaos.ranks; every method is the same to it."""
 
     name = "scripted"
     modules = ()
     distributions = ()
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-        """Nothing."""
+        """Return None: it supports everything."""
         return None
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
-        """None of its own."""
+        """Return an empty configuration."""
         return {}
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
-        """One launcher a node, which starts its ranks."""
+        """Return the command of one launcher a node, which starts its ranks."""
         return Command(argv=[sys.executable, "-m", "chaos.ranks", "{folder}", f"{LAUNCHER}{{node}}"])
 
 

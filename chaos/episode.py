@@ -1,4 +1,4 @@
-"""One sweep with its faults, until it is complete; what is lost on the way is told in words."""
+"""Runs a sweep with its faults until it is complete, and records losses as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from chaos.tracker import Network, Server
 
 METHODS = ("Naive", "F", "R", "Z2")
 PROTOCOL = ("measure=smoke", "measure.steps=15", "measure.profile=false")
-# The longest pause between two faults, and the longest that one lasts.
+# The longest pause between two faults, and the longest time that one lasts.
 SPAN_S = 2.5
 OUTAGE_S = 1.5
 ENDS_WITHIN_S = 120.0
@@ -29,7 +29,10 @@ LEFTOVERS_END_WITHIN_S = 20.0
 
 @dataclass
 class Episode:
-    """A sweep of a few quick runs, recorded to the server through the network where there is a tracker, else in SQLite beside the outputs."""
+    """A sweep of a few quick runs.
+
+    With a tracker it records to the server through the network, else to SQLite beside the outputs.
+    """
 
     number: int
     random: random.Random
@@ -43,7 +46,7 @@ class Episode:
 
     @property
     def name(self) -> str:
-        """Of its sweep, and of its experiment in MLflow."""
+        """The name of the sweep, and of its experiment in MLflow."""
         return f"episode-{self.number}"
 
     @property
@@ -53,21 +56,21 @@ class Episode:
 
     @property
     def driver(self) -> Driver:
-        """The one that was started last."""
+        """The driver that was started last."""
         return self.drivers[-1]
 
     @property
     def store(self) -> str:
-        """MLflow's, past the network that can be broken."""
+        """MLflow's address, without the network that can be broken."""
         return self.tracker[0].uri if self.tracker else f"sqlite:///{self.surroundings.outputs}/mlflow.db"
 
     @property
     def possible(self) -> Mapping[str, Fault]:
-        """What can break here."""
+        """The faults that are possible here."""
         return {**FAULTS, **on_one_host(), **(of_the_tracker(*self.tracker) if self.tracker else {})}
 
     def play(self, faults: int) -> None:
-        """Break the sweep so many times, each time at a random moment, and look at what is left; then let it be completed."""
+        """Break the sweep this many times at random moments, and check it each time; then let it be completed."""
         self._start()
         kinds = self.random.sample(list(self.possible), len(self.possible))
         for index in range(faults):
@@ -78,11 +81,11 @@ class Episode:
 
     @property
     def place(self) -> Place:
-        """Where its drivers start: under a host name that can be changed, where this user may."""
+        """The place where drivers start: one with a host name that can be changed, where this user may."""
         return OWN_HOST_NAME if can_start(OWN_HOST_NAME) else HERE
 
     def start_beside(self, place: Place | None = None) -> None:
-        """Start one more driver of the same sweep, where the others are or elsewhere."""
+        """Start one more driver of the same sweep, at the usual place or at another."""
         words = [
             f"method={','.join(METHODS)}",
             "model=tiny",
@@ -100,7 +103,7 @@ class Episode:
         )
 
     def _rerun(self) -> list[str]:
-        """Measure all again where nothing is left to be broken."""
+        """Ask to measure all runs again where nothing is left to be broken."""
         return ["rerun=all"] if len(answers(self.sweep)) == len(METHODS) and not self._living() else []
 
     def _start(self) -> None:
@@ -109,15 +112,15 @@ class Episode:
         self._keeps_answers = "rerun=all" not in self.driver.words
 
     def _under_way(self) -> Collection[Hashable]:
-        """What drives the runs that may be told to go on."""
+        """Return the drivers of the runs that `llmexp status` may call running."""
         return [driver.pid for driver in self._living()]
 
     def _ending_of(self, driver: Driver) -> int | None:
-        """A driver's exit code, None where it does not end in time."""
+        """Return a driver's exit code, or None where it does not end in time."""
         return driver.ends_within(ENDS_WITHIN_S)
 
     def _await_the_rest(self) -> None:
-        """Wait for what rightly goes on without a driver: here nothing does."""
+        """Wait for what may go on without a driver; here that is nothing."""
 
     def _living(self) -> list[Driver]:
         return [driver for driver in self.drivers if driver.lives]
@@ -143,14 +146,14 @@ class Episode:
         self._look()
 
     def _pause(self) -> None:
-        """Let a random time pass between two faults."""
+        """Wait a random time between two faults."""
         time.sleep(self.random.uniform(0, SPAN_S))
 
     def _look(self) -> None:
         self._check(status_is_true(self.surroundings, self.sweep, self._under_way))
 
     def _end(self) -> None:
-        """Wait for all drivers, and look at what they leave."""
+        """Wait for all drivers, and check what they leave."""
         for driver in self.drivers:
             if self._ending_of(driver) is None:
                 self._lose(f"driver {driver.pid} does not end")
@@ -169,7 +172,7 @@ class Episode:
         self.drivers.clear()
 
     def _resume(self) -> None:
-        """With nothing broken any more the same command ends well, and `llmexp sync` finds nothing that it cannot copy."""
+        """Check that the same command succeeds once nothing is broken, and that `llmexp sync` can copy everything."""
         self._start()
         if "rerun=all" in self.driver.words:
             self._keeps_answers = False

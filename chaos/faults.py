@@ -1,4 +1,8 @@
-"""What can break, by class. A fault returns what heals it, None where nothing is left to heal, or raises MissedError."""
+"""Faults by class.
+
+A fault returns the function that heals it, or None where nothing is left to heal.
+It raises MissedError where there is nothing to break.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +27,13 @@ if TYPE_CHECKING:
 Heal = Callable[[], None]
 Fault = Callable[["Episode"], Heal | None]
 FIND_WITHIN_S = 4.0
-# By which a clock is wrong.
+# The errors that a clock can have.
 STEPS_S = (-3600.0, -2.0, 2.0, 3600.0)
 DRIVERS = ".drivers"
 
 
 class MissedError(Exception):
-    """There was nothing to break: the sweep had ended."""
+    """An error: there was nothing to break, because the sweep had ended."""
 
 
 def _signal_to(number: signal.Signals, *words: str) -> Fault:
@@ -42,7 +46,7 @@ def _signal_to(number: signal.Signals, *words: str) -> Fault:
 
 
 def _stopped(*words: str) -> Fault:
-    """Stop such a process as a debugger does, and let it go on later, where it is still there."""
+    """Stop such a process as a debugger does, and continue it later if it still exists."""
 
     def inject(episode: Episode) -> Heal:
         process = _signalled(episode, signal.SIGSTOP, words)
@@ -127,7 +131,10 @@ def _power_lost(episode: Episode) -> None:
 
 
 def _files_skewed(episode: Episode) -> None:
-    """Let files have the times of a server whose clock differs; those of living drivers get new ones all the time."""
+    """Give files the times of a server whose clock differs.
+
+    Files of living drivers are left out, because they get new times continually.
+    """
     shift_s = episode.random.choice(STEPS_S)
     for path in episode.sweep.rglob("*"):
         if DRIVERS not in path.parts and path.is_file() and not path.is_symlink():
@@ -136,12 +143,12 @@ def _files_skewed(episode: Episode) -> None:
 
 
 def _stray_names(episode: Episode) -> None:
-    """Leave what file servers, editors and people leave; for good."""
+    """Leave the stray files of file servers, editors and people, for good."""
     folders = [folder.path for folder in find_runs(episode.sweep)] if episode.sweep.exists() else []
     if not folders:
         raise MissedError
     place = episode.random.choice(folders)
-    with suppress(OSError):  # it is there already, or the disk is full
+    with suppress(OSError):  # the name exists already, or the disk is full
         for name in (
             ".nfs00000001",
             "result.json.bak",
@@ -206,7 +213,7 @@ FAULTS: Mapping[str, Fault] = {
 
 
 def on_one_host() -> Mapping[str, Fault]:
-    """What can break where drivers and their ranks are on this host, as far as this user may."""
+    """Return the faults that are possible where drivers and ranks are on this host, as far as this user may."""
     places = {
         "host renamed": OWN_HOST_NAME,
         "second driver in a container": OWN_NAMESPACES,
@@ -222,7 +229,7 @@ def on_one_host() -> Mapping[str, Fault]:
 
 
 def of_the_tracker(server: Server, network: Network) -> Mapping[str, Fault]:
-    """What can break of a tracking server and on the way to it."""
+    """Return the faults of a tracking server and of the network to it."""
 
     def killed(episode: Episode) -> Heal:
         server.kill()

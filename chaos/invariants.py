@@ -1,4 +1,7 @@
-"""What must hold: after a fault, whatever has ended; and once the sweep is complete. Each check answers with what is broken, in words."""
+"""The conditions that must hold after a fault, and once the sweep is complete.
+
+Each check yields a text for everything that is broken.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,10 @@ MLFLOW_STATUS = {RunStatus.SUCCESS: "FINISHED", RunStatus.OOM: "FINISHED"}
 def status_is_true(
     surroundings: Surroundings, sweep: Path, under_way: Callable[[], Collection[Hashable]]
 ) -> Iterator[str]:
-    """`llmexp status` says 'running' of no more runs than there are living drivers, and 'success' of none that lacks samples.
+    """Check that `llmexp status` says 'running' of at most as many runs as there are living drivers.
 
-    `under_way` is asked before and after, as what drives a run may begin or end meanwhile.
+    It must also say 'success' of no run that lacks samples. `under_way` is asked before and after, because a run's
+    driver may begin or end meanwhile.
     """
     if not (sweep.exists() and find_runs(sweep)):
         return
@@ -48,7 +52,7 @@ def status_is_true(
         if state == "success":
             run = name.partition("/")[2]
             broken = list(_is_whole(RunFolder(sweep / run)))
-            # A living driver may have set it aside since, to measure it again.
+            # A living driver may have set the run aside since then, to measure it again.
             yield from broken if run in before and answers(sweep).get(run) == before[run] else ()
         elif state == "unreadable":
             yield f"{name} is unreadable"
@@ -64,11 +68,13 @@ def _is_whole(folder: RunFolder) -> Iterator[str]:
             samples = repeat / f"samples.{rank}.jsonl"
             steps = len(read_samples(samples, StepSample)) if samples.exists() else 0
             if steps != planned or not (repeat / f"rank.{rank}.json").exists():
-                yield f"{folder.path.name} is a success, but rank {rank} has {steps} of {planned} steps in {repeat.name}"
+                yield (
+                    f"{folder.path.name} is a success, but rank {rank} has {steps} of {planned} steps in {repeat.name}"
+                )
 
 
 def is_answered(sweep: Path, runs: int, out_of_memory: int) -> Iterator[str]:
-    """Every run has its answer; out of memory are no more than the suite made so."""
+    """Check that every run has its answer, and that at most `out_of_memory` are out of memory."""
     states = [folder.state() for folder in find_runs(sweep)]
     if len(states) != runs or any(state not in ANSWERED for state in states):
         yield f"the sweep is not complete after its resume: {states}"
@@ -77,7 +83,7 @@ def is_answered(sweep: Path, runs: int, out_of_memory: int) -> Iterator[str]:
 
 
 def answers(sweep: Path) -> dict[str, str]:
-    """When each run that has an answer got it."""
+    """Return the time at which each run with an answer got it."""
     if not sweep.exists():
         return {}
     found = ((folder.path.name, folder.result()) for folder in find_runs(sweep))
@@ -85,7 +91,10 @@ def answers(sweep: Path) -> dict[str, str]:
 
 
 def store_equals_folders(uri: str, experiment: str, sweep: Path) -> Iterator[str]:
-    """In MLflow each run is there once below its sweep, with its status, its parameters, its metrics and all its steps; none is left running."""
+    """Check that MLflow has each run once below its sweep, with status, parameters, metrics and all steps.
+
+    No run may be left running.
+    """
     from mlflow import MlflowClient
 
     client = MlflowClient(uri)
@@ -125,7 +134,7 @@ def _is_the_same(client: Any, run: Any, folder: RunFolder) -> Iterator[str]:
     for repeat in folder.repeats() if result.status is RunStatus.SUCCESS else ():
         samples = read_samples(repeat / "samples.0.jsonl", StepSample)
         measured = max(index for index, sample in enumerate(samples) if not sample.warmup)
-        losses = [sample.loss for sample in samples[: measured + 1]]  # what comes later was profiled
+        losses = [sample.loss for sample in samples[: measured + 1]]  # later steps were profiled
         recorded = [
             metric.value
             for metric in sorted(

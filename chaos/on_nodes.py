@@ -1,4 +1,4 @@
-"""A sweep whose runs take two nodes, here two drivers that meet at a port, and the strangers who come to that port."""
+"""A sweep whose runs take two nodes: two drivers on this host that meet at a port, and strangers who come to it."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from chaos.tracker import free_port
 
 ADDRESS = "127.0.0.1"
 SECOND = "node.rank=1"
-# What ends a job ends its second node when the first has gone.
+# Once the first node is gone, the second one is ended after this time, as the end of a job would do.
 LEFT_FOR_S = 5.0
 KNOCK_WITHIN_S = 60.0
-# Not even JSON, JSON of no message, a message that nobody has signed, nothing at all.
+# Not JSON, JSON that is no message, a message that nobody has signed, a long text, and nothing at all.
 SAID = (b"\x80\x04\x95\n", b"[1]\n", b'{"node": 1, "host": "me", "cpu": {}}\n', b"x" * 100_000, b"")
 
 
 @dataclass
 class NodesEpisode(Episode):
-    """An episode on two nodes; `driver` is the first one's."""
+    """An episode on two nodes; `driver` is that of the first node."""
 
     ports: list[int] = field(default_factory=list)
 
     @property
     def possible(self) -> Mapping[str, Fault]:
-        """What can break on any host, and strangers."""
+        """The faults of any host, and strangers."""
         return {**super().possible, "strangers at node 0": _strangers}
 
     def start_beside(self, place: Place | None = None) -> None:
-        """Start one more driver on each node, the first one's last."""
+        """Start one more driver on each node, the first node's last."""
         self.ports.append(free_port())
         nodes = ("hardware.nodes=2", "hardware.devices_per_node=1", "hardware.network_interface=lo")
         for rank in (SECOND, "node.rank=0"):
@@ -43,7 +43,7 @@ class NodesEpisode(Episode):
             super().start_beside(place)
 
     def start_anew(self) -> None:
-        """Wait for the drivers that there are, then start others."""
+        """Wait for the existing drivers, then start others."""
         self._end()
         self._start()
 
@@ -61,7 +61,10 @@ class NodesEpisode(Episode):
 
 
 def _strangers(episode: Episode) -> Heal:
-    """Come before the second node does, and stay: at the next start of the sweep, as the nodes meet once."""
+    """Connect before the second node does, and stay.
+
+    This happens at the next start of the sweep, because the nodes meet only once.
+    """
     assert isinstance(episode, NodesEpisode)
     episode.start_anew()
     deadline, stack = time.monotonic() + KNOCK_WITHIN_S, ExitStack()

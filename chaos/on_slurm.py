@@ -1,4 +1,7 @@
-"""A sweep whose runs are jobs of a real SLURM, and what breaks there besides: the controller, the accounting, a node, a job."""
+"""A sweep whose runs are jobs of a real SLURM.
+
+It adds the faults of the controller, the accounting, a node and a job.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ from chaos.episode import ENDS_WITHIN_S, Episode
 from chaos.faults import FAULTS, Fault, Heal, MissedError
 from llmexp.slurm.queue import LAUNCH_FAILED
 
-# With a controller away and jobs queued again in between.
+# This allows for a controller that is down, and for jobs that are requeued.
 JOBS_END_WITHIN_S = 2 * ENDS_WITHIN_S
 
 
 @dataclass(kw_only=True)
 class SlurmEpisode(Episode):
-    """An episode on a cluster; a driver that is killed leaves its jobs, which then end by themselves."""
+    """An episode on a cluster; a killed driver leaves its jobs, which then end by themselves."""
 
     cluster: Cluster
     further_words: tuple[str, ...] = (
@@ -33,12 +36,12 @@ class SlurmEpisode(Episode):
 
     @property
     def possible(self) -> Mapping[str, Fault]:
-        """What can break on any host, and on a cluster."""
+        """The faults of any host, and those of a cluster."""
         return {**FAULTS, **_of(self.cluster, self._jobs)}
 
     @property
     def place(self) -> Place:
-        """Where the cluster's commands are."""
+        """The place where the cluster's commands are."""
         return HERE
 
     def _under_way(self) -> Collection[Hashable]:
@@ -64,16 +67,16 @@ class SlurmEpisode(Episode):
             self.cluster.run("scancel", *(job.number for job in left))
 
     def _going(self) -> list[QueuedJob]:
-        """The jobs that go on by themselves: the next driver has to take up the others."""
+        """Return the jobs that go on by themselves: the next driver has to take up the others."""
         return [job for job in self._jobs() if job.reason != LAUNCH_FAILED]
 
     def _jobs(self) -> list[QueuedJob]:
-        """The sweep's jobs that have not ended."""
+        """Return the sweep's jobs that have not ended."""
         return [job for job in self.cluster.jobs() if job.name.startswith(f"llmexp-{self.name}-")]
 
 
 def _of(cluster: Cluster, jobs: Callable[[], Sequence[QueuedJob]]) -> dict[str, Fault]:
-    """Faults of a cluster, of which the sweep has these jobs."""
+    """Return the faults of a cluster; `jobs` gives the sweep's jobs on it."""
     return {
         "controller killed": _killed(cluster, "slurmctld", cluster.start_controller),
         "controller stopped": _stopped(cluster),
@@ -118,7 +121,7 @@ def _to_a_job(
             raise MissedError
         try:
             cluster.run(*command, episode.random.choice(possible))
-        except subprocess.CalledProcessError:  # it ended meanwhile
+        except subprocess.CalledProcessError:  # the job has ended meanwhile
             raise MissedError from None
 
     return inject

@@ -1,6 +1,7 @@
-"""A loss of power: every process ends at once, and what had not been forced to the disk is gone or is zeros.
+"""A loss of power: every process ends at once, and data not yet forced to the disk is gone or is zeros.
 
-Installed into every process of a sweep, it notes what is forced there. What lies in SQLite's files is left alone: SQLite forces it by itself.
+It is installed into every process of a sweep, and records what the process forces to the disk. SQLite's files are left
+alone, because SQLite forces them by itself.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Names a file of lines: inode and size of what was forced to the disk.
+# The variable names a file of lines: inode and size of each file that was forced to the disk.
 FORCED_FILE = "CHAOS_FORCED_FILE"
-# By then a kernel has written by itself (vm.dirty_expire_centisecs).
+# After this time a kernel has written the data by itself (vm.dirty_expire_centisecs).
 WRITTEN_AFTER_S = 30.0
 SQLITE = "mlflow.db"
 
 
 def install() -> None:
-    """Note what this process forces to the disk."""
+    """Record what this process forces to the disk."""
     told = os.environ.get(FORCED_FILE)
     if not told:
         return
@@ -47,7 +48,7 @@ def lose(folder: Path, notes: Path, chance: random.Random) -> None:
             continue
         os.truncate(path, safe)
         if chance.random() < 0.5:
-            os.truncate(path, state.st_size)  # which fills with zeros
+            os.truncate(path, state.st_size)  # this fills with zeros
 
 
 def _files(folder: Path) -> Iterator[Path]:

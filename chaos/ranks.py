@@ -1,4 +1,7 @@
-"""A launcher and its ranks, without torch: ranks <repeat's folder> launcher.<node>|rank.<r>. Each rank takes its steps, and breaks at a signal."""
+"""A launcher and its ranks, without torch: ranks <repeat's folder> launcher.<node>|rank.<r>.
+
+Each rank takes its steps, and breaks at a signal.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,17 @@ from llmexp.record.process import die_with_parent
 
 STEP_S = 0.02
 RANKS = 2
-# By these words of its command line a process is known.
+# These words of the command line identify a process.
 LAUNCHER, RANK = "launcher.", "rank."
-# What a rank does at a signal that the suite sends it.
+# The signals at which a rank breaks, and how.
 LEAVES, RAISES, RUNS_OUT_OF_MEMORY = signal.SIGHUP, signal.SIGUSR2, signal.SIGALRM
 
 
 def launch(folder: Path, node: int) -> int:
-    """Start this node's ranks; when one ends badly end the others, as launchers do, and answer with its exit code."""
+    """Start this node's ranks and return the exit code.
+
+    When one fails, the others are ended, as launchers do, and its exit code is returned.
+    """
     hardware = _planned(folder)["hardware"]
     of_a_node = RANKS // hardware["nodes"]
     ranks = range(node * of_a_node, (node + 1) * of_a_node)
@@ -42,7 +48,7 @@ def launch(folder: Path, node: int) -> int:
 
 
 def measure(folder: Path, rank: int) -> None:
-    """Take all steps, then say so."""
+    """Take all steps, then write the rank's summary."""
     protocol = _planned(folder)["measure"]
     for step in range(protocol["warmup_steps"] + protocol["steps"]):
         time.sleep(STEP_S)
@@ -73,7 +79,7 @@ def write_step(samples: Path, step: int, warmup: bool) -> None:
 
 
 def obey_faults(folder: Path, rank: int) -> None:
-    """Break when the suite says so."""
+    """Break when the suite sends a signal."""
 
     def leave(number: int, frame: FrameType | None) -> Never:
         os._exit(3)
@@ -109,7 +115,7 @@ def _write(path: Path, record: dict[str, Any]) -> None:
 
 
 def main(folder: Path, role: str) -> int:
-    """Play the launcher or a rank; answers with the exit code."""
+    """Play the launcher or a rank; return the exit code."""
     if role.startswith(LAUNCHER):
         return launch(folder, int(role.removeprefix(LAUNCHER)))
     die_with_parent()

@@ -1,4 +1,7 @@
-"""What episodes share, each started when the first of them needs it: the tracking server, the network to it, the SLURM cluster."""
+"""The tracking server, the network to it and the SLURM cluster that episodes share.
+
+Each is started when the first episode needs it.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ from chaos.on_slurm import SlurmEpisode
 from chaos.surroundings import Surroundings
 from chaos.tracker import Network, Server
 
-# Where episodes play, recording to SQLite but for the second, which records to a server over a network: here, on a SLURM, with ranks
-# in containers, on two nodes.
+# The places where episodes play: here, here with a server, on a SLURM, with ranks in containers, on two nodes. All
+# record to SQLite, except that "server" records to a server over a network.
 PLACES = ("sqlite", "server", "slurm", "containers", "nodes")
 
 
 class Stage:
-    """A context manager over a scratch folder."""
+    """The shared parts of all episodes in a scratch folder, as a context manager."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._stack = folder, ExitStack()
@@ -42,7 +45,7 @@ class Stage:
 
     @contextmanager
     def episode(self, number: int, place: str, chance: random.Random) -> Iterator[Episode]:
-        """An episode on a disk of its own."""
+        """Prepare an episode on a disk of its own."""
         cluster = self._cluster.env if place == "slurm" else {}
         surroundings = Surroundings(self._folder / str(number), self._folder / str(number) / "outputs", cluster)
         with Disk(surroundings.outputs) as disk, _ended(surroundings):
@@ -73,7 +76,7 @@ class Stage:
 
 @contextmanager
 def _ended(surroundings: Surroundings) -> Iterator[None]:
-    """Leave no process, also where the suite is interrupted."""
+    """End all processes at the exit, also where the suite is interrupted."""
     try:
         yield
     finally:

@@ -1,4 +1,7 @@
-"""What a sweep of the suite runs in: the scripted engine beside llmexp, an outputs folder, a mark by which its processes are known."""
+"""The environment of the suite's sweeps.
+
+It has the scripted engine beside llmexp, an outputs folder, and a mark that identifies its processes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ METADATA = "Metadata-Version: 2.1\nName: llmexp-chaos\nVersion: 1\n"
 
 @dataclass
 class Surroundings:
-    """A scratch folder, with what is installed in it, the outputs of sweeps, and the variables of a cluster where they run on one."""
+    """A scratch folder, the packages installed in it, and the outputs of sweeps.
+
+    `cluster` holds the variables of a cluster where the sweeps run on one.
+    """
 
     scratch: Path
     outputs: Path
@@ -40,32 +46,32 @@ class Surroundings:
             (info / "METADATA").write_text(METADATA)
             (info / "entry_points.txt").write_text(ENTRY_POINTS)
             self.forced_file.touch()
-            self.forced_file.chmod(0o666)  # drivers of another user note there too
+            self.forced_file.chmod(0o666)  # drivers of another user write to it too
             (self.site / "sitecustomize.py").write_text(IN_EVERY_PROCESS)
 
     @property
     def site(self) -> Path:
-        """A folder of packages, as pip makes them."""
+        """A folder of packages, in pip's layout."""
         return self.scratch / "site"
 
     @property
     def error_file(self) -> Path:
-        """While it is there, files below the outputs answer with the error whose number it holds."""
+        """A file with an error number; while it exists, files below the outputs answer with that error."""
         return self.scratch / "errno"
 
     @property
     def shift_file(self) -> Path:
-        """By so many seconds the clock of this sweep's processes is wrong."""
+        """A file with the number of seconds by which the clock of this sweep's processes is wrong."""
         return self.scratch / "shift_s"
 
     @property
     def forced_file(self) -> Path:
-        """What they have forced to the disk."""
+        """A file that lists what the processes have forced to the disk."""
         return self.scratch / "forced"
 
     @property
     def environment(self) -> dict[str, str]:
-        """For every process of a sweep."""
+        """The environment variables of every process of a sweep."""
         kept = {
             name: value
             for name, value in {**os.environ, **self.cluster}.items()
@@ -91,7 +97,10 @@ class Surroundings:
         )
 
     def processes(self, module: str = "", word: str = "") -> list[psutil.Process]:
-        """Living processes of these surroundings: all, or those of `python -m <module>` with an argument that starts so."""
+        """Return the living processes of these surroundings.
+
+        They are all, or those of `python -m <module>` with an argument that begins with `word`.
+        """
         return [process for process in psutil.process_iter() if self._is_ours(process, module, word)]
 
     def _is_ours(self, process: psutil.Process, module: str, word: str) -> bool:
@@ -104,5 +113,5 @@ class Surroundings:
         return not module or (line[1:3] == ["-m", module] and any(argument.startswith(word) for argument in line[3:]))
 
     def llmexp(self, *words: str) -> list[str]:
-        """The command line of llmexp with these words."""
+        """Return the command line of llmexp with these words."""
         return [sys.executable, "-m", "llmexp", *words]

@@ -1,4 +1,4 @@
-"""A tracking server of the suite's own, and a network to it that can be cut, stall or be slow."""
+"""A separate tracking server, and a network to it that can be cut, stall or be slow."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Server:
 
     @property
     def uri(self) -> str:
-        """Its address, past the network that can be broken."""
+        """The server's address, without the network that can be broken."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start the server and wait until it answers."""
         self._folder.mkdir(parents=True, exist_ok=True)
         store = [
             "--backend-store-uri",
@@ -62,13 +62,13 @@ class Server:
             time.sleep(0.1)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to all its processes."""
+        """Send a signal to all processes of the server."""
         if self._process:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
     def kill(self) -> None:
-        """End it as a power cut does."""
+        """End the server at once, as a power cut does."""
         self.send(signal.SIGKILL)
         if self._process:
             self._process.wait()
@@ -82,7 +82,7 @@ class Server:
 
 
 class Network:
-    """Passes connections on to a port: as they are, slowly, not at all ('stalled'), or ends them ('cut')."""
+    """A relay of connections to a port: normal, slow, passing nothing ('stalled'), or ending them ('cut')."""
 
     def __init__(self, port: int) -> None:
         self._to, self.state = port, "well"
@@ -92,7 +92,7 @@ class Network:
 
     @property
     def uri(self) -> str:
-        """The server's address on this side."""
+        """The server's address behind the relay."""
         return f"http://127.0.0.1:{self._listening.getsockname()[1]}"
 
     def _run(self) -> None:
@@ -140,6 +140,6 @@ class Network:
 
 
 def free_port() -> int:
-    """One of 127.0.0.1 that nobody has at the moment."""
+    """Return a port of 127.0.0.1 that is free at the moment."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])

@@ -1,1 +1,4 @@
-"""What runs inside the spawned job: a room for each engine, and those that engines share. Reads plan.json, builds, loops, samples. No decisions."""
+"""Code that runs inside the spawned job: a package for each engine, and packages that engines share.
+
+It reads plan.json, builds the model, runs the training loop and records samples. It takes no decisions.
+"""

@@ -1,4 +1,4 @@
-"""hydra/launcher=local, the default: the runs of a sweep on this machine."""
+"""Runs a sweep on this machine: hydra/launcher=local, the default."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ConfigStore.instance().store(group="hydra/launcher", name="local", node=_NODE, p
 
 
 class LocalLauncher(PlanLauncher):
-    """Measures plans in this process."""
+    """A launcher that measures plans in this process."""
 
     def runner(self, jobs: Sequence[Job]) -> Runner:
-        """Give what measures here."""
+        """Return the runner that measures on this machine."""
         return RunsHere(self._began)

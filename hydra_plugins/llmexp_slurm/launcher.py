@@ -1,4 +1,7 @@
-"""hydra/launcher=slurm: the runs of a sweep as jobs of a SLURM cluster, planned where they are submitted."""
+"""Runs a sweep as jobs of a SLURM cluster: hydra/launcher=slurm.
+
+Runs are planned where they are submitted.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,17 @@ from llmexp.errors import ConfigError
 from llmexp.slurm.options import DEFAULTS, read_options
 from llmexp.sweep.runner import Runner
 
-# Files of conf/hardware that say what the submitting machine has.
+# These files of conf/hardware describe the submitting machine.
 DETECTING = ("auto", "gpu")
 _NODE = {"_target_": "hydra_plugins.llmexp_slurm.launcher.SlurmLauncher", **DEFAULTS}
 ConfigStore.instance().store(group="hydra/launcher", name="slurm", node=_NODE, provider="llmexp")
 
 
 class SlurmLauncher(PlanLauncher):
-    """Takes plans, so that nothing is composed again on a node and what was planned at submission is what runs."""
+    """A launcher that submits plans.
+
+    Nothing is composed again on a node, so that a job runs what was planned at submission.
+    """
 
     def __init__(self, **options: Any) -> None:
         self._given = {
@@ -31,7 +37,7 @@ class SlurmLauncher(PlanLauncher):
         }
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Check the options and that this machine can submit; raises ConfigError."""
+        """Check the options, and check that this machine can submit; raise ConfigError."""
         from llmexp.slurm.queue import check_slurm
         from llmexp.slurm.submit import check_submitit
 
@@ -41,7 +47,7 @@ class SlurmLauncher(PlanLauncher):
         check_submitit()
 
     def runner(self, jobs: Sequence[Job]) -> Runner:
-        """Give what submits; raises ConfigError where a job's hardware is what this machine has."""
+        """Return the runner that submits; raise ConfigError where a job's hardware is that of this machine."""
         from llmexp.sweep.cluster import RunsOnCluster
 
         chosen = self._config.hydra.runtime.choices.get("hardware")

@@ -1,4 +1,4 @@
-"""The sweeper of llmexp: cells of an experiment and sweeps of the command line, all planned before the first one runs."""
+"""The sweeper of llmexp: plans an experiment's cells and the command line's sweeps before the first run starts."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from hydra.core.config_store import ConfigStore
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-# cells: mappings of overrides, a list or commas for several values; the sweep is the union of the cells' products.
-# A plain mapping, because Hydra loads plugins in a way that a dataclass with postponed annotations does not survive.
+# cells: mappings of overrides, with a list or commas for several values; the sweep is the union of the cells' products.
+# It is a plain mapping, because the way in which Hydra loads plugins breaks a dataclass with postponed annotations.
 _NODE = {"_target_": "hydra_plugins.llmexp_sweeper.sweeper.LlmexpSweeper", "cells": []}
 ConfigStore.instance().store(group="hydra/sweeper", name="llmexp", node=_NODE, provider="llmexp")
 
 
 class LlmexpSweeper(BasicSweeper):
-    """Hands planned jobs to whatever launcher is configured and answers with the exit code."""
+    """A sweeper that hands planned jobs to the configured launcher and returns the exit code."""
 
     def __init__(self, cells: list[dict[str, Any]]) -> None:
         super().__init__(max_batch_size=None)
         self.cells = cells
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Keep the task, which is given the plans where a launcher of another package calls it."""
+        """Keep the task, which receives the plans where a launcher of another package calls it."""
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
         self._task = task_function
 
     def sweep(self, arguments: list[str]) -> int:
-        """Plan all jobs, run them, report them; raises ConfigError before anything has started."""
+        """Plan all jobs, run them and report them; raise ConfigError before anything has started."""
         from llmexp.cli.jobs import plan_jobs
         from llmexp.cli.launchers import PlannedTask, runner_of
         from llmexp.sweep.run import run_sweep

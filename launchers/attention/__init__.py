@@ -1,1 +1,1 @@
-"""Attention that llmexp brings itself: its kernels, and how sequences are cut over ranks."""
+"""Attention functions of llmexp's own, and the ways to divide sequences over ranks."""

@@ -1,4 +1,7 @@
-"""A block of attention, of some queries to some keys: its output with the log-sum-exp by which blocks add up, and its part of the gradients."""
+"""Attention of some queries to some keys (a block).
+
+A block gives its output with the log-sum-exp that is needed to add blocks up, and its part of the gradients.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ Triple = tuple[Tensor, Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Block(ABC):
-    """Queries [batch, heads, seq, head_dim], keys and values [batch, kv_heads, seq, head_dim]; causal where both are of the same positions."""
+    """A block: query [batch, heads, seq, head_dim], key and value [batch, kv_heads, seq, head_dim].
+
+    Set `causal` where queries and keys are of the same positions.
+    """
 
     query: Tensor
     key: Tensor
@@ -24,15 +30,18 @@ class Block(ABC):
 
     @abstractmethod
     def attend(self) -> Pair:
-        """The output as if these were all keys, and the log-sum-exp of the scores, fp32 [batch, heads, seq]."""
+        """Return the output as if these were all keys, and the scores' log-sum-exp, fp32 [batch, heads, seq]."""
 
     @abstractmethod
     def gradients(self, grad: Tensor, output: Tensor, lse: Tensor) -> Triple:
-        """What this block adds to the gradients of its queries, keys and values; `grad`, `output` and `lse` are of the attention to all keys."""
+        """Return what this block adds to the gradients of its queries, keys and values.
+
+        `grad`, `output` and `lse` belong to the attention to all keys.
+        """
 
 
 class FlashBlock(Block):
-    """By torch's flash kernels, which know the log-sum-exp; they raise RuntimeError where they cannot take the inputs."""
+    """A block computed by torch's flash kernels, which raise RuntimeError where they cannot take the inputs."""
 
     def attend(self) -> Pair:
         """See Block."""
@@ -55,8 +64,9 @@ class FlashBlock(Block):
                 *inputs, 0.0, self.causal, scale=self.scale
             )
             return found
-        inputs = (*inputs[:-1], lse.contiguous())  # the kernel takes no strides of it
-        lengths = (None, None, self.query.shape[2], self.key.shape[2])  # no cumulative ones: sequences are not packed
+        inputs = (*inputs[:-1], lse.contiguous())  # the kernel does not accept another stride
+        # no cumulative lengths: sequences are not packed
+        lengths = (None, None, self.query.shape[2], self.key.shape[2])
         no_dropout = torch.empty(2, dtype=torch.uint64, device=grad.device)
         return torch.ops.aten._scaled_dot_product_flash_attention_backward(
             *inputs, *lengths, 0.0, self.causal, no_dropout, no_dropout, scale=self.scale
@@ -64,7 +74,7 @@ class FlashBlock(Block):
 
 
 class UnfusedBlock(Block):
-    """In three products: scores, softmax in fp32, weighted values."""
+    """A block computed in three steps: scores, softmax in fp32, weighted values."""
 
     def attend(self) -> Pair:
         """See Block."""

@@ -1,4 +1,4 @@
-"""Causal attention with torch alone: by its flash kernel, or in three products."""
+"""Causal attention with torch alone, by its flash kernel or in three unfused steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def flash(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None) -> Tensor:
-    """Causal attention by torch's flash kernel and no other; raises RuntimeError where that kernel cannot take the inputs.
+    """Compute causal attention by torch's flash kernel only; raise RuntimeError where it cannot take the inputs.
 
     query and the result are [batch, heads, seq, head_dim], key and value [batch, kv_heads, seq, head_dim].
     """
@@ -21,7 +21,10 @@ def flash(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None)
 
 
 def unfused(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None) -> Tensor:
-    """The same in three products, with the softmax in fp32, as transformers' eager attention has it with a mask."""
+    """Compute causal attention in three steps, with the softmax in fp32, as transformers' eager attention does.
+
+    Shapes are those of `flash`.
+    """
     key, value = (part.repeat_interleave(query.shape[1] // part.shape[1], dim=1) for part in (key, value))
     scores = query @ key.transpose(-1, -2) * (scale or query.shape[-1] ** -0.5)
     later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)

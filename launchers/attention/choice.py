@@ -1,4 +1,7 @@
-"""Atoms F and RS: which attention function a model of transformers calls. Causal over right-padded sequences, so no mask is ever needed."""
+"""Atoms F and RS choose the attention function that a transformers model calls.
+
+All of them are causal over right-padded sequences, so that no mask is needed.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,19 @@ from llmexp.launchers.attention.causal import flash, unfused
 from llmexp.launchers.attention.varlen import sdpa_records
 from llmexp.method import Techniques
 
-# Not with "flash" in it: transformers would look for a package of that name.
+# The name must not contain "flash": transformers would look for a package of that name.
 SDPA_FUSED = "llmexp_sdpa"
 SDPA_RECORDS = "llmexp_sdpa_records"
 EAGER_AGAIN = "llmexp_eager_again"
-# DeepSpeed's exchange of heads around one of the three below, registered by launchers/deepspeed/sequence.py.
+# DeepSpeed exchanges heads around one of the three functions below (launchers/deepspeed/sequence.py).
 ULYSSES = "llmexp_ulysses"
 
 
 def implementation(techniques: Techniques, device: torch.device, *, records: bool = False) -> str:
-    """The name transformers knows the attention by: eager without F; with F the flash-attn package on CUDA, else torch's flash backend.
+    """Return the name by which transformers knows the attention function, and register the function.
 
-    records: sequences hold several, which must not see each other; eager makes a mask of their positions.
+    Without F it is eager; with F it is the flash-attn package on CUDA, else torch's flash backend. Set `records` where
+    a sequence holds several records, which must not see each other; eager makes a mask of their positions.
     """
     if techniques.attention_recomputation:
         AttentionInterface.register(EAGER_AGAIN, eager_again)
@@ -45,7 +49,10 @@ def implementation(techniques: Techniques, device: torch.device, *, records: boo
 
 
 def eager_again(module: torch.nn.Module, *args: Any, **options: Any) -> Any:
-    """The eager attention that the module's own model has, of which only the inputs are kept for backward; raises ConfigError where it has none."""
+    """Run the eager attention of the module's own model, and keep only its inputs for backward.
+
+    Raises ConfigError where the model has none.
+    """
     name = type(module).__module__
     eager = getattr(sys.modules[name], "eager_attention_forward", None)
     if eager is None:
@@ -56,25 +63,28 @@ def eager_again(module: torch.nn.Module, *args: Any, **options: Any) -> Any:
 def sdpa_flash(
     module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any
 ) -> tuple[Tensor, None]:
-    """`flash` as transformers calls it: the result is [batch, seq, heads, head_dim]."""
+    """Call `flash` with the signature of transformers; the result is [batch, seq, heads, head_dim]."""
     return flash(query, key, value, options.get("scaling")).transpose(1, 2).contiguous(), None
 
 
 def sdpa_unfused(
     module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any
 ) -> tuple[Tensor, None]:
-    """`unfused` as transformers calls it: the result is [batch, seq, heads, head_dim]."""
+    """Call `unfused` with the signature of transformers; the result is [batch, seq, heads, head_dim]."""
     return unfused(query, key, value, options.get("scaling")).transpose(1, 2).contiguous(), None
 
 
 def sdpa_unfused_again(*args: Any, **options: Any) -> tuple[Tensor, None]:
-    """The same, of which only the inputs are kept for backward."""
+    """Run `sdpa_unfused`, and keep only its inputs for backward."""
     again: tuple[Tensor, None] = checkpoint(sdpa_unfused, *args, use_reentrant=False, **options)
     return again
 
 
 def of_whole_sequences(techniques: Techniques) -> Callable[..., tuple[Tensor, None]]:
-    """What Ulysses calls once a rank has whole sequences: without a mask, which is that of a rank's part."""
+    """Return the attention that Ulysses calls once a rank has whole sequences.
+
+    It ignores the mask, which covers only the rank's part.
+    """
     if techniques.attention_recomputation:
         return sdpa_unfused_again
     return sdpa_flash if techniques.flash_attention else sdpa_unfused

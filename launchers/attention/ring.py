@@ -1,6 +1,7 @@
-"""Causal attention over a sequence that is cut over ranks: keys and values go round the ring (arXiv 2310.01889), no rank holds all of them.
+"""Ring attention (arXiv 2310.01889): causal attention over a sequence that is divided over ranks.
 
-Of 2 x ranks chunks a rank has one from the front and its mirror image from the back, so that the causal half is shared out evenly.
+Keys and values pass from rank to rank, and no rank holds all of them. The sequence is cut into 2 x ranks chunks; each
+rank has one from the front and its mirror image from the back, so that the causal work is balanced.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ class Ring:
     block: Callable[..., Block]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Queries, keys and values of this rank's two chunks, as Block has them, to their output; backward computes every block again."""
+        """Return the output for this rank's two chunks, in the shapes of Block; backward computes every block again."""
         output: Tensor = _RingAttention.apply(query, key, value, self)
         return output
 
     def visits(self, pair: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-        """The other ranks' keys and values as they come by, with the part of the own queries that sees them and the part of them that is seen.
+        """Yield the other ranks' keys and values as they arrive.
 
-        The next ones are under way while these are used, the first ones from now on.
+        Each item is the slice of the own queries that sees them, the slice of them that is seen, and the pair. The next
+        pair is sent while the current one is used, and the first one from now on.
         """
         return self._visits(_Passing(pair, self.group), pair.shape[3] // 2)
 
@@ -44,7 +46,7 @@ class Ring:
             if turn + 1 < size:
                 coming = _Passing(pair, self.group)
             if (own - turn) % size < own:
-                # Its front chunk lies before both of ours, its back chunk behind both.
+                # Its front chunk lies before both of ours, its back chunk after both.
                 yield ALL, slice(half), pair
             else:
                 yield slice(half, None), ALL, pair
@@ -53,7 +55,7 @@ class Ring:
 class _RingAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, ring: Ring) -> Tensor:
-        """The blocks' outputs are added up in fp32, weighted by their log-sum-exp."""
+        """Add the blocks' outputs up in fp32, weighted by their log-sum-exp."""
         ctx.ring = ring
         visits = ring.visits(torch.stack((key, value)))
         output, lse = ring.block(query, key, value, causal=True).attend()
@@ -67,7 +69,7 @@ class _RingAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of keys and values go round behind them, one rank adding after the other, until they are home."""
+        """Send the gradients of keys and values after them; each rank adds its part until they reach their owner."""
         query, key, value, output, lse = ctx.saved_tensors
         ring: Ring = ctx.ring
         grad, visits = grad.contiguous(), ring.visits(torch.stack((key, value)))
@@ -88,23 +90,27 @@ class _RingAttention(torch.autograd.Function):
 
 
 def _add(total: Tensor, lse: Tensor, output: Tensor, further: Tensor) -> None:
-    """Add a block's output to the total of those before it, in place."""
+    """Add a block's output to the total of the blocks before it, in place."""
     both = torch.logaddexp(lse, further)
     total.mul_((lse - both).exp()[..., None]).add_(output * (further - both).exp()[..., None])
     lse.copy_(both)
 
 
 class _Passing:
-    """A tensor on its way to the next rank, while that of the rank before comes; both at once, so that no rank waits for another's turn."""
+    """A tensor that is sent to the next rank while that of the previous rank is received.
+
+    Both are posted at once, so that no rank waits for another's turn.
+    """
 
     def __init__(self, tensor: Tensor, group: ProcessGroup) -> None:
         ahead, behind = (distributed.get_global_rank(group, (group.rank() + way) % group.size()) for way in (1, -1))
-        self._sent, self._received = tensor, torch.empty_like(tensor)  # what is sent must live until it has been
+        # the sent tensor must live until it has been sent
+        self._sent, self._received = tensor, torch.empty_like(tensor)
         both = [P2POp(distributed.isend, tensor, ahead, group), P2POp(distributed.irecv, self._received, behind, group)]
         self._works = distributed.batch_isend_irecv(both)
 
     def arrived(self) -> Tensor:
-        """What came."""
+        """Wait, and return the tensor received."""
         for work in self._works:
             work.wait()
         return self._received

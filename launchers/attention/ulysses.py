@@ -1,6 +1,7 @@
-"""Ulysses (arXiv 2309.14509): for attention a rank gives its part of the sequence away for whole sequences of its part of the heads, and back.
+"""Ulysses (arXiv 2309.14509): ranks exchange parts of the sequence for parts of the heads around attention.
 
-Sequences are cut as for the ring: of 2 x ranks chunks a rank has one from the front and its mirror image from the back.
+In attention a rank has whole sequences of its part of the heads. Sequences are cut as for the ring: each rank has one
+of 2 x ranks chunks from the front and its mirror image from the back.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from torch.distributed import ProcessGroup
 
 
 class _AllToAll(torch.autograd.Function):
-    """Slice i of the first dimension goes to rank i; the gradients go back the same way."""
+    """An all-to-all: slice i of the first dimension goes to rank i; the gradients go back the same way."""
 
     @staticmethod
     def forward(ctx: Any, sent: Tensor, group: ProcessGroup) -> Tensor:
@@ -28,7 +29,10 @@ class _AllToAll(torch.autograd.Function):
 
 
 def to_heads(parts: list[Tensor], group: ProcessGroup) -> list[Tensor]:
-    """Each [seq / ranks, batch, heads, head_dim] to [seq, batch, heads / ranks, head_dim], in one exchange; heads fewer than ranks are repeated."""
+    """Turn each [seq / ranks, batch, heads, head_dim] into [seq, batch, heads / ranks, head_dim], in one exchange.
+
+    Heads are repeated where there are fewer of them than ranks.
+    """
     size = group.size()
     cut = [_repeated(part, size).unflatten(2, (size, -1)).movedim(2, 0) for part in parts]
     received = _AllToAll.apply(torch.cat(cut, dim=3), group)
@@ -38,7 +42,7 @@ def to_heads(parts: list[Tensor], group: ProcessGroup) -> list[Tensor]:
 
 
 def to_sequence(whole: Tensor, group: ProcessGroup) -> Tensor:
-    """[seq, batch, heads / ranks, head_dim] to [seq / ranks, batch, heads, head_dim]."""
+    """Turn [seq, batch, heads / ranks, head_dim] into [seq / ranks, batch, heads, head_dim]."""
     front, back = whole.unflatten(0, (2 * group.size(), -1)).chunk(2)
     received = _AllToAll.apply(torch.cat((front, back.flip(0)), dim=1), group)
     return received.movedim(0, 2).flatten(2, 3)

@@ -1,4 +1,4 @@
-"""Causal attention within each of several records that lie one after another, by torch's flash kernels alone."""
+"""Causal attention within each of several records in one sequence, by torch's flash kernels alone."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from llmexp.launchers.data.packing import LENGTHS
 def sdpa_records(
     module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any
 ) -> tuple[Tensor, None]:
-    """As transformers calls it, [batch, heads, seq, head_dim], with what packing.model_inputs adds; the result is [batch, seq, heads, head_dim].
+    """Compute attention with the signature of transformers and the arguments that packing.model_inputs adds.
 
-    Raises ConfigError for a model that does not hand on the bounds.
+    Inputs are [batch, heads, seq, head_dim], the result is [batch, seq, heads, head_dim]. Raises ConfigError for a
+    model that does not hand on the bounds.
     """
     if LENGTHS not in options:
         raise ConfigError(
-            f"data.pack=true: {type(module).__module__} does not hand on where records end: set data.pack=false, or leave F out"
+            f"data.pack=true: {type(module).__module__} does not hand on where records end: "
+            "set data.pack=false, or leave F out"
         )
     batch, _, seq_len, _ = query.shape
     within = _varying(query.device) or _one_by_one
@@ -33,7 +35,7 @@ def sdpa_records(
 
 
 def _one_by_one(query: Tensor, key: Tensor, value: Tensor, *, options: dict[str, Any]) -> Tensor:
-    """All of [tokens, heads, head_dim]; the flash kernel once a record."""
+    """Call the flash kernel once a record; all tensors are [tokens, heads, head_dim]."""
     lengths: Sequence[int] = options[LENGTHS]
     each = zip(
         *(part.transpose(0, 1).unsqueeze(0).split(list(lengths), dim=2) for part in (query, key, value)), strict=True
@@ -43,7 +45,10 @@ def _one_by_one(query: Tensor, key: Tensor, value: Tensor, *, options: dict[str,
 
 @cache
 def _varying(device: torch.device) -> Callable[..., Tensor] | None:
-    """torch's flash kernel for records of varying lengths, on CUDA and where torch has it with grouped heads; one call for all."""
+    """Return torch's flash kernel for records of varying lengths, which takes all records in one call.
+
+    Returns None without CUDA, and where torch's function does not support grouped heads.
+    """
     if device.type != "cuda":
         return None
     try:

@@ -1,1 +1,1 @@
-"""What the ranks read, from texts and records by way of tokens to the passes of each step."""
+"""The data of the ranks: from texts and records to tokens, and to the passes of each step."""

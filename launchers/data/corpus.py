@@ -1,4 +1,4 @@
-"""Where texts come from: files, the running Python's own library, a Hugging Face dataset."""
+"""Sources of texts: files, the running Python's own library, or a Hugging Face dataset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llmexp.schema import HfData, TextData
 
 
 def texts(data: TextData | HfData, seed: int) -> Iterator[str]:
-    """The documents, in an order that the seed fixes."""
+    """Yield the documents in an order that the seed fixes."""
     if isinstance(data, HfData):
         for record in hf_dataset(data.path, data.split).shuffle(seed=seed):
             yield record[data.field]
@@ -25,17 +25,17 @@ def texts(data: TextData | HfData, seed: int) -> Iterator[str]:
 
 
 def text_files(patterns: Sequence[str]) -> list[Path]:
-    """Files that the patterns name; without patterns the running Python's own library sources."""
+    """Return the files that the patterns name, or without patterns the running Python's library sources."""
     return matching(patterns) if patterns else library_modules() + sorted(_library().glob("[a-z]*/*.py"))
 
 
 def library_modules() -> list[Path]:
-    """The modules of the running Python's library that are one file."""
+    """Return the modules of the running Python's library that are one file."""
     return sorted(_library().glob("*.py"))
 
 
 def hf_dataset(place: str, split: str) -> Any:
-    """A split of a dataset by hub name, in a folder, or in a file of one of its formats."""
+    """Load a split of a dataset by hub name, from a folder, or from a file of a known format."""
     import datasets
 
     path = Path(place)

@@ -1,4 +1,4 @@
-"""Instruction records as sequences: prompts are read and not learned, answers with their ends are learned."""
+"""Instruction records as sequences, in which the model learns only the answers with their ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Piece = tuple[list[int], bool]
 
 @dataclass
 class Read:
-    """Records that were read so far: all, those cut to seq_len, those left out because no answer was within it."""
+    """Counts of the records read so far: all, those cut to seq_len, those left out because no answer fits."""
 
     records: int = 0
     cut: int = 0
@@ -28,7 +28,7 @@ class Read:
 
 
 def load(data: InstructionsData, encode: Tokenizer, number: int, seed: int) -> Sequences:
-    """At most `number` sequences of records in an order that the seed fixes; raises ConfigError."""
+    """Make at most `number` sequences of records in an order that the seed fixes; raise ConfigError for wrong data."""
     records, read = conversations(data), Read()
     random.Random(seed).shuffle(records)
     fitting = _fitting((example(record, encode, data.tokenizer) for record in records), data.seq_len, read)
@@ -44,23 +44,23 @@ def load(data: InstructionsData, encode: Tokenizer, number: int, seed: int) -> S
 
 
 def conversations(data: InstructionsData) -> list[Conversation]:
-    """All records of the section; raises ConfigError for the first that is wrong."""
+    """Return all records of the data section; raise ConfigError for the first that is wrong."""
     if data.path:
         return [_of_dataset(record, row, data) for row, record in enumerate(hf_dataset(data.path, data.split))]
     return [record for path in files_of(data.files) for record in read(path)] if data.files else own_set()
 
 
 def example(turns: Conversation, encode: Tokenizer, name: str) -> Example:
-    """A record's tokens, by the tokenizer's own chat template where it has one; `name` is for errors."""
+    """Tokenise a record, by the tokenizer's own chat template where it has one; `name` is for errors."""
     pieces = list(_by_template(turns, encode, encode.template, name) if encode.template else _plain(turns, encode))
     ids = [token for tokens, _ in pieces for token in tokens]
     labels = [token if learned else IGNORED for tokens, learned in pieces for token in tokens]
-    # What stands first follows nothing, in a packed row neither.
+    # Nothing precedes the first token, so it is not predicted; the same holds within a packed row.
     return Example(ids, [IGNORED, *labels[1:]])
 
 
 def _plain(turns: Conversation, encode: Tokenizer) -> Iterator[Piece]:
-    """Each turn under the name of its role."""
+    """Write each turn under the name of its role."""
     yield [*encode.begin], False
     for role, content in turns:
         if role == ASSISTANT:
@@ -71,7 +71,7 @@ def _plain(turns: Conversation, encode: Tokenizer) -> Iterator[Piece]:
 
 
 def _by_template(turns: Conversation, encode: Tokenizer, template: Template, name: str) -> Iterator[Piece]:
-    """What the template adds with each answer is learned, what it adds before is not."""
+    """Mark as learned what the template adds with each answer, and as not learned what it adds before."""
     done = ""
     for place, turn in enumerate(turns):
         if turn.role == ASSISTANT:
@@ -79,7 +79,8 @@ def _by_template(turns: Conversation, encode: Tokenizer, template: Template, nam
             answered = template(turns[: place + 1], answer_begins=False)
             if not (asked.startswith(done) and answered.startswith(asked)):
                 raise ConfigError(
-                    f"data.tokenizer={name}: its chat template writes earlier turns differently once another follows, so that it does not show where "
+                    f"data.tokenizer={name}: its chat template writes earlier turns differently once "
+                    "another follows, so that it does not show where "
                     "the answers are: take records of one question and one answer, or data.tokenizer=bytes"
                 )
             yield encode.encode(asked[len(done) :]), False

@@ -1,4 +1,4 @@
-"""What the ranks read: the same sequences in the same order for every engine and layout, made before the first step."""
+"""Loads the training data: the same sequences in the same order for every engine and layout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from llmexp.schema import DataConfig, HfData, InstructionsData, SyntheticData, T
 def batches(
     sequences: Sequences, replica: int, replicas: int, batch: Batch, device: torch.device
 ) -> Iterator[list[MicroBatch]]:
-    """The passes of each step for one data-parallel replica: replicas take neighbouring blocks of one global order."""
+    """Yield the passes of each step for one data-parallel replica.
+
+    Replicas take neighbouring blocks of one global order.
+    """
     for step in count():
         first_pass = step * batch.accumulation
         blocks = [(first_pass + index) * replicas + replica for index in range(batch.accumulation)]
@@ -30,7 +33,10 @@ def batches(
 
 
 def load(data: DataConfig, vocab_size: int, number: int, seed: int) -> Sequences:
-    """Make at most `number` sequences; raises ConfigError for missing files and for a tokenizer larger than the model's vocabulary."""
+    """Make at most `number` sequences before the first step.
+
+    Raises ConfigError for missing files and for a tokenizer larger than the model's vocabulary.
+    """
     if isinstance(data, SyntheticData):
         generator = torch.Generator().manual_seed(seed)
         ids = torch.randint(vocab_size, (number, data.seq_len), generator=generator)

@@ -1,4 +1,4 @@
-"""An instruction set that is always there: what functions of the running Python's library do, in the words of their docstrings."""
+"""A built-in instruction set: functions of the running Python's library, explained by their docstrings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from llmexp.plan.instructions import Conversation, conversation
 
 QUESTION = "What does this function do?"
 RECORDS = 400
-# Characters of a function without its docstring: most records are then of 100 to 500 bytes, as uneven as instructions are.
+# Characters of a function without its docstring.
+# Most records then have 100 to 500 bytes, as uneven as real instructions are.
 LONGEST_FUNCTION = 400
 
 
 def own_set() -> list[Conversation]:
-    """The first records in the order of the files, the same for one version of Python."""
+    """Return the first records in the order of the files; they are the same for one version of Python."""
     return list(islice(_records(), RECORDS))
 
 

@@ -1,4 +1,4 @@
-"""What a model of transformers is called with, packed records among it: their own positions, and bounds that no attention crosses."""
+"""Keyword arguments for a transformers model, with positions and bounds that keep packed records apart."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import Any
 
 from llmexp.measure.loop import MicroBatch
 
-# As transformers' attention functions know them, and this project's own.
+# transformers' attention functions define the other names; this one is the project's own.
 LENGTHS = "record_lengths"
 
 
 def model_inputs(batch: MicroBatch) -> dict[str, Any]:
-    """Keyword arguments of one pass. Eager attention makes its mask from positions that begin again; the others take the bounds."""
+    """Return the keyword arguments of one pass.
+
+    Eager attention makes its mask from positions that start again at 0; the other functions use the bounds.
+    """
     inputs: dict[str, Any] = {"input_ids": batch.input_ids, "labels": batch.labels}
     packing = batch.packing
     if packing is None:

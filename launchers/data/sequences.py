@@ -1,4 +1,4 @@
-"""Sequences of one length as the ranks hold them: tokens, what is to be learned of them, and which records lie in each."""
+"""Sequences of one length as the ranks hold them: tokens, labels, and the records in each."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import torch
 from llmexp.measure.loop import MicroBatch, Packing
 
 IGNORED = -100
-# Rows that are filled at a time: enough to find a place for nearly every short record, few enough to read no more records than a run needs.
+# The number of rows that are filled at a time: enough to find a place for nearly every short record, few enough to read
+# no more records than a run needs.
 OPEN_ROWS = 32
 
 
 class Example(NamedTuple):
-    """The tokens of one record, and of each what is to be predicted there; IGNORED where nothing is."""
+    """The tokens of one record and the label of each; the label is IGNORED where nothing is to be learned."""
 
     ids: Sequence[int]
     labels: Sequence[int]
@@ -25,8 +26,10 @@ class Example(NamedTuple):
 class Sequences:
     """A fixed number of sequences, ids and labels both [number, seq_len]; index i of a run is row i modulo number.
 
-    records: of one pass over the data; None where it has more than these or no end.
-    lengths: of the records in each row, the rest of which is padding; None where one fills each. isolated: whether they must not see each other.
+    `records` counts the records of one pass over the data; it is None where the data has more than these or no end.
+
+    `lengths` are those of the records in each row, and the rest of the row is padding; None where one record fills each
+    row. `isolated` says whether records in a row must not see each other.
     """
 
     def __init__(self, ids: torch.Tensor, labels: torch.Tensor, records: int | None = None) -> None:
@@ -38,7 +41,7 @@ class Sequences:
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Example]], seq_len: int, *, isolated: bool = False) -> Sequences:
-        """Each row's records one after another, padded at the end."""
+        """Join each row's records one after another, and pad at the end."""
         ids = torch.zeros(len(rows), seq_len, dtype=torch.int64)
         labels = torch.full_like(ids, IGNORED)
         made = cls(ids, labels)
@@ -49,18 +52,21 @@ class Sequences:
         return made
 
     def shuffled(self, number: int, seed: int) -> Sequences:
-        """The first `number` in an order that the seed fixes, then the rest: the text of one file would else decide the loss of many steps."""
+        """Return them with the first `number` shuffled by the seed.
+
+        Unshuffled, the text of one file would decide the loss of many steps.
+        """
         first = torch.randperm(min(number, len(self.ids)), generator=torch.Generator().manual_seed(seed))
         order = torch.cat([first, torch.arange(len(first), len(self.ids))])
         ids = self.ids[order]
-        # Packed sequences are their own labels: large budgets must not hold them twice.
+        # Packed sequences are their own labels: large batches must not hold them twice.
         made = Sequences(ids, ids if self.labels is self.ids else self.labels[order], self.records)
         made.lengths = None if self.lengths is None else [self.lengths[row] for row in order.tolist()]
         made.isolated, made.what_was_read = self.isolated, self.what_was_read
         return made
 
     def in_step(self, step: int) -> Sequences:
-        """These, or where lengths grow from step to step, as much of each as this step reads."""
+        """Return these sequences, cut to this step's length where lengths grow from step to step."""
         return self if self.length_of_step is None else self._cut(self.length_of_step(step))
 
     def _cut(self, seq_len: int) -> Sequences:
@@ -71,7 +77,7 @@ class Sequences:
         return made
 
     def micro_batch(self, first: int, micro: int, device: torch.device) -> MicroBatch:
-        """Rows first to first + micro, moved to `device` without waiting."""
+        """Return rows first to first + micro, moved to `device` without waiting."""
         rows = torch.arange(first, first + micro) % len(self.ids)
         ids, labels = self.ids[rows], self.labels[rows]
         seq_len = ids.shape[1]
@@ -83,7 +89,10 @@ class Sequences:
 
 
 def packed(examples: Iterable[Example], seq_len: int) -> Iterator[list[Example]]:
-    """Rows of several records: each goes into the first open row that has room, and where none has, the fullest is given."""
+    """Yield rows of several records.
+
+    A record goes into the first open row that has room; if none has, the fullest row is given out.
+    """
     rows: list[list[Example]] = []
     room: list[int] = []
     for example in examples:
@@ -102,7 +111,7 @@ def packed(examples: Iterable[Example], seq_len: int) -> Iterator[list[Example]]
 
 
 def padded(examples: Iterable[Example], seq_len: int, number: int) -> Sequences:
-    """At most `number` sequences of one record each, cut to the length."""
+    """Make at most `number` sequences of one record each, cut to `seq_len`."""
     cut = (Example(example.ids[:seq_len], example.labels[:seq_len]) for example in islice(examples, number))
     made = Sequences.of_rows([[example] for example in cut], seq_len)
     made.records = len(made.ids) if len(made.ids) < number else None
@@ -110,7 +119,7 @@ def padded(examples: Iterable[Example], seq_len: int, number: int) -> Sequences:
 
 
 def _packing(lengths: Sequence[tuple[int, ...]], seq_len: int, device: torch.device) -> Packing:
-    """Padding is a record of its own, which nobody learns from."""
+    """Describe the records' bounds; padding counts as a record of its own, which is never learned."""
     parts = [length for row in lengths for length in (*row, seq_len - sum(row)) if length]
     positions = torch.cat([torch.arange(length) for length in parts]).reshape(len(lengths), seq_len)
     bounds = torch.tensor([0, *parts], dtype=torch.int32).cumsum(0, dtype=torch.int32)

@@ -1,4 +1,4 @@
-"""Tokenizers: bytes, which need no download, or one of transformers."""
+"""Tokenizers: one of bytes, which needs no download, and those of transformers."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ END_OF_DOCUMENT = 256
 
 
 class Template(Protocol):
-    """Turns of a conversation to text."""
+    """A chat template, which writes the turns of a conversation as text."""
 
     def __call__(self, turns: Sequence[Message], *, answer_begins: bool) -> str:
-        """The turns, and at will what stands before an answer."""
+        """Return the text of the turns, followed by what precedes an answer if `answer_begins`."""
 
 
 class Tokenizer(Protocol):
-    """Texts to tokens."""
+    """A tokenizer, which turns texts into tokens."""
 
     size: int
     begin: Sequence[int]
-    """What it puts before a text; nothing for most."""
+    """Tokens before a text; empty for most tokenizers."""
     end: Sequence[int]
-    """What ends a document or an answer; nothing where it has no such token."""
+    """Tokens that end a document or an answer; empty where the tokenizer has no such token."""
     template: Template | None
-    """Its own chat template, where it has one."""
+    """The tokenizer's own chat template, or None."""
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text alone."""
+        """Return the tokens of a text, without those that begin or end it."""
 
 
 class Bytes:
-    """UTF-8, and one token for the end."""
+    """A tokenizer of UTF-8 bytes, with one more token for the end."""
 
     size = BYTE_VOCABULARY
     begin: Sequence[int] = ()
@@ -47,7 +47,7 @@ class Bytes:
 
 
 class OfTransformers:
-    """By folder or hub name."""
+    """A tokenizer of transformers, loaded by folder or hub name."""
 
     def __init__(self, name: str) -> None:
         from transformers import AutoTokenizer
@@ -72,5 +72,5 @@ class OfTransformers:
 
 
 def tokenizer(name: str) -> Tokenizer:
-    """By the name that data.tokenizer gives: 'bytes', or a folder or hub name of transformers."""
+    """Return the tokenizer that data.tokenizer names: 'bytes', or a folder or hub name of transformers."""
     return Bytes() if name == "bytes" else OfTransformers(name)

@@ -1,1 +1,1 @@
-"""engine=deepspeed: worker.py is what one rank runs."""
+"""The launcher of engine=deepspeed; worker.py is the program of one rank."""

@@ -1,4 +1,7 @@
-"""DeepSpeed's compiled ops: loaded in the ranks, and built by `python -m llmexp.launchers.deepspeed.ops <op>` into TORCH_EXTENSIONS_DIR."""
+"""DeepSpeed's compiled ops, which ranks load.
+
+`python -m llmexp.launchers.deepspeed.ops <op>` builds one into TORCH_EXTENSIONS_DIR.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,12 @@ _BUILDERS = {"cpu_adam": "CPUAdamBuilder", "fused_adam": "FusedAdamBuilder"}
 
 
 def use_built_ops() -> None:
-    """Hand DeepSpeed the op that the driver built; to be called before deepspeed.init_distributed."""
+    """Hand DeepSpeed the op that the driver built; call this before deepspeed.init_distributed."""
     import deepspeed.ops
     from deepspeed.ops.op_builder.builder import OpBuilder
 
-    # Only tensor-parallel inference calls shm_comm, yet each rank would compile it at the start; torch.distributed serves that too.
+    # Only tensor-parallel inference uses shm_comm, and torch.distributed can do its work.
+    # Yet each rank would compile it at the start.
     deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
     library = os.environ.get(OP_LIBRARY_VARIABLE)
     if library:
@@ -35,7 +39,7 @@ def _load(library: Path) -> object:
 
 
 def _build(op: str) -> None:
-    # torch calls the compiler by CXX and ninja by PATH.
+    # torch finds the compiler by CXX and ninja by PATH.
     os.environ |= {"CXX": look().compiler or "", "PATH": path_with_scripts()}
     from deepspeed.accelerator import get_accelerator
 

@@ -1,4 +1,7 @@
-"""DeepSpeed's Ulysses over a model of transformers: each rank has a part of every sequence, and in attention all positions of some heads."""
+"""DeepSpeed's Ulysses with a transformers model.
+
+Each rank has a part of every sequence, and inside attention all positions of some heads.
+"""
 
 from __future__ import annotations
 
@@ -22,31 +25,32 @@ from llmexp.plan.training_plan import TrainingPlan
 
 
 class WholeSequences:
-    """A replica of one rank: its sequences are whole."""
+    """The sequences of a replica with one rank, which are whole."""
 
     groups = None
 
     def inputs(self, batch: MicroBatch) -> dict[str, Any]:
-        """What the model is called with."""
+        """Return the keyword arguments for the model."""
         return model_inputs(batch)
 
     def loss_of_replica(self, own: torch.Tensor) -> torch.Tensor:
-        """The rank's own."""
+        """Return the rank's own loss, which is that of the replica."""
         return own
 
     def reduces_in_fp32(self, zero_stage: int) -> bool:
-        """It does what its configuration says."""
+        """Return False: gradients are reduced in the dtype that the configuration names."""
         return False
 
 
 class CutSequences:
-    """A replica whose neighbouring ranks share its sequences, each with one part of them in order."""
+    """The sequences of a replica whose neighbouring ranks share them; each rank has one part, in order."""
 
     def __init__(self, plan: TrainingPlan) -> None:
         self.groups = _groups(plan.dims.cp)
         self._group = self.groups.get_sequence_parallel_group()
         zero = plan.engine_config["zero_optimization"]
-        # Where it scatters gradients, stage 3 averages them over the ranks of a sequence too (0.19.8, __avg_scatter_grads), which Adam would hide.
+        # Stage 3 with reduce_scatter averages gradients over the ranks of a sequence too (0.19.8, __avg_scatter_grads);
+        # Adam would hide this error.
         self._weight = plan.dims.cp if zero["stage"] == 3 and zero.get("reduce_scatter", True) else 1
         core = of_whole_sequences(Method.parse(plan.method, plan.config.task.name).techniques)
         AttentionInterface.register(
@@ -54,7 +58,10 @@ class CutSequences:
         )
 
     def inputs(self, batch: MicroBatch) -> dict[str, Any]:
-        """This rank's part; labels are shifted before the cut, and the loss is its part of the mean over the tokens of the whole sequences."""
+        """Return the keyword arguments for this rank's part of the sequences.
+
+        Labels are shifted before the cut. The loss is this part's share of the mean over the tokens of whole sequences.
+        """
         targets = functional.pad(batch.labels[:, 1:], (0, 1), value=IGNORED)
         positions = torch.arange(targets.shape[1], device=targets.device).expand_as(targets)
         ids, targets_here, positions = (self._part(whole) for whole in (batch.input_ids, targets, positions))
@@ -62,13 +69,19 @@ class CutSequences:
         return {"input_ids": ids, "position_ids": positions, **loss}
 
     def loss_of_replica(self, own: torch.Tensor) -> torch.Tensor:
-        """The replica's loss in value, the rank's own part in its gradient: DeepSpeed sums gradients over the ranks that share a sequence."""
+        """Return the replica's loss as value, with the gradient of the rank's own part.
+
+        DeepSpeed sums gradients over the ranks that share a sequence.
+        """
         whole, own = own.detach().clone(), own * self._weight
         distributed.all_reduce(whole, group=self._group)
         return own + (whole - own.detach())
 
     def reduces_in_fp32(self, zero_stage: int) -> bool:
-        """Stages 1 and 2 do, whatever their configuration says (0.19.8, allreduce_bucket of stage_1_and_2.py)."""
+        """Say whether gradients are reduced in fp32: stages 1 and 2 do so whatever their configuration says.
+
+        Source: DeepSpeed 0.19.8, allreduce_bucket of stage_1_and_2.py.
+        """
         return zero_stage in (1, 2)
 
     def _part(self, whole: torch.Tensor) -> torch.Tensor:
@@ -77,7 +90,7 @@ class CutSequences:
 
 @cache
 def _groups(cp: int) -> Any:
-    """DeepSpeed's module of process groups, which it makes once in a process."""
+    """Return DeepSpeed's module of process groups, which can be set up only once in a process."""
     parallel_state_sp.initialize_sequence_parallel(cp)
     return parallel_state_sp
 

@@ -1,4 +1,4 @@
-"""Where DeepSpeed keeps training state, at every ZeRO stage. The one file that knows its attributes (0.19)."""
+"""Finds the training state that DeepSpeed keeps, at every ZeRO stage; only this file knows its attributes (0.19)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from llmexp.launchers.training.optimizer_state import moments, not_of
 
 
 def state_tensors(engine: Any, module: nn.Module) -> dict[str, list[torch.Tensor]]:
-    """Tensors of this rank by kind. Call between backward and step for the gradients, after step for the rest."""
+    """Return the tensors of this rank by kind.
+
+    Call it between backward and step for the gradients, after step for the rest.
+    """
     masters, held = _masters(engine), moments(engine.basic_optimizer)
     return {
         "parameters": [getattr(parameter, "ds_tensor", parameter.data) for parameter in module.parameters()],
@@ -23,7 +26,10 @@ def state_tensors(engine: Any, module: nn.Module) -> dict[str, list[torch.Tensor
 
 
 def offloaded_kinds(engine: Any, module: nn.Module) -> frozenset[str]:
-    """Kinds of state that lie on the host, seen by ZeRO's buffers and settings: on a CPU rank their device does not tell."""
+    """Return the kinds of state that lie on the host.
+
+    They are found by ZeRO's buffers and settings, because on a CPU rank the tensors' device does not tell.
+    """
     optimizer = engine.optimizer
     kinds = set()
     if getattr(optimizer, "cpu_offload", False) or getattr(optimizer, "offload_optimizer", False):
@@ -31,7 +37,7 @@ def offloaded_kinds(engine: Any, module: nn.Module) -> frozenset[str]:
     buffers = {
         buffer.untyped_storage().data_ptr() for buffer in getattr(optimizer, "param_groups_fp16_flat_cpu_memory", [])
     }
-    # What does not train is in no buffer: its partitions were made where those of all parameters are.
+    # Frozen parameters are in no buffer: their partitions are created where those of all parameters are.
     shards = [
         getattr(parameter, "ds_tensor", parameter) for parameter in module.parameters() if parameter.requires_grad
     ]
@@ -50,10 +56,10 @@ def _masters(engine: Any) -> list[torch.Tensor]:
 
 
 def _gradients(engine: Any, parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    # ZeRO keeps a rank's reduced share here, by parameter group, from backward to step.
+    # From backward to step ZeRO keeps a rank's reduced share here, by parameter group.
     shares = getattr(engine.optimizer, "averaged_gradients", None) or {}
     reduced = [tensor for group in shares.values() if group is not None for tensor in group if tensor is not None]
-    # ZeRO-3 has room for its share from the start.
+    # ZeRO-3 allocates memory for its share at the start.
     room = getattr(engine.optimizer, "grad_partitions_flat_buffer", None)
     reduced += [] if room is None else [room]
     return reduced + [parameter.grad for parameter in parameters if parameter.grad is not None]

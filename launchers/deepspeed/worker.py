@@ -1,4 +1,4 @@
-"""One rank of DeepSpeed: build what plan.json says and run it."""
+"""The program of one rank of DeepSpeed: it builds what plan.json says and runs it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from llmexp.plan.training_plan import TrainingPlan
 
 
 class DeepSpeedTraining:
-    """A deepspeed engine behind the measured loop's three calls, with a look at what it holds."""
+    """A DeepSpeed engine with the measured loop's three calls, and with access to the state it holds."""
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         self._plan, self._device = plan, device
@@ -50,7 +50,7 @@ class DeepSpeedTraining:
             mpu=self._sequences.groups,
         )
         if plan.dims.world_size == 1 and self._techniques.zero_stage == 0:
-            # Alone there is nobody to average with, yet every gradient would be copied into buckets and back.
+            # A single rank has nobody to average with, yet every gradient would be copied into buckets and back.
             self.engine.enable_backward_allreduce = False
         buffers.restore(device)
         if isinstance(self.engine.optimizer, FP16_UnfusedOptimizer):
@@ -61,16 +61,16 @@ class DeepSpeedTraining:
         self.parameters = plan.parameters or sum(size for size, _ in sizes)
 
     def forward(self, batch: MicroBatch) -> torch.Tensor:
-        """Next-token loss of one pass."""
+        """Return the next-token loss of one pass."""
         with self._around_forward:
             return self._sequences.loss_of_replica(self.engine(**self._sequences.inputs(batch)).loss)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Gradients of one pass, reduced over the ranks as the ZeRO stage wants."""
+        """Compute the gradients of one pass, and reduce them over the ranks as the ZeRO stage requires."""
         self.engine.backward(loss)
 
     def step(self) -> None:
-        """Update where the accumulation is complete."""
+        """Update the parameters where the accumulation is complete."""
         self.engine.step()
 
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
@@ -105,16 +105,17 @@ class DeepSpeedTraining:
         )
 
     def _model(self) -> PreTrainedModel:
-        # Partitioned as it is made, but for 4-bit layers, which only whole matrices give: those are partitioned by deepspeed.initialize.
+        # Parameters are partitioned as they are created. Models with 4-bit layers are the exception: quantization needs
+        # whole matrices, so deepspeed.initialize partitions them later.
         if self._techniques.zero_stage == 3 and not self._techniques.quantization:
-            # Its dtype argument is ignored on CPU (0.19.8); the configuration's bf16 section, or its absence, is not.
+            # On CPU (0.19.8) zero.Init ignores its dtype argument, but not the bf16 section or its absence.
             with deepspeed.zero.Init(config_dict_or_path=dict(self._plan.engine_config)):
                 model = assembly.unseeded_model(self._plan, self._device)
             with init_empty_weights(include_buffers=False):
                 building.take_buffers(model, assembly.unseeded_model(self._plan, self._device))
             self._fill_partitioned(model)
             if self._techniques.compilation:
-                # Gathered as one, so that its hooks surround the layer; those of the matrices inside would cut its graph.
+                # Each layer is gathered as a whole, with hooks around it: hooks inside would cut its graph.
                 set_z3_leaf_modules(model, list({type(layer) for layer in decoder_layers(model)}))
         else:
             model = assembly.seeded_model(self._plan, self._device)
@@ -138,7 +139,10 @@ class DeepSpeedTraining:
 
 
 def undo_first_step(wrapper: FP16_UnfusedOptimizer) -> None:
-    """It has stepped once with zero gradients to allocate the moments: weights have decayed, and Adam would count one step too many."""
+    """Undo the step with zero gradients that the wrapper took to allocate the moments.
+
+    It has decayed the weights, and Adam would count one step too many.
+    """
     wrapper.optimizer.state.clear()
     for computing, masters in zip(wrapper.fp16_groups, wrapper.fp32_groups, strict=True):
         for parameter, master in zip(computing, masters, strict=True):
@@ -152,7 +156,7 @@ def join(device: torch.device) -> None:
 
 
 def build(plan: TrainingPlan, device: torch.device) -> DeepSpeedTraining:
-    """The training step, ready to run; after `join`."""
+    """Build the training step, ready to run; call `join` first."""
     return DeepSpeedTraining(plan, device)
 
 

@@ -1,1 +1,1 @@
-"""engine=megatron: worker.py is what one rank runs."""
+"""The launcher of engine=megatron; worker.py is the program of one rank."""

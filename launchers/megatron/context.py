@@ -1,4 +1,4 @@
-"""Megatron's core attention under context parallelism, which megatron-core itself has only with TransformerEngine."""
+"""Core attention for context parallelism, which megatron-core itself has only with TransformerEngine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from llmexp.launchers.attention.ulysses import to_heads, to_sequence
 
 
 class RingCoreAttention(nn.Module):
-    """cp_comm_type p2p; query is [seq / cp, batch, heads, head_dim], the result [seq / cp, batch, heads x head_dim]."""
+    """Ring attention, for cp_comm_type p2p.
+
+    query is [seq / cp, batch, heads, head_dim], the result [seq / cp, batch, heads x head_dim].
+    """
 
     block: ClassVar[type[Block]]
 
@@ -27,25 +30,25 @@ class RingCoreAttention(nn.Module):
         self._ring = Ring(parallel_state.get_context_parallel_group(), partial(self.block, scale=scale))
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **_: Any) -> Tensor:
-        """Causal, over the whole sequence."""
+        """Compute causal attention over the whole sequence."""
         parts = (part.permute(1, 2, 0, 3) for part in (query, key, value))
         return self._ring.attend(*parts).permute(2, 0, 1, 3).flatten(2)
 
 
 class FlashRingAttention(RingCoreAttention):
-    """With F."""
+    """Ring attention with atom F."""
 
     block = FlashBlock
 
 
 class UnfusedRingAttention(RingCoreAttention):
-    """Without F."""
+    """Ring attention without atom F."""
 
     block = UnfusedBlock
 
 
 class UlyssesCoreAttention(nn.Module):
-    """cp_comm_type a2a; shapes as for the ring."""
+    """Ulysses attention, for cp_comm_type a2a; the shapes are those of RingCoreAttention."""
 
     attend: ClassVar[Callable[..., Tensor]]
 
@@ -55,24 +58,24 @@ class UlyssesCoreAttention(nn.Module):
         self._group = parallel_state.get_context_parallel_group()
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **_: Any) -> Tensor:
-        """Causal, over whole sequences of some heads."""
+        """Compute causal attention over whole sequences of some heads."""
         parts = (part.permute(1, 2, 0, 3) for part in to_heads([query, key, value], self._group))
         return to_sequence(self.attend(*parts, scale=self._scale).permute(2, 0, 1, 3), self._group).flatten(2)
 
 
 class FlashUlyssesAttention(UlyssesCoreAttention):
-    """With F."""
+    """Ulysses attention with atom F."""
 
     attend = staticmethod(flash)
 
 
 class UnfusedUlyssesAttention(UlyssesCoreAttention):
-    """Without F."""
+    """Ulysses attention without atom F."""
 
     attend = staticmethod(unfused)
 
 
-# By Megatron's cp_comm_type, and whether the method has F.
+# Keys: Megatron's cp_comm_type, and whether the method has atom F.
 CONTEXT_PARALLEL: dict[tuple[str, bool], type[nn.Module]] = {
     ("p2p", True): FlashRingAttention,
     ("p2p", False): UnfusedRingAttention,

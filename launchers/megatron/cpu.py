@@ -1,9 +1,9 @@
-"""What lets megatron-core (0.15, 0.16) run without CUDA, which it does not support by itself. Does nothing where the rank has a GPU.
+"""Lets megatron-core (0.15, 0.16) run without CUDA, which it does not support by itself.
 
-It allocates on device "cuda" by name and in pinned memory, asks torch.cuda for the current device, and tells by `Tensor.type()` whether it can
-train a parameter.
-The functions themselves are replaced, not a TorchFunctionMode entered: a mode is off in whatever `backward` calls, recomputation above all,
-and would stand before every operator that is measured.
+Nothing changes where the rank has a GPU. Megatron allocates on device "cuda" by name and in pinned memory, asks
+torch.cuda for the current device, and decides by `Tensor.type()` whether it can train a parameter. The functions
+themselves are replaced. A TorchFunctionMode would not do: it is off in all that `backward` calls, above all in
+recomputation, and it would run before every operator that is measured.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _ALLOCATING = ("ones", "tensor", "zeros")
 
 
 def let_megatron_run_on(device: torch.device) -> None:
-    """Make what Megatron asks of CUDA mean this process's CPU, from here to the process's end; to be called before it builds anything."""
+    """Make Megatron's requests for CUDA use this process's CPU until the process ends.
+
+    Call it before Megatron builds anything.
+    """
     if device.type == "cuda":
         return
     for name in _ALLOCATING:
@@ -55,13 +58,13 @@ def _answer_for_cuda() -> None:
 
 
 def _draw_from_the_cpu() -> None:
-    """Recomputation saves and restores the generator that dropout draws from."""
+    """Make recomputation save and restore the CPU generator, which dropout draws from."""
     random._get_cuda_rng_state = lambda device=None, clone=False, graph_safe=False: torch.get_rng_state()
     random._set_cuda_rng_state = lambda new_state, device=-1, graph_safe=False: torch.set_rng_state(new_state)
 
 
 def _call_tensors_cuda() -> None:
-    """Its optimizers take parameters of types torch.cuda.FloatTensor and torch.cuda.BFloat16Tensor only."""
+    """Name CPU types as CUDA types: Megatron's optimizers accept only torch.cuda.FloatTensor and BFloat16Tensor."""
     plain = torch.Tensor.type
 
     def named(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -73,7 +76,10 @@ def _call_tensors_cuda() -> None:
 
 
 def _keep_token_counts_here() -> None:
-    """How many tokens go to each rank's experts it copies to the host on a stream beside, as numpy arrays; here only the latter is left to do."""
+    """Convert the token counts of each rank's experts to numpy arrays, without a copy.
+
+    On CUDA Megatron copies them to the host on a separate stream, as numpy arrays.
+    """
 
     def as_arrays(dispatcher: Any, point: str, tokens_per_expert: torch.Tensor | None = None) -> torch.Tensor | None:
         for name in (

@@ -1,4 +1,4 @@
-"""A plan's Llama of megatron-core: this rank's pipeline stages, each in Megatron's own data parallelism."""
+"""A plan's Llama in megatron-core: this rank's pipeline stages, each in Megatron's own data parallelism."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from llmexp.schema import SizedModel
 
 
 def form_groups(plan: TrainingPlan) -> None:
-    """Share the ranks out by tensor, context, data and pipeline degree, tensor fastest: as ParallelDims.replica_of counts.
+    """Divide the ranks by tensor, context, data and pipeline degree, tensor fastest.
 
-    Experts are shared out over neighbours among the ranks of context and data degree.
+    ParallelDims.replica_of counts in the same order.
+    Experts are divided over neighbours among the ranks of context and data degree.
     """
     dims = plan.dims
     parallel_state.initialize_model_parallel(
@@ -43,7 +44,10 @@ def form_groups(plan: TrainingPlan) -> None:
 
 
 def transformer_config(plan: TrainingPlan) -> TransformerConfig:
-    """Megatron's configuration of the model and its schedule; weights are ours, so it initialises none."""
+    """Return Megatron's configuration of the model and its schedule.
+
+    Megatron initialises no weights, because this project sets them.
+    """
     dtype = DTYPES[plan.config.precision.parameters]
     return TransformerConfig(
         **plan.engine_config["transformer"],
@@ -56,10 +60,10 @@ def transformer_config(plan: TrainingPlan) -> TransformerConfig:
 
 
 def stages(plan: TrainingPlan, config: TransformerConfig) -> list[DistributedDataParallel]:
-    """This rank's model chunks, one a virtual stage, with seeded weights."""
+    """Build this rank's model chunks, one for each virtual stage, with seeded weights."""
     ddp = DistributedDataParallelConfig(**plan.engine_config["ddp"])
     chunks = [_stage(plan, config, index) for index in range(plan.dims.virtual_stages)]
-    # Buckets of one chunk only overlap with its own backward; as Megatron's training script has it.
+    # One chunk's buckets overlap only with its own backward; Megatron's training script does the same.
     wrapped = [
         DistributedDataParallel(config, ddp, chunk, disable_bucketing=index > 0) for index, chunk in enumerate(chunks)
     ]
@@ -84,7 +88,7 @@ def _stage(plan: TrainingPlan, config: TransformerConfig, index: int) -> GPTMode
         rotary_base=model.rope_theta,
         vp_stage=virtual,
     )
-    # Megatron makes a router's weights on the host.
+    # Megatron creates a router's weights on the host.
     stage.to(torch.cuda.current_device())
     fill_stage(stage, model, plan.config.seed)
     return stage.train()

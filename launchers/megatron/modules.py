@@ -1,4 +1,7 @@
-"""Parts of a Llama that megatron-core has only with TransformerEngine or Apex: RMSNorm under sequence parallelism, fused attention."""
+"""Modules that megatron-core has only with TransformerEngine or Apex.
+
+They are RMSNorm under sequence parallelism, and fused attention.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,17 @@ from torch import nn
 
 from llmexp.launchers.attention.causal import flash
 
-# Its router asks whether TransformerEngine's product is None, and has no such name where TransformerEngine is missing (0.15, 0.16.1).
+# Megatron's router asks whether TransformerEngine's product is None.
+# Without TransformerEngine the name is not defined (0.15, 0.16.1).
 if not hasattr(moe_utils, "te_general_gemm"):
     moe_utils.te_general_gemm = None
 
 
 class RMSNorm(nn.RMSNorm):
-    """torch's RMSNorm; under sequence parallelism its gain's gradient is marked to be summed over the tensor-parallel ranks."""
+    """torch's RMSNorm for Megatron.
+
+    Under sequence parallelism it marks its gain, so that the gradient is summed over the tensor-parallel ranks.
+    """
 
     def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any) -> None:
         super().__init__(hidden_size, eps=eps, device=torch.cuda.current_device(), dtype=config.params_dtype)
@@ -25,7 +32,10 @@ class RMSNorm(nn.RMSNorm):
 
 
 class FlashAttention(nn.Module):
-    """Atom F: causal attention by torch's flash kernel and no other; raises RuntimeError where that kernel cannot take the inputs."""
+    """Atom F: causal attention by torch's flash kernel only.
+
+    It raises RuntimeError where that kernel cannot take the inputs.
+    """
 
     def __init__(self, config: TransformerConfig, softmax_scale: float | None = None, **_: Any) -> None:
         super().__init__()
@@ -34,6 +44,9 @@ class FlashAttention(nn.Module):
     def forward(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: None, **_: Any
     ) -> torch.Tensor:
-        """query is [seq, batch, heads, head_dim], key and value [seq, batch, kv_heads, head_dim]; the result is [seq, batch, heads x head_dim]."""
+        """Compute attention; the result is [seq, batch, heads x head_dim].
+
+        query is [seq, batch, heads, head_dim], key and value are [seq, batch, kv_heads, head_dim].
+        """
         query, key, value = (part.permute(1, 2, 0, 3) for part in (query, key, value))
         return flash(query, key, value, self._scale).permute(2, 0, 1, 3).flatten(2)

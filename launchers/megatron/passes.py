@@ -1,4 +1,4 @@
-"""What one rank computes of a pass: a replica's ranks see the same sequences; context parallelism cuts them."""
+"""The part of a pass for one rank: a replica's ranks see the same sequences, which context parallelism cuts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from llmexp.measure.loop import MicroBatch
 
 @dataclass(frozen=True)
 class Share:
-    """Ids, the tokens that follow them and whether those count, all [micro, seq_len / cp]; `counted` of the whole sequences."""
+    """The input ids, the tokens that follow them and whether those count, all [micro, seq_len / cp].
+
+    `counted` is the number of tokens that count in whole sequences.
+    """
 
     ids: torch.Tensor
     targets: torch.Tensor
@@ -24,17 +27,23 @@ class Share:
 
     @classmethod
     def of(cls, batch: MicroBatch) -> Share:
-        """This rank's share of a pass."""
+        """Return this rank's share of a pass."""
         targets = functional.pad(batch.labels[:, 1:], (0, 1), value=IGNORED)
         counts = targets != IGNORED
         cut = get_batch_on_this_cp_rank({"ids": batch.input_ids, "targets": targets.clamp(min=0), "counts": counts})
         return cls(**cut, counted=counts.sum())
 
     def through(self, stage: DistributedDataParallel) -> torch.Tensor:
-        """A stage's output: of the last one the loss at every position, [micro, seq_len / cp]; of others what the next one takes."""
+        """Return a stage's output.
+
+        The last stage gives the loss at every position, [micro, seq_len / cp]; others give the next stage's input.
+        """
         output: torch.Tensor = stage(self.ids, None, None, labels=self.targets)
         return output
 
     def loss(self, losses: torch.Tensor) -> torch.Tensor:
-        """This rank's part of the mean over the tokens that count; the parts of a replica's context-parallel ranks add up to it."""
+        """Return this rank's part of the mean over the tokens that count.
+
+        The parts of a replica's context-parallel ranks add up to the mean.
+        """
         return (losses * self.counts).sum() / self.counted

@@ -1,4 +1,7 @@
-"""Where megatron-core keeps training state, with and without its distributed optimizer. The one file that knows its attributes (0.15, 0.16)."""
+"""Finds the training state that megatron-core keeps, with and without its distributed optimizer.
+
+Only this file knows its attributes (0.15, 0.16).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from llmexp.launchers.training.optimizer_state import moments, not_of
 
 
 def state_tensors(module: nn.Module, optimizer: Any) -> dict[str, list[torch.Tensor]]:
-    """Tensors of this rank by kind. Call between backward and step for the gradients, after step for the rest."""
+    """Return the tensors of this rank by kind.
+
+    Call it between backward and step for the gradients, after step for the rest.
+    """
     parameters: list[Any] = list(module.parameters())
     inner = list(torch_optimizers(optimizer))
     updated = [parameter for each in inner for group in each.param_groups for parameter in group["params"]]
@@ -26,12 +32,12 @@ def state_tensors(module: nn.Module, optimizer: Any) -> dict[str, list[torch.Ten
 
 
 def torch_optimizers(optimizer: Any) -> Iterator[torch.optim.Optimizer]:
-    """The optimizers of torch's kind inside Megatron's."""
+    """Yield the torch optimizers inside Megatron's."""
     for part in parts(optimizer):
         if part.optimizer is not None:
             yield part.optimizer
 
 
 def parts(optimizer: Any) -> list[Any]:
-    """Megatron's optimizers, which it chains: one for all parameters but those of experts."""
+    """Return Megatron's chained optimizers: one for all parameters but those of experts, and one for experts."""
     return list(getattr(optimizer, "chained_optimizers", [optimizer]))

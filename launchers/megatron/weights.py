@@ -1,4 +1,7 @@
-"""This rank's part of the weights that every engine starts from: made whole under transformers' names, then cut as Megatron lays them out."""
+"""This rank's part of the weights that every engine starts from.
+
+Weights are made whole under transformers' names, then cut into Megatron's layout.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from torch import nn
 from llmexp.launchers.models.seeding import fill
 from llmexp.schema import SizedModel
 
-# Megatron's name of a decoder layer's or a stage's parameter: transformers' name, and the dimension that tensor parallelism cuts.
+# Megatron's name of a parameter of a decoder layer or a stage
+# maps to transformers' name and the dimension that tensor parallelism cuts.
 _PLAIN: dict[str, tuple[str, int | None]] = {
     "embedding.word_embeddings.weight": ("model.embed_tokens.weight", 0),
     "output_layer.weight": ("lm_head.weight", 0),
@@ -43,7 +47,10 @@ def fill_stage(stage: GPTModel, model: SizedModel, seed: int) -> None:
 
 
 def _global(stage: GPTModel, name: str) -> str:
-    """The name with the numbers of layer and expert in the whole model; a stage counts both from 0, Megatron's layer_number from 1."""
+    """Return the name with the numbers of layer and expert in the whole model.
+
+    A stage counts both from 0, Megatron's layer_number counts from 1.
+    """
     found = _LAYER.match(name)
     if not found:
         return name
@@ -54,7 +61,10 @@ def _global(stage: GPTModel, name: str) -> str:
 
 
 def _place(name: str) -> tuple[str, str, str]:
-    """Of a global name: transformers' prefix of the layer, Megatron's name within it, and the suffix under which an expert's matrix is seeded."""
+    """Split a global name into three parts.
+
+    They are transformers' prefix of the layer, Megatron's name within it, and an expert's suffix for its seed.
+    """
     found = _LAYER.match(name)
     prefix, part = (f"model.layers.{found[1]}.", found[2]) if found else ("", name)
     expert = _EXPERT.match(part)
@@ -84,7 +94,7 @@ def _fill(name: str, parameter: nn.Parameter, model: SizedModel, seed: int) -> N
 
 
 def _query_key_value(whole: Whole, model: SizedModel, rank: int, tp: int) -> torch.Tensor:
-    """Rows by groups that share a key and value head: a group's queries, its key, its value."""
+    """Return this rank's rows, grouped by key and value head: a group's queries, its key, its value."""
     groups, width = model.num_kv_heads, model.head_dim
     rows = {"q": model.num_heads * width, "k": groups * width, "v": groups * width}
     parts = [
@@ -95,13 +105,13 @@ def _query_key_value(whole: Whole, model: SizedModel, rank: int, tp: int) -> tor
 
 
 def _gate_up(whole: Whole, model: SizedModel, rank: int, tp: int) -> torch.Tensor:
-    """Each rank's rows of the gate, then its rows of the up projection."""
+    """Return this rank's rows of the gate, then its rows of the up projection."""
     shape = (model.intermediate_size, model.hidden_size)
     return torch.cat([whole(f"mlp.{leaf}_proj.weight", *shape).chunk(tp)[rank] for leaf in ("gate", "up")])
 
 
 def _stacked_gate_up(whole: Whole, model: SizedModel, rank: int, tp: int) -> torch.Tensor:
-    """The same of one expert, whose gate and up projection are one matrix."""
+    """Return this rank's rows for one expert, whose gate and up projection are one matrix."""
     joined = whole("mlp.experts.gate_up_proj", 2 * model.intermediate_size, model.hidden_size)
     return torch.cat([half.chunk(tp)[rank] for half in joined.chunk(2)])
 

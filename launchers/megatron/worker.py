@@ -1,4 +1,7 @@
-"""One rank of the megatron-core loop: build what plan.json says and run it. The package holds no training script; this is ours."""
+"""The program of one rank of the megatron-core loop: it builds what plan.json says and runs it.
+
+The package has no training script, so this file is the project's own.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ Losses = list[torch.Tensor]
 
 
 class MegatronTraining:
-    """megatron-core's model, data parallelism, schedule and optimizer behind the measured loop's one call, with a look at what they hold."""
+    """megatron-core's model, data parallelism, schedule and optimizer with the measured loop's one call.
+
+    It also gives access to the state they hold.
+    """
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         self._plan, self._device = plan, device
@@ -51,7 +57,7 @@ class MegatronTraining:
         self.parameters = self.trainable_parameters = plan.parameters or 0
 
     def train(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Losses:
-        """One step: Megatron's pipeline schedule where there are several stages, else pass by pass; then the update."""
+        """Run one step: Megatron's pipeline schedule where there are several stages, else pass by pass; then update."""
         if self._plan.dims.pp > 1:
             losses = self._scheduled(passes)
             mark("forward_backward")
@@ -71,11 +77,11 @@ class MegatronTraining:
         return state_tensors(self.module, self.optimizer)
 
     def gradient_norm(self) -> float | None:
-        """See Built; that of the last step."""
+        """See Built; the norm is that of the last step."""
         return float(self._gradient_norm)
 
     def offloaded(self) -> frozenset[str]:
-        """Nothing is: Megatron's own offload is not taken."""
+        """Return no kinds: Megatron's own offload is not used."""
         return frozenset()
 
     def what_ran(self) -> dict[str, Any]:
@@ -101,7 +107,7 @@ class MegatronTraining:
             loss = share.loss(share.through(stage))
             losses.append(loss.detach())
             mark("forward")
-            # Gradients are summed up over the passes and reduced over the replicas in the last one, as Megatron's schedules do.
+            # Gradients are summed over the passes and reduced over the replicas in the last one, as in Megatron.
             with nullcontext() if number == len(passes) else stage.no_sync():
                 (loss * (self._plan.dims.cp / len(passes))).backward()
             if number < len(passes):
@@ -121,7 +127,10 @@ class MegatronTraining:
         return [each["loss"] for each in reported]
 
     def _of_whole_replica(self, losses: Losses, passes: int) -> Losses:
-        """Every rank reports its replica's loss, which only the last stage knows, and of which each context-parallel rank has a part."""
+        """Return the replica's loss on every rank.
+
+        Only the last stage knows it, and each context-parallel rank has a part of it.
+        """
         dims = self._plan.dims
         known = torch.stack(losses) if losses else torch.empty(passes, device=self._device)
         if dims.cp > 1:
@@ -142,7 +151,7 @@ def _step(
 
     def loss(losses: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         own = share.loss(losses)
-        # The schedule scales the first by cp and the passes, in place.
+        # The schedule multiplies the first value by cp and divides it by the passes, in place.
         return own, {"loss": own.detach().clone()}
 
     return share.through(stage), loss
@@ -161,24 +170,27 @@ def _class_name(thing: object) -> str:
 
 
 def _class_names(things: Iterable[object]) -> str:
-    """Of Megatron's several optimizers, one for experts among them, those that differ."""
+    """Name the classes of Megatron's optimizers that differ; one of several is for experts."""
     return ", ".join(dict.fromkeys(_class_name(each) for each in things))
 
 
 def _decayed_everywhere() -> dict[str, Any]:
-    """The word for weight decay on gains too, as other engines have it and its own default has not; 0.15 has another than 0.16."""
+    """Return the argument that decays gains too, as other engines do and Megatron by default does not.
+
+    Versions 0.15 and 0.16 name it differently.
+    """
     words = inspect.signature(get_megatron_optimizer).parameters
     return {"config_overrides": {}} if "config_overrides" in words else {"no_weight_decay_cond": lambda *_: False}
 
 
 def join(device: torch.device) -> None:
-    """Meet the other ranks; before anything of Megatron is built."""
+    """Meet the other ranks; call this before anything of Megatron is built."""
     let_megatron_run_on(device)
     join_group(device)
 
 
 def build(plan: TrainingPlan, device: torch.device) -> MegatronTraining:
-    """The training step, ready to run; after `join`."""
+    """Build the training step, ready to run; call `join` first."""
     form_groups(plan)
     return MegatronTraining(plan, device)
 

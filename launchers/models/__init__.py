@@ -1,1 +1,1 @@
-"""A plan's model of transformers, from the class by way of its weights to what the atoms change in it."""
+"""A plan's transformers model: its class, its weights, and what the atoms change in it."""

@@ -1,4 +1,4 @@
-"""A plan's model and optimizer, for every engine that trains a model of transformers: what does not depend on the engine."""
+"""Builds a plan's transformers model and its optimizer; this part is the same for every engine."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ from llmexp.schema import TargetOptimizer
 
 
 def method_of(plan: TrainingPlan) -> Method:
-    """The method, with all that its atoms set."""
+    """Return the method, with all that its atoms set."""
     return Method.parse(plan.method, plan.config.task.name)
 
 
 def unseeded_model(plan: TrainingPlan, device: torch.device) -> PreTrainedModel:
-    """The model with whatever weights its class gives it, where the caller's context puts them; the caller seeds them."""
+    """Build the model with the weights that its class happens to give it; the caller seeds them.
+
+    The caller's context decides where they are placed.
+    """
     return building.from_configuration(*_kind(plan, device))
 
 
 def seeded_model(plan: TrainingPlan, device: torch.device) -> PreTrainedModel:
-    """The whole model on `device`, with 4-bit layers where the method wants them."""
+    """Build the whole model on `device`, with 4-bit layers where the method asks for them."""
     return building.build(
         *_kind(plan, device),
         device=device,
@@ -49,11 +52,14 @@ def _kind(plan: TrainingPlan, device: torch.device) -> tuple[PreTrainedConfig, t
 
 
 def with_atoms(model: PreTrainedModel, plan: TrainingPlan) -> PreTrainedModel:
-    """The model with Liger's kernels, recomputation, outside hooks and an adapter, before an engine takes it; C comes last, by `compile_atom`."""
+    """Return the model with Liger's kernels, recomputation, model hooks and an adapter, before an engine takes it.
+
+    Atom C comes last, by `compile_atom`.
+    """
     method = method_of(plan)
     techniques = method.techniques
     if plan.config.kernels.liger:
-        from liger_kernel.transformers import _apply_liger_kernel_to_instance  # there on GPUs only
+        from liger_kernel.transformers import _apply_liger_kernel_to_instance  # installed on GPU machines only
 
         _apply_liger_kernel_to_instance(model=model)
     if techniques.recomputation:
@@ -69,18 +75,24 @@ def with_atoms(model: PreTrainedModel, plan: TrainingPlan) -> PreTrainedModel:
 
 
 def compile_atom(model: nn.Module, method: Method) -> None:
-    """C, once nothing changes the layers' classes any more: a checkpoint compiled before FSDP2 has made its own would be passed by."""
+    """Apply atom C; call it once nothing changes the layers' classes any more.
+
+    A checkpoint that is compiled before FSDP2 has made its own classes would be skipped.
+    """
     if method.techniques.compilation:
         compile_regions(building.transformer(model))
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:
-    """The parameters that an optimizer gets."""
+    """Return the parameters that an optimizer gets."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 def optimizer(plan: TrainingPlan, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """torch's fused AdamW, or the class that optimizer.target names; one that updates in backward takes a model, here of what trains alone."""
+    """Build torch's fused AdamW, or the class that optimizer.target names.
+
+    A class that updates in backward takes a model, so it gets a module of the trained parameters alone.
+    """
     chosen = plan.config.optimizer
     if isinstance(chosen, TargetOptimizer):
         taken = nn.ParameterList(parameters) if chosen.fused_backward else parameters
@@ -90,10 +102,10 @@ def optimizer(plan: TrainingPlan, parameters: Iterable[nn.Parameter]) -> torch.o
 
 
 def experts_that_ran(config: PreTrainedConfig) -> dict[str, str]:
-    """How transformers computes the experts of a model that has some, for what_ran."""
+    """Say, for what_ran, how transformers computes the experts of a model that has some."""
     return {"experts_implementation": config._experts_implementation} if getattr(config, "num_experts", None) else {}
 
 
 def class_name(thing: object) -> str:
-    """The class's dotted name, for what_ran."""
+    """Return the class's dotted name, for what_ran."""
     return f"{type(thing).__module__}.{type(thing).__name__}"

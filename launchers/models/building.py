@@ -1,4 +1,7 @@
-"""Models of transformers with weights given by parameter name, so that every engine and layout starts from the same numbers."""
+"""Builds transformers models with weights given by parameter name.
+
+Every engine and layout thus starts from the same numbers.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,10 @@ def _published(model: HfModel) -> PreTrainedConfig:
 
 
 def _experts(model: SizedModel) -> dict[str, Any]:
-    """Without a loss that balances the load of experts, which transformers too adds only where it is asked to."""
+    """Return the experts' settings.
+
+    They are without a loss that balances the load of experts, which transformers also adds only on request.
+    """
     if not isinstance(model, MixtralModel):
         return {}
     return {
@@ -78,7 +84,10 @@ def _experts(model: SizedModel) -> dict[str, Any]:
 def from_configuration(
     config: PreTrainedConfig, dtype: torch.dtype, attention: str, target: str | None = None
 ) -> PreTrainedModel:
-    """A model in training mode, of the class or by the function that `target` names, with whatever weights that gives it; callers seed them."""
+    """Build a model in training mode by the class or function that `target` names.
+
+    It has the weights that `target` happens to give it; callers seed them.
+    """
     config.use_cache = False
     model: PreTrainedModel = _maker(target)(
         config, dtype=dtype, attn_implementation=attention, **_trusted(config, target)
@@ -90,12 +99,12 @@ def _maker(target: str | None) -> Callable[..., Any]:
     if target is None:
         return AutoModelForCausalLM.from_config
     named = targets.load("model.target", target)
-    # What AutoModelForCausalLM itself calls on the class that it finds.
+    # AutoModelForCausalLM itself calls this method on the class that it finds.
     return named._from_config if isinstance(named, type) and issubclass(named, PreTrainedModel) else named  # type: ignore[attr-defined]
 
 
 def _trusted(config: PreTrainedConfig, target: str | None) -> dict[str, bool]:
-    """Whoever has trusted the code of a configuration's class trusts that of its model."""
+    """Trust the code of the model where the code of its configuration's class was trusted."""
     return {} if target or type(config).__module__.startswith("transformers.") else {"trust_remote_code": True}
 
 
@@ -108,7 +117,10 @@ def build(
     weights: Callable[[nn.Module], Source],
     **options: Any,
 ) -> PreTrainedModel:
-    """A model on `device` with its weights, built tensor by tensor so that its peak is its own size; options as for `materialise`."""
+    """Build a model on `device` with its weights; options are those of `materialise`.
+
+    It is built tensor by tensor, so that peak memory is the model's own size.
+    """
     with init_empty_weights(include_buffers=False):
         model = from_configuration(config, dtype, attention, target)
     return materialise(model, weights(model), **options)
@@ -117,7 +129,10 @@ def build(
 def materialise(
     model: PreTrainedModel, source: Source, device: torch.device, quantization: str | None = None
 ) -> PreTrainedModel:
-    """Give every parameter of a model on the meta device its values; with `quantization` the layers' matrices become frozen 4-bit."""
+    """Give every parameter of a model on the meta device its values.
+
+    With `quantization` the layers' matrices become frozen 4-bit weights.
+    """
     for prefix, module in list(model.named_modules()):
         for leaf, parameter in list(module.named_parameters(recurse=False)):
             weight = torch.empty_like(parameter, device=device)
@@ -130,12 +145,12 @@ def materialise(
 
 
 def transformer(model: Any) -> PreTrainedModel:
-    """The model of transformers below an adapter, where there is one."""
+    """Return the transformers model, without the adapter where there is one."""
     return model.get_base_model() if hasattr(model, "peft_config") else model
 
 
 def named_weights(model: Any) -> Iterator[tuple[str, nn.Parameter]]:
-    """All parameters, those of the model itself by the names that they have without an adapter."""
+    """Yield all parameters; those of the model itself have the names that they have without an adapter."""
     inner = dict(transformer(model).named_parameters())
     yield from ((name.replace(".base_layer.", "."), parameter) for name, parameter in inner.items())
     own = {id(parameter) for parameter in inner.values()}
@@ -143,7 +158,10 @@ def named_weights(model: Any) -> Iterator[tuple[str, nn.Parameter]]:
 
 
 class ExactBuffers:
-    """Keeps a model's buffers in the dtype they were made in: engines that cast the module would round the rotary frequencies to bf16."""
+    """Copies of a model's buffers in the dtype they were made in.
+
+    Engines that cast the module would round the rotary frequencies to bf16.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self._kept = [
@@ -159,7 +177,10 @@ class ExactBuffers:
 
 
 def take_buffers(model: nn.Module, exact: nn.Module) -> None:
-    """Give a model the buffers of another of its kind, which was made where nothing changes dtypes: ZeRO-3 makes all tensors in the parameters'."""
+    """Give a model the buffers of another of its kind, which was made where nothing changes dtypes.
+
+    ZeRO-3 makes all tensors in the dtype of the parameters.
+    """
     for path, module in exact.named_modules():
         for name, buffer in module.named_buffers(recurse=False):
             setattr(model.get_submodule(path), name, buffer)

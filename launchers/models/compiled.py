@@ -10,18 +10,20 @@ from llmexp.errors import ConfigError
 
 
 def compile_regions(model: PreTrainedModel) -> None:
-    """Compile for fixed shapes, at the first call; raises ConfigError for a model without decoder layers of transformers' kind.
+    """Compile for fixed shapes, at the first call.
 
-    Layers of one class share one graph. An engine's hooks on a layer stay outside, checkpoints of it inside.
+    Layers of one class share one graph. An engine's hooks on a layer stay outside, checkpoints of it inside. Raises
+    ConfigError for a model without decoder layers of transformers' kind.
     """
-    from torch._inductor import config as inductor  # a second of every rank's start, and only C needs it
+    from torch._inductor import config as inductor  # one second of every rank's start, and only C needs it
 
-    # So that the profiler sees what is generated for a CPU, as it sees every operator and every kernel of a GPU.
+    # With this the profiler sees the kernels generated for a CPU, as it sees every operator and every GPU kernel.
     inductor.cpp.enable_kernel_profile = True
     layers = decoder_layers(model)
     if not layers:
         raise ConfigError(
-            f"C compiles decoder layers, and {type(model).__name__} has none that is a GradientCheckpointingLayer of transformers"
+            f"C compiles decoder layers, and {type(model).__name__} has none that is a "
+            "GradientCheckpointingLayer of transformers"
         )
     for layer in layers:
         layer.forward = torch.compile(layer.forward, dynamic=False)
@@ -29,5 +31,5 @@ def compile_regions(model: PreTrainedModel) -> None:
 
 
 def decoder_layers(model: PreTrainedModel) -> list[GradientCheckpointingLayer]:
-    """The layers that transformers checkpoints one by one."""
+    """Return the layers that transformers checkpoints one by one."""
     return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]

@@ -1,6 +1,7 @@
-"""Where the checkpoint of model.path lies on this node: its folder, or the Hugging Face cache's copy of a hub name.
+"""Finds the checkpoint of model.path on this node: a folder, or the Hugging Face cache's copy of a hub name.
 
-As a program, which the driver starts once a node before any rank: fetch what the name needs, and say in the last line why where that fails.
+The driver starts this file as a program once a node, before any rank. The program fetches what the name needs; if that
+fails, its last line says why.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from llmexp.plan.checkpoint import Checkpoint
 
 WEIGHTS_AND_TOKENIZER = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
 CODE = ["*.py"]
-# Other layouts of the same weights.
+# These files hold the same weights in other layouts.
 NOT_OF_TRANSFORMERS = ["*/*", "consolidated*"]
 
 
 def folder_of(path: str, *, code: bool = False, fetch: bool = False) -> Path:
-    """The folder that a path or a hub name means here, fetched where it is asked for; `code` takes Python files too. Raises ConfigError."""
+    """Return the folder of a path or hub name, and fetch it where `fetch` is set.
+
+    `code` includes Python files. Raises ConfigError where the checkpoint is missing or cannot be fetched.
+    """
     local = Path(path).expanduser()
     if local.is_dir():
         return local
@@ -52,7 +56,7 @@ def _line(error: BaseException) -> str:
 
 
 def main(path: str, *options: str) -> int:
-    """Fetch and check; the exit code."""
+    """Fetch and check a checkpoint; return the exit code."""
     try:
         Checkpoint.read(folder_of(path, code="code" in options, fetch=True))
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Atoms L, QL and P: PEFT's adapters on a model that is frozen, in the precision of its parameters."""
+"""Atoms L, QL and P: PEFT's adapters on a frozen model, in the dtype of its parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from llmexp.plan.training_plan import TrainingPlan
 
 
 def adapted(model: PreTrainedModel, kind: Adapter, plan: TrainingPlan) -> PeftModel:
-    """The model with all of its own parameters frozen, and an adapter in their dtype; seeded, but where the model itself has no memory yet."""
+    """Return the model with its own parameters frozen, and with an adapter in their dtype.
+
+    The adapter is seeded, except on the meta device.
+    """
     dtype = model.get_input_embeddings().weight.dtype
     wrapped = get_peft_model(model, _configuration(kind, plan), autocast_adapter_dtype=False)
     for name, parameter in named_weights(wrapped):

@@ -1,4 +1,4 @@
-"""Atom Q: NF4 weights with double quantisation in place of a linear layer; bitsandbytes does the work."""
+"""Atom Q: NF4 weights with double quantisation replace a linear layer's; bitsandbytes does the work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 
 
 def quantized_linear(linear: nn.Linear, quantization: str) -> nn.Module:
-    """A frozen 4-bit layer with `linear`'s weights, quantised on their device; it computes in their dtype."""
+    """Return a frozen 4-bit layer with `linear`'s weights, quantised on their device; it computes in their dtype."""
     import bitsandbytes  # large, and only Q needs it
 
     weight = linear.weight
@@ -31,12 +31,12 @@ def quantized_linear(linear: nn.Linear, quantization: str) -> nn.Module:
 
 
 def quantized_tensors(model: nn.Module) -> list[torch.Tensor]:
-    """The 4-bit weights and their scales."""
+    """Return the 4-bit weights and their scales."""
     return [weight.data for weight in _quantized_weights(model)] + quantization_scales(model)
 
 
 def quantization_scales(model: nn.Module) -> list[torch.Tensor]:
-    """Of both levels."""
+    """Return the scales of both levels of the double quantisation."""
     states = [weight.quant_state for weight in _quantized_weights(model)]
     return [scales for state in states for scales in (state.absmax, state.state2.absmax)]
 

@@ -1,4 +1,7 @@
-"""Weights seeded by parameter name, the same for every engine and layout; names are those of transformers' Llama, and PEFT's."""
+"""Weights seeded by parameter name, the same for every engine and layout.
+
+Names are those of transformers' Llama and of PEFT.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def fill(name: str, tensor: torch.Tensor, seed: int) -> None:
-    """Fill one parameter from a generator seeded by its name: gains 1, biases and LoRA's B 0, other matrices normal with deviation WEIGHT_STD.
+    """Fill one parameter from a generator seeded by its name.
 
-    A stack of experts' matrices is filled one by one under <name>.<expert>, so that a rank that holds some experts makes only those.
+    Gains are 1, biases and LoRA's B are 0, other matrices are normal with deviation WEIGHT_STD. A stack of experts'
+    matrices is filled one by one under <name>.<expert>, so that a rank that holds some experts makes only those.
     """
     if tensor.dim() == 3:
         for expert, matrix in enumerate(tensor):
@@ -23,7 +27,7 @@ def fill(name: str, tensor: torch.Tensor, seed: int) -> None:
         if tensor.dim() < 2:
             tensor.fill_(0.0 if name.endswith("bias") else 1.0)
             return
-        if ".lora_B." in name:  # so that an adapter begins as nothing
+        if ".lora_B." in name:  # so that an adapter does not change the model at first
             tensor.zero_()
             return
         digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()

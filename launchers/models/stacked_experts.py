@@ -1,4 +1,4 @@
-"""Experts as checkpoints hold them, a matrix each, under the names of the stacks that transformers makes of them."""
+"""Maps the stacks of experts that transformers makes to the single matrices that checkpoints store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Container
 
 _STACK = re.compile(r"(.+)\.mlp\.experts\.(gate_up_proj|down_proj)")
-# How an expert's matrices are called, where its layer is called so: Mixtral's checkpoints, and those of Qwen's kind.
+# The names of an expert's matrices by the name of its layer: Mixtral's checkpoints first, then those like Qwen's.
 _NAMES = {
     "block_sparse_moe": {"gate_up_proj": ("w1", "w3"), "down_proj": ("w2",)},
     "mlp": {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)},
@@ -14,7 +14,10 @@ _NAMES = {
 
 
 def matrices_of(name: str, experts: int, stored: Container[str]) -> list[tuple[str, ...]]:
-    """Of each expert of a stack the stored matrices, whose rows follow each other in it; none where this is no stack or they are not stored."""
+    """Return, for each expert of a stack, the stored matrices, whose rows follow each other in the stack.
+
+    Returns an empty list where this is no stack, or where they are not stored.
+    """
     found = _STACK.fullmatch(name)
     if not found:
         return []
@@ -29,5 +32,5 @@ def matrices_of(name: str, experts: int, stored: Container[str]) -> list[tuple[s
 
 
 def router_of(name: str) -> str:
-    """Mixtral's own name of the matrix that chooses experts; others stay."""
+    """Return Mixtral's own name for the matrix that chooses experts; other names stay."""
     return name.replace(".mlp.gate.", ".block_sparse_moe.gate.")

@@ -1,4 +1,4 @@
-"""Classes and functions that a plan names by a dotted path: imported in the ranks, never in the driver."""
+"""Loads classes and functions that a plan names by a dotted path, in the ranks and never in the driver."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from llmexp.errors import ConfigError
 
 
 def load(key: str, path: str) -> Callable[..., Any]:
-    """Import what `key` of the plan names; raises ConfigError, which names both, where it is not there or cannot be called."""
+    """Import what `key` of the plan names; raise ConfigError if it does not exist or cannot be called."""
     if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # last, so that nothing there stands in for a library
+        sys.path.append(here)  # last, so that nothing in this folder replaces a library
     try:
         found = pkgutil.resolve_name(path)
     except (ImportError, AttributeError) as error:

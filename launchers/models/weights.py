@@ -1,4 +1,4 @@
-"""Where a model's values come from before training: a generator seeded by each parameter's name, or a checkpoint's safetensors."""
+"""Sources of a model's initial values: a generator seeded by parameter name, or a checkpoint's safetensors."""
 
 from __future__ import annotations
 
@@ -20,22 +20,25 @@ NAMED_IN_ERRORS = 3
 PROGRAM_PRESETS = (".lora_", "prompt_encoder.")
 
 Source = Callable[[str, torch.Tensor], None]
-"""Fills the parameter of a name; on every rank and in every layout with the same values."""
+"""Fills the parameter of a name with the same values on every rank and in every layout."""
 
 
 def seeded(seed: int) -> Callable[[nn.Module], Source]:
-    """Random weights, of any model."""
+    """Return a source of random weights for any model."""
     return lambda _: partial(fill, seed=seed)
 
 
 def weights_of(config: TrainingConfig) -> Callable[[nn.Module], Source]:
-    """What fills a whole model, given while it has all of its names; raises ConfigError where the checkpoint is another model's."""
+    """Return the function that gives a whole model its source of weights, called while the model has all its names.
+
+    The function raises ConfigError where the checkpoint belongs to another model.
+    """
     model = config.model.checkpoint
     return partial(Pretrained, _stored(model), config.seed) if model else seeded(config.seed)
 
 
 def weights_that_ran(config: TrainingConfig) -> dict[str, Any]:
-    """Which weights training started from, for what_ran."""
+    """Say, for what_ran, which weights training started from."""
     model = config.model.checkpoint
     return {"weights": f"pretrained, {_stored(model).digest}" if model else f"random, seed {config.seed}"}
 
@@ -47,7 +50,10 @@ def _stored(model: HfModel) -> Checkpoint:
 
 
 class Pretrained:
-    """A checkpoint that fits a model. It is read tensor by tensor, so that memory is that of the model and one tensor; adapters are seeded."""
+    """A checkpoint that fits a model; adapters are seeded.
+
+    It is read tensor by tensor, so that memory holds the model and one tensor.
+    """
 
     def __init__(self, checkpoint: Checkpoint, seed: int, model: nn.Module) -> None:
         self._checkpoint, self._seed = checkpoint, seed
@@ -78,7 +84,7 @@ class Pretrained:
     def _read(self, name: str) -> torch.Tensor:
         from safetensors import safe_open
 
-        # Opened anew each time: an open file's pages would count as this rank's memory.
+        # The file is opened each time: an open file's pages would count as this rank's memory.
         with safe_open(self._checkpoint.tensors[name].shard, "pt") as shard:
             values: torch.Tensor = shard.get_tensor(name)
             return values
@@ -114,7 +120,10 @@ class Pretrained:
 
 
 def _stored_names(names: Iterable[str], checkpoint: Checkpoint, prefix: str) -> dict[str, str]:
-    """Of each name the checkpoint's; one that was saved without the head has no prefix of the model below it."""
+    """Map each name to the checkpoint's.
+
+    A checkpoint that was saved without the head lacks the base model's prefix.
+    """
     candidates = {name: (name, name.removeprefix(prefix), router_of(name)) for name in names}
     found = {
         name: next((each for each in possible if each in checkpoint.tensors), None)
@@ -124,14 +133,17 @@ def _stored_names(names: Iterable[str], checkpoint: Checkpoint, prefix: str) -> 
 
 
 def _take_either(stored_as: dict[str, str], name: str, other: str) -> None:
-    """Tied parameters, of which a checkpoint may hold only one."""
+    """Let tied parameters share one stored name: a checkpoint may hold only one of them."""
     for absent, present in ((name, other), (other, name)):
         if present in stored_as:
             stored_as.setdefault(absent, stored_as[present])
 
 
 def _ignored(model: nn.Module) -> re.Pattern[str]:
-    """Names that checkpoints of this class are known to hold for nothing: what transformers ignores, and buffers, which are computed."""
+    """Match names that checkpoints of this class hold without need.
+
+    They are those that transformers ignores, and buffers, which are computed.
+    """
     known: Iterator[str] = iter(getattr(model, "_keys_to_ignore_on_load_unexpected", None) or ())
     buffers = {name.rpartition(".")[2] for name, _ in model.named_buffers()}
     return re.compile(

@@ -1,1 +1,1 @@
-"""What every rank is, whatever it runs: its frame, how it starts and meets the others, what it can say of its environment."""
+"""Code that every rank shares: its frame, its start, its meeting with the others, and its environment."""

@@ -1,4 +1,4 @@
-"""What the ranks talk to each other by: NCCL's transports from its own log, Gloo's interfaces from its connections."""
+"""Finds how ranks communicate: NCCL's transports from its log, Gloo's interfaces from its connections."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from typing import Any
 
 import psutil
 
-# The parts of NCCL's log that are written while connections are made, and not in every step.
+# NCCL writes these parts of its log while connections are made, and not in every step.
 _NCCL_LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 _VIA = re.compile(r"NCCL INFO .* via ((?:P2P|SHM|NET|COLLNET)/.+?)(?: comm .*)?$")
 _NVLS = re.compile(r"NCCL INFO .*\b(\d+) nvls channels")
 
 
 def log_connections(folder: Path) -> None:
-    """Let NCCL write how its ranks are connected to nccl.<host>.<process>.log; a user's own NCCL_DEBUG stays. To be called before it starts."""
+    """Make NCCL write its ranks' connections to nccl.<host>.<process>.log; a user's own NCCL_DEBUG stays.
+
+    Call this before NCCL starts.
+    """
     if "NCCL_DEBUG" not in os.environ:
         os.environ.update(_NCCL_LOG | {"NCCL_DEBUG_FILE": str(folder / "nccl.%h.%p.log")})
 
 
 def communication(backend: str, folder: Path) -> dict[str, Any]:
-    """The backend, with what is known of the way that its ranks are connected."""
+    """Return the backend, with what is known about its ranks' connections."""
     if backend == "nccl":
         logs = list(folder.glob("nccl.*.log")) or list(folder.glob("log.*.txt"))
         return {"backend": backend} | nccl_connections(
@@ -40,7 +43,10 @@ def communication(backend: str, folder: Path) -> dict[str, Any]:
 
 
 def nccl_connections(lines: Iterable[str]) -> dict[str, Any]:
-    """Connections by transport, such as P2P/CUMEM or NET/IB/GDRDMA, and NVLS channels, from NCCL's log; None where it says nothing."""
+    """Count connections by transport, such as P2P/CUMEM or NET/IB/GDRDMA, and NVLS channels, from NCCL's log.
+
+    A value is None where the log does not mention it.
+    """
     transports: Counter[str] = Counter()
     nvls_channels = None
     for line in lines:
@@ -52,7 +58,10 @@ def nccl_connections(lines: Iterable[str]) -> dict[str, Any]:
 
 
 def _interfaces() -> list[str]:
-    """Network interfaces of this process's connections to its peers; the one to the store, by its port, is left out."""
+    """Return the network interfaces of this process's connections to its peers.
+
+    The connection to the store is left out; it is known by its port.
+    """
     process = psutil.Process()
     connections = (
         process.net_connections if hasattr(process, "net_connections") else process.connections

@@ -1,4 +1,4 @@
-"""A rank that is forked from a process which has imported for it: engine.launcher=fork."""
+"""A rank forked from a process that has done the imports, for engine.launcher=fork."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def prepare(worker: str) -> None:
 
 
 def run(worker: str, folder: str) -> None:
-    """Be a rank of the repeat in `folder`, as a fresh interpreter of `python -m <worker> <folder>` would be; never returns."""
+    """Be a rank of the repeat in `folder`, as if started by `python -m <worker> <folder>`; never return."""
     import torch
 
-    # Read when OpenMP was loaded, in the process that this one was forked from, whose threads did not come along.
+    # OpenMP read this variable when the parent process loaded it, and the parent's threads were not copied.
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     module = importlib.import_module(worker)
     sys.argv = [worker, folder]

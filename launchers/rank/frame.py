@@ -1,4 +1,4 @@
-"""A rank's frame: where its output goes, who it is, and what it leaves behind when it ends or breaks."""
+"""A rank's frame: where its output goes, who it is, and what it leaves behind when it ends or fails."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ class Rank:
 
     @classmethod
     def from_environment(cls, folder: Path) -> Rank:
-        """Read what every launcher of ranks sets; a process that none has started is alone."""
+        """Read the variables that every launcher of ranks sets; without them, this process is the only rank."""
         told = os.environ.get
         return cls(int(told("RANK", 0)), int(told("LOCAL_RANK", 0)), int(told("WORLD_SIZE", 1)), folder)
 
     @property
     def samples_path(self) -> Path:
-        """One line a step."""
+        """The file of this rank's samples, one line a step."""
         return self.folder / f"samples.{self.index}.jsonl"
 
     @property
     def log_path(self) -> Path:
-        """What this process prints."""
+        """The file of this process's output."""
         return self.folder / f"log.{self.index}.txt"
 
     def write(self, name: str, record: RankSummary | RankFailure) -> None:
@@ -65,14 +65,14 @@ class Rank:
         write_atomically(self.folder / f"{name}.{self.index}.json", to_json(record))
 
     def seconds_since_start(self) -> float:
-        """Seconds since this interpreter was started."""
+        """Return the seconds since this interpreter was started."""
         return time.time() - psutil.Process().create_time()
 
 
 def main(work: Callable[[P, Rank], RankSummary], plan_type: Callable[[], type[P]]) -> NoReturn:
-    """Run `work` for the plan beside the repeat's folder, which the first argument names; never returns.
+    """Run `work` for the plan beside the repeat's folder, which the first argument names; never return.
 
-    `plan_type` imports the plan's type, so that a failure to do so is told as any other.
+    `plan_type` imports the plan's type, so that a failed import is reported as any other error.
     """
     rank = Rank.from_environment(Path(sys.argv[1]))
     die_with_parent()
@@ -109,7 +109,10 @@ def fail(rank: Rank, error: BaseException) -> NoReturn:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process without the interpreter's clean-up: a peer that hangs in a collective must not keep a broken rank from ending."""
+    """End this process without the interpreter's clean-up.
+
+    A peer that hangs in a collective must not keep a broken rank from ending.
+    """
     if code == 0:
         take_leave()
     sys.stdout.flush()
@@ -157,11 +160,14 @@ def _allocator() -> dict[str, int]:
 
 
 class WrongHardwareError(RuntimeError):
-    """The node has not what the plan was made for."""
+    """An error: the node lacks the hardware that the plan was made for."""
 
 
 def device_of(hardware: HardwareConfig, local_index: int) -> torch.device:
-    """The device that the plan's hardware means for this rank, made current; raises WrongHardwareError where torch cannot use it."""
+    """Return the plan's device for this rank, made current.
+
+    Raises WrongHardwareError where torch cannot use it.
+    """
     import torch
 
     if hardware.device == "cpu":
@@ -177,7 +183,7 @@ def device_of(hardware: HardwareConfig, local_index: int) -> torch.device:
 
 
 def join_group(device: torch.device) -> None:
-    """Meet the other ranks by torch's own means, over NCCL on GPUs and over Gloo on CPUs."""
+    """Meet the other ranks with torch.distributed, over NCCL on GPUs and over Gloo on CPUs."""
     from torch import distributed
 
     on_gpu = device.type == "cuda"

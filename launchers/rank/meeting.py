@@ -1,4 +1,7 @@
-"""Where ranks meet: a store that rank 0 serves on the one address that they were told, where torch's own would listen on every interface."""
+"""The ranks' store, which rank 0 serves only on the address that ranks were told.
+
+torch's own store would listen on every interface.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,21 @@ from llmexp.record.process import STORE_FD
 if TYPE_CHECKING:
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-# Others may measure on long after rank 0 has, and what hangs is ended from outside.
+# Other ranks may measure long after rank 0 has finished; a rank that hangs is ended from outside.
 PATIENCE = timedelta(days=30)
 
 _served: list[TCPStore] = []
 
 
 def serve_store() -> None:
-    """Let rank 0 hold what all ranks find at MASTER_ADDR by env://; nothing where torchrun's agent holds one, or this process is no rank."""
+    """Let rank 0 serve the store that all ranks find at MASTER_ADDR by env://.
+
+    Does nothing where torchrun's agent serves one, or where this process is no rank.
+    """
     own = os.environ
     if "MASTER_PORT" not in own or own.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return
-    # By which torch's env:// leaves the store of rank 0, too, to somebody else.
+    # With these variables torch's env:// leaves the store to somebody else on rank 0 too.
     own.update(TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
     if own["RANK"] != "0":
         return
@@ -39,7 +45,7 @@ def serve_store() -> None:
 
 
 def connection(patience: timedelta) -> TCPStore:
-    """A connection of its own to that store, one a thread; reading waits so long until a key is set."""
+    """Return a new connection to the store, one for each thread; reads wait up to `patience` for a key."""
     from torch import distributed
 
     where = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -47,10 +53,13 @@ def connection(patience: timedelta) -> TCPStore:
 
 
 def take_leave() -> None:
-    """Say that this rank needs nobody any more, to the store's own rank, which waits for all others. To be called before it ends well."""
+    """Tell the store that this rank needs nobody any more; the rank that serves it waits for all others.
+
+    Call it before the rank ends without error.
+    """
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return
-    with suppress(RuntimeError):  # gone, where a rank has failed
+    with suppress(RuntimeError):  # the store is gone where a rank has failed
         store = connection(PATIENCE)
         store.set(f"llmexp/left.{os.environ['RANK']}", "")
         if _served:

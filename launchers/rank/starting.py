@@ -1,6 +1,7 @@
-"""A rank's imports, made shorter: nothing is collected meanwhile, and libraries that others import wherever they find them are out of sight.
+"""Shortens a rank's imports: garbage collection is off, and libraries that no rank needs are hidden.
 
-DeepSpeed's autotuner takes mlflow, transformers takes scipy and scikit-learn for losses and decoding that no rank asks for.
+Others import them wherever they find them: DeepSpeed's autotuner imports mlflow, transformers imports scipy and
+scikit-learn for losses and decoding that no rank uses.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ LEFT_OUT = ("mlflow", "scipy", "sklearn")
 
 
 def begin_imports() -> None:
-    """Hide what is left out, and collect no garbage."""
+    """Hide the libraries of LEFT_OUT, and turn garbage collection off."""
     gc.disable()
     for name in LEFT_OUT:
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
 
 
 def end_imports() -> None:
-    """Let a user's own model or optimizer import what was left out; what is imported by now is never looked through for garbage."""
+    """Let a user's own model or optimizer import what was hidden, and turn garbage collection on.
+
+    The collector never searches what has been imported by now.
+    """
     for name in LEFT_OUT:
         if name in sys.modules and sys.modules[name] is None:
             del sys.modules[name]

@@ -1,4 +1,4 @@
-"""What only a rank can say of its environment: the torch build, the device and its libraries."""
+"""The part of the environment that only a rank knows: the torch build, the device and its libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from llmexp.launchers.rank.communication import communication
 
 
 def rank_environment(device: torch.device, folder: Path) -> dict[str, Any]:
-    """Versions and device properties as torch reports them, and how the ranks are connected, with what NCCL has written into `folder`."""
+    """Return versions and device properties as torch reports them, and the ranks' connections.
+
+    NCCL has written its connections into `folder`.
+    """
     found: dict[str, Any] = {
         "interpreter": sys.executable,
         "torch": torch.__version__,

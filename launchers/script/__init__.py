@@ -1,1 +1,1 @@
-"""engine=script, a training program of somebody's: worker.py is what one rank runs."""
+"""The launcher of engine=script, a user's own training program; worker.py is the program of one rank."""

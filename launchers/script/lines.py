@@ -1,4 +1,4 @@
-"""What a program prints, line by line at the moment at which Python is asked to write it, and what a line says of a step."""
+"""Reads a program's output line by line as Python writes it, and what a line says of a step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _ENDS = re.compile(r"[\r\n]+")
 
 
 class Lines:
-    """Hands each line of standard output and error to `take`, before any buffer delays it; other processes' output does not pass here."""
+    """Hands each line of standard output and error to `take`, before any buffer delays it.
+
+    It does not see the output of other processes.
+    """
 
     def __init__(self, take: Callable[[str], None]) -> None:
         self.read, self.last = 0, ""
@@ -26,7 +29,7 @@ class Lines:
             self._tap(stream)
 
     def _tap(self, stream: TextIO) -> None:
-        # On the stream itself, because libraries imported before have kept it.
+        # The stream itself is changed, because libraries that were imported before keep a reference to it.
         write, begun = stream.write, ""
 
         def tapped(text: str, /) -> int:
@@ -47,7 +50,7 @@ class Lines:
 
 
 class StepLines:
-    """Which lines end a step, held against the plan."""
+    """Decides which lines end a step, and checks them against the plan."""
 
     def __init__(self, plan: TrainingPlan) -> None:
         self._expression = re.compile(plan.engine_config["line"])
@@ -56,31 +59,36 @@ class StepLines:
         self._earlier: float | None = None
 
     def __call__(self, line: str) -> dict[str, str] | None:
-        """The line's groups, where it matches."""
+        """Return the line's groups, or None where it does not match."""
         found = self._expression.search(line)
         return {name: text for name, text in found.groupdict().items() if text is not None} if found else None
 
     def loss_of_new(self, told: dict[str, str]) -> float | None:
-        """The loss of the step that a line tells; None where it tells the same one again. Raises ReportError."""
+        """Return the loss of the step that a line reports, or None for a step that was reported before.
+
+        Raises ReportError where the line skips a step, contradicts the plan or has no loss.
+        """
         step = _number(told, "step")
         if step is not None and step == self._earlier:
             return None
         if step is not None and self._earlier is not None and step != self._earlier + 1:
             raise ReportError(
-                f"the program printed step {step:g} after {self._earlier:g}, but each step must be told: set {self._every_step}"
+                f"the program printed step {step:g} after {self._earlier:g}, "
+                f"but each step must be told: set {self._every_step}"
             )
         self._earlier = step
         planned = {"samples": self._samples, "tokens": self._samples * self._seq_len}
         odd = next((name for name in planned if _number(told, name) not in (None, planned[name])), None)
         if odd:
             raise ReportError(
-                f"the program printed {told[odd]} {odd} a step, but the configuration has {planned[odd]} over all ranks (batch, parallelism.dp, "
-                "data.seq_len): set these to what it does, or pass them to it"
+                f"the program printed {told[odd]} {odd} a step, but the configuration has {planned[odd]} "
+                "over all ranks (batch, parallelism.dp, data.seq_len): set these to what it does, or pass them to it"
             )
         loss = _number(told, "loss")
         if loss is None:
             raise ReportError(
-                "a line of the program matched engine.options.pattern without its group loss: do not make that group optional"
+                "a line of the program matched engine.options.pattern without its group loss: "
+                "do not make that group optional"
             )
         return loss
 

@@ -1,4 +1,7 @@
-"""Steps that a program prints: the first rank with a line that matches times them by its lines, and announces them to the others."""
+"""Times steps by the lines that a program prints.
+
+The first rank with a line that matches times the steps, and announces them to the others.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +22,24 @@ from llmexp.record.printed import Output
 
 
 class Announced:
-    """The timing rank's samples: into its file, and to the others."""
+    """Writes the timing rank's samples to its file, and announces them to the others."""
 
     def __init__(self, file: TextIO, store: Store) -> None:
         self._file, self._store, self._written = file, store, 0
 
     def write(self, line: str) -> None:
-        """Take a sample."""
+        """Write a sample."""
         self._file.write(line)
         self._store.set(f"step.{self._written}", line)
         self._written += 1
 
     def flush(self) -> None:
-        """Let others read the file's lines."""
+        """Flush the file, so that others can read its lines."""
         self._file.flush()
 
 
 class Printed:
-    """Hears the lines of this rank's program from the moment it is made, and ends the process once the window is complete."""
+    """Hears the lines of this rank's program, and ends the process once the window is complete."""
 
     def __init__(self, program_run: ProgramRun, file: TextIO) -> None:
         self._witness, self._store = program_run, store_for(program_run)
@@ -52,7 +55,10 @@ class Printed:
         self._lines = Lines(self._take)
 
     def ended(self) -> NoReturn:
-        """The program has ended before the window was complete on this rank; raises ReportError once it has on all ranks."""
+        """Handle a program that ended before the window was complete on this rank.
+
+        Raises ReportError once it has ended on all ranks.
+        """
         rank, ranks = self._witness.rank.index, range(self._witness.rank.world_size)
         self._store.set(f"ended.{rank}", json.dumps([self._steps.reported, self._lines.read, self._lines.last]))
         told = [json.loads(self._store.get(f"ended.{one}")) for one in ranks]
@@ -80,7 +86,10 @@ class Printed:
         return self._leads
 
     def _end(self) -> NoReturn:
-        """Leave last, because a peer may be in a collective with this rank; and at once, because the program may clean up in one."""
+        """End last, because a peer may be in a collective with this rank, and at once.
+
+        The program's clean-up may use a collective.
+        """
         rank = self._witness.rank
         self._store.set("window_wall_s", str(self._steps.window_wall_s))
         rank.write("rank", self._witness.summary(self._steps.window_wall_s, told_by(rank.index)))
@@ -89,7 +98,7 @@ class Printed:
 
 
 def too_few(program_run: ProgramRun, told: list[tuple[int, int, str]]) -> str:
-    """Why the window is not complete, from each rank's steps, lines and last line."""
+    """Say why the window is not complete, from each rank's steps, lines and last line."""
     measure = program_run.plan.config.measure
     reported, read = max(steps for steps, _, _ in told), sum(lines for _, lines, _ in told)
     if reported:
@@ -99,4 +108,4 @@ def too_few(program_run: ProgramRun, told: list[tuple[int, int, str]]) -> str:
 
 
 def _meet_nobody() -> None:
-    """Who prints is not who waits."""
+    """Do not wait: the rank that prints is not the one that waits."""

@@ -1,4 +1,7 @@
-"""The module that a program of somebody's trains: whether it is what the configuration says, so that the configuration's FLOPs are its own."""
+"""Compares the model that a user's program trains with the configuration's.
+
+Only where they agree do the configuration's FLOPs hold for the program.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 class OwnModel:
-    """Its size at once; the dtype of its matrix products is seen in its first pass."""
+    """The size of a module, known at once, and the dtype of its matrix products, seen in its first pass."""
 
     def __init__(self, module: nn.Module) -> None:
-        # ZeRO-3 leaves a parameter empty between passes and its size beside it.
+        # ZeRO-3 leaves a parameter empty between passes, and keeps its size in ds_numel.
         sizes = [(int(getattr(one, "ds_numel", one.numel())), one.requires_grad) for one in module.parameters()]
         self.parameters = sum(size for size, _ in sizes)
         self.trainable_parameters = sum(size for size, trains in sizes if trains)
@@ -25,7 +28,7 @@ class OwnModel:
         self._seen = linear.register_forward_pre_hook(self._see) if linear else None
 
     def _see(self, linear: nn.Module, _: Any) -> None:
-        """Within the layer, where autocast stands around it or does not."""
+        """Note the dtype inside the layer, where it is known whether autocast is on."""
         weight = linear.get_parameter("weight")
         kind = weight.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
@@ -35,7 +38,10 @@ class OwnModel:
 
 
 def why_no_flops(plan: TrainingPlan, own: OwnModel | None) -> str | None:
-    """What stands against taking the FLOPs of the configuration's model for those of the program; None where size and dtype are the same."""
+    """Say why the FLOPs of the configuration's model cannot be taken for those of the program.
+
+    Returns None where size and dtype are the same.
+    """
     if plan.engine_config["line"]:
         return "a printed line does not tell which model was trained"
     if own is None:
@@ -49,5 +55,8 @@ def why_no_flops(plan: TrainingPlan, own: OwnModel | None) -> str | None:
             f"the program trains {own.trainable_parameters:,} of {own.parameters:,} parameters, model={name} is {said}"
         )
     if own.dtype != precision.parameters:
-        return f"the program's matrix products are in {own.dtype or 'a dtype that was not seen'}, precision={precision.name} says {precision.parameters}"
+        return (
+            f"the program's matrix products are in {own.dtype or 'a dtype that was not seen'}, "
+            f"precision={precision.name} says {precision.parameters}"
+        )
     return None

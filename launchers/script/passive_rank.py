@@ -1,4 +1,7 @@
-"""A rank of a program whose steps another rank times by its lines: it learns of them from the ranks' store, and writes them with its own memory."""
+"""A rank of a program whose steps another rank times by its lines.
+
+It learns of the steps from the ranks' store, and writes them with its own memory figures.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,26 @@ from llmexp.record.samples import StepSample
 
 
 def store_for(program_run: ProgramRun) -> Store:
-    """A connection to the ranks' store, one a thread; reading waits until a key is set. A rank alone needs none."""
+    """Return a connection to the ranks' store, one for each thread; reads wait until a key is set.
+
+    A single rank needs no connection.
+    """
     if program_run.rank.world_size == 1:
         return HashStore()
     return PrefixStore("llmexp", connection(timedelta(seconds=program_run.plan.config.measure.timeout_s)))
 
 
 class Follower:
-    """A thread beside the program of a rank that does not time; it sleeps until a step is announced."""
+    """A thread beside the program of a rank that does not time steps; it sleeps until a step is announced."""
 
     def __init__(self, program_run: ProgramRun, file: TextIO) -> None:
         self._witness, self._file, self._store = program_run, file, store_for(program_run)
 
     def run(self) -> None:
-        """Take part until the window is complete, then end the process; where the store goes, a rank has failed, and this process goes with it."""
+        """Take part until the window is complete, then end the process.
+
+        Where the store disappears, a rank has failed, and this process ends too.
+        """
         try:
             self._follow()
         except distributed.DistError:
@@ -45,7 +54,7 @@ class Follower:
         timed_by = int(self._store.get("timed_by"))
         if timed_by == program_run.rank.index:
             return
-        if program_run.device.type == "cuda":  # of a thread, until it says so, the first GPU
+        if program_run.device.type == "cuda":  # a new thread uses the first GPU until it sets another
             torch.cuda.set_device(program_run.device)
         memory_bytes = memory.current_bytes(program_run.device)
         self._take(range(1), memory_bytes)
@@ -70,5 +79,5 @@ class Follower:
 
 
 def told_by(rank: int) -> str:
-    """Where the steps of all ranks are from."""
+    """Say where the steps of all ranks come from."""
     return f"output of rank {rank}"

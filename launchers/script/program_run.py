@@ -1,4 +1,4 @@
-"""What one rank knows of a program that is not ours: its model where it said so, what surrounds its first step, and at the end the summary."""
+"""A rank's knowledge of a user's program: its model, the state at its first step, and the summary."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ from llmexp.record.throttle_counters import ThrottleMeter
 
 
 class ReportError(BaseException):
-    """What the program reports cannot be measured as what was asked for; unwinds it past its own handlers of Exception."""
+    """An error: the program's reports do not fit what was to be measured.
+
+    It is a BaseException, so that the program's own handlers of Exception do not catch it.
+    """
 
 
 class ProgramRun:
-    """Looks, once a step is told, at what there is only while the program's process group is."""
+    """Collects, at the first step, what can be read only while the program's process group exists."""
 
     def __init__(self, plan: TrainingPlan, rank: Rank, device: torch.device) -> None:
         self.plan, self.rank, self.device = plan, rank, device
@@ -41,24 +44,25 @@ class ProgramRun:
 
     @contextmanager
     def window(self) -> Iterator[None]:
-        """To stand around the measured steps: reads the hardware's counters at both ends."""
+        """Read the hardware's counters at both ends of the measured steps, which run inside this context."""
         with self._throttling, self._meter:
             yield
 
     def look(self) -> None:
-        """To be called at the first step's end."""
+        """Read the time, the environment and the backend; call this at the end of the first step."""
         self._time_to_first_step_s = self.rank.seconds_since_start()
         self._environment = rank_environment(self.device, self.rank.folder)
         self._backend = distributed.get_backend() if distributed.is_initialized() else None
 
     def check(self, positions: int) -> None:
-        """Raise ReportError where a step of a replica is of another size than planned."""
+        """Raise ReportError where a replica's step has another size than planned."""
         batch, seq_len = self.plan.batch, self.plan.config.data.seq_len
         planned = batch.micro * batch.accumulation * seq_len
         if positions != planned:
             raise ReportError(
-                f"the program's steps have {positions} tokens a rank, but batch.micro {batch.micro} x batch.accumulation {batch.accumulation} x "
-                f"data.seq_len {seq_len} = {planned}: set these to what it does, or pass them to it"
+                f"the program's steps have {positions} tokens a rank, but batch.micro {batch.micro} x "
+                f"batch.accumulation {batch.accumulation} x data.seq_len {seq_len} = {planned}: "
+                "set these to what it does, or pass them to it"
             )
 
     def summary(self, window_wall_s: float, steps_told_by: str) -> TrainingSummary:
@@ -87,10 +91,13 @@ class ProgramRun:
 
 
 def ended_unheard(plan: TrainingPlan, output: Output) -> str:
-    """Why a program that reported no step was not measured."""
+    """Say why a program that reported no step was not measured."""
     return f"the program ended without reporting a step: {unheard(plan, output)}"
 
 
 def ended_after(reported: int, wanted: int) -> str:
-    """Why a program that reported some steps was not measured."""
-    return f"the program ended after {reported} of {wanted} steps: let it take more, or lower measure.warmup_steps or measure.steps"
+    """Say why a program that reported some steps was not measured."""
+    return (
+        f"the program ended after {reported} of {wanted} steps: "
+        "let it take more, or lower measure.warmup_steps or measure.steps"
+    )

@@ -1,6 +1,6 @@
-"""For engine=script: the callback that tells llmexp of every step of a Hugging Face Trainer, and of what is built on it, such as TRL's.
+"""The callback that reports every step of a Hugging Face Trainer to llmexp, for engine=script.
 
-trainer.add_callback(StepCallback())
+It also works for trainers that are built on it, such as TRL's. Use: trainer.add_callback(StepCallback())
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def add_to_every_trainer() -> None:
 
 
 class StepCallback(TrainerCallback):
-    """Reports where the Trainer logs the step's loss, which it does after the update; outside llmexp it does nothing."""
+    """Reports a step when the Trainer logs its loss, after the update; outside llmexp it does nothing."""
 
     def __init__(self) -> None:
         self._positions = 0
@@ -27,7 +27,7 @@ class StepCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
     ) -> None:
-        """Begin to count the positions of the model's passes; raises ValueError where not every step would be logged."""
+        """Begin to count the positions of the model's passes; raise ValueError where not every step would be logged."""
         if not hook.is_heard():
             return
         if args.logging_steps != 1 or args.logging_strategy != "steps":
@@ -45,13 +45,13 @@ class StepCallback(TrainerCallback):
         logs: dict[str, float] | None = None,
         **_: Any,
     ) -> None:
-        """Report a step; other logs, as of an evaluation, are not steps."""
+        """Report a step; other logs, such as those of an evaluation, are not steps."""
         if logs and "loss" in logs:
             hook.step(self._positions, logs["loss"])
             self._positions = 0
 
     def _count(self, module: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> None:
-        """Add the tokens, or the labels where there are embeddings in their place."""
+        """Add the number of tokens, or of labels where embeddings replace the tokens."""
         tokens = given.get("input_ids", args[0] if args else None)
         if module.training:
             self._positions += (given["labels"] if tokens is None else tokens).numel()

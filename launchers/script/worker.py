@@ -1,4 +1,7 @@
-"""One rank of somebody's training program: run it in this process as torchrun or Python would, and listen to what it reports or prints."""
+"""The rank process of a user's training program.
+
+It runs the program in this process as torchrun or Python would, and takes what it reports or prints.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,10 @@ def run_program(argv: list[str]) -> None:
     """Run `train.py …` or `-m package.train …` as the main program of this process."""
     os.environ.pop(
         "PYTHONSAFEPATH", None
-    )  # of llmexp's own ranks: what the program starts finds its modules as it does without llmexp
+    )  # llmexp sets it for its own ranks; the program must find its modules as it does without llmexp
     module = argv[0] == "-m"
     name, arguments = (argv[1], argv[2:]) if module else (argv[0], argv[1:])
-    # As Python itself does it: the program's folder first, of a module the working directory.
+    # Python does the same: the program's folder comes first, or for a module the working directory.
     sys.path.insert(0, str(Path.cwd() if module else Path(name).absolute().parent))
     sys.argv = [name, *arguments]
     if module:
@@ -43,25 +46,31 @@ def run_program(argv: list[str]) -> None:
 
 
 class Listener:
-    """Takes what the program reports by the hook."""
+    """Receives what the program reports by the hook."""
 
     def __init__(self, program_run: ProgramRun, steps: ReportedSteps) -> None:
         self._witness, self._steps = program_run, steps
 
     def step(self, positions: int, loss: Any) -> None:
-        """Take a step; raises ReportError for one of another size than planned, MeasuredError after the last."""
+        """Take a step.
+
+        Raises ReportError for a step of another size than planned, MeasuredError after the last step.
+        """
         self._witness.check(positions)
         if not self._steps.reported:
             self._witness.look()
         self._steps.report(positions, loss)
 
     def model(self, module: Any) -> None:
-        """Take the model's size now, the dtype of its products when they are made."""
+        """Take the model's size now, and the dtype of its products when they are computed."""
         self._witness.own_model = OwnModel(module)
 
 
 def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
-    """Run the program until its window is measured; raises ReportError where it ends before, or does other work than the plan says."""
+    """Run the program until its window is measured.
+
+    Raises ReportError where it ends before that, or does other work than the plan says.
+    """
     if plan.config.engine.launcher == PYTHON:
         hide_other_gpus()
     device = device_of(plan.config.hardware, rank.local_index)
@@ -71,12 +80,15 @@ def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
 
 
 def hide_other_gpus() -> None:
-    """Leave the first GPU alone visible: in one process a Trainer shares its batch out over all that it sees, and one is counted."""
+    """Leave only the first GPU visible.
+
+    In one process a Trainer divides its batch over all GPUs that it sees, but only one is counted.
+    """
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
 
 
 def _by_lines(program_run: ProgramRun, file: TextIO) -> NoReturn:
-    """Of a program that is measured the process ends in one of its lines."""
+    """Run a program that is timed by its lines; the process ends in one of them if the window is complete."""
     printed = Printed(program_run, file)
     _run_to_its_end(program_run)
     printed.ended()
@@ -114,7 +126,10 @@ def _run_to_its_end(program_run: ProgramRun) -> None:
 
 
 def exit_reason(rank: Rank, code: Any) -> str:
-    """Name the exit code that Python makes of it, with the program's own words: of sys.exit("…"), or printed as argparse does."""
+    """Name the exit code that Python gives the program, with the program's own words.
+
+    They are the text of sys.exit("…"), or a line that was printed, as argparse does.
+    """
     if not isinstance(code, int):
         return f"the program ended with exit code 1: {' '.join(str(code).split())}"
     said = last_words(lines_of(Appended(rank.log_path)))
@@ -122,7 +137,10 @@ def exit_reason(rank: Rank, code: Any) -> str:
 
 
 def last_words(lines: list[str]) -> str:
-    """The last line with a word on it, which is where a frame around an error ends; what argparse and its like say stands there."""
+    """Return the last line with a word in it.
+
+    argparse and similar tools give their reason there, and a frame around an error ends there.
+    """
     return next((line for line in reversed(lines) if re.search(r"\w", line)), "")
 
 

@@ -1,1 +1,1 @@
-"""engine=torch: worker.py is what one rank runs."""
+"""The launcher of engine=torch; worker.py is the program of one rank."""

@@ -1,4 +1,7 @@
-"""FSDP2: each decoder layer's parameters, gradients and optimizer states partitioned over the ranks, as torch's fully_shard does it."""
+"""FSDP2 by torch's fully_shard.
+
+Each decoder layer's parameters, gradients and optimizer states are partitioned over the ranks.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from llmexp.plan.training_plan import TrainingPlan
 
 
 class FullySharded:
-    """A model whose layers are gathered when they compute, and the optimizer of this rank's part."""
+    """A model whose layers are gathered when they compute, with the optimizer of this rank's part."""
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         self._plan = plan
@@ -48,7 +51,10 @@ class FullySharded:
         self.optimizer = assembly.optimizer(plan, assembly.trained(self.module))
 
     def begin_pass(self, *, last: bool) -> None:
-        """Parameters that stay gathered after forward stay so until the pass that completes a step; gradients are partitioned in every pass."""
+        """Keep parameters that stay gathered after forward until the pass that completes a step.
+
+        Gradients are partitioned in every pass.
+        """
         if not self._options["fully_shard"]["reshard_after_forward"]:
             self.module.set_reshard_after_backward(last)
 
@@ -59,19 +65,20 @@ class FullySharded:
 
     @property
     def wrapper_class(self) -> str:
-        """The one that fully_shard has made of the model's."""
+        """The name of the class that fully_shard has made of the model's."""
         return assembly.class_name(self.model)
 
     @property
     def reduced_in(self) -> torch.dtype:
-        """The reduce-scatter's."""
+        """The dtype of the reduce-scatter."""
         return DTYPES[self._options["mixed_precision"]["reduce_dtype"]]
 
     def _shard(self, device: torch.device) -> None:
         layers = decoder_layers(self.module)
         if not layers:
             raise ConfigError(
-                f"FSDP2 shards decoder layers, and {self.model_class} has none that is a GradientCheckpointingLayer of transformers"
+                f"FSDP2 shards decoder layers, and {self.model_class} has none that is a "
+                "GradientCheckpointingLayer of transformers"
             )
         options: dict[str, Any] = {
             **self._options["fully_shard"],
@@ -84,12 +91,12 @@ class FullySharded:
             options["offload_policy"] = CPUOffloadPolicy(**self._options["cpu_offload"])
         for layer in layers:
             fully_shard(layer, **options)
-        # The rest is needed last in forward and first in backward: always gathered in between.
+        # The rest is needed last in forward and first in backward, so it stays gathered in between.
         fully_shard(self.module, **{**options, "reshard_after_forward": False})
 
     def _fill(self, device: torch.device, source: Source) -> None:
         dtype = DTYPES[self._plan.config.precision.parameters]
-        weights: Iterable[tuple[str, Any]] = building.named_weights(self.module)  # now DTensors
+        weights: Iterable[tuple[str, Any]] = building.named_weights(self.module)  # DTensors by now
         for name, parameter in weights:
             whole = torch.empty(parameter.shape, dtype=dtype, device=device)
             source(name, whole)
@@ -98,7 +105,10 @@ class FullySharded:
 
 
 def _evenly(ranks: int, parameter: nn.Parameter) -> Shard | None:
-    """A stack of experts' matrices by their rows, where the experts cannot be shared out evenly: some ranks would hold nothing of it."""
+    """Partition a stack of experts' matrices by rows where the ranks cannot share the experts evenly.
+
+    Otherwise some ranks would hold nothing of it.
+    """
     if parameter.dim() < 3 or parameter.shape[0] % ranks == 0 or parameter.shape[1] % ranks:
         return None
     return Shard(1)

@@ -1,4 +1,7 @@
-"""Replicas whose optimizer updates in backward: gradients are averaged one by one, before it takes them up and drops them."""
+"""Averages gradients over replicas one by one, for an optimizer that updates in backward.
+
+Each is averaged before the optimizer uses and drops it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from torch import distributed, nn
 
 
 def average_in_backward(parameters: Iterable[nn.Parameter]) -> None:
-    """To be called before the optimizer puts in its own hooks; backward reaches the parameters in one order on all ranks."""
+    """Add hooks that average gradients; call this before the optimizer adds its own hooks.
+
+    Backward reaches the parameters in the same order on all ranks.
+    """
     for parameter in parameters:
         parameter.register_post_accumulate_grad_hook(_average)
 

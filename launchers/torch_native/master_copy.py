@@ -1,4 +1,4 @@
-"""An optimizer that updates copies of bf16 parameters in a wider dtype, for engines that have none of their own."""
+"""An optimizer that updates copies of bf16 parameters in a wider dtype, for engines without their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from torch import nn
 
 
 class MasterCopy(torch.optim.Optimizer):
-    """Hands `make` the copies and, at each step, the gradients in their dtype; then rounds the copies back into the parameters."""
+    """An optimizer of copies, which `make` builds: it updates the copies, then rounds them into the parameters.
+
+    At each step it gets the gradients in the copies' dtype.
+    """
 
     def __init__(
         self,
@@ -27,7 +30,7 @@ class MasterCopy(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Each gradient goes as its wider one comes, so that never both are whole."""
+        """Update the copies; each gradient is dropped once it is converted, so that never both are whole."""
         for parameter, copy in zip(self._parameters, self._copies, strict=True):
             if parameter.grad is not None:
                 copy.grad, parameter.grad = parameter.grad.to(copy.dtype), None

@@ -1,4 +1,7 @@
-"""Pipelines of torch.distributed.pipelining: this rank's stages, a schedule of their passes, gradients averaged over the replicas after it."""
+"""Pipelines by torch.distributed.pipelining: this rank's stages, and a schedule of their passes.
+
+Gradients are averaged over the replicas after the schedule.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class Pipelined:
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         dims = plan.dims
         self._plan, self._device = plan, device
-        # As ParallelDims.replica_of counts: the ranks of one stage are neighbours.
+        # The ranks of one stage are neighbours; ParallelDims.replica_of counts in the same order.
         mesh = init_device_mesh(device.type, (dims.pp, dims.dp), mesh_dim_names=("stage", "replica"))
         self.ranks, self._replicas = mesh.get_group("stage"), mesh.get_group("replica")
         self.stages = [Stage(plan, index, device) for index in stages_of_rank(dims, mesh.get_local_rank("stage"))]
@@ -46,18 +49,21 @@ class Pipelined:
 
     @property
     def wrapper_class(self) -> str:
-        """Of each stage."""
+        """The name of the class around each stage."""
         return f"{PipelineStage.__module__}.{PipelineStage.__name__}"
 
     @property
     def reduced_in(self) -> torch.dtype:
-        """Gradients are added up as they are."""
+        """The dtype of the gradients, which are added up without conversion."""
         return DTYPES[self._plan.config.precision.gradients]
 
     def backward(self, passes: Sequence[MicroBatch]) -> torch.Tensor:
-        """Gradients of a whole step, averaged over passes and replicas; returns the losses of the passes, of this replica, on every rank."""
+        """Compute the gradients of a whole step, averaged over passes and replicas.
+
+        Returns the losses of this replica's passes on every rank.
+        """
         losses: list[torch.Tensor] = []
-        # Only these can be the whole pipeline's first and last.
+        # Only these two can be the whole pipeline's first and last stage.
         first, last = self.stages[0], self.stages[-1]
         taken = [torch.cat([batch.input_ids for batch in passes])] if first.is_first else []
         target = torch.cat([batch.labels for batch in passes]) if last.is_last else None
@@ -80,14 +86,14 @@ class Pipelined:
 
     @property
     def _shares(self) -> int:
-        """Into which a step's mean loss is parted: its passes on all replicas."""
+        """The number of passes on all replicas, into which a step's mean loss is divided."""
         return self._plan.batch.accumulation * self._plan.dims.dp
 
     def _share_of_loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return self.stages[-1].loss(logits, labels) / self._shares
 
     def _average(self) -> None:
-        # Not by DDP: a schedule that splits backward passes does not run the hooks that it reduces in.
+        # DDP cannot do this: a schedule that splits backward passes does not run the hooks in which DDP reduces.
         if self._plan.dims.dp > 1:
             sent = [
                 distributed.all_reduce(parameter.grad, group=self._replicas, async_op=True)
@@ -108,7 +114,7 @@ class Pipelined:
 
 
 class PipelinedTraining(TorchState):
-    """A pipeline behind the measured loop's one call."""
+    """A pipeline with the measured loop's one call."""
 
     layout: Pipelined
 
@@ -119,7 +125,7 @@ class PipelinedTraining(TorchState):
         self.trainable_parameters = int(held)
 
     def train(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Sequence[torch.Tensor]:
-        """One step: the schedule, then the update."""
+        """Run one step: the schedule, then the update."""
         losses = self.layout.backward(passes)
         mark("forward_backward")
         self.layout.optimizer.step()

@@ -1,4 +1,7 @@
-"""torch's replicas: the whole model on every rank, gradients averaged by DDP, with Z1 the optimizer's states shared out."""
+"""Replicas in torch: the whole model on every rank, with gradients averaged by DDP.
+
+With Z1 the optimizer's states are divided over the ranks.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class Replicated:
         self.optimizer = optimizer(plan, assembly.trained(self.module))
 
     def begin_pass(self, *, last: bool) -> None:
-        """Gradients stay on their rank until the pass that completes a step."""
+        """Keep gradients on their rank until the pass that completes a step."""
         if isinstance(self.model, DistributedDataParallel):
             self.model.require_backward_grad_sync = last
 
@@ -46,21 +49,21 @@ class Replicated:
 
     @property
     def wrapper_class(self) -> str:
-        """DDP, or the model itself."""
+        """The name of DDP's class, or of the model's own without DDP."""
         return assembly.class_name(self.model)
 
     @property
     def reduced_in(self) -> torch.dtype:
-        """DDP's buckets are of the gradients' dtype."""
+        """The dtype of the gradients, which is that of DDP's buckets."""
         return DTYPES[self._plan.config.precision.gradients]
 
     def _wrapped(self, device: torch.device) -> nn.Module:
         options = self._plan.engine_config.get("distributed_data_parallel")
         if options is None:
             return self.module
-        # Layers are compiled one by one: nothing is left to cut at the buckets' bounds.
+        # Layers are compiled one by one, so that there is no graph to cut at the buckets' bounds.
         torch._dynamo.config.optimize_ddp = False
-        # Weights are seeded alike on all ranks, so that there is nothing to send.
+        # Weights are seeded alike on all ranks, so that nothing has to be sent.
         return DistributedDataParallel(
             self.module, device_ids=[device] if device.type == "cuda" else None, init_sync=False, **options
         )
@@ -69,12 +72,15 @@ class Replicated:
 def optimizer(
     plan: TrainingPlan, parameters: list[nn.Parameter], replicas: distributed.ProcessGroup | None = None
 ) -> torch.optim.Optimizer:
-    """Of whole parameters; with Z1 its states are shared out over `replicas`, None being all ranks."""
+    """Build the optimizer of whole parameters; with Z1 its states are divided over `replicas`.
+
+    None stands for all ranks.
+    """
     make = partial(_local, plan)
     options = plan.engine_config.get("zero_redundancy_optimizer")
     if options is None:
         return make(parameters)
-    # Any callable does that makes an optimizer.
+    # Any callable that makes an optimizer is accepted.
     return ZeroRedundancyOptimizer(parameters, make, process_group=replicas, **options)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,7 @@
-"""A model of transformers cut into the stages of a pipeline: each holds its decoder layers, under the names that they have in the whole model."""
+"""A transformers model cut into the stages of a pipeline.
+
+Each stage holds its decoder layers, under the names that they have in the whole model.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ from llmexp.plan.training_plan import TrainingPlan
 
 
 class Elsewhere(nn.Module):
-    """In the place of what another stage holds: hands on what it is given."""
+    """A placeholder for a module that another stage holds; it returns its input."""
 
     def forward(self, hidden_states: torch.Tensor, **_: Any) -> torch.Tensor:
-        """As it came."""
+        """Return the input unchanged."""
         return hidden_states
 
 
@@ -41,29 +44,32 @@ class Stage(nn.Module):
 
     @property
     def is_first(self) -> bool:
-        """Whether it takes token ids, and hidden states otherwise."""
+        """Say whether this stage takes token ids; other stages take hidden states."""
         return self.index == 0
 
     @property
     def is_last(self) -> bool:
-        """Whether it gives logits, and hidden states otherwise."""
+        """Say whether this stage gives logits; other stages give hidden states."""
         return self.index == self.count - 1
 
     def forward(self, received: torch.Tensor) -> torch.Tensor:
-        """Ids [micro, seq_len] or hidden states [micro, seq_len, hidden_size] to hidden states or logits [micro, seq_len, vocab_size]."""
+        """Compute hidden states, or the last stage's logits [micro, seq_len, vocab_size].
+
+        `received` is ids [micro, seq_len] on the first stage, else hidden states [micro, seq_len, hidden_size].
+        """
         taken = {"input_ids" if self.is_first else "inputs_embeds": received}
         given: torch.Tensor = self.model.lm_head(self.model.model(**taken).last_hidden_state)
         return given
 
     def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """The model's own, of a pass through the last stage."""
+        """Compute the model's own loss for a pass through the last stage."""
         loss: torch.Tensor = self.model.loss_function(
             logits=logits, labels=labels, vocab_size=self.model.config.vocab_size
         )
         return loss
 
     def examples(self, micro: int, seq_len: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """What it takes and what it gives, without memory: from these torch knows what to receive."""
+        """Return an example of the input and one of the output, without memory; torch takes their shapes from it."""
         config = self.model.config
 
         def floating(size: int) -> torch.Tensor:
@@ -93,7 +99,7 @@ def _leave(layers: nn.ModuleList, kept: Container[int]) -> None:
 
 
 def stages_of_rank(dims: ParallelDims, rank: int) -> list[int]:
-    """The stages of a rank of the pipeline, from 0: every pp-th one, or one of each arm of the V."""
+    """Return the stages of a rank of the pipeline, from 0: every pp-th one, or one of each arm of the V."""
     return (
         [rank, 2 * dims.pp - 1 - rank] if dims.v_shaped else list(range(rank, dims.pp * dims.virtual_stages, dims.pp))
     )

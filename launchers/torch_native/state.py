@@ -1,4 +1,4 @@
-"""What torch's own wrappers hold of a training rank, whichever way they order its passes."""
+"""The state of a training rank in torch's own wrappers, in whichever order they run its passes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from llmexp.plan.training_plan import TrainingPlan
 
 
 class Layout(Protocol):
-    """How a rank holds its part of the model, and the optimizer of that part."""
+    """A rank's part of the model in the form that the rank holds it, with the optimizer of that part."""
 
     module: nn.Module
     model_class: str
@@ -26,11 +26,11 @@ class Layout(Protocol):
 
     @property
     def config(self) -> PreTrainedConfig:
-        """Of the whole model."""
+        """The whole model's configuration."""
 
     @property
     def wrapper_class(self) -> str:
-        """Of what is called for a pass."""
+        """The name of the class that is called for a pass."""
 
     @property
     def reduced_in(self) -> torch.dtype:
@@ -38,7 +38,7 @@ class Layout(Protocol):
 
 
 class TorchState:
-    """A look at a layout, as `Built` wants it."""
+    """A layout's state, with the interface of `Built`."""
 
     def __init__(self, plan: TrainingPlan, layout: Layout) -> None:
         self.layout = layout
@@ -52,11 +52,12 @@ class TorchState:
         """See Built."""
         parameters, holder = list(self.module.parameters()), self._base_optimizer
         updated, held = [parameter for group in holder.param_groups for parameter in group["params"]], moments(holder)
-        # FSDP2 has whole parameters in the place of their parts while they are gathered.
+        # While parameters are gathered, FSDP2 has the whole ones in the place of their parts.
         whole = [parameter.detach() for parameter in parameters if not isinstance(parameter, DTensor)]
         return ({"gathered": whole} if isinstance(self.module, FSDPModule) else {}) | {
             "parameters": [local(parameter) for parameter in parameters] + quantized_tensors(self.module),
-            # Parts of parameters, which have the gradients of earlier passes, are the optimizer's alone while whole ones stand in their place.
+            # The parts hold the gradients of earlier passes. While whole parameters take their place, only the
+            # optimizer refers to them.
             "gradients": [local(parameter.grad) for parameter in (*parameters, *updated) if parameter.grad is not None],
             "optimizer": not_of(self.module, updated) + held,
             "moments": held,
@@ -85,6 +86,6 @@ class TorchState:
 
     @property
     def _base_optimizer(self) -> torch.optim.Optimizer:
-        """The one that holds the moments: ZeroRedundancyOptimizer has it as `optim`, MasterCopy as `inner`."""
+        """The optimizer that holds the moments: ZeroRedundancyOptimizer has it as `optim`, MasterCopy as `inner`."""
         optimizer: torch.optim.Optimizer = getattr(self.layout.optimizer, "optim", self.layout.optimizer)
         return getattr(optimizer, "inner", optimizer)

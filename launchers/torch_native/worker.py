@@ -1,4 +1,4 @@
-"""One rank of torch alone: build what plan.json says and run it."""
+"""The program of one rank of torch alone: it builds what plan.json says and runs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from llmexp.plan.training_plan import TrainingPlan
 
 
 class TorchTraining(TorchState):
-    """torch's own wrappers behind the measured loop's three calls."""
+    """torch's own wrappers with the measured loop's three calls."""
 
     layout: Replicated | FullySharded
 
@@ -36,7 +36,7 @@ class TorchTraining(TorchState):
         self._around_forward = around_forward(plan, self.module, device)
 
     def forward(self, batch: MicroBatch) -> torch.Tensor:
-        """Next-token loss of one pass."""
+        """Return the next-token loss of one pass."""
         self._passes += 1
         if self._accumulation > 1:
             self.layout.begin_pass(last=self._completes)
@@ -45,11 +45,14 @@ class TorchTraining(TorchState):
         return loss
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Gradients of one pass, averaged over passes; over ranks where the pass completes a step or partitions them."""
+        """Compute the gradients of one pass, averaged over passes.
+
+        They are averaged over ranks where the pass completes a step or partitions them.
+        """
         (loss / self._accumulation if self._accumulation > 1 else loss).backward()
 
     def step(self) -> None:
-        """Update where the accumulation is complete."""
+        """Update the parameters where the accumulation is complete."""
         if self._completes:
             self.layout.optimizer.step()
             self.layout.optimizer.zero_grad()
@@ -64,25 +67,25 @@ class TorchTraining(TorchState):
 
 
 class FusedBackwardTraining(TorchTraining):
-    """The same with an optimizer that leaves nothing to do after backward."""
+    """Training with an optimizer that updates in backward and has nothing to do after it."""
 
     def __init__(self, plan: TrainingPlan, device: torch.device) -> None:
         super().__init__(plan, device)
         self._lr = plan.config.optimizer.lr
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Gradients of the pass, each averaged over ranks and taken up as it comes."""
+        """Compute the gradients of the pass; each is averaged over ranks and used as soon as it exists."""
         self.layout.optimizer.fused_backward(loss, self._lr)  # type: ignore[attr-defined]
 
     def step(self) -> None:
-        """Backward was it."""
+        """Do nothing: backward has updated the parameters."""
 
 
 join = join_group
 
 
 def build(plan: TrainingPlan, device: torch.device) -> TorchTraining | PipelinedTraining:
-    """The training step, ready to run; after `join`."""
+    """Build the training step, ready to run; call `join` first."""
     if plan.dims.pp > 1:
         return PipelinedTraining(plan, device)
     return (FusedBackwardTraining if plan.config.optimizer.fused_backward else TorchTraining)(plan, device)

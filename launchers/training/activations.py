@@ -1,4 +1,4 @@
-"""Activation offload: what autograd keeps from forward to backward waits in host memory."""
+"""Activation offload: host memory holds what autograd keeps from forward to backward."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from llmexp.plan.training_plan import TrainingPlan
 
 
 class OnHost(saved_tensors_hooks):
-    """torch's save_on_cpu, but for parameters, which are held anyway; counts what the first forward pass moves."""
+    """torch's save_on_cpu without the parameters, which are held anyway.
+
+    It counts the bytes that the first forward pass moves.
+    """
 
     def __init__(self, module: nn.Module, device: torch.device) -> None:
         self._held = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
@@ -43,10 +46,10 @@ class OnHost(saved_tensors_hooks):
 
 
 def around_forward(plan: TrainingPlan, module: nn.Module, device: torch.device) -> AbstractContextManager[Any]:
-    """The context of every forward pass, once the engine has placed the parameters."""
+    """Return the context of every forward pass, once the engine has placed the parameters."""
     return OnHost(module, device) if plan.config.memory.activation_offload else nullcontext()
 
 
 def moved(context: AbstractContextManager[Any]) -> dict[str, int]:
-    """For what_ran."""
+    """Say, for what_ran, how many bytes were moved."""
     return {"activation_offload_bytes": context.moved_bytes} if isinstance(context, OnHost) else {}

@@ -1,4 +1,7 @@
-"""What an engine's launcher has to build: a training step, called pass by pass or as a whole, and a look at its state."""
+"""The interface that an engine's launcher builds: a training step, and a view of its state.
+
+A step is called pass by pass or as a whole.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from llmexp.measure.loop import Scheduled, Trainable
 
 
 class Built(Protocol):
-    """What an engine's launcher has built: its model as people wrote it, and a look at its state."""
+    """An engine that its launcher has built: the model as its author wrote it, and a view of its state."""
 
     module: nn.Module
     vocab_size: int
@@ -19,19 +22,23 @@ class Built(Protocol):
     trainable_parameters: int
 
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
-        """Tensors that hold parameters, gradients and optimizer states now, by kind; of the last also the moments alone.
+        """Return, by kind, the tensors that now hold parameters, gradients, optimizer states and moments.
 
-        Where there are any: `scales` of quantised parameters, which stay on the device; `gathered`, whole parameters beside the rank's part of them.
+        The optimizer states include the moments. Where they exist, there are also `scales` of quantised parameters,
+        which stay on the device, and `gathered`, whole parameters beside the rank's part of them.
         """
 
     def gradient_norm(self) -> float | None:
-        """Norm of the whole model's gradient, asked for after the first step; None where the optimizer does not tell. All ranks have to ask."""
+        """Return the norm of the whole model's gradient, after the first step.
+
+        Returns None where the optimizer does not tell. All ranks have to call it.
+        """
 
     def offloaded(self) -> frozenset[str]:
-        """Kinds of state that the engine keeps on the host for the device's sake."""
+        """Return the kinds of state that the engine keeps on the host to save device memory."""
 
     def what_ran(self) -> dict[str, Any]:
-        """Optimizer class, backend and the like."""
+        """Return the optimizer class, the backend and similar facts."""
 
 
 class SteppingEngine(Built, Trainable, Protocol):

@@ -1,4 +1,4 @@
-"""Whole parameters of a model that ranks hold in parts, a few at a time."""
+"""Gathers whole parameters of a model that ranks hold in parts, a few at a time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from torch.distributed.tensor import DTensor
 
 @contextmanager
 def whole(parameters: Sequence[nn.Parameter], device: torch.device) -> Iterator[list[torch.Tensor]]:
-    """Every rank has all of these while inside, and all ranks enter together; partitioned ones are gathered on `device`."""
+    """Give every rank all of these parameters inside the context, which all ranks enter together.
+
+    Partitioned ones are gathered on `device`.
+    """
     if any(hasattr(parameter, "ds_id") for parameter in parameters):
-        import deepspeed  # ZeRO-3 has made them so
+        import deepspeed  # ZeRO-3 is what has made them so
 
         with deepspeed.zero.GatheredParameters(list(parameters)):
             yield [parameter.data for parameter in parameters]
@@ -26,6 +29,6 @@ def whole(parameters: Sequence[nn.Parameter], device: torch.device) -> Iterator[
 def _whole(held: torch.Tensor, device: torch.device) -> torch.Tensor:
     if not isinstance(held, DTensor):
         return held
-    part: Any = held.to(device)  # a DTensor again
+    part: Any = held.to(device)  # still a DTensor
     gathered: torch.Tensor = part.full_tensor()
     return gathered

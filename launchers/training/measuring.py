@@ -36,9 +36,10 @@ SAVING_REPEAT = "repeat.0"
 
 
 def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device: torch.device) -> TrainingSummary:
-    """Run the protocol of plan.config.measure on `engine` and return what this rank saw.
+    """Run the protocol of plan.config.measure on `engine` and return what this rank has measured.
 
-    Weights are kept as the window leaves them; only then a profiler comes, which may leave something in the process that slows launches down.
+    Weights are saved as they are at the window's end. The profiler runs only after that, because it may leave something
+    in the process that slows launches down.
     """
     protocol, sequences = plan.config.measure, _sequences(plan, engine.vocab_size)
     batches = loader.batches(sequences, plan.dims.replica_of(rank.index), plan.dims.dp, plan.batch, device)
@@ -58,7 +59,7 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
     compiled, peak_bytes = Compilation.so_far(), peaks.summary()
     kept = _kept(plan, rank, engine, device)
     probe = _profile(protocol, rank, _unrecorded(engine, device), batches)
-    # Nobody leaves while a peer may still wait for it in a collective.
+    # No rank leaves while a peer may still wait for it in a collective.
     distributed.barrier()
     return TrainingSummary(
         rank=rank.index,
@@ -86,7 +87,7 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
 
 
 def run_rank(join: Callable[[torch.device], None], build: Callable[[TrainingPlan, torch.device], RankEngine]) -> None:
-    """One rank of an engine, from its command line to its summary: meet the others, build, measure."""
+    """Run one rank of an engine, from its command line to its summary: meet the others, build, measure."""
 
     def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
         device = device_of(plan.config.hardware, rank.local_index)
@@ -100,27 +101,34 @@ def _kept(plan: TrainingPlan, rank: Rank, engine: RankEngine, device: torch.devi
     kept = kept_weights(plan.config, Method.parse(plan.method, plan.config.task.name).techniques)
     if not kept or rank.folder.name != SAVING_REPEAT:
         return {}
-    from llmexp.launchers.training.saving import Saving  # of transformers' models, which not every engine trains
+    # it imports transformers' models, which not every engine trains
+    from llmexp.launchers.training.saving import Saving
 
     return Saving(plan, rank, engine.module, device).save(kept)
 
 
 def counters_of(rank: Rank, device: torch.device) -> list[Counter] | None:
-    """What this rank counts energy by: its own GPU's board; on cpu the node's packages, which one rank counts for all."""
+    """Return this rank's energy counters: its own GPU's board, or on cpu the node's packages.
+
+    One rank counts the packages for all.
+    """
     if device.type == "cuda":
         return gpu_counters(gpu_uuid(device) or "")
     return package_counters() if rank.local_index == 0 else []
 
 
 def gpu_uuid(device: torch.device) -> str | None:
-    """What NVML knows the device by; None of a processor."""
+    """Return NVML's name of the device, or None for a processor."""
     return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
 
 
 def _profile(
     protocol: TrainingMeasureConfig, rank: Rank, loop: StepLoop, batches: Iterator[Sequence[MicroBatch]]
 ) -> KernelProbe:
-    """Say what one step runs, and trace some of the last repeat; of the first where precision decides how many there are."""
+    """Record which kernels one step runs, and trace some steps of the last repeat.
+
+    The first repeat is traced where the measured precision decides how many there are.
+    """
     probe = KernelProbe()
     with probe.watch():
         loop.run(batches, range(1), warmup=True)
@@ -132,7 +140,7 @@ def _profile(
 
 
 def _unrecorded(engine: RankEngine, device: torch.device) -> StepLoop:
-    """A loop whose samples are dropped, because a profiled step is not a measured one."""
+    """Return a loop that drops its samples, because a profiled step is not a measured one."""
     return StepLoop(engine, clock_for(device), StringIO(), memory.current_bytes(device))
 
 
@@ -144,12 +152,15 @@ def _sequences(plan: TrainingPlan, vocab_size: int) -> Sequences:
         sequences.length_of_step = LengthSchedule.of(plan.config).at
     if protocol.tokens is None:
         return sequences
-    # As many as the budget has whatever the batch, so that runs of all batches read them in one order.
+    # The budget sets the number, whatever the batch, so that runs of all batches read the sequences in one order.
     return sequences.shuffled(-(-protocol.tokens // plan.config.data.seq_len), plan.config.seed)
 
 
 def _read(plan: TrainingPlan, sequences: Sequences) -> dict[str, Any]:
-    """What was read; data_passes: how often all sequences there are were read, 1 where there were enough of them for every step."""
+    """Say what was read.
+
+    data_passes is how often all existing sequences were read; it is 1 where there were enough for every step.
+    """
     protocol = plan.config.measure
     wanted = (protocol.warmup_steps + protocol.steps) * plan.batch.global_
     passes = round(max(1.0, wanted / len(sequences.ids)), 2)

@@ -1,4 +1,4 @@
-"""What an optimizer of torch's kind holds besides the model's own parameters."""
+"""The tensors that a torch optimizer holds besides the model's own parameters."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from torch import distributed, nn
 
 
 def not_of(module: nn.Module, tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Those that are copies, not the module's own memory."""
+    """Return the tensors that are copies, not the module's own memory."""
     own = {parameter.untyped_storage().data_ptr() for parameter in map(local, module.parameters())}
     return [tensor for tensor in map(local, tensors) if tensor.untyped_storage().data_ptr() not in own]
 
 
 def moments(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """The state tensors; step counts left out."""
-    # AdaLOMO of pytorch_optimizer keeps its own beside torch's state.
+    """Return the state tensors without step counts."""
+    # AdaLOMO of pytorch_optimizer keeps its own state beside torch's.
     beside = [getattr(optimizer, name, {}) for name in ("exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col")]
     states = [*optimizer.state.values(), *beside]
     return [local(value) for state in states for value in state.values() if torch.is_tensor(value) and value.dim() > 0]
 
 
 def first_gradient_norm(optimizer: torch.optim.Optimizer, trainable_parameters: int) -> float | None:
-    """Norm of the whole model's gradient that Adam's kind took in its only step so far; None of other optimizers.
+    """Compute the norm of the whole model's gradient in the only step so far of an Adam-like optimizer.
 
-    By its first moments (arXiv 1412.6980). All ranks have to call it, each with its part: what several hold, or one alone, weighs as much.
+    It is None for other optimizers. It is computed from the first moments (arXiv 1412.6980). All ranks have to call it,
+    each with its part; a part counts the same whether several ranks hold it or one.
     """
     squares, elements = 0.0, 0
     for state in optimizer.state.values():
@@ -44,6 +45,6 @@ def first_gradient_norm(optimizer: torch.optim.Optimizer, trainable_parameters: 
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """This rank's part, of a partitioned one too."""
+    """Return this rank's part of a tensor, partitioned or not."""
     part: torch.Tensor = getattr(tensor, "_local_tensor", tensor)
     return part.detach()

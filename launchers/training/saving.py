@@ -1,4 +1,4 @@
-"""What a run leaves of its weights, after everything is measured: adapter/ as PEFT has it, model/ as transformers has it."""
+"""Saves a run's weights after everything is measured: adapter/ in PEFT's format, model/ in transformers'."""
 
 from __future__ import annotations
 
@@ -37,14 +37,20 @@ State = dict[str, torch.Tensor]
 
 
 class Saving:
-    """The weights of one run; every rank takes part in gathering them, the first one writes. Each rank may leave when it has taken part."""
+    """The weights of one run: every rank takes part in gathering them, the first one writes.
+
+    A rank may leave once it has taken part.
+    """
 
     def __init__(self, plan: TrainingPlan, rank: Rank, model: Any, device: torch.device) -> None:
         self._plan, self._rank, self._model, self._device = plan, rank, model, device
         self._dtype = DTYPES[plan.config.precision.parameters]
 
     def save(self, kept: Sequence[Kept]) -> dict[str, Any]:
-        """Save these in the repeat's folder; says so for what_ran. Raises RecordError where one cannot be written."""
+        """Save these in the repeat's folder, and return what_ran's entry.
+
+        Raises RecordError where one cannot be written.
+        """
         writers: dict[Kept, Callable[[Path], None]] = {"adapter": self._adapter, "model": self._whole_model}
         for name in kept:
             self._by_rename(self._rank.folder / name, writers[name])
@@ -86,7 +92,7 @@ class Saving:
             _copy_tokenizer(self._plan.config.model, folder)
 
     def _merged(self) -> State:
-        """All weights on the first rank's host: 4-bit ones widened, LoRA's B A added."""
+        """Return all weights on the first rank's host, with 4-bit ones widened and LoRA's B A added."""
         weights, state = dict(named_weights(self._model)), State()
         for name, parameter in weights.items():
             if ".lora_" in name:
@@ -114,7 +120,7 @@ class Saving:
 
 
 def _name_in_adapter(name: str) -> str:
-    """PEFT's name of a saved parameter, without that of the adapter among several."""
+    """Return PEFT's name of a saved parameter, without the name of the adapter."""
     return "prompt_embeddings" if name.startswith("prompt_encoder.") else name.replace(f"{ADAPTER_NAME}.", ".")
 
 
@@ -128,7 +134,7 @@ def _widened(parameter: Any, values: torch.Tensor) -> torch.Tensor:
 
 
 def base_of(model: ModelConfig) -> str | None:
-    """The model below an adapter, as PEFT looks for it: a folder by its whole path, or the hub's name."""
+    """Return the model below an adapter as PEFT looks for it: a folder by its whole path, or the hub's name."""
     if not isinstance(model, HfModel):
         return None
     local = Path(model.path).expanduser()

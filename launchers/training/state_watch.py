@@ -1,4 +1,4 @@
-"""The bytes of training state by kind, counted in one step while there is most of each."""
+"""Counts the bytes of training state by kind, in one step, while there is most of each."""
 
 from __future__ import annotations
 
@@ -16,45 +16,49 @@ from llmexp.measure import memory
 from llmexp.measure.loop import MicroBatch, Scheduled
 from llmexp.record.samples import StateBytes
 
-# Of each tensor, to see an update by: a copy of all parameters might not fit beside them.
+# The number of elements of each tensor that are compared to see an update:
+# a copy of all parameters might not fit beside them.
 SAMPLED = 1024
 
 
 class StateWatch:
-    """Stands before an engine for one step and counts its state when there is most of it: what comes and goes after each pass and in the update.
+    """A wrapper of an engine for one step, which counts its state while there is most of it.
 
-    The rest is counted after the update.
+    State that comes and goes is counted after each pass and in the update, the rest after the update.
     """
 
     def __init__(self, engine: SteppingEngine, device: torch.device) -> None:
         self._engine, self.count = engine, StateCount(engine, device)
 
     def forward(self, batch: MicroBatch) -> torch.Tensor:
-        """As the engine does; then count what it has gathered."""
+        """Run the engine's forward, then count what it has gathered."""
         loss = self._engine.forward(batch)
         self.count.passing()
         return loss
 
     def backward(self, loss: torch.Tensor) -> None:
-        """As the engine does; then count the gradients."""
+        """Run the engine's backward, then count the gradients."""
         self._engine.backward(loss)
         self.count.passing()
 
     def step(self) -> None:
-        """As the engine does, with a count as it updates; then count what it updated."""
+        """Run the engine's step with a count during the update, then count what it has updated."""
         with self.count.in_updates():
             self._engine.step()
         self.count("parameters", "optimizer", "moments")
 
 
 class ScheduleWatch:
-    """The same before an engine that orders the passes itself: it counts at the end of those phases."""
+    """A wrapper like StateWatch, for an engine that orders the passes itself.
+
+    It counts at the end of the phases.
+    """
 
     def __init__(self, engine: SchedulingEngine, device: torch.device) -> None:
         self._engine, self.count = engine, StateCount(engine, device)
 
     def train(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Sequence[torch.Tensor]:
-        """As the engine does, with the counts."""
+        """Run the engine's step with the counts."""
 
         def counting(phase: str) -> None:
             if phase.endswith("backward"):
@@ -68,7 +72,10 @@ class ScheduleWatch:
 
 
 class StateCount:
-    """Bytes of an engine's state by kind, as they were when last counted, and how far its parameters have moved since it was made."""
+    """Bytes of an engine's state by kind, as last counted.
+
+    It also tells how far the parameters have moved since it was made.
+    """
 
     def __init__(self, engine: Built, device: torch.device) -> None:
         self._engine, self._device = engine, device
@@ -89,7 +96,10 @@ class StateCount:
             self.largest_update = _largest_change(self._before, _samples(tensors["parameters"]))
 
     def passing(self, copies: Iterable[torch.Tensor] = ()) -> None:
-        """Count gradients, with these copies of them, and what is gathered, each alone and both together; the most of each stays."""
+        """Count gradients, with these copies of them, and what is gathered, each alone and both together.
+
+        The largest value of each is kept.
+        """
         tensors = self._engine.state_tensors()
         gradients = self._bytes_of_gradients([*tensors["gradients"], *copies])
         found = {"gradients": gradients}
@@ -100,7 +110,10 @@ class StateCount:
 
     @contextmanager
     def in_updates(self) -> Iterator[None]:
-        """Count as each optimizer begins an update: wrappers have given it copies of the gradients by then, and may have kept these."""
+        """Count as each optimizer begins an update.
+
+        By then wrappers have given it copies of the gradients, and may have kept the gradients too.
+        """
 
         def begins(optimizer: torch.optim.Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
             updated = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -113,7 +126,10 @@ class StateCount:
             handle.remove()
 
     def _bytes_of_gradients(self, tensors: Iterable[torch.Tensor]) -> StateBytes:
-        """Of these and of all seen before whose memory is still held, as that of DDP's buckets is after the gradients in them are gone."""
+        """Count the bytes of these gradients, and of all seen before whose memory is still held.
+
+        For example, DDP holds the memory of its buckets after the gradients in them are gone.
+        """
         seen = [storage for known in self._gradients if (storage := known()) is not None]
         storages = [*seen, *(tensor.untyped_storage() for tensor in tensors if tensor.numel())]
         self._gradients = [ref(storage) for storage in storages]
@@ -129,7 +145,7 @@ def _most(one: StateBytes, other: StateBytes) -> StateBytes:
 
 
 def _samples(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """The first elements of each that computes; quantised ones never change."""
+    """Copy the first elements of each floating-point tensor; quantised ones never change."""
     return [
         tensor.detach().view(-1)[:SAMPLED].float().clone()
         for tensor in tensors
@@ -138,7 +154,7 @@ def _samples(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _largest_change(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> float | None:
-    """The largest of all elements; None where an engine holds its parameters otherwise than before."""
+    """Return the largest change of any element, or None where an engine now holds its parameters in other shapes."""
     if [one.shape for one in before] != [one.shape for one in after]:
         return None
     return max(
@@ -147,5 +163,5 @@ def _largest_change(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor
 
 
 def watch_over(engine: RankEngine, device: torch.device) -> StateWatch | ScheduleWatch:
-    """The watch for an engine's kind."""
+    """Return the watch for an engine's kind."""
     return ScheduleWatch(engine, device) if isinstance(engine, Scheduled) else StateWatch(engine, device)

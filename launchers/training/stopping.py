@@ -1,4 +1,7 @@
-"""The measured window of a training rank: all its steps, or as many as tokens/s takes to be known; the ranks agree on the last one."""
+"""The measured window of a training rank: all its steps, or as many as a known tokens/s needs.
+
+The ranks agree on the last step.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from llmexp.measure.loop import MicroBatch, StepLoop
 from llmexp.record.samples import StepSample, read_samples
 from llmexp.schema import TrainingMeasureConfig
 
-# Looks at the interval lie this factor apart: few enough that waiting for the device costs nothing, and at most a fifth of the steps are too many.
+# Looks at the interval are this factor apart: so few that waiting for the device costs nothing, and at most a fifth of
+# the steps are too many.
 BETWEEN_LOOKS = 1.25
 
 
@@ -29,7 +33,7 @@ def run_window(
     rank: Rank,
     device: torch.device,
 ) -> float:
-    """Run the measured steps and return their wall seconds: those of the blocks between two looks, without the looks themselves."""
+    """Run the measured steps and return their wall seconds, without those of the looks between blocks."""
     wall_s, pieces = 0.0, list(blocks(protocol))
     for block in pieces:
         distributed.barrier()
@@ -42,18 +46,24 @@ def run_window(
 
 
 def blocks(protocol: TrainingMeasureConfig) -> Iterator[range]:
-    """The window's steps by number, cut where a look at the interval may end it; in one piece where all of them are wanted."""
+    """Yield the window's steps by number, cut where a look at the interval may end it.
+
+    It is one piece where all steps are wanted.
+    """
     taken, steps, first = 0, protocol.steps, protocol.warmup_steps
     while taken < steps:
         look = max(protocol.min_steps, ceil(taken * BETWEEN_LOOKS)) if protocol.stop_at_interval_share else steps
-        # A rest smaller than the block before it is not worth a look of its own.
+        # If the rest is smaller than the block before it, it gets no look of its own.
         end = steps if steps - look < look - taken else look
         yield range(first + taken, first + end)
         taken = end
 
 
 def _agreed(rank: Rank, share: float, looks: int, device: torch.device) -> bool:
-    """Rank 0 judges by its own steps, for all wait for each other in every one; the others do as it says."""
+    """Let rank 0 decide by its own steps, and all others follow.
+
+    Rank 0 stands for all, because ranks wait for each other in every step.
+    """
     verdict = torch.tensor(int(rank.index == 0 and _known(rank.samples_path, share, looks)), device=device)
     distributed.broadcast(verdict, src=0)
     return bool(verdict)
