@@ -85,7 +85,10 @@ def _host(machine: Machine) -> Iterator[str]:
         load = max(sample.get("load_average_1m", 0.0) for sample, _ in machine.samples)
         takers = {"other processes": other, "the hypervisor": stolen}
         took = " and ".join(f"{taker} took {cores:.2f}" for taker, cores in takers.items() if cores >= NAMED_CORES)
-        yield f"contention: {took} of {machine.cores} cores while the ranks compute with {machine.wanted_cores} (load average up to {load:.1f})"
+        yield (
+            f"contention: {took} of {machine.cores} cores while the ranks compute with {machine.wanted_cores} "
+            f"(load average up to {load:.1f})"
+        )
 
 
 def _own_gpus(machine: Machine) -> list[int]:

@@ -173,19 +173,24 @@ def _held_up(repeats: Sequence[AnyRepeat]) -> list[str]:
     if share >= 1 - RELEVANT:
         return []
     return [
-        f"host between steps: only {100 * share:.1f} % of the window was inside steps, between them the device waited for the host"
+        f"host between steps: only {100 * share:.1f} % of the window was inside steps, between them the "
+        "device waited for the host"
     ]
 
 
 def _wide(found: Interval, metric: str) -> list[str]:
     if found.share <= RELEVANT:
         return []
-    said = f"noise: the 95 % interval of {metric.replace('_per_', '/')} is ± {100 * found.share:.1f} %, from {found.count} "
+    said = (
+        f"noise: the 95 % interval of {metric.replace('_per_', '/')} is ± {100 * found.share:.1f} %, "
+        f"from {found.count} "
+    )
     if found.source == "steps":
         return [f"{said}batches of steps: take more"]
     needed = repeats_for(found.share / half_width_of_one(found.count), RELEVANT)
     return [
-        f"{said}repeats: {f'about {needed} would make it less than {RELEVANT:.0%}' if needed else 'find what makes them differ so much'}"
+        f"{said}repeats: "
+        f"{f'about {needed} would make it less than {RELEVANT:.0%}' if needed else 'find what makes them differ so much'}"
     ]
 
 

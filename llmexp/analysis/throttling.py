@@ -47,7 +47,10 @@ def counted(windows: Sequence[GpuWindow]) -> Iterator[str]:
             share, worst = max(((_share(window, reason), window) for window in own), key=lambda pair: pair[0])
             if share > SHARE:
                 lost_s = worst.throttled_s[reason]
-                yield f"GPU {index} throttled ({_named(worst, reason)}) for {lost_s:.1f} of {worst.seconds:.1f} s, {100 * share:.1f} % of the window"
+                yield (
+                    f"GPU {index} throttled ({_named(worst, reason)}) for {lost_s:.1f} of {worst.seconds:.1f} s, "
+                    f"{100 * share:.1f} % of the window"
+                )
 
 
 def sampled(index: int, samples: Sequence[Sample], known: Collection[str]) -> Iterator[str]:

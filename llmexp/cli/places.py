@@ -63,7 +63,8 @@ def _meant(loader: ConfigLoader, word: str) -> list[str]:
         return [word]
     if len(places) < len(values):
         raise ConfigError(
-            f"{word}: {places[0]} is a place and not an option, and the two are not swept together: run one after the other"
+            f"{word}: {places[0]} is a place and not an option, and the two are not swept together: run one "
+            "after the other"
         )
     paths = [_quoted(_folder(str(Path(place).expanduser()) if place.startswith("~") else place)) for place in places]
     if group == "model":

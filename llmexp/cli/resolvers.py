@@ -39,6 +39,7 @@ def _detected_gpu(field: str) -> Any:
     if not detect().device_name:
         named = ", ".join(name for name in described() if name != "cpu")
         raise ConfigError(
-            f"hardware=gpu: no NVIDIA GPU is visible here; hardware=cpu runs here, and to plan for another machine name it: {named}"
+            "hardware=gpu: no NVIDIA GPU is visible here; hardware=cpu runs here, and to plan for another "
+            f"machine name it: {named}"
         )
     return getattr(detect(), field)

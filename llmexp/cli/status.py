@@ -43,7 +43,8 @@ def print_status(folders: Sequence[RunFolder]) -> None:
         print(f"{len(found)} runs: {', '.join(f'{count} {state}' for state, count in states)}")
     if undone := [state for state in OPEN if any(standing.state == state for standing in found)]:
         print(
-            f"{', '.join(sorted(undone))}: the same command does these runs and keeps the others; llmexp logs RUN shows what a run printed"
+            f"{', '.join(sorted(undone))}: the same command does these runs and keeps the others; llmexp logs "
+            "RUN shows what a run printed"
         )
 
 

@@ -47,7 +47,8 @@ def own_folder(args: Namespace) -> Path | None:
         own = folder / known.name
         if own.is_file() and not own.samefile(known.path):
             raise ConfigError(
-                f"--config-dir {args.config_dir}: {own} has the name of {known.path}, which would be read in its place: rename it"
+                f"--config-dir {args.config_dir}: {own} has the name of {known.path}, which would be read in "
+                "its place: rename it"
             )
     return folder
 

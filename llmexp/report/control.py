@@ -11,7 +11,9 @@ from llmexp.report.row import Row
 
 _SAID: dict[Answer, str] = {
     "same": "is equally fast again, so that other differences are not the machine's",
-    "different": "is NOT equally fast again: the machine changed meanwhile, and differences as large as this say nothing",
+    "different": (
+        "is NOT equally fast again: the machine changed meanwhile, and differences as large as this say nothing"
+    ),
     "unknown": "may or may not be equally fast again",
 }
 

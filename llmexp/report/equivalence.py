@@ -44,7 +44,8 @@ def equivalence(
     if found is None:
         return Equivalence(
             "unknown",
-            f"{said}, but each is one process, and how far another would be from it is not known: measure.repeats=3 tells",
+            f"{said}, but each is one process, and how far another would be from it is not known: "
+            "measure.repeats=3 tells",
         )
     low, high = found.ratio_interval(CONFIDENCE)
     said += f" ({CONFIDENCE:.0%} interval {low:.3f} to {high:.3f})"

@@ -191,11 +191,11 @@ class Section:
             {
                 "; ".join(f"runtime {runtime}: {versions}" for runtime, versions in self.versions.items()): "runtime"
                 not in self.shared,
-                f"of the time that these runs held their devices, {useful:.1%} went into measured {self.sample_name}s": bool(
-                    useful
-                ),
+                f"of the time that these runs held their devices, {useful:.1%} went into measured "
+                f"{self.sample_name}s": bool(useful),
                 "-: out of memory": any(row.state == OOM for row in self.rows),
-                "stack: where it is another one, so were code, libraries or device; rerun=stale measures such runs again": self.has_several_stacks,
+                "stack: where it is another one, so were code, libraries or device; rerun=stale measures "
+                "such runs again": self.has_several_stacks,
             }
         )
 
@@ -302,7 +302,10 @@ def rate_cell(row: Row, notes: list[str]) -> str:
     """A row's rate with its deviation, its sign and the numbers of its notes; how the run ended where there is none."""
     if row.rate:
         sign = f" {doubt_sign(row)}{mark(row.doubt, notes)}" if row.doubt else ""
-        return f"{row.rate.mean:,.1f}{deviation(row.rate)}{sign}{mark(beside_note(row), notes)}{mark(ending_note(row), notes)}"
+        return (
+            f"{row.rate.mean:,.1f}{deviation(row.rate)}{sign}"
+            f"{mark(beside_note(row), notes)}{mark(ending_note(row), notes)}"
+        )
     return "-" if row.state == OOM else row.state + mark(ending_note(row), notes)
 
 

@@ -14,7 +14,8 @@ def parser() -> Parser:
     """Say what words it takes."""
     parser = command_parser(
         "doctor",
-        "What on this machine would stop or disturb a measurement, and what to do about it; with a run's words, what that run needs. "
+        "What on this machine would stop or disturb a measurement, and what to do about it; with a run's "
+        "words, what that run needs. "
         "Starts nothing, imports no torch.",
     )
     add_overrides(parser)

@@ -14,7 +14,8 @@ def parser() -> Parser:
     """Say what words it takes."""
     parser = command_parser(
         "plan",
-        "What a command line would run: atoms, degrees, memory, native configuration, command. Starts nothing, needs no torch and no GPU.",
+        "What a command line would run: atoms, degrees, memory, native configuration, command. Starts "
+        "nothing, needs no torch and no GPU.",
     )
     add_overrides(parser)
     parser.add_argument("--json", action="store_true", help="the plans themselves, one a line")

@@ -31,7 +31,8 @@ def main(args: Namespace) -> int:
     elsewhere = args.outputs == Path(OUTPUTS) and (args.uri or os.environ.get("MLFLOW_TRACKING_URI"))
     if not args.outputs.is_dir() and not elsewhere:
         raise ConfigError(
-            f"there is no folder {args.outputs}: --outputs names where sweep.outputs is, and python -m llmexp method=Naive makes a run"
+            f"there is no folder {args.outputs}: --outputs names where sweep.outputs is, and python -m llmexp "
+            "method=Naive makes a run"
         )
     runs = find_runs(args.outputs)
     jobs_under_way(runs)

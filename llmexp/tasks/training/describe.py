@@ -57,7 +57,10 @@ def _steps(plan: TrainingPlan) -> str:
     fewer = f"; fewer of both once tokens/s is known to {share:.2g}" if share else ""
     budget = TokenBudget.of(plan.config, plan.dims)
     arithmetic = f"\n{budget.arithmetic}" if budget else ""
-    return f"{measure.warmup_steps} to warm up + {measure.steps} measured, {measure.repeats} times in fresh processes{fewer}{arithmetic}"
+    return (
+        f"{measure.warmup_steps} to warm up + {measure.steps} measured, {measure.repeats} times in fresh "
+        f"processes{fewer}{arithmetic}"
+    )
 
 
 def _parameters(plan: TrainingPlan) -> str:

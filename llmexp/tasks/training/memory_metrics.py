@@ -52,8 +52,12 @@ def optimizer_state_bytes_per_parameter(repeat: TrainingRepeat, facts: RunConsta
 
 _PEAKS = {
     "peak_allocated_bytes": "Peak of torch's allocator, on the largest rank; None on cpu.",
-    "peak_reserved_bytes": "Peak of what torch's allocator had taken from the device, on the largest rank; None on cpu.",
-    "peak_device_used_bytes": "The device's own count of its memory in use, the largest reading of any rank; None on cpu.",
+    "peak_reserved_bytes": (
+        "Peak of what torch's allocator had taken from the device, on the largest rank; None on cpu."
+    ),
+    "peak_device_used_bytes": (
+        "The device's own count of its memory in use, the largest reading of any rank; None on cpu."
+    ),
     "peak_rss_bytes": "Peak of a rank's process in host memory, on the largest rank.",
 }
 _STATES = {
@@ -80,7 +84,10 @@ def add_memory(metrics: Metrics) -> None:
         add(name, partial(_peak, field=name), help)
     add("peak_allocated_rank0_bytes", peak_allocated_rank0_bytes, "Peak of torch's allocator on rank 0; None on cpu.")
     for phase in PHASES:
-        help = f"Peak of torch's allocator in the phase {phase}, over the warm-up from its second step, {largest}; None on cpu."
+        help = (
+            f"Peak of torch's allocator in the phase {phase}, over the warm-up from its second step, "
+            f"{largest}; None on cpu."
+        )
         add(f"{phase}_peak_bytes", partial(_phase_peak, phase=phase), help)
     for name, (kinds, what) in _STATES.items():
         for place, suffix in _PLACES.items():

@@ -86,7 +86,8 @@ def timed_share_of_wall(repeat: TrainingRepeat, facts: RunConstants) -> Measurem
         rank = shares.index(max(shares))
         wall_s = repeat.ranks[rank].window_wall_s
         raise RecordError(
-            f"steps of {shares[rank] * wall_s:.6g} s in a window of {wall_s:.6g} s cannot be: rank {rank}'s device clock, or the host's, is wrong"
+            f"steps of {shares[rank] * wall_s:.6g} s in a window of {wall_s:.6g} s cannot be: rank {rank}'s "
+            "device clock, or the host's, is wrong"
         )
     return Measurement(min(shares))
 

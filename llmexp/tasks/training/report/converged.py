@@ -99,10 +99,12 @@ def convergence_legend(found: Sequence[Converged]) -> list[str]:
     return [
         f"final loss: mean over the last {share} of the tokens trained on; baseline: {', '.join(bases)}",
         *([compared] if len(bases) < len(found) else []),
-        f"s to loss: steps until that loss stays within {REACHED_WITHIN:.1%} above the baseline's final one, or lower, x measured step time",
+        f"s to loss: steps until that loss stays within {REACHED_WITHIN:.1%} above the baseline's final one, "
+        "or lower, x measured step time",
         *(
             [
-                f"there was not text enough for the budget, and losses of text seen before are lower: all of it was read by {again}"
+                "there was not text enough for the budget, and losses of text seen before are lower: all of "
+                f"it was read by {again}"
             ]
             if again
             else []

@@ -51,7 +51,8 @@ def fairness(rows: Iterable[TrainingRow]) -> list[str]:
             continue
         elif share > SAME_WITHIN[first.plan.config.precision.parameters]:
             lines.append(
-                f"not the same training: the losses of {names[1]} are up to {share:.2%} from those of {names[0]} with {first.method}, "
+                f"not the same training: the losses of {names[1]} are up to {share:.2%} from those of "
+                f"{names[0]} with {first.method}, "
                 f"in the first steps, {COMPARED_STEPS} at most: their speeds do not compare"
             )
         elif doubt:
@@ -65,7 +66,8 @@ def fairness(rows: Iterable[TrainingRow]) -> list[str]:
             f"within {largest:.1e} of each other, first gradients and updates of one size",
         )
         lines.append(
-            f"the same training on {one} and {another}: losses of the first steps, {COMPARED_STEPS} at most, {within} ({listed})"
+            f"the same training on {one} and {another}: losses of the first steps, {COMPARED_STEPS} at most, "
+            f"{within} ({listed})"
         )
     return lines
 
@@ -109,7 +111,10 @@ def _doubt(first: TrainingRow, other: TrainingRow) -> str:
     """Why equal losses do not say that both learned the same; empty where updates of one size are seen in both."""
     ours, theirs = (_first_step(row, "largest_update") for row in (first, other))
     if ours is None or theirs is None:
-        return "cannot tell whether the same training: losses agree, as they may without any update, and no update was recorded"
+        return (
+            "cannot tell whether the same training: losses agree, as they may without any update, and no update "
+            "was recorded"
+        )
     if not ours and not theirs:
         return "cannot tell whether the same training: the first step changed no parameter"
     if max(ours, theirs) > UPDATES_WITHIN * min(ours, theirs):

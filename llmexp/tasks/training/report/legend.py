@@ -45,9 +45,8 @@ def _of_costs(report: TrainingSection) -> dict[str, bool]:
     kinds = "; ".join(MEMORY_WORDS[kind] for kind in memory_kinds(report))
     return {
         f"{memory_header(report)}: {kinds}; {unit} = 10^{len(str(int(divisor))) - 1} bytes": bool(kinds),
-        "x Naive: tokens/s over those of Naive with the same work in this table, ± half its 95 % interval by the repeats": any(
-            report.over_naive(row) for row in report.rows
-        ),
+        "x Naive: tokens/s over those of Naive with the same work in this table, ± half its 95 % interval by "
+        "the repeats": any(report.over_naive(row) for row in report.rows),
         flops_legend(report): True,
         f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(
             _powered(report)
@@ -59,9 +58,8 @@ def _of_costs(report: TrainingSection) -> dict[str, bool]:
 def _of_rows(report: TrainingSection) -> dict[str, bool]:
     rows = report.rows
     return {
-        f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others left out": bool(
-            report.left_out
-        ),
+        f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others "
+        "left out": bool(report.left_out),
         "epoch: one pass over all records of the data, at these samples/s": any(
             row.finetuned("epoch_time_s") for row in rows
         ),
@@ -80,7 +78,8 @@ def _of_paper(report: TrainingSection) -> dict[str, bool]:
     tables = " and ".join(sorted({paper.table for paper in papers}))
     return {
         "-: out of memory": any(paper.oom for paper in papers) and not any(row.state == OOM for row in report.rows),
-        f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head train": partly,
+        f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head "
+        "train": partly,
         f"paper: {SOURCE}, table {tables}, 8 GPUs, its GB read as 10^9 bytes; x paper: ours over the paper's": bool(
             papers
         ),

@@ -67,14 +67,16 @@ def scaling_legend(found: Sequence[Series]) -> list[str]:
         row.plan.config.hardware.device == "cpu" and not row.plan.config.measure.threads_per_rank for row in rows
     )
     lines = {
-        "scaling %: tokens/s over those of the fewest ranks, times fewest over own number of ranks; ± half its 95 % interval by the repeats": True,
-        "weak: one batch a rank, so that more ranks have a larger global batch: their losses are not of the same training": "weak"
-        in kinds,
+        "scaling %: tokens/s over those of the fewest ranks, times fewest over own number of ranks; ± half "
+        "its 95 % interval by the repeats": True,
+        "weak: one batch a rank, so that more ranks have a larger global batch: their losses are not of the "
+        "same training": "weak" in kinds,
         "strong: one global batch, shared out among the ranks": "strong" in kinds,
         "strong scaling over passes of other sizes: kernels do other work on other numbers of ranks": any(
             series.passes_differ for series in found if series.kind == "strong"
         ),
-        "on cpu one rank computes with all cores, so n ranks that lose nothing scale to 1/n: measure.threads_per_rank=1 gives each rank one": shared,
+        "on cpu one rank computes with all cores, so n ranks that lose nothing scale to 1/n: "
+        "measure.threads_per_rank=1 gives each rank one": shared,
         f"paper scaling %: {SOURCE}, {PAPER_FIGURE}": any(paper_of(row) for row in rows),
     }
     return [line for line, applies in lines.items() if applies]
