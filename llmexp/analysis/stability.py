@@ -190,7 +190,11 @@ def _wide(found: Interval, metric: str) -> list[str]:
     needed = repeats_for(found.share / half_width_of_one(found.count), RELEVANT)
     return [
         f"{said}repeats: "
-        f"{f'about {needed} would make it less than {RELEVANT:.0%}' if needed else 'find what makes them differ so much'}"
+        f"""{
+            f"about {needed} would make it less than {RELEVANT:.0%}"
+            if needed
+            else "find what makes them differ so much"
+        }"""
     ]
 
 
