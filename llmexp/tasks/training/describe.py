@@ -13,7 +13,7 @@ from llmexp.tasks.training.planning import training_engine
 
 
 def describe(plan: TrainingPlan) -> dict[str, str]:
-    """Lines by label; empty ones say nothing."""
+    """Return the plan's facts as lines by label; an empty line has nothing to say."""
     config = plan.config
     return {
         "atoms": "\n".join(f"{atom.code}: {atom.help} [{_values(atom.sets)}]" for atom in plan.atoms)

@@ -1,4 +1,7 @@
-"""Memory metrics, in bytes: of the largest rank unless named rank0; training state apart by where it lies, on the device or on the host."""
+"""Memory metrics, in bytes, of the largest rank unless named rank0.
+
+Training state on the device and training state on the host are separate metrics.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from llmexp.analysis.quantity import Measurement
 from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
 
 PHASES = ("forward", "backward", "optimizer")
-# What a rank that gathers no parameters has counted in the place of a kind.
+# A rank that gathers no parameters has counted this kind instead.
 OTHERWISE = {"gradients_and_gathered": "gradients"}
 Place = Literal["device", "host"]
 _PLACES: dict[Place, str] = {"device": "", "host": "_host"}
 
 
 def peak_allocated_rank0_bytes(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Peak of torch's allocator on rank 0; None on cpu."""
+    """Return the peak of torch's allocator on rank 0; None on cpu."""
     peak = repeat.ranks[0].peak_allocated_bytes
     return None if peak is None else Measurement(peak)
 
@@ -44,7 +47,7 @@ def _state(repeat: TrainingRepeat, facts: RunConstants, kinds: Sequence[str], pl
 
 
 def optimizer_state_bytes_per_parameter(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Moments that the fullest rank holds, wherever, over the trained parameters of the whole model."""
+    """Return the largest rank's optimizer moments, on device and host, per trained parameter of the whole model."""
     found = [(rank.state_bytes.get("moments"), rank.trainable_parameters) for rank in repeat.ranks]
     held = [(moments.device + moments.host) / trained for moments, trained in found if moments and trained]
     return Measurement(max(held)) if len(held) == len(found) else None
