@@ -1,4 +1,4 @@
-"""What the signs and headings of a table mean, as lines below it."""
+"""The legend: lines below a table that explain its signs and headings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def legend(report: TrainingSection) -> list[str]:
-    """What the signs and headings of this table mean, only those that occur, and what it concludes."""
+    """Return what the signs and headings that occur in this table mean, and the table's conclusions."""
     speed = {
         "tokens/s: positions a second, padding included, over all ranks": any(row.rate for row in report.rows),
         "real tokens/s: the same without padding": report.has_padding,
@@ -87,7 +87,7 @@ def _of_paper(report: TrainingSection) -> dict[str, bool]:
 
 
 def _cut_records(report: TrainingSection) -> str:
-    """How many records were longer than seq_len; empty where none was."""
+    """Say how many records were longer than seq_len; empty where none was."""
     found = [row.result.what_ran for row in report.rows if row.result and row.rate]
     counts = [
         (ran.get("data_cut_records", 0), ran.get("data_left_out_records", 0), ran.get("data_read_records", 0))
@@ -100,12 +100,12 @@ def _cut_records(report: TrainingSection) -> str:
 
 
 def _powered(report: TrainingSection) -> list[str]:
-    """What the energy counters of rows with tokens/J cover."""
+    """Return what the energy counters of rows with tokens/J cover."""
     results = [row.result for row in report.rows if row.result and row.metric("tokens_per_joule")]
     return sorted({str(name) for result in results for name in result.what_ran.get("energy_counters") or ()})
 
 
 def _without_flops(report: TrainingSection) -> list[str]:
-    """Why the FLOPs of measured programs are not known."""
+    """Return the reasons why the FLOPs of measured programs are not known."""
     results = [row.result for row in report.rows if row.result and row.rate]
     return sorted({str(result.what_ran["no_flops"]) for result in results if "no_flops" in result.what_ran})
