@@ -1,4 +1,4 @@
-"""llmexp plan: what a command line would run."""
+"""The command llmexp plan shows what a command line would run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llmexp.sweep.run import affordable
 
 
 def parser() -> Parser:
-    """Say what words it takes."""
+    """Build the parser of the command's words."""
     parser = command_parser(
         "plan",
         "What a command line would run: atoms, degrees, memory, native configuration, command. Starts "
@@ -23,7 +23,7 @@ def parser() -> Parser:
 
 
 def main(args: Namespace) -> int:
-    """Print the plans, and of several what they will cost."""
+    """Print the plans, and for several plans also what they will cost."""
     plans = [job.plan for job in jobs_of(args)]
     for index, plan in enumerate(plans):
         print(plan.model_dump_json() if args.json else "\n" * bool(index) + plan_text(plan))

@@ -1,4 +1,4 @@
-"""llmexp ui: MLflow's pages on this machine."""
+"""The command llmexp ui serves MLflow's pages on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llmexp.schema import TrackingConfig
 
 
 def parser() -> Parser:
-    """Say what words it takes."""
+    """Build the parser of the command's words."""
     parser = command_parser("ui", "MLflow's pages on 127.0.0.1, until Ctrl-C.")
     parser.add_argument("--port", type=_port, default=5000)
     parser.add_argument("--uri", type=tracker, help="default: MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
