@@ -39,7 +39,7 @@ class Machine:
     on_gpus: bool = True
     """Tell whether the run computes on GPUs; otherwise the machine's GPUs are ignored."""
     counted: Sequence[GpuWindow | None] = ()
-    """What NVML counted over the windows, for each rank on this machine and each repeat, or None."""
+    """NVML's counts over the windows, for each rank on this machine and each repeat; None where it has none."""
 
     @property
     def other_cores(self) -> float | None:

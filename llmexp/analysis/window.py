@@ -1,4 +1,4 @@
-"""One repeat as the ranks recorded it: their summaries, and the samples of every step side by side."""
+"""A repeat as the ranks recorded it: their summaries, and the samples of every step side by side."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ CONFIG_FILE = "config.json"
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 # This is the tokenizer beside a model's weights.
 MODELS_OWN = "${model.path}"
-# Of the characters in paths, Hydra's grammar allows these without quotes.
+# Hydra's grammar allows these characters of a path without quotes.
 UNQUOTED = re.compile(r"[\w./+-]+", re.ASCII)
 
 

@@ -1,4 +1,4 @@
-"""One run as a row: what its plan says, how it stands or ended, and what it measured."""
+"""A run as a row: what its plan says, how it stands or ended, and what it measured."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Value = Callable[[Sample], float]
 
 @dataclass(frozen=True)
 class Curve:
-    """One picture: its file, the value of a rank's step, and how the values of all ranks give the line."""
+    """A picture: its file, the value of a rank's step, and how the values of all ranks give the line."""
 
     file: str
     label: str

@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Bars:
-    """One panel of a picture, with a value for each row, or None where there is nothing to draw.
+    """A panel of a picture, with a value for each row, or None where there is nothing to draw.
 
     `words` are written in place of a missing value of ours, `signs` behind a value.
     """
@@ -165,7 +165,7 @@ class Section:
 
     @property
     def legend(self) -> list[str]:
-        """What the signs and headings that occur in this table mean, and the table's conclusions."""
+        """The meaning of the signs and headings that occur in this table, and its conclusions."""
         rate = self.metrics.get(self.rows[0].plan.rate) if self.rows else None
         shown = [
             spec for spec in self.metrics.values() if spec.column and any(row.metric(spec.name) for row in self.rows)

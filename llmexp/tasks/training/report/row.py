@@ -26,7 +26,7 @@ class TrainingRow(Row):
 
     @property
     def done(self) -> dict[str, Any]:
-        """What one step processes, as counted by the run, or as planned where the run has not counted."""
+        """The work of one step, as counted by the run, or as planned where the run has not counted."""
         plan, config = self.plan, self.plan.config
         counted = {name: self.metric(name) for name in ("parameters", "trainable_parameters")}
         counts = {name: int(metric.mean) if metric else getattr(plan, name) for name, metric in counted.items()}
