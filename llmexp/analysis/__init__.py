@@ -1,1 +1,1 @@
-"""Pure functions from the samples that ranks wrote to the metrics of a result."""
+"""Pure functions that turn the samples of ranks into the metrics of a result."""

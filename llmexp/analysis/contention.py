@@ -1,4 +1,7 @@
-"""What stood in the way of a run, from samples of the machine taken beside it and what NVML counted: other processes, throttled GPUs."""
+"""Disturbances of a run: other processes, other systems of the hypervisor, and throttled GPUs.
+
+They are found in samples of the machine taken during the run, and in what NVML counted.
+"""
 
 from __future__ import annotations
 
@@ -13,36 +16,39 @@ from llmexp.record.samples import GpuWindow, origin_unix_s, read_samples
 from llmexp.record.samples import Sample as RankSample
 
 Window = tuple[float, float]
-# A quiet machine's services take under 0.1 core; one busy process gets half a core even where it must share with a rank.
+# A quiet machine's services use less than 0.1 core; one busy process gets half a core even where it shares with a rank.
 OTHER_CORES = 0.25
-# Less, of whoever else took cores, is not worth a word.
+# Whoever took fewer cores is not worth naming.
 NAMED_CORES = 0.05
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Samples that fall into a measured window, each with the seconds of it that it tells of; the host's cores, and those that ranks compute with."""
+    """A machine during the measured windows, with `cores` in all, of which ranks compute with `wanted_cores`.
+
+    `samples` are those that overlap a window, each with the seconds of overlap.
+    """
 
     samples: Sequence[tuple[Sample, float]]
     cores: int
     wanted_cores: int
     name: str = ""
-    """Of one machine of several; it stands before what is said of it."""
+    """The machine's name if there are several; it precedes each reason."""
     within: Sequence[Sample] = ()
-    """Samples taken at a moment inside a window, for what has a value at a moment only."""
+    """Samples taken inside a window, for values of a moment."""
     on_gpus: bool = True
-    """Whether the run computes on GPUs; else those of the machine are others' concern."""
+    """Tell whether the run computes on GPUs; otherwise the machine's GPUs are ignored."""
     counted: Sequence[GpuWindow | None] = ()
-    """What NVML counted over the windows, of each rank on this machine and each repeat; None where it counts nothing."""
+    """NVML's counts over the windows, for each rank on this machine and each repeat; None where it has none."""
 
     @property
     def other_cores(self) -> float | None:
-        """Mean cores taken by processes that are not the run's; None where no sample tells."""
+        """The mean number of cores used by processes outside the run; None where no sample has it."""
         return self._mean("cpu_other_cores")
 
     @property
     def stolen_cores(self) -> float:
-        """Mean cores that a hypervisor gave to other systems while this one wanted them."""
+        """The mean number of cores that a hypervisor gave to other systems while this one wanted them."""
         return self._mean("cpu_stolen_cores") or 0.0
 
     def _mean(self, name: str) -> float | None:
@@ -52,7 +58,10 @@ class Machine:
 
 
 def read_machine(system: Path, ranks: Sequence[Path], cores: int, wanted_cores: int) -> Machine:
-    """Read the samples taken during the measured windows of each repeat, by the steps of a rank that ran on this machine's clock."""
+    """Read the samples taken during the measured windows of each repeat.
+
+    `ranks` are the sample files of a rank on this machine, whose clock the windows are taken from.
+    """
     windows = windows_unix_s(ranks)
     told = [(sample, _overlap_s(sample, windows)) for sample in read_json_lines(system)]
     within = [sample for sample, _ in told if any(begin <= sample["at_s"] <= end for begin, end in windows)]
@@ -60,7 +69,7 @@ def read_machine(system: Path, ranks: Sequence[Path], cores: int, wanted_cores: 
 
 
 def windows_unix_s(ranks: Iterable[Path]) -> list[Window]:
-    """Begin and end of each of these ranks' measured windows in Unix time."""
+    """Return begin and end of each of these ranks' measured windows in Unix time."""
     return [window for samples in ranks for window in _window_unix_s(samples)]
 
 
@@ -72,7 +81,7 @@ def disturbances(machine: Machine) -> list[str]:
 
 
 def sm_clocks(machine: Machine) -> list[SmClock]:
-    """The SM clock of each GPU of the run that a sample inside a window tells."""
+    """Return the SM clock of each GPU of the run that was sampled inside a window."""
     before = f"{machine.name}: " if machine.name else ""
     found = (sm_clock(f"{before}GPU {index}", _of_gpu(machine.within, index)) for index in _own_gpus(machine))
     return [clock for clock in found if clock]
@@ -85,11 +94,17 @@ def _host(machine: Machine) -> Iterator[str]:
         load = max(sample.get("load_average_1m", 0.0) for sample, _ in machine.samples)
         takers = {"other processes": other, "the hypervisor": stolen}
         took = " and ".join(f"{taker} took {cores:.2f}" for taker, cores in takers.items() if cores >= NAMED_CORES)
-        yield f"contention: {took} of {machine.cores} cores while the ranks compute with {machine.wanted_cores} (load average up to {load:.1f})"
+        yield (
+            f"contention: {took} of {machine.cores} cores while the ranks compute with {machine.wanted_cores} "
+            f"(load average up to {load:.1f})"
+        )
 
 
 def _own_gpus(machine: Machine) -> list[int]:
-    """GPUs with a process of the run; where NVML could not tell whose processes are where those that its ranks name, or all of them."""
+    """Return the GPUs with a process of the run.
+
+    Where NVML could not tell whose processes there are, these are the GPUs that the ranks name, or else all.
+    """
     if not machine.on_gpus:
         return []
     keys = {key for sample, _ in machine.samples for key in sample}
@@ -113,7 +128,7 @@ def _of_gpu(samples: Iterable[Sample], index: int) -> list[Sample]:
 
 
 def _window_unix_s(path: Path) -> Iterator[Window]:
-    """Begin and end of a rank's measured window in Unix time."""
+    """Yield begin and end of a rank's measured window in Unix time."""
     samples = read_samples(path, RankSample)
     measured = [sample for sample in samples if not sample.warmup]
     if measured:

@@ -1,4 +1,7 @@
-"""How much of the time that runs held their devices went into measured steps: the rest is starting, warming up, tracing and cleaning up."""
+"""The share of held device time that went into measured steps.
+
+The rest is spent on starting, warming up, tracing and cleaning up.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from llmexp.record.samples import RankSummary
 
 
 def useful_fraction(runs: Iterable[RunFolder]) -> float | None:
-    """Device seconds of measured windows over device seconds held, 0 to 1; None where no run has ended. Raises RecordError.
+    """Return device seconds of measured windows over device seconds held, 0 to 1; None where no run has ended.
 
-    A run that failed held its devices for nothing.
+    A run that failed held its devices for nothing. Raises RecordError.
     """
     held_s = useful_s = 0.0
     for run in runs:
@@ -28,12 +31,15 @@ def useful_fraction(runs: Iterable[RunFolder]) -> float | None:
 
 
 def _held_s(result: RunResult) -> float:
-    """From the driver's first word on the run to its last."""
+    """Return the seconds from the driver's first record of the run to its last."""
     return (datetime.fromisoformat(result.ended_at) - datetime.fromisoformat(result.started_at)).total_seconds()
 
 
 def _measured_s(run: RunFolder) -> float:
-    """The measured windows of all repeats, each on its slowest rank; raises RecordError where a rank's summary is not one."""
+    """Sum the measured windows of all repeats, each on its slowest rank.
+
+    Raises RecordError where a rank's summary is not valid.
+    """
     return sum(max((_window_s(path) for path in repeat.glob("rank.*.json")), default=0.0) for repeat in run.repeats())
 
 

@@ -1,4 +1,7 @@
-"""The statistics that verdicts need. docs/numbers.md has the rules in words; `python -m benchmarks trust` simulates how often they err."""
+"""The statistics behind verdicts.
+
+docs/numbers.md explains the rules, and `python -m benchmarks trust` simulates how often they err.
+"""
 
 from __future__ import annotations
 
@@ -11,60 +14,63 @@ from statistics import NormalDist, fmean, harmonic_mean, median, stdev
 
 from llmexp.record.result import Metric
 
-# The correlation of neighbouring batches that is taken, that of batches of four steps each of which depends on the last by 0.75; ten batches are too
-# few to measure it. WIDENING is what the variance of a mean or a slope of a first-order autoregression is larger by.
+# DEPENDENCE is the correlation that is assumed between neighbouring batches, because ten batches are too few to measure
+# it. It is that of batches of four steps, each of which depends on the last one by 0.75. WIDENING is the factor by
+# which the variance of a mean or a slope is larger in such a first-order autoregression.
 DEPENDENCE = 0.35
 WIDENING = (1 + DEPENDENCE) / (1 - DEPENDENCE)
-# Of a ratio that nothing is known of; a float holds no larger one.
+# This bounds the logarithm of a ratio of which nothing is known; a float cannot hold much larger ratios.
 LARGEST_LOGARITHM = 700.0
-# More nobody takes.
+# Nobody takes more repeats.
 MOST_REPEATS = 50
-# Degrees of freedom from which on Student's factor is the normal one to 0.1 %, and the pieces that its density is summed up in below.
+# With more degrees of freedom than NORMAL_FROM Student's factor equals the normal one to 0.1 %. Below it, the density
+# is integrated over INTERVALS pieces.
 NORMAL_FROM, INTERVALS = 2000, 400
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its standard error, and the degrees of freedom which that was drawn from; of ratios their logarithm."""
+    """An estimate, its standard error and the degrees of freedom of that error; a ratio is held as its logarithm."""
 
     value: float
     error: float
     freedom: float
 
     def half_width(self, confidence: float = 0.95) -> float:
-        """Half the interval that holds the truth with this probability, by Student's t."""
+        """Return half the width of the interval that holds the truth with this probability, by Student's t."""
         return t_factor(self.freedom, confidence) * self.error
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Both ends of it."""
+        """Return both ends of the confidence interval."""
         half = self.half_width(confidence)
         return self.value - half, self.value + half
 
     @property
     def ratio(self) -> float:
-        """What the value is the logarithm of."""
+        """The ratio of which the value is the logarithm."""
         return exp(self.value)
 
     def ratio_interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """The interval of the ratio."""
+        """Return the confidence interval of the ratio."""
         low, high = self.interval(confidence)
         return exp(max(low, -LARGEST_LOGARITHM)), exp(min(high, LARGEST_LOGARITHM))
 
     def differs(self, confidence: float) -> bool:
-        """Whether chance alone is ruled out: the interval lies on one side of 0."""
+        """Tell whether the interval lies on one side of 0, so that chance alone is ruled out."""
         return abs(self.value) > self.half_width(confidence)
 
     def is_within(self, share: float, confidence: float) -> bool:
-        """Whether a ratio further from 1 than this share is ruled out, either way."""
+        """Tell whether the interval rules out a ratio that is further from 1 than this share in either direction."""
         low, high = self.interval(confidence)
         return -log(1 + share) < low and high < log(1 + share)
 
 
 @cache
 def t_factor(freedom: float, confidence: float = 0.95) -> float:
-    """Student's factor of a two-sided interval with that many degrees of freedom, by bisection; a machine that only measures need not have SciPy.
+    """Return Student's factor of a two-sided interval with this number of degrees of freedom, by bisection.
 
-    With x = sqrt(freedom) tan(angle) the density is a power of the angle's cosine.
+    SciPy is not used, because a machine that only measures need not have it. With x = sqrt(freedom) tan(angle) the
+    density is a power of the angle's cosine.
     """
     if freedom > NORMAL_FROM:
         return float(NormalDist().inv_cdf((1 + confidence) / 2))
@@ -77,33 +83,34 @@ def t_factor(freedom: float, confidence: float = 0.95) -> float:
 
 
 def _integral_of_cosine(power: float, end: float) -> float:
-    """Of cos(angle) ** power from 0 to `end`, by Simpson's rule."""
+    """Integrate cos(angle) ** power from 0 to `end` by Simpson's rule."""
     step = end / INTERVALS
     heights: list[float] = [cos(index * step) ** power for index in range(INTERVALS + 1)]
     return step / 3 * (heights[0] + heights[-1] + 4 * sum(heights[1::2]) + 2 * sum(heights[2:-1:2]))
 
 
 def half_width(values: Sequence[float], confidence: float = 0.95) -> float:
-    """Half the confidence interval of the mean of independent values, two at least."""
+    """Return half the confidence interval of the mean of independent values, at least two."""
     return half_width_of_one(len(values), confidence) * stdev(values)
 
 
 def half_width_of_one(count: int, confidence: float = 0.95) -> float:
-    """The same where values have a standard deviation of 1."""
+    """Return half the interval of values with a standard deviation of 1."""
     return t_factor(count - 1, confidence) / sqrt(count)
 
 
 def repeats_for(deviation: float, half: float, confidence: float = 0.95) -> int | None:
-    """How many values of such a deviation have an interval narrower than ± half; None where MOST_REPEATS have not."""
+    """Return how many values with this deviation have an interval narrower than ± half; None above MOST_REPEATS."""
     return next(
         (count for count in range(2, MOST_REPEATS + 1) if half_width_of_one(count, confidence) * deviation < half), None
     )
 
 
 def log_ratio(a: Metric, b: Metric) -> Estimate | None:
-    """b over a, by how far their repeats differ (first order, Welch's); where one has a single repeat it is taken to vary as the other does.
+    """Estimate b over a by the spread of their repeats (first order, Welch's).
 
-    None where both have, for one process says nothing of the next.
+    Where one has a single repeat, it is assumed to vary as the other does. None where both have a single one, because
+    one process says nothing about the next.
     """
     known = [found for one in (a, b) if (found := of_repeats(one))]
     if not known or a.mean <= 0 or b.mean <= 0:
@@ -119,26 +126,33 @@ def log_ratio(a: Metric, b: Metric) -> Estimate | None:
 
 
 def of_repeats(metric: Metric) -> Estimate | None:
-    """The logarithm of a metric's mean, by how far its repeats differ; None with one."""
+    """Estimate the logarithm of a metric's mean by the spread of its repeats; None with one repeat."""
     if metric.std_between_repeats is None or metric.n < 2 or metric.mean <= 0:
         return None
     return Estimate(log(metric.mean), metric.std_between_repeats / metric.mean / sqrt(metric.n), metric.n - 1)
 
 
 def batch_rates(rates: Sequence[float], batches: int) -> list[float]:
-    """Rates of consecutive, nearly equal batches of steps that do the same work; neighbours depend on each other, batches hardly do."""
+    """Return the rates of consecutive, nearly equal batches of steps that do the same work.
+
+    Neighbouring steps depend on each other, batches hardly do.
+    """
     return [harmonic_mean(batch) for batch in _batches(rates, batches)]
 
 
 def batch_levels(times_s: Sequence[float], batches: int) -> list[float]:
-    """Logarithms of the median time of each of consecutive, nearly equal batches of steps: one straggler does not decide it."""
+    """Return the logarithm of the median step time in consecutive, nearly equal batches.
+
+    The median keeps one slow step from deciding.
+    """
     return [log(median(batch)) for batch in _batches(times_s, batches)]
 
 
 def trend(series: Sequence[Sequence[float]], span: float) -> Estimate:
-    """By how much values change along `span` of a series: one least-squares slope for all series, each around its own mean, three values at least.
+    """Estimate how much values change along `span` of a series.
 
-    Neighbours are taken to depend on each other.
+    One least-squares slope fits all series, each of at least three values and around its own mean. Neighbouring values
+    are assumed to depend on each other.
     """
     places = [[(index + 0.5) / len(values) - 0.5 for index in range(len(values))] for values in series]
     centred = [_centred(values) for values in series]
@@ -151,9 +165,10 @@ def trend(series: Sequence[Sequence[float]], span: float) -> Estimate:
 
 
 def apart(ends: Sequence[float], series: Sequence[Sequence[float]]) -> Estimate:
-    """How far one more value of each series, its end, lies above the mean of the series, by the scatter within them; three values of each at least.
+    """Estimate how far `ends`, one more value for each series, lie above the mean of their series.
 
-    Neighbours are taken to depend on each other: their mean is known less well, and they scatter less than values that lie far apart.
+    The error comes from the scatter within the series, of at least three values each. Neighbouring values are assumed
+    to depend on each other: their mean is less certain, and they scatter less than distant values.
     """
     freedom = sum(len(values) - 1 for values in series)
     length = freedom / len(series) + 1

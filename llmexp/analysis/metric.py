@@ -1,4 +1,4 @@
-"""A metric is one row: its function, name, unit, which way is better, what it means, and its column in the table where it has one."""
+"""A metric is one row: its function, name, unit, better direction, meaning, and its column in the table if any."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ Better = Literal["higher", "lower", ""]
 
 @dataclass(frozen=True)
 class Shown:
-    """A metric's column: its heading, how its mean times `factor` is written, and which column goes first where there is no room (0: never)."""
+    """A metric's column: its heading, the format of its mean times `factor`, and its place in the order of dropping.
+
+    Where there is no room, columns go in the order of `dispensable`; 0 always stays.
+    """
 
     header: str
     form: str = ",.1f"
@@ -28,7 +31,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """`function` gives the metric of one repeat from that and what the plan knows; None where the run has not the data."""
+    """A metric; `function` computes it from one repeat and the plan's facts, or returns None without the data."""
 
     name: str
     function: Function
@@ -39,10 +42,10 @@ class MetricSpec:
 
 
 class Metrics(dict[str, MetricSpec]):
-    """Rows by name, in the order in which a CSV has them."""
+    """The metrics by name, in the order of the CSV's columns."""
 
     def add(self, unit: str, better: Better = "", column: Shown | None = None) -> Callable[[F], F]:
-        """Register the decorated function as the metric of its name; its docstring says what it means."""
+        """Register the decorated function as the metric of its name; its docstring becomes the help text."""
 
         def register(function: F) -> F:
             self.include(
@@ -55,9 +58,12 @@ class Metrics(dict[str, MetricSpec]):
         return register
 
     def measure(self, repeats: Sequence[Repeat[Any, Any]], facts: Any) -> dict[str, Metric | None]:
-        """Compute every metric over repeats; None where the run has not the data. Raises RecordError where figures cannot be."""
+        """Compute every metric over repeats; None where the run lacks the data.
+
+        Raises RecordError for values that are impossible.
+        """
         return {name: over_repeats([spec.function(repeat, facts) for repeat in repeats]) for name, spec in self.items()}
 
     def include(self, spec: MetricSpec) -> None:
-        """Register a row."""
+        """Register a metric."""
         self[spec.name] = spec

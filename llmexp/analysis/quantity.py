@@ -1,4 +1,4 @@
-"""A quantity of one repeat, and the metric that several repeats make of it."""
+"""A quantity of one repeat, and the metric that is computed from it over several repeats."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ class Measurement:
     steps: tuple[float, ...] = ()
 
     def times(self, factor: float) -> Measurement:
-        """The same quantity in another unit."""
+        """Return the same quantity in another unit."""
         return Measurement(self.value * factor, tuple(value * factor for value in self.steps))
 
 
 def over_repeats(observed: Sequence[Measurement | None]) -> Metric | None:
-    """Mean and deviations; None unless every repeat has the quantity, NaN where one of them is no finite number (a diverged loss)."""
+    """Return mean and deviations; None unless every repeat has the quantity.
+
+    The mean is NaN where one repeat is not finite, such as a diverged loss.
+    """
     known = [one for one in observed if one is not None]
     if not known or len(known) < len(observed):
         return None
@@ -39,7 +42,7 @@ def over_repeats(observed: Sequence[Measurement | None]) -> Metric | None:
 
 
 def _pooled_std(repeats: Iterable[Sequence[float]]) -> float | None:
-    """Deviation of steps around the mean of their own repeat, so that differences between repeats stay out of it."""
+    """Return the deviation of steps around the mean of their own repeat, without differences between repeats."""
     varied = [(len(steps) - 1, variance(steps)) for steps in repeats if len(steps) > 1]
     freedom = sum(n for n, _ in varied)
     return sqrt(sum(n * v for n, v in varied) / freedom) if freedom else None

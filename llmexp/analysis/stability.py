@@ -1,6 +1,7 @@
-"""A verdict on a measurement: whether its steps were steady, its interval is narrow, and nothing stood in its way.
+"""A verdict on a measurement: whether its steps were steady, its interval is narrow, and nothing disturbed it.
 
-A difference counts where it is large enough to matter and more than the steps' own scatter explains. docs/numbers.md has the rules in words.
+A difference counts where it is large enough to matter and more than the steps' own scatter explains. docs/numbers.md
+explains the rules.
 """
 
 from __future__ import annotations
@@ -27,25 +28,27 @@ from llmexp.record.result import Stability
 from llmexp.record.samples import Sample
 
 AnyRepeat = Repeat[Any, Any]
-# Methods of a table often differ by a tenth; a trend or an uncertainty of half of that may turn their order round.
+# Methods of a table often differ by a tenth; a trend or an uncertainty of half of that may reverse their order.
 RELEVANT = 0.05
-# A trend that a stable run may not have, whatever its scatter hides.
+# A run is stable only if a trend of this size is ruled out, even with the scatter of its steps.
 RULED_OUT = 2 * RELEVANT
-# Of each change that is looked for: so simulated, a quiet run is called unstable less than once in fifty, and paper's protocol finds a drift of 10 %.
+# The confidence of each test for a change. In simulations with it, a quiet run is called unstable less than once in
+# fifty, and the protocol measure=paper finds a drift of 10 %.
 CONFIDENCE = 0.993
-# Four batches of steps for a trend, and room for the end of a warm-up between them.
+# A trend needs four batches of steps, and the end of a warm-up has to fit between them.
 MIN_STEPS = 18
-# The smallest end of a warm-up that a window can be told from; the first step of all allocates and stays out.
+# A shorter end of the warm-up cannot be compared with the window; the very first step, which allocates, is left out.
 WARMUP_END = 3
-# Enough batches for a t factor near the normal one, each with steps enough to be nearly independent of the next.
+# There are enough batches for a t factor near the normal one, and enough steps in each to be nearly independent of the
+# next.
 MAX_BATCHES, STEPS_PER_BATCH = 10, 4
-# From the middle of a window's first third to that of its last.
+# This is the distance from the middle of a window's first third to the middle of its last, as a share of the window.
 THIRD_TO_THIRD = 2 / 3
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % confidence interval of the rate, and what it was drawn from."""
+    """A 95 % confidence interval of the rate, and what it was computed from."""
 
     mean: float
     half_width: float
@@ -65,7 +68,10 @@ def judge(
     metric: str,
     of_task: Sequence[str] = (),
 ) -> Stability:
-    """Judge a run by all its repeats and the rate of each, the metric of that name; by what its machines say, and what its task has against it."""
+    """Judge a run by its repeats and their rates, which are of the metric of that name.
+
+    The verdict also counts what its machines say, and what its task has against it.
+    """
     together, settled = drift(repeats), warmup_change(repeats)
     drifted = _drift_of_one(repeats) or together
     found = interval(speeds) if len(repeats) > 1 or _of_one_size(repeats[0]) else None
@@ -88,14 +94,20 @@ def judge(
 
 
 def drift(repeats: Sequence[AnyRepeat]) -> Estimate | None:
-    """Step times of the window's last third over those of its first (the logarithm), by one trend of all repeats; None for few or growing ones."""
+    """Estimate the ratio of step times in the window's last third to those in its first, as a logarithm.
+
+    One trend is fitted to all repeats. None where steps are few or grow.
+    """
     if not all(map(_of_one_size, repeats)) or min(len(repeat.measured) for repeat in repeats) < MIN_STEPS:
         return None
     return trend([_levels(repeat.measured, STEPS_PER_BATCH) for repeat in repeats], THIRD_TO_THIRD)
 
 
 def warmup_change(repeats: Sequence[AnyRepeat]) -> Estimate | None:
-    """Step times at the end of the warm-up, before the window, over those of the window (the logarithm); None where either is too short."""
+    """Estimate the ratio of step times at the end of the warm-up to those in the window, as a logarithm.
+
+    None where either is too short.
+    """
     before = [[step for step in repeat.warmup if step[0].index < repeat.measured[0][0].index][1:] for repeat in repeats]
     window, warmup = min(len(repeat.measured) for repeat in repeats), min(map(len, before))
     if not all(map(_of_one_size, repeats)) or warmup < WARMUP_END or window < MIN_STEPS:
@@ -107,7 +119,10 @@ def warmup_change(repeats: Sequence[AnyRepeat]) -> Estimate | None:
 
 
 def interval(speeds: Sequence[Measurement], confidence: float = 0.95) -> Interval | None:
-    """Over repeats by Student's t; of a single one over batches of its steps, which cannot know what another process would give."""
+    """Return the interval over repeats by Student's t, or over batches of steps for a single repeat.
+
+    An interval of a single repeat cannot know what another process would give.
+    """
     if len(speeds) > 1:
         values = [speed.value for speed in speeds]
         return Interval(fmean(values), half_width(values, confidence), "repeats", len(values))
@@ -119,21 +134,24 @@ def interval(speeds: Sequence[Measurement], confidence: float = 0.95) -> Interva
 
 
 def is_known_to(speeds: Sequence[Measurement], share: float, looks: int) -> bool:
-    """Whether half the interval is less than this share of the rate; False where there is no interval yet.
+    """Tell whether half the interval is less than this share of the rate; False where there is no interval yet.
 
-    Who looks several times stops where the interval happens to be narrow: its error is shared out among all `looks`.
+    Repeated looks tend to stop where the interval happens to be narrow, so the error is shared among all `looks`.
     """
     found = interval(speeds, 1 - 0.05 / looks)
     return found is not None and found.share < share
 
 
 def _of_one_size(repeat: AnyRepeat) -> bool:
-    """Whether all steps do as much, so that their times may be held against each other."""
+    """Tell whether all steps do the same amount of work, so that their times can be compared."""
     return len({step[0].amount for step in (*repeat.warmup, *repeat.measured)}) == 1
 
 
 def _drift_of_one(repeats: Sequence[AnyRepeat]) -> Estimate | None:
-    """The largest drift that one of several repeats shows by itself, where others hide it; with room for error shared out among them."""
+    """Return the largest drift that one of several repeats shows by itself, where the others hide it.
+
+    The probability of error is shared among the repeats.
+    """
     each = [found for repeat in repeats if (found := drift([repeat]))] if len(repeats) > 1 else []
     sure = [found for found in each if _counts(found, 1 - (1 - CONFIDENCE) / len(repeats))]
     return max(sure, key=lambda found: abs(found.value), default=None)
@@ -148,7 +166,7 @@ def _times_s(steps: Sequence[Sequence[Sample]]) -> list[float]:
 
 
 def _counts(change: Estimate | None, confidence: float = CONFIDENCE) -> bool:
-    """Whether a change is relevant and not explained by scatter."""
+    """Tell whether a change is relevant and not explained by scatter."""
     return change is not None and abs(change.ratio - 1) > RELEVANT and change.differs(confidence)
 
 
@@ -173,26 +191,38 @@ def _held_up(repeats: Sequence[AnyRepeat]) -> list[str]:
     if share >= 1 - RELEVANT:
         return []
     return [
-        f"host between steps: only {100 * share:.1f} % of the window was inside steps, between them the device waited for the host"
+        f"host between steps: only {100 * share:.1f} % of the window was inside steps, between them the "
+        "device waited for the host"
     ]
 
 
 def _wide(found: Interval, metric: str) -> list[str]:
     if found.share <= RELEVANT:
         return []
-    said = f"noise: the 95 % interval of {metric.replace('_per_', '/')} is ± {100 * found.share:.1f} %, from {found.count} "
+    said = (
+        f"noise: the 95 % interval of {metric.replace('_per_', '/')} is ± {100 * found.share:.1f} %, "
+        f"from {found.count} "
+    )
     if found.source == "steps":
         return [f"{said}batches of steps: take more"]
     needed = repeats_for(found.share / half_width_of_one(found.count), RELEVANT)
     return [
-        f"{said}repeats: {f'about {needed} would make it less than {RELEVANT:.0%}' if needed else 'find what makes them differ so much'}"
+        f"{said}repeats: "
+        f"""{
+            f"about {needed} would make it less than {RELEVANT:.0%}"
+            if needed
+            else "find what makes them differ so much"
+        }"""
     ]
 
 
 def _missing(
     repeats: Sequence[AnyRepeat], wide: list[str] | None, drifted: Estimate | None, settled: Estimate | None
 ) -> list[str]:
-    """What a verdict lacks, `wide` being what is said of the interval, None where there is none; a drift that cannot be judged leaves it open."""
+    """Say what a verdict lacks; a drift that cannot be judged leaves the verdict open.
+
+    `wide` is what is said of the interval, or None where there is no interval.
+    """
     if not all(map(_of_one_size, repeats)):
         return ["sequences grew from step to step, whose times say nothing of each other then"]
     shortest = min(len(repeat.measured) for repeat in repeats)

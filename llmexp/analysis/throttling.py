@@ -1,4 +1,7 @@
-"""What held the clocks of a run's GPUs down: by NVML's counters over the measured windows, by samples where it counts nothing, and locked clocks."""
+"""Reduced clocks of a run's GPUs, by NVML's counters over the measured windows.
+
+Samples are used where NVML does not count, and for clocks that somebody has locked.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from llmexp.record.result import SmClock
 from llmexp.record.samples import GpuWindow
 
 Sample = Mapping[str, float]
-# Even clocks that stood still for a hundredth of the window would cost a fifth of what counts as relevant.
+# Even clocks that stood still for a hundredth of the window would cost only a fifth of what counts as relevant.
 SHARE = 0.01
-# Bits of NVML's throttle reasons that mean less than the card can do, and the counters that tell of the same; being idle, a clock that was set and
-# the default power cap do not.
+# These bits of NVML's throttle reasons mean less than the card can do; each has the counters that count the same. Being
+# idle, a clock that was set and the default power cap are not among them.
 THROTTLES: dict[int, tuple[str, frozenset[str]]] = {
     0x08: ("hardware slowdown", frozenset({HEAT_BY_HARDWARE, POWER_BRAKE})),
     0x20: (HEAT, frozenset({HEAT})),
@@ -21,37 +24,44 @@ THROTTLES: dict[int, tuple[str, frozenset[str]]] = {
     0x80: (POWER_BRAKE, frozenset({POWER_BRAKE})),
 }
 POWER_CAP_BIT, CLOCK_SET_BIT = 0x04, 0x02
-# Being idle for a moment and a clock that was set; whatever else NVML names may move the clock by itself.
+# These bits are being idle for a moment and a clock that was set; any other reason of NVML may move the clock by
+# itself.
 _NO_OTHER_REASON = 0x01 | CLOCK_SET_BIT
-# Of utilisation, in %: below it a GPU waits, and its clock says little.
+# Below this utilisation, in %, a GPU waits, and its clock says little.
 _LOADED = 95
-# Clocks of all cards come in steps of 15 MHz; a locked one is not held to the last.
+# Clocks of all cards come in steps of 15 MHz, and a locked clock may be off by one step.
 _STEP_MEGAHERTZ = 15
 # Fewer samples may agree by chance.
 _SAMPLES = 3
-# A data centre's card holds the clock that it is sold with, GeForce cards run at 80 % of the highest that NVML says and more.
+# A data centre's card holds its boost clock; GeForce cards run at 80 % or more of the highest clock that NVML reports.
 _OF_BOOST, _OF_HIGHEST = 0.9, 0.7
 
 
 def known_reasons(windows: Sequence[GpuWindow | None]) -> frozenset[str]:
-    """The reasons that NVML counts on every GPU of the run, of which samples need not tell; `windows` are of all ranks and repeats."""
+    """Return the reasons that NVML counts on every GPU of the run, for which samples are not needed.
+
+    `windows` are those of all ranks and repeats.
+    """
     counted = [frozenset(window.throttled_s) if window else frozenset() for window in windows]
     return frozenset.intersection(*counted) if counted else frozenset()
 
 
 def counted(windows: Sequence[GpuWindow]) -> Iterator[str]:
-    """Say for how long each GPU was throttled in the window where it was most, wherever that is more than SHARE of it."""
+    """Say for how long each GPU was throttled, in its worst window, if that is more than SHARE of the window."""
     for index in sorted({window.index for window in windows}):
         own = [window for window in windows if window.index == index]
         for reason in (HEAT, HEAT_BY_HARDWARE, POWER_BRAKE, POWER_CAP):
             share, worst = max(((_share(window, reason), window) for window in own), key=lambda pair: pair[0])
             if share > SHARE:
                 lost_s = worst.throttled_s[reason]
-                yield f"GPU {index} throttled ({_named(worst, reason)}) for {lost_s:.1f} of {worst.seconds:.1f} s, {100 * share:.1f} % of the window"
+                yield (
+                    f"GPU {index} throttled ({_named(worst, reason)}) for {lost_s:.1f} of {worst.seconds:.1f} s, "
+                    f"{100 * share:.1f} % of the window"
+                )
 
 
 def sampled(index: int, samples: Sequence[Sample], known: Collection[str]) -> Iterator[str]:
-    """Say in how many samples a GPU was throttled, by reasons of which no counter is known."""
+    """Say in how many samples a GPU was throttled, for reasons that no counter covers."""
     for bit, (name, counters) in THROTTLES.items():
         throttled = 0 if counters <= set(known) else sum(_has(sample, bit) for sample in samples)
         if throttled:
@@ -68,7 +78,10 @@ def sampled(index: int, samples: Sequence[Sample], known: Collection[str]) -> It
 
 
 def locked(index: int, samples: Sequence[Sample]) -> Iterator[str]:
-    """Say that a clock was set to less than the card's; NVML has no question for locked clocks, so under load they are told by standing still."""
+    """Say that a clock was set below the card's own.
+
+    NVML cannot be asked for locked clocks, so they are recognised by a clock that does not move under load.
+    """
     low = [
         sample
         for sample in samples
@@ -83,7 +96,7 @@ def locked(index: int, samples: Sequence[Sample]) -> Iterator[str]:
 
 
 def sm_clock(name: str, samples: Sequence[Sample]) -> SmClock | None:
-    """The SM clock of a GPU over samples taken inside the windows; None where none tells."""
+    """Summarise the SM clock of a GPU over samples inside the windows; None where none has it."""
     clocks = [sample["sm_clock_megahertz"] for sample in samples if "sm_clock_megahertz" in sample]
     if not clocks:
         return None
@@ -94,7 +107,10 @@ def sm_clock(name: str, samples: Sequence[Sample]) -> SmClock | None:
 
 
 def _standing_clock(samples: Sequence[Sample]) -> tuple[float, float] | None:
-    """The one clock of a GPU under load and that which it should have, in MHz; None where it moved, is high enough, or NVML names a reason."""
+    """Return the constant clock of a GPU under load and the clock that it should have, in MHz.
+
+    None where the clock moved, is high enough, or NVML names a reason.
+    """
     loaded = [
         sample
         for sample in samples
@@ -113,13 +129,13 @@ def _standing_clock(samples: Sequence[Sample]) -> tuple[float, float] | None:
 
 
 def _as_delivered(sample: Sample) -> bool:
-    """Whether the card is held at the application clock that it has by default, as some are until somebody raises it."""
+    """Tell whether the card runs at its default application clock, as some cards do until it is raised."""
     default = _told(sample, "application_clock_default_megahertz")
     return _has(sample, CLOCK_SET_BIT) and abs(_clock(sample) - default) <= _STEP_MEGAHERTZ
 
 
 def _share(window: GpuWindow, reason: str) -> float:
-    """Of the window; of the power cap none where it is the card's own."""
+    """Return the throttled share of the window; 0 for a power cap that is the card's default."""
     cap_w, default_w = window.power_cap_w, window.power_cap_default_w
     if window.seconds <= 0 or (reason == POWER_CAP and not (cap_w and default_w and cap_w < default_w)):
         return 0.0

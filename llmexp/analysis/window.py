@@ -1,4 +1,4 @@
-"""One repeat as the ranks left it: their summaries, and the samples of every step side by side."""
+"""A repeat as the ranks recorded it: their summaries, and the samples of every step side by side."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ R = TypeVar("R", bound=RankSummary)
 
 @dataclass(frozen=True)
 class Repeat(Generic[S, R]):
-    """All ranks' summaries in order of rank, and all ranks' samples of each step, warm-up and measured apart."""
+    """The ranks' summaries in order of rank, and the samples of all ranks for each step, warm-up and measured apart."""
 
     ranks: tuple[R, ...]
     warmup: tuple[tuple[S, ...], ...]
@@ -27,7 +27,10 @@ class Repeat(Generic[S, R]):
 
 
 def read_repeat(folder: Path, world_size: int, samples: type[S], summaries: type[R]) -> Repeat[S, R]:
-    """Read a repeat that ended well; raises RecordError where a rank is missing or the ranks did not take the same steps."""
+    """Read a repeat that ended well.
+
+    Raises RecordError where a rank is missing or the ranks did not take the same steps.
+    """
     ranks = tuple(_summary(folder / f"rank.{rank}.json", summaries) for rank in range(world_size))
     by_rank = [_samples(folder / f"samples.{rank}.jsonl", samples) for rank in range(world_size)]
     taken = [[(sample.index, sample.warmup) for sample in of_rank] for of_rank in by_rank]
@@ -44,18 +47,21 @@ def read_repeat(folder: Path, world_size: int, samples: type[S], summaries: type
 
 
 def duration_s(sample: Sample) -> float:
-    """Wall time of one step on one rank."""
+    """Return the wall time of one step on one rank."""
     return sample.t_end_s - sample.t_start_s
 
 
 def timed_shares(repeat: Repeat[Any, Any]) -> list[float]:
-    """Of each rank, the time inside its measured steps by the device's clock over the wall time of its window by the host's."""
+    """Return, for each rank, the time inside measured steps over the wall time of the window.
+
+    The former is by the device's clock, the latter by the host's.
+    """
     inside_s = (sum(duration_s(step[rank]) for step in repeat.measured) for rank in range(len(repeat.ranks)))
     return [seconds / rank.window_wall_s for seconds, rank in zip(inside_s, repeat.ranks, strict=True)]
 
 
 def slowest(step: Sequence[S]) -> S:
-    """The sample of the rank that took longest over this step: the one that the others waited for."""
+    """Return the sample of the slowest rank in this step, for which the others waited."""
     return max(step, key=duration_s)
 
 

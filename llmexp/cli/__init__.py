@@ -1,1 +1,4 @@
-"""The command line: words to jobs, jobs to plans, plans to runs and their report; and the commands that look at what has run."""
+"""The command line.
+
+It turns words into jobs, jobs into plans, and plans into runs and their report; other commands show what has run.
+"""

@@ -1,4 +1,4 @@
-"""Hydra over conf/: started once a command, its errors explained once."""
+"""Hydra over conf/: it is started once a command, and its errors are explained here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONFIG = "config"
 
 
 class OutsideConf(SearchPathPlugin):
-    """The files of other packages, beside conf/."""
+    """A search path plugin that adds the configuration files of other packages to conf/."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Append each package; raises ConfigError for one that is broken."""
@@ -38,7 +38,7 @@ class OutsideConf(SearchPathPlugin):
 
 @contextmanager
 def hydra_app(folder: Path | None = None) -> Iterator[Hydra]:
-    """Give Hydra with conf/, a folder of the user's own and llmexp's sweeper; what goes wrong inside becomes a ConfigError."""
+    """Give Hydra with conf/, a folder of the user's own and llmexp's sweeper; errors inside become ConfigErrors."""
     register()
     Plugins.instance().register(OutsideConf)
     try:

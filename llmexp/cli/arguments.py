@@ -1,4 +1,4 @@
-"""Parsing of words that are not overrides: flags in any place, and errors in one line."""
+"""Parsing of words that are not overrides: flags may stand anywhere, and errors take one line."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ COMMAND_NAMES = (
 )
 OUTPUTS = "outputs"
 
-# What Hydra's --info takes.
+# These are the values of Hydra's --info.
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose errors are ConfigErrors."""
+    """An ArgumentParser whose errors are ConfigErrors."""
 
     def error(self, message: str) -> Never:
-        """Raise instead of printing the usage and leaving."""
+        """Raise ConfigError instead of printing the usage and exiting."""
         raise ConfigError(f"{message}; {_without_dashes(message)}{self.prog} --help explains")
 
 
 def _without_dashes(message: str) -> str:
-    """For settings that are typed like flags, as other programs have them: how they are written here."""
+    """Say how to write a setting that was typed like a flag, as in other programs; empty for other errors."""
     found = re.search(r"unrecognized arguments: --([\w.-]+)(=\S+)?", message)
     if not found:
         return ""
@@ -53,14 +53,14 @@ def _without_dashes(message: str) -> str:
 
 
 def add_overrides(parser: Parser) -> None:
-    """Take what says which runs are meant."""
+    """Add the arguments that say which runs are meant."""
     parser.add_argument("overrides", nargs="*", help="group=option or key=value; commas sweep")
     parser.add_argument("-m", "--multirun", action="store_true", help="accepted, and not needed: every run is a sweep")
     parser.add_argument("-cd", "--config-dir", help="a folder with more groups and options, such as model/mine.yaml")
 
 
 def run_parser() -> Parser:
-    """The flags of a run, by Hydra's names."""
+    """Build the parser of a run's flags, which have Hydra's names."""
     parser = Parser("llmexp", add_help=False, allow_abbrev=False)
     add_overrides(parser)
     parser.add_argument("-h", "--help", action="store_true", help="this text")
@@ -80,18 +80,18 @@ def run_parser() -> Parser:
 
 
 def command_parser(name: str, description: str) -> Parser:
-    """Give the parser of a command's words."""
+    """Build the parser of a command's words."""
     return Parser(f"llmexp {name}", description=description, allow_abbrev=False)
 
 
 def add_paths(parser: Parser) -> None:
-    """Take the places of runs."""
+    """Add the argument that names the folders of runs."""
     described = f"runs, sweeps or folders of them; default {OUTPUTS}"
     parser.add_argument("paths", nargs="*", type=Path, default=[Path(OUTPUTS)], metavar="PATHS", help=described)
 
 
 def tracker(uri: str) -> str:
-    """Give back an address that MLflow can use; raises ConfigError for another."""
+    """Return the address unchanged if MLflow can use it; raises ConfigError otherwise."""
     check_uri(uri, "--uri")
     return uri
 

@@ -1,4 +1,4 @@
-"""What each engine can do, as the engines themselves say it of the cells of experiment=capabilities."""
+"""The capabilities of each engine, as the engines themselves judge the cells of experiment=capabilities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADER = "what"
 
 @dataclass(frozen=True)
 class Matrix:
-    """Cells by what is asked for (the words to type) and engine, each 'yes' or the numbers of the reasons against it."""
+    """A table by the words to type and by engine; each cell is 'yes' or the number of the reason against it."""
 
     engines: tuple[str, ...]
     rows: dict[str, dict[str, str]]
@@ -26,7 +26,10 @@ class Matrix:
 
 
 def matrix(answers: Iterable[Answer], given: Sequence[str]) -> Matrix:
-    """Of runs that all have the words `given`; one that would be skipped, or cannot be, is what its engine cannot do."""
+    """Build the matrix of runs that all have the words `given`.
+
+    An engine cannot do a run that would be skipped or cannot be planned.
+    """
     rows: dict[str, dict[str, str]] = {}
     reasons: dict[str, int] = {}
     for overrides, plan in answers:
@@ -45,7 +48,7 @@ def _engine_of(words: Sequence[str]) -> str:
 
 
 def print_matrix(found: Matrix) -> None:
-    """Print it for a terminal."""
+    """Print the matrix on the terminal."""
     screen = console()
     columns = [
         Column(engine, tuple(cells.get(engine, "") for cells in found.rows.values()), left=True)
@@ -57,7 +60,7 @@ def print_matrix(found: Matrix) -> None:
 
 
 def markdown(found: Matrix) -> str:
-    """The same for documents."""
+    """Return the matrix as Markdown."""
     lines = [[HEADER, *found.engines], ["---"] * (1 + len(found.engines))]
     lines += [
         [f"`{words}`", *(cells.get(engine, "") for engine in found.engines)] for words, cells in found.rows.items()

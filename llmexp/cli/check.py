@@ -1,4 +1,7 @@
-"""A composed configuration, and keys as people type them, checked against the schema: what is wrong is one line with the nearest valid key."""
+"""Checks of a composed configuration, and of typed keys, against the schema.
+
+An error is one line with the nearest valid key.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ from llmexp.terms import meant_by
 
 
 def validate(container: Mapping[str, Any]) -> RunConfig:
-    """Check a composed configuration against its task's; raises ConfigError with one line: field, value, reason, choices."""
+    """Check a composed configuration against its task's type.
+
+    Raises ConfigError with one line: field, value, reason, choices.
+    """
     kind = _kind_of(container)
     try:
         config = kind.model_validate(dict(container))
@@ -30,7 +36,7 @@ def validate(container: Mapping[str, Any]) -> RunConfig:
 
 
 def _texts(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """All values that are texts, those of lists too, by their dotted keys."""
+    """Yield all text values, also those in lists, by their dotted keys."""
     for name, value in section.items():
         key = f"{prefix}{name}"
         for each in value if isinstance(value, list | tuple) else (value,):
@@ -41,22 +47,27 @@ def _texts(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def refuse_secret(key: str, value: str) -> None:
-    """Raise ConfigError for a value that everyone could read in the run's records; tracking.uri's check knows a better place for a password."""
+    """Raise ConfigError for a secret value that everyone could read in the run's records.
+
+    tracking.uri is left to its own check, which knows a better place for a password.
+    """
     section, _, name = key.rpartition(".")
     if key == "tracking.uri":
         return
     if section.endswith(".environment") and is_secret_name(name) and value:
         raise ConfigError(
-            f"{key} would be recorded with its value: leave it out and export {name} in the shell, which ranks inherit it from"
+            f"{key} would be recorded with its value: leave it out and export {name} in the shell, which "
+            "ranks inherit it from"
         )
     if found := secret_in(value) or secret_in(f"{name}={value}"):
         raise ConfigError(
-            f"{key} holds {found}, which would be recorded: leave it out, and let a variable of the shell or the tool's own login say it"
+            f"{key} holds {found}, which would be recorded: leave it out, and let a variable of the shell or "
+            "the tool's own login say it"
         )
 
 
 def keys(kind: type[BaseModel] | None = None) -> list[str]:
-    """All dotted keys of a configuration, sections before their members; of None those of every task."""
+    """Return all dotted keys of a configuration, or of every task's for None; sections precede their members."""
     kinds = [kind] if kind else [get_task(name).config_type for name in task_names()]
     return list(dict.fromkeys(key for each in kinds for key in _keys(each)))
 
@@ -69,14 +80,17 @@ def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def check_key(path: str) -> None:
-    """Raise ConfigError where no task has such a dotted key; below a free mapping such as engine.options any key goes."""
+    """Raise ConfigError where no task has this dotted key.
+
+    Below a free mapping such as engine.options any key is allowed.
+    """
     unknown_parts = [_first_unknown(get_task(name).config_type, path) for name in task_names()]
     if None not in unknown_parts:
         raise unknown_key(max(map(str, unknown_parts), key=len))
 
 
 def _first_unknown(kind: type[BaseModel], path: str) -> str | None:
-    """The path down to its first part that a configuration has not; None where it has all."""
+    """Return the path down to the first part that the configuration lacks; None where it has all parts."""
     sections: tuple[type[BaseModel], ...] = (kind,)
     parts = path.split(".")
     for depth, name in enumerate(parts, start=1):
@@ -90,8 +104,10 @@ def _first_unknown(kind: type[BaseModel], path: str) -> str | None:
 
 
 def unknown_key(path: str, kind: type[BaseModel] | None = None) -> ConfigError:
-    """Build the error for a dotted key that a configuration has not, or any (None): what is meant by it, of its name elsewhere or nearest; then all
-    beside it."""
+    """Build the error for a dotted key that the configuration lacks, or every task's for None.
+
+    It suggests what was meant, by the same name elsewhere or the nearest one, and lists all keys beside it.
+    """
     if kind and (others := [task for task in task_names() if _first_unknown(get_task(task).config_type, path) is None]):
         return ConfigError(f"{path} is of task={' or task='.join(others)}: add that, or leave it out")
     section, _, name = path.rpartition(".")
@@ -107,7 +123,7 @@ def unknown_key(path: str, kind: type[BaseModel] | None = None) -> ConfigError:
 
 
 def _kind_of(container: Mapping[str, Any]) -> type[RunConfig]:
-    """The configuration's type, by its task; raises ConfigError where that is none."""
+    """Return the type of the configuration by its task; raises ConfigError for an unknown task."""
     task = container.get("task")
     name = task.get("name") if isinstance(task, Mapping) else None
     if not isinstance(name, str):

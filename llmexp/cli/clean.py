@@ -1,4 +1,4 @@
-"""What commands print: folders may hold any text, and a terminal would obey some of it."""
+"""Cleaning of what commands print, because folders may hold any text and a terminal obeys control characters."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from llmexp.record.reading import plain
 
 
 class Plain:
-    """A text stream that takes only what a terminal shows, and colours."""
+    """A text stream that passes on only visible text and colours."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write the text, `plain`."""
+        """Write the text after `plain` has cleaned it."""
         return self._stream.write(plain(text))
 
     def __getattr__(self, name: str) -> Any:
@@ -25,6 +25,6 @@ class Plain:
 
 @contextmanager
 def plainly(out: TextIO, err: TextIO) -> Iterator[None]:
-    """Let all that is printed meanwhile be so."""
+    """Clean everything that is printed inside this context."""
     with redirect_stdout(cast(TextIO, Plain(out))), redirect_stderr(cast(TextIO, Plain(err))):
         yield

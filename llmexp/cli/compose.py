@@ -1,4 +1,4 @@
-"""Hydra's composition of the jobs of a sweep, as seldom as their choices of groups allow."""
+"""Hydra's composition of a sweep's jobs, done as seldom as their choices of groups allow."""
 
 from __future__ import annotations
 
@@ -17,18 +17,24 @@ from llmexp.cli.places import without_idle_tokenizer
 
 
 def container_of(config: DictConfig) -> dict[str, Any]:
-    """A composed configuration as plain values, without Hydra's own part; raises MissingMandatoryValue for a ???."""
+    """Return a composed configuration as plain values, without Hydra's own part.
+
+    Raises MissingMandatoryValue for a ???.
+    """
     return _plain(_own(config))
 
 
 @lru_cache(maxsize=1)
 def groups_of(loader: ConfigLoader) -> frozenset[str]:
-    """The names of all groups, for which Hydra looks through every folder each time."""
+    """Return the names of all groups; they are cached, because Hydra searches every folder each time."""
     return frozenset(loader.list_groups(""))
 
 
 class Composer:
-    """Composes once for each choice of groups, which takes Hydra some 50 ms; a job's values are then set by the function that Hydra ends with."""
+    """A composer that asks Hydra once for each choice of groups, because that takes some 50 ms.
+
+    The values of a job are then set by the function that Hydra uses in its last step.
+    """
 
     def __init__(self, loader: ConfigLoader, master: DictConfig, words: Sequence[str]) -> None:
         self._loader, self._master, self._words = loader, master, list(words)
@@ -37,11 +43,11 @@ class Composer:
         self._composed: dict[tuple[str, ...], DictConfig] = {}
 
     def container(self, overrides: Sequence[str]) -> dict[str, Any]:
-        """The job's configuration as plain values; raises what Hydra raises, and ConfigError."""
+        """Return the job's configuration as plain values; raises Hydra's errors and ConfigError."""
         return _plain(self.config(overrides))
 
     def config(self, overrides: Sequence[str]) -> DictConfig:
-        """The job's configuration, its interpolations as written; raises what Hydra raises, and ConfigError."""
+        """Return the job's configuration with its interpolations as written; raises Hydra's errors and ConfigError."""
         if list(overrides) == self._words:
             return _own(self._master)
         parsed = self._parser.parse_overrides(list(overrides))
@@ -54,7 +60,10 @@ class Composer:
         return without_idle_tokenizer(config)
 
     def _is_value(self, override: Override) -> bool:
-        """Whether it sets a value after everything is composed; a deletion does too, but may meet the other words in another order then."""
+        """Tell whether an override sets a value after everything is composed.
+
+        A deletion does too, but here it could be applied in another order than among the other words.
+        """
         key = override.key_or_group
         return not (
             key in self._groups
@@ -66,7 +75,7 @@ class Composer:
 
 
 def _own(config: DictConfig) -> DictConfig:
-    """A composed configuration without Hydra's part, closed to unknown keys as that is."""
+    """Return a composed configuration without Hydra's part, which stays closed to unknown keys."""
     own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     OmegaConf.set_struct(own, True)
     return without_idle_tokenizer(own)

@@ -1,4 +1,7 @@
-"""Runs to the trackers that they were planned with, where that is known to be one's own: whoever made a folder could name any."""
+"""Copies of runs to the trackers in their plans.
+
+Only trackers known to be the user's own are trusted, because whoever made a folder could name any.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from llmexp.schema import TrackingConfig
 
 
 def strangers(runs: Iterable[RunFolder]) -> dict[str, list[RunFolder]]:
-    """Runs by the tracker that their plans name, where that is another than this machine's environment does."""
+    """Return the runs by their planned tracker, where it is not the one of this machine's environment."""
     own, found = os.environ.get("MLFLOW_TRACKING_URI"), dict[str, list[RunFolder]]()
     for run in runs:
         uri = planned_tracking(run).uri
@@ -24,14 +27,17 @@ def strangers(runs: Iterable[RunFolder]) -> dict[str, list[RunFolder]]:
 
 
 def refused(runs: Iterable[RunFolder]) -> str:
-    """Why some of these are not copied where they were planned to be, and what a person can do; empty where all may be."""
+    """Say why some of these runs are not copied to their planned tracker and what to do; empty where all may be."""
     named = ", ".join(f"{len(those)} to {redact(uri)}" for uri, those in strangers(runs).items())
     todo = "`llmexp sync --yes` copies them there where these trackers are yours, `llmexp sync --uri URI` elsewhere"
     return f"runs would go where only their folders say ({named}): {todo}" if named else ""
 
 
 def copy_runs(runs: Sequence[RunFolder], chosen: Mapping[str, str]) -> bool:
-    """Copy runs to MLflow and say how many; `chosen` goes before what each was planned with. False where one cannot be read."""
+    """Copy runs to MLflow and say how many; returns False where one cannot be read.
+
+    The settings in `chosen` replace those that a run was planned with.
+    """
     from llmexp.record.mlflow import sync
 
     by_tracker: dict[TrackingConfig, list[RunFolder]] = {}
@@ -44,7 +50,10 @@ def copy_runs(runs: Sequence[RunFolder], chosen: Mapping[str, str]) -> bool:
 
 
 def copy_missing(runs: Sequence[RunFolder]) -> None:
-    """Before they are looked at: copy runs that were to be tracked, and go on where that fails, with a line that says so."""
+    """Copy runs that were to be tracked before somebody looks at them.
+
+    A failure is reported in one line and raises nothing.
+    """
     elsewhere = {run.path for those in strangers(runs).values() for run in those}
     tracked = [run for run in runs if planned_tracking(run).name == "mlflow" and run.path not in elsewhere]
     if elsewhere:
@@ -57,7 +66,7 @@ def copy_missing(runs: Sequence[RunFolder]) -> None:
 
 
 def planned_tracking(run: RunFolder) -> TrackingConfig:
-    """Where the run was meant to be recorded; the default for a plan of another version."""
+    """Return where the run was meant to be recorded, or the default for a plan of another version."""
     try:
         return RunPlan.read(run.plan_path).config.tracking
     except (OSError, RecordError):

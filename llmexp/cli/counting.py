@@ -1,4 +1,4 @@
-"""How far a long piece of the driver's own work has come, on standard error; short ones say nothing."""
+"""The progress of long work in the driver itself, on standard error; short work prints nothing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 FIRST_AFTER_S = 2.0
-# A living line on a terminal, a new line elsewhere.
+# A terminal shows one line that changes, other streams get new lines.
 LIVING_EVERY_S, PLAIN_EVERY_S = 0.2, 10.0
 _CLEARED = "\r\x1b[K"
 
 
 def counted(doing: str, items: Sequence[Item]) -> Iterator[Item]:
-    """Hand on the items; say which one is in hand, first after two seconds."""
+    """Yield the items and say which one is in hand, first after two seconds."""
     living = sys.stderr.isatty()
     say_at_s = time.monotonic() + FIRST_AFTER_S
     try:

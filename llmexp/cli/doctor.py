@@ -1,4 +1,4 @@
-"""llmexp doctor: each check of this machine, or of what runs need of it, a line each."""
+"""The checks of llmexp doctor, on this machine or on what runs need from it, a line each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from llmexp.record.plan import RunPlan
 
 
 def examine(outputs: Path) -> Iterator[Finding]:
-    """Check this machine, each thing as it is asked for."""
+    """Check this machine; each check runs when its finding is asked for."""
     yield check_software.check_python()
     yield check_node.check_hardware()
     yield check_node.check_bf16()
@@ -33,7 +33,10 @@ def examine(outputs: Path) -> Iterator[Finding]:
 
 
 def examine_for(plans: Sequence[RunPlan], *, by_slurm: bool) -> Iterator[Finding]:
-    """Check what these runs need, each thing once; `by_slurm`: they start on nodes that SLURM chooses."""
+    """Check what these runs need, each thing once.
+
+    With `by_slurm` the runs start on nodes that SLURM chooses.
+    """
     yield check_software.check_python()
     yield check_software.check_torch()
     yield from dict.fromkeys(chain.from_iterable(check_run(plan, None if by_slurm else detect()) for plan in plans))
@@ -51,7 +54,7 @@ def examine_for(plans: Sequence[RunPlan], *, by_slurm: bool) -> Iterator[Finding
 
 
 def print_findings(findings: Iterator[Finding]) -> bool:
-    """Print what is found, as it is found; return whether nothing failed."""
+    """Print each finding as soon as it is found, and return whether no check failed."""
     well = True
     for finding in findings:
         print(f"{finding.level:<4}  {finding.what:<9}  {finding.says}", flush=True)

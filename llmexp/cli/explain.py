@@ -1,4 +1,4 @@
-"""Hydra's and OmegaConf's errors, which fill a screen, as one line that says what to type instead."""
+"""Short errors: those of Hydra and OmegaConf, which fill a screen, become one line that says what to type instead."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from llmexp.cli.places import place_of
 from llmexp.errors import ConfigError, nearest, unknown
 
 GRAMMAR = "write key=value, commas alone between several values, and quotes around special characters: 'key=\"a b\"'"
-# What the parsers of files and of values raise of their own.
+# These packages parse files and values, and raise errors of their own.
 PARSERS = ("hydra", "omegaconf", "codecs")
 
 
 def explain(error: Exception) -> ConfigError:
-    """Build the one line for an error of Hydra's composition."""
+    """Build the one-line error for an error of Hydra's composition."""
     chain = list(_chain(error))
     if own := next((each for each in chain if isinstance(each, ConfigError)), None):
         return own
@@ -42,7 +42,10 @@ def explain(error: Exception) -> ConfigError:
 
 
 def raised_by_parsers(error: ValueError) -> bool:
-    """Whether it is about a file or a value of the configuration, for which Hydra and OmegaConf raise plain ValueErrors too."""
+    """Tell whether a ValueError is about a file or value of the configuration.
+
+    Hydra and OmegaConf raise plain ValueErrors for these too.
+    """
     last = error.__traceback__
     while last and last.tb_next:
         last = last.tb_next
@@ -50,7 +53,7 @@ def raised_by_parsers(error: ValueError) -> bool:
 
 
 def _unknown_key(key: str, error: OmegaConfBaseException) -> ConfigError:
-    """For a key of Hydra's own, with those that are beside it."""
+    """Build the error for an unknown key of Hydra's own, with the keys beside it."""
     beside = (
         [str(name) for name in error.parent_node if name != "_target_"]
         if isinstance(error.parent_node, DictConfig)
@@ -65,7 +68,7 @@ def _unknown_key(key: str, error: OmegaConfBaseException) -> ConfigError:
 
 
 def _text(chain: list[BaseException]) -> str:
-    """What the errors say, each once, with the key that they are about."""
+    """Return the errors' texts, each once, with the key that they are about."""
     said = [_one_line(each) for each in chain if isinstance(each, HydraException | OmegaConfBaseException | ValueError)]
     new = [text for before, text in pairwise(["", *said]) if text and text not in before]
     key = next((each.full_key for each in chain if isinstance(each, OmegaConfBaseException) and each.full_key), "")
@@ -79,7 +82,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _one_line(error: BaseException) -> str:
-    """Join the lines, without OmegaConf's own coordinates of the node."""
+    """Join the lines, without the position of the node that OmegaConf adds."""
     lines = [
         line.strip()
         for line in str(error).splitlines()

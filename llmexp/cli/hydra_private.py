@@ -1,4 +1,4 @@
-"""What llmexp needs of Hydra that Hydra (1.3) calls private: the file to look at when it changes, beside the sweeper's."""
+"""Private parts of Hydra (1.3) that llmexp needs; together with the sweeper, this file depends on Hydra's version."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def set_values(overrides: list[Override], config: DictConfig) -> None:
 
 
 def add_folder(hydra: Hydra, folder: Path) -> None:
-    """Let Hydra list a folder's groups and options; the override hydra.searchpath alone lets it only compose them."""
+    """Let Hydra list a folder's groups and options; the override hydra.searchpath only lets it compose them."""
     loader = hydra.config_loader
     assert isinstance(loader, ConfigLoaderImpl)
     loader.config_search_path.prepend(
         "--config-dir", f"file://{folder}", anchor="schema"
-    )  # Hydra wants its schema to be the last
+    )  # Hydra requires its schema to be the last
     loader.repository.initialize_sources(loader.config_search_path)

@@ -1,4 +1,7 @@
-"""From one command line to its jobs: sweeps and cells multiplied out, every one composed, checked and planned before any runs."""
+"""The jobs of one command line.
+
+Sweeps and cells are multiplied out, and every job is composed, checked and planned before any runs.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,14 @@ from llmexp.tasks import get_task
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a sweep: Hydra's overrides for it, and the plan that they give."""
+    """A job is one run of a sweep: its Hydra overrides, and the plan that they give."""
 
     overrides: tuple[str, ...]
     plan: RunPlan
 
 
 def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
-    """Plan every run of a composed sweep, each once; raises ConfigError for the first that cannot be, and starts nothing."""
+    """Plan every run of a composed sweep once and start none; raises ConfigError for the first that cannot run."""
     jobs: dict[str, Job] = {}
     choices = choices_of(loader, master)
     for overrides, plan in answers(loader, master, choices):
@@ -51,7 +54,7 @@ def plan_jobs(loader: ConfigLoader, master: DictConfig) -> list[Job]:
 
 
 def choices_of(loader: ConfigLoader, master: DictConfig) -> list[list[str]]:
-    """The overrides of each run of a composed sweep, its control last."""
+    """Return the overrides of each run of a composed sweep; its control comes last."""
     cells: list[dict[str, Any]] = OmegaConf.to_container(
         OmegaConf.select(master, "hydra.sweeper.cells") or OmegaConf.create([])
     )  # type: ignore[assignment]
@@ -65,7 +68,7 @@ def choices_of(loader: ConfigLoader, master: DictConfig) -> list[list[str]]:
 def answers(
     loader: ConfigLoader, master: DictConfig, choices: Sequence[Sequence[str]]
 ) -> Iterator[tuple[Sequence[str], RunPlan | ConfigError]]:
-    """Each run's plan, or why it cannot be."""
+    """Yield for each run its overrides with its plan, or with the error that says why it has none."""
     composer = Composer(loader, master, _words(master))
     for overrides in counted("planning run", choices):
         try:
@@ -87,14 +90,20 @@ def plan_of(container: Mapping[str, Any], words: Sequence[str]) -> RunPlan:
 
 
 def words_of(loader: ConfigLoader, hydra: HydraConf, overrides: Sequence[str]) -> list[str]:
-    """What a person types for a job alone: its overrides, and where its files were searched for; launchers and what is of the sweep are left out."""
+    """Return what a person types for this job alone: its overrides, and the search path of its files.
+
+    Launchers and settings of the sweep are left out.
+    """
     searched = [override for override in hydra.overrides.hydra if override.startswith("hydra.searchpath=")]
     words = typed(loader, [word for word in as_typed(overrides) if not word.startswith(("budget.", "sweep.control"))])
     return searched + (words or [f"method={NAIVE}"])  # alone, `llmexp` starts nothing
 
 
 def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Multiply out the command line's sweeps, and each of their jobs with the cells that it selects; a key of the job leaves the cells."""
+    """Multiply out the command line's sweeps, and each of their jobs with the cells that it selects.
+
+    A key of the job replaces that key in the cells.
+    """
     parser = OverridesParser.create(config_loader=loader)
     parsed = [
         parser.parse_overrides(accept(loader, [f"{key}={_sweep(value)}" for key, value in cell.items()]))
@@ -111,7 +120,10 @@ def expand(loader: ConfigLoader, words: Sequence[str], cells: Sequence[Mapping[s
 
 
 def select(cells: list[list[Override]], job: Mapping[str, str]) -> list[list[Override]]:
-    """The cells that a job asks for: those that hold its values, as 13b holds half of a table; all where none does, as with another model."""
+    """Return the cells that hold a job's values, as model=13b selects half of a table.
+
+    A value that no cell holds, such as another model, selects all cells.
+    """
     for key, value in job.items():
         spelling = _spelling(key, value)
         held = [
@@ -132,7 +144,7 @@ def _values(override: Override) -> list[str]:
 
 
 def _spelling(key: str, value: str) -> str:
-    """A value as it is compared: the atoms of a method in one order."""
+    """Return a value in the form in which it is compared; the atoms of a method are sorted."""
     return "+".join(sorted(value.upper().split("+"))) if key == "method" else value
 
 
@@ -141,14 +153,14 @@ def _sweep(value: Any) -> str:
 
 
 def _difference(overrides: Sequence[str], choices: Sequence[Sequence[str]]) -> str:
-    """What tells one job from the others, as the start of its error; nothing where it is alone."""
+    """Return what tells a job from the others, as the start of its error; empty for a single job."""
     shared = set(choices[0]).intersection(*choices)
     own = as_typed([override for override in overrides if override not in shared])
     return f"run {' '.join(own)}: " if own else ""
 
 
 def told_apart(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs with plans that have names of their own."""
+    """Return the jobs with labels in their plans that tell them apart."""
     told = apart([own_words(job.plan.rerun_command) for job in jobs])
     return [
         Job(job.overrides, job.plan.model_copy(update={"label": words})) for job, words in zip(jobs, told, strict=True)
@@ -156,7 +168,10 @@ def told_apart(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _check_that_all_counts(jobs: Sequence[Job]) -> None:
-    """Raise ConfigError for a key that changes nothing in any run of the sweep: the runs would be others than were asked for."""
+    """Raise ConfigError for a key that changes nothing in any run of the sweep.
+
+    Otherwise the runs would not be those that the user asked for.
+    """
     idle = [get_task(job.plan.config.task.name).idle_keys(job.plan) for job in jobs]
     everywhere = [key for key in (idle[0] if idle else ()) if all(key in each for each in idle)]
     if everywhere:

@@ -1,4 +1,7 @@
-"""Hydra's launchers: llmexp's own give a runner of planned runs; one of another package calls what measures the plans, wherever it takes that."""
+"""Hydra's launchers, which decide where plans are measured.
+
+llmexp's own launchers give a runner of planned runs; a launcher of another package calls the task that measures them.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +27,26 @@ from llmexp.sweep.measuring import folder_of, joined, measure
 from llmexp.sweep.runner import Runner
 from llmexp.sweep.share import settle
 
-# What a job returns whose run another driver is at.
+# A job returns this if another driver measures its run.
 HELD = "held by another driver"
 
 
 class PlanLauncher(Launcher):
-    """A launcher of llmexp's own, which is given plans; sweepers of other packages give it overrides, of which it makes plans."""
+    """A launcher of llmexp's own, which is given plans.
+
+    Sweepers of other packages give it overrides, which it turns into plans.
+    """
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Keep what plans are made with."""
+        """Keep what is needed to make plans."""
         self._loader, self._config, self._began = hydra_context.config_loader, config, now()
 
     @abstractmethod
     def runner(self, jobs: Sequence[Job]) -> Runner:
-        """Give what measures the plans of these jobs; raises ConfigError, before anything starts, where it cannot."""
+        """Return the runner that measures the plans of these jobs.
+
+        Raises ConfigError, before anything starts, where it cannot.
+        """
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Plan the overrides that another package's sweeper gives, and measure these plans."""
@@ -51,15 +60,18 @@ class PlanLauncher(Launcher):
 
 
 class PlannedTask:
-    """Measures one run: what Hydra's launchers of other packages call for each job, here or on another machine."""
+    """The task that launchers of other packages call for each job, here or on another machine; it measures one run."""
 
     def __init__(self) -> None:
-        """`plans` are those of the jobs that are launched, by their numbers; without any each job is planned where it is called."""
+        """Start without plans.
+
+        `plans` holds those of the launched jobs by number; if it is empty, each job is planned where it is called.
+        """
         self.plans: Sequence[RunPlan] = ()
         self._began = now()
 
     def __call__(self, config: DictConfig) -> str | None:
-        """Measure the run of this job, or keep its result; HELD where another driver is at it."""
+        """Measure the run of this job, or keep its result; returns HELD where another driver measures it."""
         register()  # a launcher may have brought this to a process of its own
         try:
             plan = self._plan(config)
@@ -67,9 +79,8 @@ class PlannedTask:
         except LlmexpError as error:
             print(f"llmexp: {error}", file=sys.stderr)
             raise
-        except (
-            Exception
-        ):  # the sweep's edge: said here, while it is fresh; Hydra keeps it and goes on with the next run
+        except Exception:
+            # This is the sweep's edge: the error is printed at once, because Hydra keeps it and starts the next run.
             traceback.print_exc()
             raise
 
@@ -83,14 +94,14 @@ class PlannedTask:
 
 
 class RunsByLauncher:
-    """Lets a launcher of another package measure plans, which go with the task that it calls."""
+    """A runner that lets a launcher of another package measure plans, which travel with the task that it calls."""
 
     def __init__(self, launcher: Launcher, task: PlannedTask, overrides: Mapping[str, Sequence[str]]) -> None:
-        """`overrides` of each plan, by its id, are what the launcher composes for its own configuration."""
+        """Keep the `overrides` of each plan, by its id, which the launcher composes for its own configuration."""
         self._launcher, self._task, self._overrides = launcher, task, overrides
 
     def run(self, plans: Sequence[RunPlan]) -> Sequence[bool]:
-        """Answer for each plan."""
+        """Measure the plans and return for each whether it went well."""
 
         def attempt(places: Sequence[int]) -> Sequence[bool | None]:
             self._task.plans = [plans[place] for place in places]
@@ -101,7 +112,7 @@ class RunsByLauncher:
 
 
 def runner_of(launcher: Launcher, task: PlannedTask, jobs: Sequence[Job]) -> Runner:
-    """Give what measures these jobs where the launcher says; raises ConfigError."""
+    """Return the runner that measures these jobs where the launcher says; raises ConfigError."""
     if isinstance(launcher, PlanLauncher):
         return launcher.runner(jobs)
     return RunsByLauncher(launcher, task, {job.plan.id: job.overrides for job in jobs})

@@ -1,4 +1,4 @@
-"""What a run printed: the process that supervised it, its launcher and its ranks, in one stream."""
+"""The logs of a run in one stream: those of its supervisor, its launcher and its ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLLOW_S = 0.5
 
 
 def print_logs(folder: RunFolder, follow: bool) -> None:
-    """Print the latest attempt's logs, each under its path; with `follow` go on until the run has ended."""
+    """Print the latest attempt's logs, each under its path; with `follow`, go on until the run has ended."""
     printed: dict[Path, int] = {}
     last = None
     while True:
@@ -28,7 +28,7 @@ def print_logs(folder: RunFolder, follow: bool) -> None:
 
 
 def log_files(folder: RunFolder) -> Iterator[Path]:
-    """The SLURM job's log where there is one, then the latest repeat's: the launcher's, then each rank's."""
+    """Yield the SLURM job's log if there is one, then the latest repeat's: the launcher's, then each rank's."""
     yield from (run.log for run in submissions([folder]) if run.log.exists())
     repeats = folder.repeats()
     if repeats:
@@ -41,7 +41,10 @@ def _launcher_first(log: Path) -> int:
 
 
 def _print_new(path: Path, printed: dict[Path, int], last: Path | None) -> Path | None:
-    """Print what a log has gained, under its path where another's lines came before; return whose lines came last."""
+    """Print the new lines of a log, under its path if another log came before.
+
+    Returns the path of the log that was printed last.
+    """
     with path.open("rb") as file:
         file.seek(printed.get(path, 0))
         gained = file.read()

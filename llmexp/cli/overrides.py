@@ -18,16 +18,17 @@ from llmexp.errors import ConfigError, hint
 from llmexp.method import Method
 from llmexp.terms import meant_by
 
-# Any key goes there, though Hydra wants a plus sign for one that it does not know.
+# Any key is allowed below this one, but Hydra requires a plus sign for a key that it does not know.
 OPTIONS_OF_SBATCH = "hydra.launcher.options."
-# What Hydra would not take for a name, alone or between commas.
+# Hydra would not take these for a name, alone or between commas.
 NUMBER = re.compile(r"(?<![^,(])(?:[-+.\deE_]*\d[-+.\deE_]*|true|false|null)(?![^,)])", re.IGNORECASE)
 
 
 def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
-    """Turn overrides as people type them into Hydra's; raises ConfigError for a key that there is not.
+    """Turn overrides as people type them into Hydra's; raises ConfigError for an unknown key.
 
-    A plus sign in front makes no difference: groups and method are set, other keys are set whether the YAML has them or only the schema.
+    A plus sign in front makes no difference. Groups and method are set; other keys are set whether the YAML has them or
+    only the schema.
     """
     for word in words:
         if "=" not in word and not word.startswith("~"):
@@ -43,7 +44,7 @@ def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
 
 
 def as_typed(overrides: Sequence[str]) -> list[str]:
-    """The overrides without Hydra's plus signs."""
+    """Return the overrides without Hydra's plus signs."""
     return [override.lstrip("+") for override in overrides]
 
 
@@ -88,7 +89,10 @@ def _accept_one(override: Override, groups: Collection[str]) -> str:
 
 
 def _named(group: str, choice: str, value: Any) -> str:
-    """A choice of a group, whose options are names, also those that look like numbers: hardware=4090. Raises ConfigError for a list."""
+    """Return the override of a group; raises ConfigError for a list.
+
+    Its options are names, also those that look like numbers, such as hardware=4090.
+    """
     if isinstance(value, list | dict):
         names = choice.partition("=")[2].strip("[]{}")
         raise ConfigError(f"{choice}: {group} takes an option's name, and of several names one a run: {group}={names}")
@@ -96,7 +100,7 @@ def _named(group: str, choice: str, value: Any) -> str:
 
 
 def _quoted(choice: str) -> str:
-    """The value of a choice, with quotes around what Hydra would not take for a name."""
+    """Return the value of a choice, with quotes around what Hydra would not take for a name."""
     return NUMBER.sub(lambda found: repr(found[0]), choice.partition("=")[2])
 
 

@@ -1,4 +1,4 @@
-"""Pictures that a node without matplotlib could not draw, from the folders that it left."""
+"""Pictures that a node without matplotlib could not draw; they are drawn here from the folders that it left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from llmexp.report.table import build_report
 
 
 def draw_missing(runs: Sequence[RunFolder]) -> None:
-    """Draw the figures of ended runs, and their sweeps' reports, that have none; nothing where matplotlib is missing here too."""
+    """Draw the missing figures of ended runs and the missing reports of their sweeps.
+
+    Nothing is drawn where matplotlib is missing here too.
+    """
     if not can_draw():
         return
     for run in runs:

@@ -14,14 +14,17 @@ from llmexp.plan.instructions import SUFFIXES
 
 CONFIG_FILE = "config.json"
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
-# The tokenizer that lies beside a model's weights.
+# This is the tokenizer beside a model's weights.
 MODELS_OWN = "${model.path}"
-# What Hydra's grammar takes for a word without quotes, of what paths are made of.
+# Hydra's grammar allows these characters of a path without quotes.
 UNQUOTED = re.compile(r"[\w./+-]+", re.ASCII)
 
 
 def spelled_out(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
-    """The words with every such place as the options that it stands for; what is typed besides wins. Raises ConfigError."""
+    """Replace every place among the words by the options that it stands for; raises ConfigError.
+
+    Options that are typed as well take precedence.
+    """
     typed = {word.lstrip("+").partition("=")[0] for word in words}
     found: list[str] = []
     for word in words:
@@ -31,7 +34,7 @@ def spelled_out(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
 
 
 def without_idle_tokenizer(config: DictConfig) -> DictConfig:
-    """The configuration without the tokenizer that came with a model's place, where the data has no text for it."""
+    """Remove the tokenizer that came with a model's place, where the data has no text for it."""
     data = config.get("data")
     if data and data.get("name") == "synthetic" and OmegaConf.to_container(data).get("tokenizer") == MODELS_OWN:  # type: ignore[union-attr]
         with open_dict(data):
@@ -40,7 +43,7 @@ def without_idle_tokenizer(config: DictConfig) -> DictConfig:
 
 
 def place_of(group: str, name: str) -> ConfigError | None:
-    """Build the error for a name that is no option, where something here has it; None where nothing has."""
+    """Build the error for a name that is no option but exists here as a file or folder; None where it does not."""
     if group == "model" and (Path(name) / CONFIG_FILE).is_file():
         return ConfigError(f"unknown model '{name}': did you mean the folder here? write model=./{name}")
     if group == "data" and Path(name).exists():
@@ -49,7 +52,7 @@ def place_of(group: str, name: str) -> ConfigError | None:
 
 
 def _reading(place: str) -> str:
-    """What reads a file or folder that is not named like instructions."""
+    """Say which options read a file or folder whose name is not that of instructions."""
     return f"data=text data.files=[{place}], or data=instructions data.files=[{place}] where it holds records"
 
 
@@ -63,7 +66,8 @@ def _meant(loader: ConfigLoader, word: str) -> list[str]:
         return [word]
     if len(places) < len(values):
         raise ConfigError(
-            f"{word}: {places[0]} is a place and not an option, and the two are not swept together: run one after the other"
+            f"{word}: {places[0]} is a place and not an option, and the two are not swept together: run one "
+            "after the other"
         )
     paths = [_quoted(_folder(str(Path(place).expanduser()) if place.startswith("~") else place)) for place in places]
     if group == "model":
@@ -75,7 +79,7 @@ def _meant(loader: ConfigLoader, word: str) -> list[str]:
 
 
 def _is_place(loader: ConfigLoader, group: str, value: str) -> bool:
-    """Whether a value is no option's name; those of other packages may have folders in them."""
+    """Tell whether a value is a place and no option's name; options of other packages may contain folders."""
     inner, slash, name = value.rpartition("/")
     if value.startswith((".", "/", "~")):
         return True
@@ -85,12 +89,12 @@ def _is_place(loader: ConfigLoader, group: str, value: str) -> bool:
 
 
 def _folder(place: str) -> str:
-    """The place, or the folder of which it is the config.json."""
+    """Return the place, or its folder where the place is a config.json."""
     return str(Path(place).parent) if Path(place).name == CONFIG_FILE and Path(place).is_file() else place
 
 
 def _may_have_tokenizer(place: str) -> bool:
-    """Whether a folder has one; what a hub name has is not known here."""
+    """Tell whether a folder has a tokenizer; True for a hub name, of which nothing is known here."""
     folder = Path(_folder(place)).expanduser()
     return not folder.is_dir() or any((folder / name).is_file() for name in TOKENIZERS)
 

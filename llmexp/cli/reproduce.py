@@ -1,4 +1,4 @@
-"""A result measured again from its folder alone, on this machine and with the code that is here now."""
+"""Reproduction: a result is measured again from its folder alone, on this machine and with the present code."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from llmexp.sweep.measuring import folder_of, remeasure
 from llmexp.sweep.run import check_store
 
 SWEEP = "reproduced"
-# What is measured again: one process, as a first look takes, could not tell how far the next is from it.
+# A single process, as in a first look, could not tell how far the next process is from it.
 LEAST_REPEATS = 3
-# What runs other code, or goes elsewhere.
+# These settings run other code, or reach other places.
 BEYOND = (
     *(
         "runtime.setup",
@@ -49,9 +49,12 @@ BEYOND = (
 
 
 def reproduce(earlier: RunFolder, trusted: bool = False) -> int:
-    """Measure an ended run again, into the sweep 'reproduced', and print what differs and the verdict; 0 where it is reproduced.
+    """Measure an ended run again, into the sweep 'reproduced', and print what differs and the verdict.
 
-    A folder that is not `trusted` may be anybody's: raises ConfigError where its plan starts or reaches more than llmexp's own ranks do.
+    Returns 0 where the run is reproduced, and otherwise 1.
+
+    A folder that is not `trusted` may be anybody's, so ConfigError is raised where its plan starts or reaches more than
+    llmexp's own ranks do.
     """
     result = earlier.result()
     if result is None:
@@ -75,7 +78,10 @@ def reproduce(earlier: RunFolder, trusted: bool = False) -> int:
 
 
 def beyond(plan: RunPlan, earlier: RunFolder) -> list[str]:
-    """What a plan starts or reaches besides llmexp's own ranks, the usual tracker and the earlier run's folder of outputs, key by key."""
+    """Return what a plan starts or reaches besides llmexp's own ranks, key by key.
+
+    The usual tracker and the earlier run's folder of outputs do not count.
+    """
     config = plan.config
     known = {"tracking.uri": config.tracking.uri == os.environ.get("MLFLOW_TRACKING_URI")}
     known["sweep.outputs"] = Path(config.sweep.outputs).resolve() == earlier.path.resolve().parents[1]
@@ -91,7 +97,10 @@ def _at(told: Any, keys: Sequence[str]) -> Any:
 
 
 def planned_again(earlier: RunFolder) -> RunPlan:
-    """Plan the run's own configuration with the present code, and repeats enough; raises RecordError for a plan that this version cannot read."""
+    """Plan the run's own configuration with the present code and with enough repeats.
+
+    Raises RecordError for a plan that this version cannot read.
+    """
     try:
         planned = RunPlan.read(earlier.plan_path)
         words = shlex.split(planned.rerun_command)[3:]

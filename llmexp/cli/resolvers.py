@@ -1,4 +1,4 @@
-"""What conf/ asks of the running machine and of the code: ${llmexp.detected:devices} and the like."""
+"""OmegaConf resolvers that ask the machine and the code, such as ${llmexp.detected:devices} in conf/."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from llmexp.plugins import CONF
 
 
 def register() -> None:
-    """Make the resolvers known to OmegaConf, in this process; may be repeated."""
+    """Register the resolvers with OmegaConf in this process; may be called again."""
     resolvers: dict[str, Callable[..., Any]] = {
         "detected_hardware": lambda: f"/hardware/{detect().hardware}",
         "detected": lambda field: getattr(detect(), field),
@@ -35,10 +35,11 @@ def register() -> None:
 
 
 def _detected_gpu(field: str) -> Any:
-    """What the driver says of this machine's GPUs; raises ConfigError where it shows none."""
+    """Return what the driver says of this machine's GPUs; raises ConfigError where it shows none."""
     if not detect().device_name:
         named = ", ".join(name for name in described() if name != "cpu")
         raise ConfigError(
-            f"hardware=gpu: no NVIDIA GPU is visible here; hardware=cpu runs here, and to plan for another machine name it: {named}"
+            "hardware=gpu: no NVIDIA GPU is visible here; hardware=cpu runs here, and to plan for another "
+            f"machine name it: {named}"
         )
     return getattr(detect(), field)

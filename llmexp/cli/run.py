@@ -1,4 +1,4 @@
-"""Everything that is not a command: a run or a sweep of runs, or Hydra's own questions about them (--cfg, --help, --info, completion)."""
+"""The command line without a command: a run, a sweep, or Hydra's own questions (--cfg, --help, --info, completion)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from llmexp.launch.display import enduring
 if TYPE_CHECKING:
     from llmexp.cli.hydra_private import Hydra
 
-# What is said to somebody who has typed nothing yet.
+# This is printed for a user who has typed nothing yet.
 START = """\
 llmexp measures which configuration trains a language model best on this hardware. To start:
 
@@ -68,12 +68,12 @@ def main(words: Sequence[str]) -> int:
 
 
 def _asks(args: argparse.Namespace) -> bool:
-    """Whether there is anything to do: -m and --config-dir alone say nothing."""
+    """Tell whether there is anything to do: -m and --config-dir alone ask for nothing."""
     return any(bool(value) for name, value in vars(args).items() if name not in ("multirun", "config_dir"))
 
 
 def without_command(line: str) -> str:
-    """A line to complete, as if plan, which takes the same overrides, were not there."""
+    """Remove the word plan, which takes the same overrides as a run, from a line to complete."""
     return re.sub(r"^(\S+\s+)plan\s+", r"\1", line)
 
 
@@ -94,7 +94,7 @@ def _show_config(hydra: Hydra, args: argparse.Namespace) -> None:
 
 
 def _print(config: DictConfig, package: str | None, resolve: bool) -> None:
-    """Print a job's configuration or a part of it, as Hydra does; the package is one that there is."""
+    """Print a job's configuration, or the part of it in an existing package, as Hydra does."""
     shown = OmegaConf.select(config, package) if package else config
     if not isinstance(shown, Container):
         print(shown)

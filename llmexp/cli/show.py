@@ -1,4 +1,4 @@
-"""A plan in words: what would run, what each atom changed, the arithmetic of degrees, batch and memory, and why it might not."""
+"""A plan in words: what would run and why it might not, each atom's changes, degrees, batch and memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llmexp.tasks import get_task
 
 
 def plan_text(plan: RunPlan) -> str:
-    """Several lines for one plan, without the last newline."""
+    """Return several lines for one plan, without the last newline."""
     config = plan.config
     head = f"{plan.name} on {config.hardware.name}: {config.task.name} by {config.engine.name}, run {plan.id}"
     lines = [
@@ -35,7 +35,7 @@ def _facts(plan: RunPlan) -> dict[str, str]:
 
 
 def _memory(plan: RunPlan, memory: MemoryEstimate) -> str:
-    """What is certain; activations, buffers and the allocator's waste come on top."""
+    """Describe the memory that is certain; activations, buffers and the allocator's waste come on top."""
     hardware = plan.config.hardware
     device = f"{memory.device / GIB:.4g} GiB on the device{_of(hardware.memory_bytes)}"
     host = f"{memory.host / GIB:.4g} GiB on the host, x {plan.ranks_per_node} ranks{_of(hardware.host_memory_bytes)}"

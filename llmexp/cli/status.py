@@ -1,4 +1,4 @@
-"""Where runs stand, read from their folders alone, and from SLURM where it has jobs of theirs."""
+"""The state of runs, read from their folders alone, and from SLURM where it has jobs of theirs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from llmexp.slurm.queue import JobState
 from llmexp.slurm.reconcile import reconcile
 
 HEADERS = ("run", "state", "repeats", "measured", "asked for", "reason")
-# States in which the same command has something to do.
+# In these states the same command still has something to do.
 OPEN = {"planned", *(status.value for status in RunStatus if not status.is_answer)}
 Job = tuple[Submitted, JobState]
 
 
 def print_status(folders: Sequence[RunFolder]) -> None:
-    """Print a line a run: how far it came, what tells it from the others of its sweep, how it ended and why.
+    """Print a line a run: its progress, what tells it apart in its sweep, how it ended and why.
 
-    Then how many are in which state, and what to do about those without an answer. SLURM is asked about its jobs first.
+    The number of runs in each state follows, and what to do about those without an answer. SLURM is asked about its
+    jobs first.
     """
     jobs = jobs_under_way(folders)
     found = [
@@ -43,12 +44,16 @@ def print_status(folders: Sequence[RunFolder]) -> None:
         print(f"{len(found)} runs: {', '.join(f'{count} {state}' for state, count in states)}")
     if undone := [state for state in OPEN if any(standing.state == state for standing in found)]:
         print(
-            f"{', '.join(sorted(undone))}: the same command does these runs and keeps the others; llmexp logs RUN shows what a run printed"
+            f"{', '.join(sorted(undone))}: the same command does these runs and keeps the others; llmexp logs "
+            "RUN shows what a run printed"
         )
 
 
 def jobs_under_way(folders: Sequence[RunFolder]) -> dict[Path, Job]:
-    """The jobs that SLURM has of these runs, after what has ended is settled; none, and a line on it, where it or a file does not tell."""
+    """Return the jobs that SLURM has of these runs, after ended jobs are settled.
+
+    Where SLURM or a file cannot be read, a line on standard error says so, and its jobs are left out.
+    """
     known, wrong = readable(folders)
     for unreadable in wrong:
         print(f"llmexp: {unreadable}", file=sys.stderr)
@@ -60,7 +65,7 @@ def jobs_under_way(folders: Sequence[RunFolder]) -> dict[Path, Job]:
 
 
 def with_job(standing: RunOverview, job: Job | None) -> RunOverview:
-    """The standing of a run that a job will begin, or has begun: an earlier result does not count any more."""
+    """Return the overview of a run that a job will begin or has begun; an earlier result no longer counts."""
     if job is None:
         return standing
     submitted, state = job
@@ -73,7 +78,7 @@ def with_job(standing: RunOverview, job: Job | None) -> RunOverview:
 
 
 def told_apart(folders: Sequence[RunFolder], found: Sequence[RunOverview]) -> dict[Path, str]:
-    """Of each run that can be read the words of its command that not all of its sweep have."""
+    """Return for each readable run the words of its command that not all runs of its sweep have."""
     by_sweep: dict[Path, dict[Path, list[str]]] = {}
     for folder, standing in zip(folders, found, strict=True):
         if standing.state != UNREADABLE:
@@ -84,7 +89,7 @@ def told_apart(folders: Sequence[RunFolder], found: Sequence[RunOverview]) -> di
 
 
 def row(folder: RunFolder, standing: RunOverview, told: str) -> tuple[str, ...]:
-    """A line's cells; what cannot be read is said in the reason."""
+    """Return a line's cells; what cannot be read is said in the reason."""
     name = f"{folder.path.parent.name}/{folder.path.name}"
     if standing.state == UNREADABLE:
         return (name, standing.state, "", "", told, standing.reason)

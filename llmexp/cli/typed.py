@@ -1,4 +1,7 @@
-"""A job's overrides as a person types them: a place for the options that it stands for, interpolations without Hydra's escapes."""
+"""Short forms of a job's overrides, as a person types them.
+
+A place replaces the options that it stands for, and interpolations lose Hydra's escapes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _TOKENIZER = "data.tokenizer=${model.path}"
 
 
 def typed(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
-    """The shortest words found that mean the same as these, without Hydra's plus signs."""
+    """Return the shortest words found that mean the same as these, without Hydra's plus signs."""
     found = list(words)
     for shorter in (_unescaped, _model_as_place, _data_as_place):
         found = next((each for each in shorter(found) if each != found and _mean_the_same(loader, each, found)), found)
@@ -31,7 +34,7 @@ def _unescaped(words: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _model_as_place(words: Sequence[str]) -> Iterator[list[str]]:
-    """With the tokenizer that comes with the place left out, or else said."""
+    """Yield the words with a place as the model, first without the tokenizer that comes with it, then with it."""
     path = _value(words, "model.path")
     if "model=hf" in words and isinstance(path, str):
         implied = (f"model.path={_raw(words, 'model.path')}", "model.weights=pretrained")
@@ -47,7 +50,7 @@ def _data_as_place(words: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _mean_the_same(loader: ConfigLoader, words: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether they do; not where they are no words that a person may type."""
+    """Tell whether both mean the same; False for words that a person may not type."""
     try:
         return _settings(spelled_out(loader, words)) == _settings(spelled_out(loader, others))
     except (ConfigError, HydraException):
@@ -71,7 +74,7 @@ def _raw(words: Sequence[str], key: str) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """A value without the quotes that it needs in Hydra's grammar."""
+    """Return a value without the quotes that it needs in Hydra's grammar."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     return value.text if isinstance(value, QuotedString) else value

@@ -1,4 +1,4 @@
-"""What the words of a command line mean: the composed sweep, and the plans of its runs."""
+"""The meaning of a command line's words: the composed sweep, and the plans of its runs."""
 
 from __future__ import annotations
 
@@ -31,13 +31,16 @@ def jobs_of(args: Namespace) -> list[Job]:
 
 
 def answers_of(args: Namespace) -> list[tuple[Sequence[str], RunPlan | ConfigError]]:
-    """Plan the same, each run with its plan or with why it cannot be."""
+    """Plan the same, and return for each run its plan or the error that says why it has none."""
     with _sweep(args) as (loader, master):
         return list(answers(loader, master, choices_of(loader, master)))
 
 
 def own_folder(args: Namespace) -> Path | None:
-    """The folder of --config-dir; raises ConfigError where there is none, or llmexp would never read one of its files."""
+    """Return the folder of --config-dir; raises ConfigError where it is missing or hides files.
+
+    It hides files where one of them has the name of a file of llmexp, which would be read in its place.
+    """
     if args.config_dir is None:
         return None
     folder = Path(args.config_dir).resolve()
@@ -47,19 +50,20 @@ def own_folder(args: Namespace) -> Path | None:
         own = folder / known.name
         if own.is_file() and not own.samefile(known.path):
             raise ConfigError(
-                f"--config-dir {args.config_dir}: {own} has the name of {known.path}, which would be read in its place: rename it"
+                f"--config-dir {args.config_dir}: {own} has the name of {known.path}, which would be read in "
+                "its place: rename it"
             )
     return folder
 
 
 def search_path(folder: Path | None) -> list[str]:
-    """A folder of --config-dir as the override that Hydra also takes in a sweep."""
+    """Return the folder of --config-dir as the override that Hydra also accepts in a sweep."""
     return [f"hydra.searchpath=[file://{folder}]"] if folder else []
 
 
 @contextmanager
 def _sweep(args: Namespace) -> Iterator[tuple[ConfigLoader, DictConfig]]:
-    """Compose the sweep that the overrides say."""
+    """Compose the sweep that the overrides describe."""
     folder = own_folder(args)
     with hydra_app(folder) as hydra:
         yield hydra.config_loader, composed(hydra, accept(hydra.config_loader, search_path(folder) + args.overrides))

@@ -1,4 +1,4 @@
-"""Two runs side by side: what was set and ran differently, whether they did the same work, and the ratios of their metrics."""
+"""The comparison of two runs: different settings and work, and the ratios of their metrics."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from llmexp.report.row import OOM, Row, read_row
 from llmexp.tasks import get_task
 
 WHY_PRECISION = "precision.chosen_because"
-# What differs between any two moments.
+# These differ between any two moments.
 _PASSING = ("load_average",)
-# Long, and in another order each time.
+# These are long, and in another order each time.
 _EVIDENCE = ("kernels",)
 CHANGES_DIFFER = "uncommitted changes differ"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A value that the runs have not in common; None where one has it not."""
+    """A value that differs between the runs; None for a run without it."""
 
     key: str
     a: str | None
@@ -35,7 +35,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A metric of both runs, and b over a with its interval by the repeats of both, where one of them has several."""
+    """A metric of both runs, and b over a; the ratio has an interval where at least one run has several repeats."""
 
     name: str
     a: Metric
@@ -44,19 +44,22 @@ class Ratio:
 
     @property
     def value(self) -> float | None:
-        """b over a; None where a is zero."""
+        """The ratio b over a; None where a is zero."""
         return self.b.mean / self.a.mean if self.a.mean else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % confidence interval of the ratio."""
+        """The 95 % confidence interval of the ratio."""
         found: Estimate | None = log_ratio(self.a, self.b)
         return found.ratio_interval() if found else None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences in the configuration and in what ran, in the environment, in the work (none: the speeds may be compared), and ratios."""
+    """Differences between two runs, and the ratios of their metrics.
+
+    `settings` also holds what ran. Speeds may be compared if `work` is empty.
+    """
 
     a: Row
     b: Row
@@ -67,12 +70,15 @@ class Comparison:
 
     @property
     def same_work(self) -> bool:
-        """Whether a step of both did the same: task, model, parameters, positions, data, precision, optimizer and adapter."""
+        """Tell whether a step of both did the same work.
+
+        Task, model, parameters, positions, data, precision, optimizer and adapter count as work.
+        """
         return not self.work
 
     @property
     def speeds(self) -> Equivalence | None:
-        """Whether both are equally fast; None where one was not measured, or the two have not one rate."""
+        """The answer whether both are equally fast; None where one was not measured or their rates differ in kind."""
         return of_rows(self.a, self.b)
 
 
@@ -107,7 +113,7 @@ def _environment(row: Row) -> dict[str, str]:
 
 
 def _checkout(checkout: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A checkout with its uncommitted changes as one value: the start of their digest."""
+    """Return a checkout with its uncommitted changes as one value, the start of their digest."""
     if checkout is None:
         return None
     kept = checkout.get("diff")
@@ -138,7 +144,7 @@ def _ratios(a: Row, b: Row) -> list[Ratio]:
 
 
 def ending(row: Row) -> str:
-    """How a run stands, in one line."""
+    """Describe in one line how a run stands or ended."""
     if row.doubt:
         return f"{row.state}, {row.doubt}"
     return row.state if row.state in (RunStatus.SUCCESS, OOM) or not row.reason else f"{row.state}: {row.reason}"

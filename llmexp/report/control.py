@@ -1,4 +1,4 @@
-"""What a sweep's control says: whether the same run, measured once more at its end, was as fast as the first time."""
+"""The verdict of a sweep's control: whether its first run was as fast when measured again at the sweep's end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from llmexp.report.row import Row
 
 _SAID: dict[Answer, str] = {
     "same": "is equally fast again, so that other differences are not the machine's",
-    "different": "is NOT equally fast again: the machine changed meanwhile, and differences as large as this say nothing",
+    "different": (
+        "is NOT equally fast again: the machine changed meanwhile, and differences as large as this say nothing"
+    ),
     "unknown": "may or may not be equally fast again",
 }
 
 
 def control_lines(rows: Sequence[Row]) -> list[str]:
-    """A line for each control that was measured, as its first run was."""
+    """Return a line for each measured control whose first run was measured too."""
     first = {_measured(row): row for row in rows if not row.is_control}
     pairs = ((first.get(_measured(row)), row) for row in rows if row.is_control)
     return [line for one, again in pairs if one and (line := _line(one, again))]
@@ -29,6 +31,6 @@ def _line(first: Row, again: Row) -> str:
 
 
 def _measured(row: Row) -> str:
-    """All that says what a run measures, but that it is a control."""
+    """Return everything that decides what a run measures, apart from its being a control."""
     config = row.plan.config.model_dump(mode="json", exclude={*NOT_MEASURED, "control"})
     return json.dumps([config, row.plan.subject], sort_keys=True)

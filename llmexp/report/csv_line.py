@@ -1,4 +1,7 @@
-"""A run's line of the CSV: what it is and how it ended, how its rate was judged, and its metrics; names do not depend on the other runs."""
+"""A run's line of the CSV: what it is, how it ended, how its rate was judged, and its metrics.
+
+The columns' names do not depend on the other runs.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ from llmexp.report.row import Row
 
 
 def csv_line(row: Row, metrics: Iterable[str]) -> dict[str, Any]:
-    """Give how the rate was judged, and the metrics of these names, in SI units and bytes."""
+    """Return how the rate was judged, and the metrics of these names, in SI units and bytes."""
     values = {name + suffix: value for name in metrics for suffix, value in _metric_values(row.metric(name)).items()}
     return _stability(row.plan.rate, row.result.stability if row.result else None) | values
 
 
 def identity(row: Row) -> dict[str, Any]:
-    """Give what the run is and how it ended."""
+    """Return what the run is and how it ended."""
     result = row.result
     return {
         "sweep": row.plan.config.sweep.name,

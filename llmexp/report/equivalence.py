@@ -1,4 +1,4 @@
-"""Whether two measured speeds are the same: by an interval of their ratio, with three answers."""
+"""A test whether two measured speeds are the same: an interval of their ratio gives one of three answers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ from llmexp.analysis.stability import RELEVANT
 from llmexp.record.result import Metric, Stability
 from llmexp.report.row import Row
 
-# Of the ratio: equal speeds are called different once in fifty, and a ratio beyond RELEVANT is called the same once in a hundred.
+# The confidence of the ratio's interval: equal speeds are called different once in fifty, and a ratio beyond RELEVANT
+# is called the same once in a hundred.
 CONFIDENCE = 0.98
 Answer = Literal["same", "different", "unknown"]
 
 
 @dataclass(frozen=True)
 class Equivalence:
-    """`same`: the interval of the ratio lies within 5 % of 1; `different`: it leaves 1 out, and the ratio itself is beyond 5 %; else `unknown`."""
+    """An answer with its reason.
+
+    It is `same` if the interval of the ratio lies within 5 % of 1, `different` if the interval leaves 1 out and the
+    ratio itself is beyond 5 %, and otherwise `unknown`.
+    """
 
     answer: Answer
     reason: str
 
 
 def of_rows(one: Row, other: Row) -> Equivalence | None:
-    """Hold the second run's rate against the first's; None where one has none, or they are not of one kind."""
+    """Compare the second run's rate with the first's; None where one has no rate or the rates differ in kind."""
     first, second = one.rate, other.rate
     if first is None or second is None or one.plan.rate != other.plan.rate:
         return None
@@ -35,7 +40,7 @@ def of_rows(one: Row, other: Row) -> Equivalence | None:
 def equivalence(
     first: Metric, second: Metric, judged: tuple[Stability | None, Stability | None], name: str
 ) -> Equivalence:
-    """Hold one rate of that name against another. Runs that something disturbed may be called the same, never different."""
+    """Compare two rates of that name; disturbed runs may be called the same, but never different."""
     said, found, doubts = (
         f"{name} is {second.mean / first.mean:.3f} of the first run's",
         log_ratio(first, second),
@@ -44,7 +49,8 @@ def equivalence(
     if found is None:
         return Equivalence(
             "unknown",
-            f"{said}, but each is one process, and how far another would be from it is not known: measure.repeats=3 tells",
+            f"{said}, but each is one process, and how far another would be from it is not known: "
+            "measure.repeats=3 tells",
         )
     low, high = found.ratio_interval(CONFIDENCE)
     said += f" ({CONFIDENCE:.0%} interval {low:.3f} to {high:.3f})"
@@ -61,7 +67,10 @@ def equivalence(
 
 
 def _doubts(judged: tuple[Stability | None, Stability | None]) -> str:
-    """What may have shifted a measurement as a whole; empty where nothing did. How far repeats differ is in the interval."""
+    """Say what may have shifted a measurement as a whole; empty where nothing did.
+
+    The spread of repeats is not named, because the interval holds it.
+    """
     named = zip(("first", "second"), judged, strict=True)
     found = [
         f"the {name} measurement is unstable ({'; '.join(one.reasons)})"
@@ -72,7 +81,7 @@ def _doubts(judged: tuple[Stability | None, Stability | None]) -> str:
 
 
 def _more(found: Estimate, *repeats: int) -> str:
-    """How many repeats of each would hold equal speeds within RELEVANT, if they vary as these did."""
+    """Say how many repeats of each run would show equal speeds within RELEVANT if they vary as these did."""
     of_one = found.error / sqrt(sum(1 / count for count in repeats))
     needed = repeats_for(sqrt(2) * of_one, log(1 + RELEVANT), CONFIDENCE)
     return (

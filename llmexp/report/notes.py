@@ -1,4 +1,4 @@
-"""Why rows have no figures, or ones that cannot be relied on, by numbers that the table's cells refer to."""
+"""Numbered notes to a table's cells: why rows have no figures, or figures that cannot be relied on."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ NAMED_NEIGHBOURS = 4
 
 
 def ending_note(row: Row) -> str:
-    """How the run ended, where there are no figures and it was not for memory."""
+    """Say how the run ended if it has no figures, unless it ran out of memory."""
     return "" if row.state == OOM else row.reason
 
 
 def beside_note(row: Row) -> str:
-    """Which runs of the sweep were measured at the same time on the same machine."""
+    """Name the runs of the sweep that were measured at the same time on the same machine."""
     names = row.stability.beside if row.stability else []
     if not names:
         return ""
@@ -23,5 +23,5 @@ def beside_note(row: Row) -> str:
 
 
 def mark(note: str, notes: list[str]) -> str:
-    """The number of a note, for the cell that it belongs to."""
+    """Return the number of a note for the cell that it belongs to."""
     return f" ({notes.index(note) + 1})" if note else ""

@@ -1,4 +1,4 @@
-"""A matplotlib figure without pyplot: no window, no global state, one look for all pictures."""
+"""A matplotlib figure without pyplot: no window, no global state, and the same look for all pictures."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ FORMATS = ("png", "svg", "pdf")
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is installed; a node that only measures may lack it."""
+    """Tell whether matplotlib is installed; a node that only measures may lack it."""
     return find_spec("matplotlib") is not None
 
 
 def new_figure(width_inch: float, height_inch: float, title: str) -> Figure:
-    """An empty figure that arranges its panels so that nothing overlaps; raises RecordError without matplotlib."""
+    """Create an empty figure whose panels do not overlap; raises RecordError without matplotlib."""
     if not can_draw():
         raise RecordError("no picture can be drawn: matplotlib is not installed here")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -42,7 +42,7 @@ def new_figure(width_inch: float, height_inch: float, title: str) -> Figure:
 
 
 def plain(axes: Axes, grid: Literal["x", "y"]) -> None:
-    """Leave out what carries no information; a light grid along `grid` ('x' or 'y')."""
+    """Remove lines that carry no information and draw a light grid along `grid` ('x' or 'y')."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis=grid, color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -50,7 +50,10 @@ def plain(axes: Axes, grid: Literal["x", "y"]) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the picture in the format of its suffix, by rename, so that no reader sees half of it; raises RecordError on another suffix."""
+    """Write the picture in the format of its suffix, or raise RecordError on another suffix.
+
+    It is written by rename, so that no reader sees half of it.
+    """
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise RecordError(f"{path}: a picture cannot be written as '{kind}': choices are {', '.join(FORMATS)}")

@@ -1,4 +1,4 @@
-"""The report as pictures: a bar a run for its rate and what its section has besides, beside published values."""
+"""The report as pictures: a bar a run for its rate and for the section's other quantities, with published values."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["can_draw", "draw", "draw_report", "draw_run"]
 NOTE_POINTS, NOTE_CHARACTERS = 6.5, 190
-# Nobody reads more, and each takes tens of milliseconds to draw.
+# Nobody reads more bars, and each takes tens of milliseconds to draw.
 MOST_BARS = 100
 
 
 def draw_report(report: Report, path: Path) -> list[Path]:
-    """Write a picture for each section, <name>.png (or SVG, PDF, by the suffix), and what only some sections have; returns what was written."""
+    """Write the pictures of each section and return their paths.
+
+    The first one is <name>.png (or SVG, PDF, by the suffix); some sections have more.
+    """
     written = []
     for number, section in enumerate(report.sections or (Section(()),)):
         place = path.with_name(f"{path.stem}_{number + 1}{path.suffix}") if number else path
@@ -34,7 +37,10 @@ def draw_report(report: Report, path: Path) -> list[Path]:
 
 
 def draw(section: Section, path: Path) -> None:
-    """Write the bars of a section: its rate with the deviation on the left, further panels beside it, published values as diamonds."""
+    """Write the bars of a section: the rate with its deviation on the left, then further panels.
+
+    Published values are diamonds.
+    """
     every, section = section.rows, replace(section, rows=section.rows[:MOST_BARS])
     title = f"{section.title or 'no runs'}\n{section.subtitle}"
     if len(every) > MOST_BARS:
@@ -100,14 +106,14 @@ def _write_beside(axes: Axes, bars: Bars) -> None:
 
 
 def _colours(section: Section) -> list[str]:
-    """One for each value of the subject's first word, such as the model."""
+    """Return the row colours, one colour for each value of the subject's first word, such as the model."""
     firsts = [next(iter(row.plan.subject.values())) for row in section.rows]
     known = list(dict.fromkeys(firsts))
     return [COLOURS[known.index(first) % len(COLOURS)] for first in firsts]
 
 
 def _notes(section: Section) -> list[str]:
-    """Why rows are marked, each reason once, in lines that the picture is wide enough for."""
+    """Return why rows are marked, each reason once, in lines that fit the picture's width."""
     marked: dict[tuple[str, str], list[str]] = {}
     for row in section.rows:
         if row.doubt:

@@ -1,4 +1,4 @@
-"""Where and when a table's rows were measured, so that it can stand alone in a document."""
+"""The provenance of a table: where and when its rows were measured, so that it can stand alone in a document."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from llmexp.report.row import Row
 
-# What of an environment decides speed, in the order of reading; the run's folder has all of it.
+# These libraries decide speed, in the order of reading; the run's folder has the whole environment.
 _LIBRARIES = ("deepspeed", "transformers", "flash-attn", "triton", "bitsandbytes", "llmexp")
 _DAY = len("2026-01-01")
 
 
 def provenance(rows: Iterable[Row]) -> list[str]:
-    """A line for each environment that the rows with a result come from: devices, driver, versions, commit, days (UTC)."""
+    """Return a line for each environment of the rows with a result: devices, driver, versions, commit, days (UTC)."""
     days: dict[str, set[str]] = {}
     for row in rows:
         if row.result and row.result.environment:

@@ -17,7 +17,7 @@ NAME = re.compile(r"\w[\w.+-]*")
 
 
 def publish(report: Report, folder: Path) -> list[Path]:
-    """Write a table for each hardware and sweep; raises RecordError where nothing was measured, for then there is no table to show."""
+    """Write a table for each hardware and sweep; raises RecordError where nothing was measured."""
     tables: dict[Path, list[Row]] = defaultdict(list)
     for row in report.rows:
         tables[folder / _part(row.hardware) / _part(row.plan.config.sweep.name)].append(row)
@@ -33,7 +33,7 @@ def publish(report: Report, folder: Path) -> list[Path]:
 
 
 def _part(name: str) -> str:
-    """A name of a plan as a part of a path; raises RecordError where it would lead elsewhere."""
+    """Return a name of a plan as a part of a path; raises RecordError where it would lead elsewhere."""
     if not NAME.fullmatch(name):
         raise RecordError(
             f"{name!r} is not written: a table's folder and file are named by letters, digits, '.', '_', '+' and '-'"

@@ -1,4 +1,4 @@
-"""A rate over another one as a table shows it: with its interval, and with the sign of whichever run is not to be relied on."""
+"""The ratio of two rates as a table shows it, with its interval and the sign of a run that cannot be relied on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from llmexp.report.signs import doubt_sign
 
 @dataclass(frozen=True)
 class RateRatio:
-    """A measured row's rate over another's, or over a printed figure; times `factor`, such as the ranks that scaling divides by."""
+    """A measured row's rate over another's or over a printed figure, times `factor`.
+
+    The factor is, for example, the number of ranks that scaling divides by.
+    """
 
     row: Row
     over: Row | float
@@ -27,7 +30,7 @@ class RateRatio:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 %, by the repeats of both; None where each has one, and of a row over itself."""
+        """The 95 % interval by the repeats of both; None where each has one repeat, or for a row over itself."""
         found = self._estimate
         return (
             (self.value / found.ratio * found.ratio_interval()[0], self.value / found.ratio * found.ratio_interval()[1])
@@ -36,7 +39,7 @@ class RateRatio:
         )
 
     def cell(self, decimals: int = 2, scale: float = 1) -> str:
-        """The value ± half its interval, and ! or ? where one of both runs has that."""
+        """Return the value ± half its interval, with ! or ? where one of both runs has that sign."""
         found, signs = self._estimate, {doubt_sign(row) for row in (self.row, self.over) if isinstance(row, Row)} - {""}
         half = f" ± {scale * self.value * found.half_width():.{decimals}f}" if found else ""
         return f"{scale * self.value:.{decimals}f}{half}" + (

@@ -1,4 +1,4 @@
-"""Whether a second measurement of the same run says what the first one said."""
+"""The verdict on a second measurement of the same run: whether it agrees with the first one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from llmexp.record.result import RunStatus
 from llmexp.report.compare import Comparison
 from llmexp.report.equivalence import Answer
 
-# What was computed on, in the environment: hardware=cpu and hardware=gpu may be any.
+# These say in the environment which device computed, because hardware=cpu and hardware=gpu may be any.
 _DEVICE_KEYS = {"cpu": ("cpu.model", "cpu.usable_cores"), "cuda": ("device_name",)}
 _REPRODUCED: dict[Answer, bool | None] = {"same": True, "different": False, "unknown": None}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """reproduced is None where the two runs cannot be held against each other."""
+    """A verdict; `reproduced` is None where the two runs cannot be compared."""
 
     reproduced: bool | None
     reason: str
@@ -26,7 +26,7 @@ class Verdict:
 
 
 def judge(comparison: Comparison) -> Verdict:
-    """Hold the second run (b) against the first (a): the same ending, the same work, and a speed that is the same."""
+    """Compare the second run (b) with the first (a); a reproduced run has the same ending, work and speed."""
     first, second = comparison.a, comparison.b
     if first.state != second.state and not RunStatus(second.state).is_answer:
         return Verdict(None, f"the first run ended {first.state}, this one {second.state}: {second.reason}")

@@ -1,4 +1,4 @@
-"""One run as a row: what its plan says, how it stands or ended, and what it measured."""
+"""A run as a row: what its plan says, how it stands or ended, and what it measured."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from llmexp.tasks import get_task
 
 HERE = "here"
 OOM = RunStatus.OOM.value
-# What is said of a measurement that cannot be relied on, by its verdict.
+# These words describe a measurement that cannot be relied on, by its verdict.
 DOUBTS = {"unstable": "unstable", "unknown": "not known whether stable"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A run as planned, and its result where it has one; `state` is 'planned', 'running' or a RunStatus. Tasks have rows of their own."""
+    """A run as planned, with its result where it has one; tasks may have their own kind of row.
+
+    `state` is 'planned', 'running' or a RunStatus.
+    """
 
     folder: RunFolder
     plan: RunPlan
@@ -29,12 +32,15 @@ class Row:
 
     @cached_property
     def work(self) -> dict[str, str]:
-        """What runs must share for their rates to be compared; by the words that a heading uses."""
+        """The work that runs must share for their rates to be compared, by the names that a heading uses."""
         return self.plan.work
 
     @property
     def done(self) -> dict[str, Any]:
-        """What one sample does, whoever does it and on whatever: runs that differ in it did not do the same."""
+        """The work of one sample, whatever hardware, engine, ranks or runtime do it.
+
+        Runs that differ in it did not do the same.
+        """
         return {
             name: value for name, value in self.work.items() if name not in ("hardware", "engine", "ranks", "runtime")
         }
@@ -46,7 +52,7 @@ class Row:
 
     @property
     def subject(self) -> str:
-        """What is compared with others of the same work, such as the method."""
+        """The name, such as the method, that is compared with others of the same work."""
         return list(self.plan.subject.values())[-1]
 
     @property
@@ -56,7 +62,7 @@ class Row:
 
     @property
     def processes(self) -> int:
-        """Ranks in all."""
+        """The number of ranks in all."""
         return self.plan.processes
 
     @property
@@ -66,21 +72,21 @@ class Row:
 
     @property
     def is_control(self) -> bool:
-        """Whether it is another run of the sweep once more."""
+        """Tell whether the run repeats another run of the sweep as its control."""
         return self.plan.config.control
 
     @property
     def distributions(self) -> dict[str, str]:
-        """Versions of what was installed where the ranks ran; empty before the run has ended."""
+        """Versions of the packages installed where the ranks ran; empty before the run has ended."""
         return dict(self.result.environment.get("distributions", {})) if self.result else {}
 
     def metric(self, name: str) -> Metric | None:
-        """A metric of a run that was measured to its end; None for every other one."""
+        """Return a metric of a run that was measured to its end; None for every other run."""
         return self.result.metrics.get(name) if self.result and self.state == RunStatus.SUCCESS else None
 
     @property
     def rate(self) -> Metric | None:
-        """The metric that says how fast it was."""
+        """The metric that says how fast the run was."""
         return self.metric(self.plan.rate)
 
     @property
@@ -90,13 +96,13 @@ class Row:
 
     @property
     def doubt(self) -> str:
-        """Why the measurement cannot be relied on, or why nobody knows whether it can; empty where nothing speaks against it."""
+        """The reason why the measurement cannot be relied on, or why that is not known; empty where neither applies."""
         judged = self.stability
         return f"{DOUBTS[judged.verdict]}: {'; '.join(judged.reasons)}" if judged and judged.verdict in DOUBTS else ""
 
 
 def read_row(folder: RunFolder) -> Row:
-    """Read a run's folder at any moment of its life; raises RecordError where its files are not what they should be."""
+    """Read a run's folder at any moment of its life; raises RecordError where its files are not valid."""
     plan, result = RunPlan.read(folder.plan_path), folder.result()
     state, reason = folder.standing(result)
     if result and result.status is RunStatus.SUCCESS and result.evidence != "measured":

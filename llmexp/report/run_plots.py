@@ -1,4 +1,4 @@
-"""One run over its steps: loss and step time, a line a repeat, a band from the lowest to the highest rank."""
+"""Plots of one run over its steps: loss and step time, a line a repeat, with a band from lowest to highest rank."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Value = Callable[[Sample], float]
 
 @dataclass(frozen=True)
 class Curve:
-    """One picture: its file, the value of a rank's step, and which rank's value the line follows."""
+    """A picture: its file, the value of a rank's step, and how the values of all ranks give the line."""
 
     file: str
     label: str
@@ -37,7 +37,7 @@ class Curve:
 
 
 def curves_of(plan: RunPlan) -> list[Curve]:
-    """Those of the values that the task says are worth one, and the time of each sample."""
+    """Return curves of the values that the task names, and of the time of each sample."""
     task, name = get_task(plan.config.task.name), plan.sample_name
     own = [Curve(f"{value}.png", value, partial(_value, value), fmean, "mean over ranks") for value in task.curves]
     return [*own, Curve(f"{name}_time.png", f"{name} time (s)", duration_s, max, "slowest rank", from_zero=True)]
@@ -48,7 +48,10 @@ def _value(name: str, sample: Sample) -> float:
 
 
 def draw_run(folder: RunFolder) -> None:
-    """Write a picture of each curve into the run's figures, as far as its samples go; nothing where there are none. Raises RecordError."""
+    """Write a picture of each curve into the run's figures, as far as its samples go.
+
+    Nothing is written without samples. Raises RecordError.
+    """
     if not any(folder.path.glob("repeat.*/samples.*.jsonl")):
         return
     row = read_row(folder)
@@ -97,7 +100,10 @@ def _draw_curve(curve: Curve, repeats: Sequence[tuple[str, Steps]], row: Row, pa
 
 
 def _show_from_zero(axes: Axes, repeats: Sequence[Sequence[float]]) -> None:
-    """Start at zero, and cut off a first step (start-up, not work) that would flatten all others, saying how long it took."""
+    """Start the axis at zero, and cut off a first step that would flatten all others.
+
+    Such a step is start-up and not work; the title says how long it took.
+    """
     first, rest = (
         max(steps[0] for steps in repeats),
         max((value for steps in repeats for value in steps[1:]), default=0.0),
@@ -109,5 +115,5 @@ def _show_from_zero(axes: Axes, repeats: Sequence[Sequence[float]]) -> None:
 
 
 def _steps(repeat: Path, kind: type[Sample]) -> Steps:
-    """The steps that all ranks have taken so far, each with its samples by rank."""
+    """Return the steps that all ranks have taken so far, each with its samples by rank."""
     return list(zip(*(read_samples(path, kind) for path in sorted(repeat.glob("samples.*.jsonl"))), strict=False))

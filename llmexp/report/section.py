@@ -1,6 +1,7 @@
-"""A section of a report: the table of runs of one kind, with what its signs mean, its notes, its CSV and its pictures.
+"""A section of a report: the table of runs of one kind, with its legend, notes, CSV and pictures.
 
-This one shows runs of any task by what their plans and metrics say of themselves; a task whose runs want more has a section of its own.
+This section shows runs of any task by what their plans and metrics say; a task that needs more has a section of its
+own.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ _IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ran
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its heading with the unit, its cells, and which goes first where there is no room (0: never)."""
+    """A column: its heading with the unit, its cells, and its place in the order of dropping.
+
+    Where there is no room, columns go in the order of `dispensable`; 0 always stays.
+    """
 
     header: str
     cells: tuple[str, ...]
@@ -38,7 +42,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Bars:
-    """One panel of a picture: a value a row; None where there is nothing to draw. `words` stand where we have no value, `signs` behind one."""
+    """A panel of a picture, with a value for each row, or None where there is nothing to draw.
+
+    `words` are written in place of a missing value of ours, `signs` behind a value.
+    """
 
     label: str
     ours: Sequence[float | None]
@@ -49,27 +56,27 @@ class Bars:
 
     @property
     def reach(self) -> list[float]:
-        """How far to the right each row's marks go."""
+        """The largest value that is drawn in each row."""
         rows = zip(self.ours, self.deviations, self.papers, strict=True)
         return [max((ours or 0) + deviation, paper or 0) for ours, deviation, paper in rows]
 
 
 @dataclass(frozen=True)
 class Section:
-    """Rows in the order of their folders; `left_out` counts rows that were asked not to be shown."""
+    """Rows in the order of their folders; `left_out` counts rows that the user asked not to see."""
 
     rows: tuple[Row, ...]
     left_out: int = 0
 
     @cached_property
     def shared(self) -> dict[str, str]:
-        """What all rows have in common, by name; the rest needs a column."""
+        """The part of the work that all rows share, by name; other parts need a column."""
         first = self.rows[0].work if self.rows else {}
         return {name: value for name, value in first.items() if all(row.work.get(name) == value for row in self.rows)}
 
     @property
     def facets(self) -> list[str]:
-        """Names of what the rows' work has not in common, and the subject does not say."""
+        """Names of the parts of the work that rows do not share and the subject does not contain."""
         first = self.rows[0] if self.rows else None
         return [
             name
@@ -79,26 +86,26 @@ class Section:
 
     @property
     def title(self) -> str:
-        """What all rows have in common, in one line."""
+        """The work that all rows share, in one line."""
         shown = self.shown(self.rows[0]) if self.rows else {}
         said = (self.words_of(name).format(shown[name]) for name, value in self.shared.items() if value not in (HERE, ""))
         return ", ".join("1 rank" if each == "1 ranks" else each for each in said)
 
     def words_of(self, name: str) -> str:
-        """How a part of the work stands in the title, {} being its value."""
+        """Return the template of a part of the work in the title, with {} for its value."""
         return _IN_TITLE.get(name, f"{name} {{}}")
 
     def shown(self, row: Row) -> dict[str, str]:
-        """A row's work in the words of cells and headings."""
+        """Return a row's work in the words of cells and headings."""
         return row.work
 
     def largest_batches(self) -> Section:
-        """The same with the smallest and the largest measured batch of each configuration alone; all rows where they have no batch."""
+        """Keep the smallest and the largest measured batch of each configuration, or all rows if they have no batch."""
         return self
 
     @property
     def columns(self) -> list[Column]:
-        """All columns that say something about these rows."""
+        """All columns that are not empty for these rows."""
         found = [
             *self.identity_columns(),
             self.rate_column(),
@@ -107,7 +114,10 @@ class Section:
         return [column for column in found if not column.dispensable or any(column.cells)]
 
     def identity_columns(self) -> Iterator[Column]:
-        """What is compared, what differs besides, and where that does not tell all runs apart what was typed for each."""
+        """Yield the columns that identify a run: the subject and the work that differs.
+
+        Where these do not tell all runs apart, a column shows what was typed for each.
+        """
         for name in _subject(self.rows[0] if self.rows else None):
             yield self.column(name, partial(self.subject_cell, name=name), left=True)
         for name in self.facets:
@@ -118,15 +128,15 @@ class Section:
         )
 
     def subject_cell(self, row: Row, name: str) -> str:
-        """One word of the subject."""
+        """Return one word of the subject."""
         return row.plan.subject.get(name, "")
 
     def rate_column(self) -> Column:
-        """The rate with its deviation, or how the run ended; with the numbers of its notes."""
+        """Return the rate with its deviation, or how the run ended, with the numbers of its notes."""
         return self.column(self.rate_unit, lambda row: rate_cell(row, self.notes))
 
     def metric_column(self, spec: MetricSpec, cell: Callable[[Any], Metric | None] | None = None) -> Column:
-        """A metric's own column; `cell` says which rows show it."""
+        """Return a metric's own column; `cell` picks the metric of a row, or None to hide it."""
         assert spec.column
         shown = spec.column
         found = [cell(row) if cell else row.metric(spec.name) for row in self.rows]
@@ -134,12 +144,12 @@ class Section:
         return Column(shown.header, cells, dispensable=shown.dispensable)
 
     def column(self, header: str, cell: Callable[[Row], str], left: bool = False, dispensable: int = 0) -> Column:
-        """A column of one cell a row."""
+        """Return a column of one cell a row."""
         return Column(header, tuple(cell(row) for row in self.rows), left, dispensable)
 
     @property
     def metrics(self) -> dict[str, MetricSpec]:
-        """Those of the rows' task."""
+        """The metrics of the rows' task."""
         return get_task(self.rows[0].plan.config.task.name).metrics if self.rows else {}
 
     @property
@@ -149,12 +159,12 @@ class Section:
 
     @property
     def sample_name(self) -> str:
-        """What a sample is called."""
+        """The name of a sample, such as step."""
         return self.rows[0].plan.sample_name if self.rows else ""
 
     @property
     def legend(self) -> list[str]:
-        """What the signs and headings of this table mean, only those that occur, and what it concludes."""
+        """The meaning of the signs and headings that occur in this table, and its conclusions."""
         rate = self.metrics.get(self.rows[0].plan.rate) if self.rows else None
         shown = [
             spec for spec in self.metrics.values() if spec.column and any(row.metric(spec.name) for row in self.rows)
@@ -168,7 +178,7 @@ class Section:
         ]
 
     def legend_of_signs(self) -> list[str]:
-        """What stands beside rates."""
+        """Explain the signs beside rates."""
         rates, name = [row.rate for row in self.rows if row.rate], self.sample_name
         doubts = {doubt_sign(row) for row in self.rows}
         return applying(
@@ -184,48 +194,48 @@ class Section:
         )
 
     def legend_of_runs(self) -> list[str]:
-        """What is said of all runs together, whatever they measured."""
+        """Return the lines on all runs together, whatever they measured."""
         useful = self.useful_fraction or 0
         return applying(
             {
                 "; ".join(f"runtime {runtime}: {versions}" for runtime, versions in self.versions.items()): "runtime"
                 not in self.shared,
-                f"of the time that these runs held their devices, {useful:.1%} went into measured {self.sample_name}s": bool(
-                    useful
-                ),
+                f"of the time that these runs held their devices, {useful:.1%} went into measured "
+                f"{self.sample_name}s": bool(useful),
                 "-: out of memory": any(row.state == OOM for row in self.rows),
-                "stack: where it is another one, so were code, libraries or device; rerun=stale measures such runs again": self.has_several_stacks,
+                "stack: where it is another one, so were code, libraries or device; rerun=stale measures "
+                "such runs again": self.has_several_stacks,
             }
         )
 
     @cached_property
     def notes(self) -> list[str]:
-        """Why rows have no figures or doubtful ones; the table refers to them by number from 1."""
+        """Reasons why rows have no figures or doubtful ones; the table refers to them by number from 1."""
         return list(dict.fromkeys(note for row in self.rows for note in self.notes_of(row) if note))
 
     def notes_of(self, row: Row) -> Sequence[str]:
-        """One row's, empty ones among them."""
+        """Return the notes of one row; some may be empty."""
         return ending_note(row), row.doubt, beside_note(row)
 
     def record(self, row: Row) -> dict[str, Any]:
-        """A row's line of the CSV, in SI units and bytes; names do not depend on the runs.
+        """Return a row's line of the CSV, in SI units and bytes; the columns' names do not depend on the runs.
 
-        A metric has three columns: mean, deviation between repeats and within the run. <rate>_low and <rate>_high are the ends of the 95 % confidence
-        interval of the rate; clocks are those of the GPU with the lowest mean.
+        A metric has three columns: mean, deviation between repeats and within the run. <rate>_low and <rate>_high are
+        the ends of the 95 % confidence interval of the rate; clocks are those of the GPU with the lowest mean.
         """
         return self.identity(row) | csv_line(row, self.metrics) | self.comparisons(row) | {"command": row.command}
 
     def identity(self, row: Row) -> dict[str, Any]:
-        """What the run is and how it ended."""
+        """Return what the run is and how it ended."""
         return identity(row)
 
     def comparisons(self, row: Row) -> dict[str, Any]:
-        """What holds the row against others."""
+        """Return the columns that compare the row with others."""
         return {}
 
     @property
     def panels(self) -> list[Bars]:
-        """Of the picture, each as wide as those before it or less."""
+        """The panels of the picture, each at most as wide as those before it."""
         rates = [row.rate for row in self.rows]
         deviations = [(rate.std_between_repeats or rate.std_within_run or 0.0) if rate else 0.0 for rate in rates]
         words = ["out of memory" if row.state == OOM else row.state for row in self.rows]
@@ -235,28 +245,28 @@ class Section:
 
     @property
     def subtitle(self) -> str:
-        """What the marks of the picture mean."""
+        """The meaning of the marks in the picture."""
         return "bars and numbers: measured, with standard deviation"
 
     def label(self, row: Row) -> str:
-        """A row's name in the picture."""
+        """Return a row's name in the picture."""
         varying = [value for name, value in self.shown(row).items() if name not in self.shared]
         return " ".join([*varying, row.subject])
 
     def draw_more(self, path: Path) -> list[Path]:
-        """Draw what only some sections have, under names made from `path`; returns what was written."""
+        """Draw the pictures that only some sections have, named after `path`, and return their paths."""
         return []
 
     @cached_property
     def own_words(self) -> dict[str, str]:
-        """By run id, what was typed for it alone; empty where methods and the other columns tell all runs apart."""
+        """The words that were typed for one run alone, by run id; empty where the other columns tell all runs apart."""
         told = {(*row.plan.subject.values(), *row.work.values()) for row in self.rows}
         words = own_words(self.rows) if len(told) < len(self.rows) else [""] * len(self.rows)
         return dict(zip((row.id for row in self.rows), words, strict=True))
 
     @cached_property
     def versions(self) -> dict[str, str]:
-        """What each runtime has of the distributions whose versions differ between these runs."""
+        """The versions in each runtime of the distributions that differ between these runs."""
         known = {row.work["runtime"]: row.distributions for row in self.rows if row.distributions}
         names = sorted({name for versions in known.values() for name in versions})
         differing = [name for name in names if len({versions.get(name) for versions in known.values()}) > 1]
@@ -267,7 +277,7 @@ class Section:
 
     @cached_property
     def has_several_stacks(self) -> bool:
-        """Whether runs of one engine, hardware and runtime were measured by other code, libraries or devices than each other."""
+        """Tell whether code, libraries or devices changed between runs of one engine, hardware and runtime."""
         stacks: dict[tuple[str, ...], set[str]] = {}
         for row in self.rows:
             if row.result and row.result.stack:
@@ -278,7 +288,7 @@ class Section:
 
     @cached_property
     def useful_fraction(self) -> float | None:
-        """See analysis.device_time; None too where a rank's summary is broken."""
+        """The useful fraction of analysis.device_time; None also where a rank's summary is broken."""
         try:
             return useful_fraction(row.folder for row in self.rows)
         except RecordError:
@@ -289,7 +299,10 @@ _NAMED_ELSEWHERE = ("method=", "engine.options.command=")
 
 
 def own_words(rows: Sequence[Row]) -> list[str]:
-    """Of each run those words of its command that not all others have; its method and its program, which are named elsewhere, are left out."""
+    """Return for each run the words of its command that some other runs lack.
+
+    The method and the program are left out, because they have columns of their own.
+    """
     words = [
         [word for word in shlex.split(row.command) if not word.lstrip("+").startswith(_NAMED_ELSEWHERE)] for row in rows
     ]
@@ -298,15 +311,18 @@ def own_words(rows: Sequence[Row]) -> list[str]:
 
 
 def rate_cell(row: Row, notes: list[str]) -> str:
-    """A row's rate with its deviation, its sign and the numbers of its notes; how the run ended where there is none."""
+    """Return a row's rate with deviation, sign and the numbers of its notes, or how the run ended without one."""
     if row.rate:
         sign = f" {doubt_sign(row)}{mark(row.doubt, notes)}" if row.doubt else ""
-        return f"{row.rate.mean:,.1f}{deviation(row.rate)}{sign}{mark(beside_note(row), notes)}{mark(ending_note(row), notes)}"
+        return (
+            f"{row.rate.mean:,.1f}{deviation(row.rate)}{sign}"
+            f"{mark(beside_note(row), notes)}{mark(ending_note(row), notes)}"
+        )
     return "-" if row.state == OOM else row.state + mark(ending_note(row), notes)
 
 
 def mean_of(metric: Metric | None, form: str, factor: float = 1.0) -> str:
-    """A metric's mean as a cell; empty where there is none."""
+    """Format a metric's mean as a cell; empty where there is none."""
     return "" if metric is None else format(metric.mean * factor, form)
 
 
@@ -315,7 +331,7 @@ def _subject(row: Row | None) -> list[str]:
 
 
 def applying(lines: dict[str, bool]) -> list[str]:
-    """The lines that apply and say something."""
+    """Return the lines that apply and are not empty."""
     return [line for line, applies in lines.items() if line and applies]
 
 

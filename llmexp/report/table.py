@@ -1,4 +1,7 @@
-"""The report over run folders: sections, each the table of runs of one kind; how they are shown is the renderers' business."""
+"""The report over run folders: sections, each the table of runs of one kind.
+
+Renderers decide how they are shown.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from llmexp.tasks import get_task
 
 @dataclass(frozen=True)
 class Report:
-    """Rows in sections, in the order in which their kinds come; `unreadable` says of the other folders why they have none."""
+    """Rows in sections, in the order in which their kinds come; `unreadable` says why other folders have no row."""
 
     sections: tuple[Section, ...]
     unreadable: tuple[str, ...] = ()
@@ -29,20 +32,20 @@ class Report:
 
     @property
     def rows(self) -> list[Row]:
-        """Those of all sections."""
+        """The rows of all sections."""
         return [row for section in self.sections for row in section.rows]
 
     def joined(self, others: Report) -> Report:
-        """These rows and then the others."""
+        """Return a report of these rows, followed by the others."""
         return Report.of([*self.rows, *others.rows], self.unreadable + others.unreadable)
 
     def largest_batches(self) -> Report:
-        """See Section."""
+        """Keep the largest batches of every section; see Section."""
         return replace(self, sections=tuple(section.largest_batches() for section in self.sections))
 
 
 def build_report(folders: Sequence[RunFolder]) -> Report:
-    """Read run folders into a report; one that cannot be read is said and hides no other."""
+    """Read run folders into a report; a folder that cannot be read is named and hides no other."""
     rows, unreadable = [], []
     for folder in folders:
         try:

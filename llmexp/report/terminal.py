@@ -1,4 +1,7 @@
-"""The report on a terminal: what does not fit its width is left out and said, commands stand below in full."""
+"""The report on a terminal.
+
+Columns that do not fit the width are left out and named; commands stand below in full.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def print_report(report: Report, file: TextIO | None = None) -> None:
 
 
 def _print_section(screen: Console, section: Section, first: int) -> None:
-    """Rows are numbered from `first`."""
+    """Print a section with its rows numbered from `first`."""
     write(screen, section.title)
     numbers = Column("#", tuple(str(number) for number, _ in enumerate(section.rows, first)))
     shown, left_out = _fitting([numbers, *section.columns], screen)
@@ -48,7 +51,10 @@ def _print_section(screen: Console, section: Section, first: int) -> None:
 
 
 def console(file: TextIO | None = None) -> Console:
-    """A rich console as wide as the terminal; where there is none and COLUMNS is not set, of fixed width."""
+    """Return a rich console as wide as the terminal.
+
+    Its width is fixed where there is no terminal and COLUMNS is not set.
+    """
     from rich.console import Console
 
     target = file or sys.stdout
@@ -57,12 +63,12 @@ def console(file: TextIO | None = None) -> Console:
 
 
 def write(screen: Console, line: str, style: str | None = None) -> None:
-    """Print a line as it is: no markup, and not broken, so that it can be copied."""
+    """Print a line as it is: without markup, and unbroken, so that it can be copied."""
     screen.print(line, style=style, markup=False, soft_wrap=True)
 
 
 def as_table(shown: Sequence[Column]) -> Table:
-    """Columns as a rich table."""
+    """Turn columns into a rich table."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

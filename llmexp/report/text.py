@@ -13,7 +13,11 @@ from llmexp.report.table import Report
 
 
 def markdown(report: Report) -> str:
-    """A table a section, whose last column repeats the run, then the legend, where and when it was measured, and the numbered notes."""
+    """Return the report as Markdown.
+
+    Each section has a table, whose last column repeats the run, then the legend, where and when it was measured, and
+    the numbered notes.
+    """
     parts = [_section(section) for section in report.sections] or [["## No runs", ""]]
     lines = [line for part in parts for line in part]
     lines += [f"unreadable: {reason}  " for reason in report.unreadable]
@@ -21,11 +25,14 @@ def markdown(report: Report) -> str:
 
 
 def comma_separated(report: Report) -> str:
-    """A header and one line a run; what Section.record says of a run's columns. Runs of several tasks have the columns of all of them."""
+    """Return the report as CSV: a header and one line a run, with the columns of Section.record.
+
+    Runs of several tasks have the columns of all of them.
+    """
     records = [section.record(row) for section in report.sections for row in section.rows]
     header = list(dict.fromkeys(name for record in records for name in record))
     rows = [[as_cell(record.get(name)) for name in header] for record in records]
-    together = str(rows)  # cell by cell takes long, and is seldom needed
+    together = str(rows)  # redacting each cell takes long and is seldom needed
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)

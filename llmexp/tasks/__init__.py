@@ -1,4 +1,7 @@
-"""Tasks: what is done and measured. Each is known here by its name, and loaded when it is asked for; other packages' by entry points."""
+"""Tasks are what is done and measured; each is loaded when its name is asked for.
+
+Other packages add theirs by entry points.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ TASKS = {"pretrain": "llmexp.tasks.training.task:PRETRAIN", "finetune": "llmexp.
 
 
 def task_names() -> list[str]:
-    """Names that `task=` accepts."""
+    """Return the names that `task=` accepts."""
     return [*TASKS, *plugins.points(plugins.TASKS, frozenset(TASKS))]
 
 
 def get_task(name: str) -> Task[Any, Any]:
-    """The task of that name; raises ConfigError with the names there are."""
+    """Return the task of this name, or raise ConfigError that lists the known names."""
     if name in TASKS:
         module, _, attribute = TASKS[name].partition(":")
         own: Task[Any, Any] = getattr(import_module(module), attribute)

@@ -1,4 +1,4 @@
-"""What a task is to the rest of llmexp: the types of its configuration and plan, and how a run is planned."""
+"""The interface of a task: the types of its configuration and plan, and how a run is planned, measured and judged."""
 
 from __future__ import annotations
 
@@ -23,44 +23,47 @@ AnyRepeat = Repeat[Any, Any]
 
 
 class Task(ABC, Generic[C, P]):
-    """One thing that can be done and measured."""
+    """A task is one thing that can be done and measured."""
 
     name: str
     config_type: ClassVar[type[RunConfig]]
-    """Its sections: those of RunConfig and its own."""
+    """The sections of the task's configuration: those of RunConfig and its own."""
     plan_type: ClassVar[type[RunPlan]]
-    """What plan.json holds; its `rate` is the metric that verdicts, comparisons and costs go by."""
+    """The type of plan.json; its `rate` names the metric that verdicts, comparisons and costs are based on."""
     sample_type: ClassVar[type[Sample]] = Sample
-    """A line of samples.<rank>.jsonl."""
+    """The type of a line of samples.<rank>.jsonl."""
     summary_type: ClassVar[type[RankSummary]] = RankSummary
-    """rank.<rank>.json."""
+    """The type of rank.<rank>.json."""
     metrics: ClassVar[Metrics]
-    """What is computed from each repeat."""
+    """The metrics that are computed from each repeat."""
     curves: ClassVar[tuple[str, ...]] = ()
-    """Names of a sample's values that are drawn for each run."""
+    """Names of the values of a sample that are plotted for each run."""
     row_type: ClassVar[type[Row]] = Row
-    """A run in a report."""
+    """The type of a run's row in a report."""
     section_type: ClassVar[type[Section]] = Section
-    """The part of a report that its runs are in; tasks that share one stand in one table."""
+    """The part of a report that shows the task's runs; tasks with the same section share a table."""
 
     @abstractmethod
     def plan(self, config: C) -> P:
-        """Decide everything before a run starts; raises ConfigError for what cannot be. What makes a run skipped is said in the plan."""
+        """Decide everything before a run starts.
+
+        The plan says why a run is skipped. Raises ConfigError for a configuration that cannot run.
+        """
 
     def describe(self, plan: P) -> dict[str, str]:
-        """What `llmexp plan` says of it besides what all plans have, by label; empty values are left out."""
+        """Return what `llmexp plan` prints beyond what all plans have, by label; empty values are left out."""
         return {}
 
     def warning(self, plan: P) -> str:
-        """What should be known before the run starts, such as what a precision was chosen for; empty where nothing should."""
+        """Return a warning to read before the run starts, such as why a precision was chosen, or an empty string."""
         return ""
 
     def idle_keys(self, plan: P) -> dict[str, str]:
-        """Keys that were set and change nothing in this run, each with the reason."""
+        """Return the keys that were set but change nothing in this run, each with the reason."""
         return {}
 
     def facts(self, plan: P) -> Any:
-        """What the functions of the metrics get beside a repeat."""
+        """Return what the functions of the metrics get besides a repeat."""
         return plan
 
     def read(self, folder: Path, plan: P) -> AnyRepeat:
@@ -68,43 +71,46 @@ class Task(ABC, Generic[C, P]):
         return read_repeat(folder, plan.processes, self.sample_type, self.summary_type)
 
     def measure(self, plan: P, repeats: Sequence[AnyRepeat]) -> dict[str, Metric | None]:
-        """Compute every metric; None where the run has not the data. Raises RecordError where figures cannot be."""
+        """Compute every metric; None where the run lacks the data.
+
+        Raises RecordError for values that are impossible.
+        """
         return self.metrics.measure(repeats, self.facts(plan))
 
     def rates(self, plan: P, repeats: Sequence[AnyRepeat]) -> list[Measurement]:
-        """The rate of each repeat."""
+        """Return the rate of each repeat."""
         found = [self.metrics[plan.rate].function(repeat, self.facts(plan)) for repeat in repeats]
         return [rate for rate in found if rate]
 
     def points(self, plan: P, repeats: Sequence[AnyRepeat]) -> list[ResultPoint]:
-        """Further answers, where a run gives several."""
+        """Return further results, for a run that gives several."""
         return []
 
     def against(self, repeats: Sequence[AnyRepeat]) -> list[str]:
-        """What its own samples have against relying on a measurement, in words."""
+        """Return what the task's own samples say against relying on a measurement, in words."""
         return []
 
     def remark(self, repeats: Sequence[AnyRepeat]) -> str:
-        """What must be said of a success, such as that its loss diverged; empty where nothing must."""
+        """Return what a reader must know of a success, such as that its loss diverged, or an empty string."""
         return ""
 
     def outcome(self, plan: P, metrics: dict[str, Metric | None]) -> str:
-        """What came out, for the line that ends a run."""
+        """Return the outcome for the line that ends a run."""
         rate = metrics.get(plan.rate)
         return f"{rate.mean:,.1f} {plan.rate_unit}" if rate else ""
 
     def may_end_early(self, plan: P) -> bool:
-        """Whether the protocol lets a run end before all its repeats."""
+        """Tell whether the protocol lets a run end before all its repeats."""
         return False
 
     def is_known_enough(self, plan: P, repeats: Sequence[AnyRepeat]) -> bool:
-        """Whether no further repeats are needed, though the protocol has more."""
+        """Tell whether no further repeats are needed although the protocol has more."""
         return False
 
     def foretold(self, plan: P, sweep: Path, stack: str) -> str | None:
-        """Say how the run would end, where that is certain by runs of the same stack in the sweep's folder, or None."""
+        """Return how the run is certain to end, by runs of the same stack in the sweep's folder, or None."""
         return None
 
     def published_rate(self, plan: P) -> float | None:
-        """The rate that somebody has published for the same; None where nobody did."""
+        """Return the rate that was published for the same run, or None."""
         return None

@@ -1,4 +1,7 @@
-"""The commands beside the run itself, a module each, which is imported when its command is typed: `parser` of its words, and `main`."""
+"""The commands beside the run itself: each is a module that is imported when its command is typed.
+
+A module has `parser`, which takes the command's words, and `main`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from llmexp.cli.clean import plainly
 from llmexp.errors import LlmexpError
 from llmexp.record.reading import plain
 
-# Flags that take the next word.
+# These flags take the next word.
 _WITH_VALUE = ("-cd", "--config-dir")
 
 
@@ -21,10 +24,10 @@ class Command(Protocol):
     """A module of this package."""
 
     def parser(self) -> Parser:
-        """Say what words it takes."""
+        """Build the parser of the command's words."""
 
     def main(self, args: Namespace) -> int:
-        """Do its work and return the exit code."""
+        """Do the command's work and return the exit code."""
 
 
 def command(name: str) -> Command:
@@ -33,7 +36,7 @@ def command(name: str) -> Command:
 
 
 def carry_out(name: str, words: Sequence[str]) -> int:
-    """Do a command's work, which may be on a folder that somebody else has made; returns the exit code."""
+    """Do a command's work and return the exit code; its folder may have been made by somebody else."""
     try:
         with plainly(sys.stdout, sys.stderr):
             chosen = command(name)
@@ -43,7 +46,10 @@ def carry_out(name: str, words: Sequence[str]) -> int:
 
 
 def command_in(words: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Give the command's name, which stands first or after overrides and flags, and its words; None where the words are a run's."""
+    """Return the command's name, which stands first or after overrides and flags, and its words.
+
+    Returns None where the words are a run's.
+    """
     for place, word in _no_values(words):
         if word in COMMAND_NAMES:
             return word, [*words[:place], *words[place + 1 :]]
@@ -53,5 +59,5 @@ def command_in(words: Sequence[str]) -> tuple[str, list[str]] | None:
 
 
 def _no_values(words: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Each word and its place, but those that belong to a flag."""
+    """Yield each word with its place, apart from the values of flags."""
     return ((place, word) for place, word in enumerate(words) if not (place and words[place - 1] in _WITH_VALUE))

@@ -1,4 +1,4 @@
-"""llmexp cancel: the end of SLURM jobs."""
+"""The command llmexp cancel ends SLURM jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llmexp.sweep.cluster import cancel
 
 
 def parser() -> Parser:
-    """Say what words it takes."""
+    """Build the parser of the command's words."""
     parser = command_parser(
         "cancel",
         "Ends the SLURM jobs, queued or running, of runs; these say killed then, and the same sweep does them again.",
@@ -20,5 +20,5 @@ def parser() -> Parser:
 
 
 def main(args: Namespace) -> int:
-    """End the jobs; 1 where something is left."""
+    """End the jobs; returns 1 where something is left."""
     return 0 if cancel(runs_in(args.paths), args.paths) else 1

@@ -1,4 +1,4 @@
-"""llmexp compare: how two runs differ, and by how much."""
+"""The command llmexp compare shows how two runs differ, and by how much."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llmexp.report.terminal import print_comparison
 
 
 def parser() -> Parser:
-    """Say what words it takes."""
+    """Build the parser of the command's words."""
     parser = command_parser("compare", "What differs between two runs, in what was asked and in what was measured.")
     parser.add_argument("a", type=Path, help="a run's folder")
     parser.add_argument("b", type=Path, help="another's")

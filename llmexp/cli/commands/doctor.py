@@ -1,4 +1,4 @@
-"""llmexp doctor: what on this machine would stop or disturb a measurement."""
+"""The command llmexp doctor finds what on this machine would stop or disturb a measurement."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from llmexp.cli.words import jobs_of
 
 
 def parser() -> Parser:
-    """Say what words it takes."""
+    """Build the parser of the command's words."""
     parser = command_parser(
         "doctor",
-        "What on this machine would stop or disturb a measurement, and what to do about it; with a run's words, what that run needs. "
+        "What on this machine would stop or disturb a measurement, and what to do about it; with a run's "
+        "words, what that run needs. "
         "Starts nothing, imports no torch.",
     )
     add_overrides(parser)
@@ -25,7 +26,7 @@ def parser() -> Parser:
 
 
 def main(args: Namespace) -> int:
-    """Check this machine and say what to do; 1 where something fails."""
+    """Check this machine and say what to do; returns 1 where a check fails."""
     if not args.overrides:
         return 0 if print_findings(examine(args.outputs)) else 1
     plans = [job.plan for job in jobs_of(args)]

@@ -1,4 +1,4 @@
-"""llmexp engines: what each engine can do."""
+"""The command llmexp engines shows what each engine can do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llmexp.cli.words import answers_of
 
 
 def parser() -> Parser:
-    """Say what words it takes."""
+    """Build the parser of the command's words."""
     parser = command_parser(
         "engines",
         "What each engine can do and why it cannot do the rest, as experiment=capabilities asks them. Starts nothing.",

@@ -1,4 +1,4 @@
-"""llmexp logs: what a run printed."""
+"""The command llmexp logs shows what a run printed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llmexp.cli.logs import print_logs
 
 
 def parser() -> Parser:
-    """Say what words it takes."""
+    """Build the parser of the command's words."""
     parser = command_parser("logs", "What a run's SLURM job, launcher and ranks printed, also while it runs.")
     parser.add_argument("run", type=Path, help="the run's folder")
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the run has ended")

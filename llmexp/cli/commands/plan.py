@@ -1,4 +1,4 @@
-"""llmexp plan: what a command line would run."""
+"""The command llmexp plan shows what a command line would run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from llmexp.sweep.run import affordable
 
 
 def parser() -> Parser:
-    """Say what words it takes."""
+    """Build the parser of the command's words."""
     parser = command_parser(
         "plan",
-        "What a command line would run: atoms, degrees, memory, native configuration, command. Starts nothing, needs no torch and no GPU.",
+        "What a command line would run: atoms, degrees, memory, native configuration, command. Starts "
+        "nothing, needs no torch and no GPU.",
     )
     add_overrides(parser)
     parser.add_argument("--json", action="store_true", help="the plans themselves, one a line")
@@ -22,7 +23,7 @@ def parser() -> Parser:
 
 
 def main(args: Namespace) -> int:
-    """Print the plans, and of several what they will cost."""
+    """Print the plans, and for several plans also what they will cost."""
     plans = [job.plan for job in jobs_of(args)]
     for index, plan in enumerate(plans):
         print(plan.model_dump_json() if args.json else "\n" * bool(index) + plan_text(plan))

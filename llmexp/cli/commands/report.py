@@ -1,4 +1,4 @@
-"""llmexp report: the table of runs."""
+"""The command llmexp report shows the table of runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llmexp.report.text import comma_separated, markdown
 
 
 def parser() -> Parser:
-    """Say what words it takes."""
+    """Build the parser of the command's words."""
     parser = command_parser("report", "The table of runs, from their folders.")
     add_paths(parser)
     parser.add_argument("--format", choices=("terminal", "markdown", "csv"), default="terminal")

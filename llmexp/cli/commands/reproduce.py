@@ -1,4 +1,4 @@
-"""llmexp reproduce: an earlier run once more, and whether it says the same."""
+"""The command llmexp reproduce measures an earlier run again and compares the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llmexp.cli.reproduce import reproduce
 
 
 def parser() -> Parser:
-    """Say what words it takes."""
+    """Build the parser of the command's words."""
     parser = command_parser(
         "reproduce",
         "Measures a run again from its folder, shows what differs in the environment, and gives the verdict.",
@@ -23,5 +23,5 @@ def parser() -> Parser:
 
 
 def main(args: Namespace) -> int:
-    """Measure the run again and judge; 1 where it is not reproduced."""
+    """Measure the run again and judge; returns 1 where it is not reproduced."""
     return reproduce(one_run(args.run), trusted=args.yes)

@@ -1,4 +1,4 @@
-"""llmexp status: where every run stands."""
+"""The command llmexp status shows the state of every run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llmexp.cli.status import print_status
 
 
 def parser() -> Parser:
-    """Say what words it takes."""
+    """Build the parser of the command's words."""
     parser = command_parser("status", "Where every run stands, also of runs that were killed.")
     add_paths(parser)
     return parser

@@ -1,4 +1,4 @@
-"""llmexp sync: runs copied to MLflow."""
+"""The command llmexp sync copies runs to MLflow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llmexp.errors import ConfigError
 
 
 def parser() -> Parser:
-    """Say what words it takes."""
+    """Build the parser of the command's words."""
     parser = command_parser(
         "sync", "Copy runs to MLflow: those that a tracker missed, or that another machine made. Safe to repeat."
     )
@@ -27,7 +27,7 @@ def parser() -> Parser:
 
 
 def main(args: Namespace) -> int:
-    """Copy run folders, pictures drawn that are missing; what is there already is left alone."""
+    """Draw missing pictures and copy run folders; copies that exist already are left alone."""
     runs = runs_in(args.paths)
     if not (args.uri or args.yes) and (why := refused(runs)):
         raise ConfigError(why)

@@ -1,4 +1,4 @@
-"""llmexp ui: MLflow's pages on this machine."""
+"""The command llmexp ui serves MLflow's pages on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llmexp.schema import TrackingConfig
 
 
 def parser() -> Parser:
-    """Say what words it takes."""
+    """Build the parser of the command's words."""
     parser = command_parser("ui", "MLflow's pages on 127.0.0.1, until Ctrl-C.")
     parser.add_argument("--port", type=_port, default=5000)
     parser.add_argument("--uri", type=tracker, help="default: MLFLOW_TRACKING_URI, else SQLite in outputs/mlflow.db")
@@ -31,7 +31,8 @@ def main(args: Namespace) -> int:
     elsewhere = args.outputs == Path(OUTPUTS) and (args.uri or os.environ.get("MLFLOW_TRACKING_URI"))
     if not args.outputs.is_dir() and not elsewhere:
         raise ConfigError(
-            f"there is no folder {args.outputs}: --outputs names where sweep.outputs is, and python -m llmexp method=Naive makes a run"
+            f"there is no folder {args.outputs}: --outputs names where sweep.outputs is, and python -m llmexp "
+            "method=Naive makes a run"
         )
     runs = find_runs(args.outputs)
     jobs_under_way(runs)

@@ -13,7 +13,7 @@ from llmexp.tasks.training.planning import training_engine
 
 
 def describe(plan: TrainingPlan) -> dict[str, str]:
-    """Lines by label; empty ones say nothing."""
+    """Return the plan's facts as lines by label; an empty line has nothing to say."""
     config = plan.config
     return {
         "atoms": "\n".join(f"{atom.code}: {atom.help} [{_values(atom.sets)}]" for atom in plan.atoms)
@@ -58,7 +58,8 @@ def _steps(plan: TrainingPlan) -> str:
     budget = TokenBudget.of(plan.config, plan.dims)
     arithmetic = f"\n{budget.arithmetic}" if budget else ""
     often = f"{measure.repeats} times" if measure.repeats > 1 else "once"
-    return f"{measure.warmup_steps} to warm up + {measure.steps} measured, {often} in fresh processes{fewer}{arithmetic}"
+    steps = f"{measure.warmup_steps} to warm up + {measure.steps} measured"
+    return f"{steps}, {often} in fresh processes{fewer}{arithmetic}"
 
 
 def _parameters(plan: TrainingPlan) -> str:

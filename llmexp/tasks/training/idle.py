@@ -1,4 +1,4 @@
-"""Keys that a run was given and that change nothing in it: then it is another run than was asked for."""
+"""Keys that were set but change nothing in a run, so that the run is not what the user asked for."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from llmexp.plan.training_plan import TrainingPlan
 from llmexp.schema import Section
 from llmexp.tasks.training.planning import training_engine
 
-# More are no help in a line.
+# A longer list of choices does not help in one line.
 MOST_CHOICES = 12
 
 
 def idle_keys(plan: TrainingPlan) -> dict[str, str]:
-    """By key, why it changes nothing; of keys whose values are not the schema's own defaults."""
+    """Return why a key changes nothing, by key, for keys whose values differ from the schema's defaults."""
     against = {place: reason for place, reason in _reasons(plan).items() if reason}
     idle = {
         f"{section}.{key}": reason
@@ -25,7 +25,7 @@ def idle_keys(plan: TrainingPlan) -> dict[str, str]:
 
 
 def _reasons(plan: TrainingPlan) -> dict[tuple[str, str], str]:
-    """By section and key, why the key changes nothing; empty where it counts."""
+    """Return why a key changes nothing, by section and key; the reason is empty for a key that has an effect."""
     config, adapter = plan.config, plan.techniques.adapter
     no_lora = "" if adapter == "lora" else "only L and QL have such matrices"
     no_split = "" if config.data.dataset else "only a dataset of data.path has splits"
@@ -48,7 +48,7 @@ def _is_given(section: Section, key: str) -> bool:
 
 
 def _idle_options(plan: TrainingPlan) -> Iterator[tuple[str, str]]:
-    """Names of engine.options that the engine does not look at."""
+    """Yield the names of engine.options that the engine does not read, each with the reason."""
     config, engine = plan.config, training_engine(plan.config)
     known = (
         engine.known_options(config, engine.native_config(config, plan.techniques, plan.dims))

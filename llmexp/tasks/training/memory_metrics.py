@@ -1,4 +1,7 @@
-"""Memory metrics, in bytes: of the largest rank unless named rank0; training state apart by where it lies, on the device or on the host."""
+"""Memory metrics, in bytes, of the largest rank unless named rank0.
+
+Training state on the device and training state on the host are separate metrics.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from llmexp.analysis.quantity import Measurement
 from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
 
 PHASES = ("forward", "backward", "optimizer")
-# What a rank that gathers no parameters has counted in the place of a kind.
+# A rank that gathers no parameters has counted this kind instead.
 OTHERWISE = {"gradients_and_gathered": "gradients"}
 Place = Literal["device", "host"]
 _PLACES: dict[Place, str] = {"device": "", "host": "_host"}
 
 
 def peak_allocated_rank0_bytes(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Peak of torch's allocator on rank 0; None on cpu."""
+    """Return the peak of torch's allocator on rank 0; None on cpu."""
     peak = repeat.ranks[0].peak_allocated_bytes
     return None if peak is None else Measurement(peak)
 
@@ -44,7 +47,7 @@ def _state(repeat: TrainingRepeat, facts: RunConstants, kinds: Sequence[str], pl
 
 
 def optimizer_state_bytes_per_parameter(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Moments that the fullest rank holds, wherever, over the trained parameters of the whole model."""
+    """Return the largest rank's optimizer moments, on device and host, per trained parameter of the whole model."""
     found = [(rank.state_bytes.get("moments"), rank.trainable_parameters) for rank in repeat.ranks]
     held = [(moments.device + moments.host) / trained for moments, trained in found if moments and trained]
     return Measurement(max(held)) if len(held) == len(found) else None
@@ -52,8 +55,12 @@ def optimizer_state_bytes_per_parameter(repeat: TrainingRepeat, facts: RunConsta
 
 _PEAKS = {
     "peak_allocated_bytes": "Peak of torch's allocator, on the largest rank; None on cpu.",
-    "peak_reserved_bytes": "Peak of what torch's allocator had taken from the device, on the largest rank; None on cpu.",
-    "peak_device_used_bytes": "The device's own count of its memory in use, the largest reading of any rank; None on cpu.",
+    "peak_reserved_bytes": (
+        "Peak of what torch's allocator had taken from the device, on the largest rank; None on cpu."
+    ),
+    "peak_device_used_bytes": (
+        "The device's own count of its memory in use, the largest reading of any rank; None on cpu."
+    ),
     "peak_rss_bytes": "Peak of a rank's process in host memory, on the largest rank.",
 }
 _STATES = {
@@ -80,7 +87,10 @@ def add_memory(metrics: Metrics) -> None:
         add(name, partial(_peak, field=name), help)
     add("peak_allocated_rank0_bytes", peak_allocated_rank0_bytes, "Peak of torch's allocator on rank 0; None on cpu.")
     for phase in PHASES:
-        help = f"Peak of torch's allocator in the phase {phase}, over the warm-up from its second step, {largest}; None on cpu."
+        help = (
+            f"Peak of torch's allocator in the phase {phase}, over the warm-up from its second step, "
+            f"{largest}; None on cpu."
+        )
         add(f"{phase}_peak_bytes", partial(_phase_peak, phase=phase), help)
     for name, (kinds, what) in _STATES.items():
         for place, suffix in _PLACES.items():

@@ -1,7 +1,10 @@
-"""The metrics of a training run: each is one function of one repeat, a row of METRICS with its unit, its direction and its column.
+"""The metrics of a training run: each is one function of one repeat, with its unit, direction and column in METRICS.
 
-Positions count padding, real tokens do not; both are summed over data-parallel replicas and divided by the wall time of the slowest rank.
-FLOPs are the model's for every position (padding is computed too), with attention within records; what each metric counts is in flops.py.
+Positions count padding, real tokens do not; both are summed over data-parallel replicas and divided by the wall time of
+the slowest rank.
+
+FLOPs are the model's for every position (padding is computed too), with attention within records; flops.py says what
+each metric counts.
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ from llmexp.tasks.training.convergence import curve_of
 from llmexp.tasks.training.memory_metrics import add_memory
 from llmexp.tasks.training.repeats import RunConstants, Step, TrainingRepeat
 
-# Clocks of host and device differ by parts in a million, and each event by its resolution, under a microsecond: a percent is neither.
+# Clocks of host and device differ by parts in a million, and an event is exact to less than a microsecond, so a
+# difference of a percent has another cause.
 CLOCKS_AGREE = 0.01
 
-# NVML averages power over a second (its reference, nvmlDeviceGetPowerUsage, Ampere and later); of 20 s that is 5 %.
+# NVML averages power over a second (nvmlDeviceGetPowerUsage in its reference, Ampere and later), which is 5 % of 20 s.
 SHORTEST_FOR_ENERGY_S = 20.0
 
 METRICS = Metrics()
@@ -46,13 +50,17 @@ def tokens_per_s_per_gpu(repeat: TrainingRepeat, facts: RunConstants) -> Measure
 
 @metric("tokens/s", "higher", Shown("real tokens/s", dispensable=9))
 def real_tokens_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Tokens that are not padding, of all replicas, a second; None of a program of one's own, which tells of tokens alone."""
+    """Tokens that are not padding, of all replicas, a second;
+    None of a program of one's own, which tells of tokens alone.
+    """
     return None if "program" in repeat.ranks[0].what_ran else _rate(repeat, facts, "real_tokens")
 
 
 @metric("samples/s", "higher", Shown("samples/s", ",.2f", dispensable=3))
 def samples_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Sequences of all replicas a second, of packed instructions the records in them; None where samples do not count them."""
+    """Sequences of all replicas a second, of packed instructions the records in them;
+    None where samples do not count them.
+    """
     return (
         _rate(repeat, facts, "samples") if all(sample.samples for step in repeat.measured for sample in step) else None
     )
@@ -80,13 +88,16 @@ def measured_steps(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
 
 @metric("share", "higher")
 def timed_share_of_wall(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
-    """Time inside steps over the window's wall time, on the rank where it is lowest; raises RecordError where more time was counted than passed."""
+    """Time inside steps over the window's wall time, on the rank where it is lowest;
+    raises RecordError where more time was counted than passed.
+    """
     shares = timed_shares(repeat)
     if max(shares) > 1 + CLOCKS_AGREE:
         rank = shares.index(max(shares))
         wall_s = repeat.ranks[rank].window_wall_s
         raise RecordError(
-            f"steps of {shares[rank] * wall_s:.6g} s in a window of {wall_s:.6g} s cannot be: rank {rank}'s device clock, or the host's, is wrong"
+            f"steps of {shares[rank] * wall_s:.6g} s in a window of {wall_s:.6g} s cannot be: rank {rank}'s "
+            "device clock, or the host's, is wrong"
         )
     return Measurement(min(shares))
 
@@ -129,7 +140,9 @@ def mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
 
 @metric("share", "higher")
 def mfu_full_attention(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """mfu with every pair of each sequence counted, as PaLM does; above 1 it may be, for causal kernels leave half of them out."""
+    """mfu with every pair of each sequence counted, as PaLM does;
+    above 1 it may be, for causal kernels leave half of them out.
+    """
     return _share_of_peak(_tflops(repeat, facts, flops.full_attention), facts)
 
 
@@ -165,7 +178,9 @@ def usd_per_million_tokens(repeat: TrainingRepeat, facts: RunConstants) -> Measu
 
 @metric("W", "lower")
 def mean_power_w(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
-    """Power of what the run's energy counters cover, over the measured window; None where one cannot be read, or the window is too short for it."""
+    """Power of what the run's energy counters cover, over the measured window;
+    None where one cannot be read, or the window is too short for it.
+    """
     energies = [rank.energy for rank in repeat.ranks if rank.energy and _tells(rank.energy)]
     if len(energies) < len(repeat.ranks) or not any(energy.joules for energy in energies):
         return None
@@ -235,7 +250,7 @@ def _rate(
 
 
 def _over_time(repeat: TrainingRepeat, counts: Sequence[float]) -> Measurement:
-    """What each step did, over the window's wall time, and over its own."""
+    """Divide the work of all steps by the window's wall time, and the work of each step by its own time."""
     window_s = max(rank.window_wall_s for rank in repeat.ranks)
     rates = (count / duration_s(slowest(step)) for count, step in zip(counts, repeat.measured, strict=True))
     return Measurement(sum(counts) / window_s, tuple(rates))
@@ -244,7 +259,10 @@ def _over_time(repeat: TrainingRepeat, counts: Sequence[float]) -> Measurement:
 def _tflops(
     repeat: TrainingRepeat, facts: RunConstants, count: Callable[[StepSample, Flops], float | None]
 ) -> Measurement | None:
-    """TFLOP/s of one device; None where the plan does not know the model, the ranks saw another one, or a step cannot be counted."""
+    """Return the TFLOP/s of one device.
+
+    It is None where the plan does not know the model, the ranks saw another one, or a step cannot be counted.
+    """
     if facts.flops is None or "no_flops" in repeat.ranks[0].what_ran:
         return None
     steps = [[count(sample, facts.flops) for sample in step] for step in repeat.measured]
@@ -273,7 +291,7 @@ def _phase(repeat: TrainingRepeat, name: str) -> Measurement | None:
 
 
 def _tells(energy: Energy) -> bool:
-    """Whether the window was long enough for the counters, and each of them moved."""
+    """Tell whether the window was long enough for the energy counters and each of them increased."""
     return energy.seconds >= SHORTEST_FOR_ENERGY_S and all(joules > 0 for joules in energy.joules.values())
 
 

@@ -1,4 +1,4 @@
-"""TrainingConfig to TrainingPlan: everything decided before a run starts, without torch and without touching a device."""
+"""TrainingConfig to TrainingPlan: everything is decided before a run starts, without torch and without a device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from llmexp.schema import DataConfig, InstructionsData, SizedModel, TextData, Tr
 
 
 def plan_training(config: TrainingConfig) -> TrainingPlan:
-    """Plan one run; raises ConfigError for what cannot be; a skip is a plan too."""
+    """Plan one run, which may be a skip; raises ConfigError for a configuration that cannot run."""
     method = Method.parse(config.method, config.task.name)
     techniques, engine = method.techniques, training_engine(config)
     dims = ParallelDims.of(config, engine.schedules, engine.cp_chunks)
@@ -68,14 +68,14 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
 
 
 def training_engine(config: TrainingConfig) -> TrainingEngine:
-    """The engine of a training run; raises ConfigError with the names there are."""
+    """Return the engine of a training run, or raise ConfigError that lists the known names."""
     engine = get_engine(config.task.name, config.engine.name)
     assert isinstance(engine, TrainingEngine)
     return engine
 
 
 def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims) -> str | None:
-    """The first reason there is; what the engine itself lacks comes before the knobs beside its atoms."""
+    """Return the first reason for a skip; limits of the engine come before those of settings beside its atoms."""
     lacks = schedule_limit(config, techniques, dims) or engine.unsupported(config, techniques, dims)
     return lacks or activation_offload_limit(config, techniques, dims) or liger_limit(config, techniques, dims)
 
@@ -86,7 +86,7 @@ def _merged(native: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shape(config: TrainingConfig, method: Method) -> ModelShape | None:
-    """The model's shape; None where an atom's hook changes it in a way that only the built model shows."""
+    """Return the model's shape, or None where an atom's hook changes it in a way that only the built model shows."""
     return None if any(atom.model_hook for atom in method.atoms) else shape_of(config.model)
 
 
@@ -107,7 +107,7 @@ def _check_targets(config: TrainingConfig, techniques: Techniques, shape: ModelS
 
 
 def _contents(config: TrainingConfig) -> dict[str, str]:
-    """Digests of the checkpoint and of the data that it names; raises ConfigError for what is wrong in them."""
+    """Return the digests of the checkpoint and of the data files; raises ConfigError for errors in them."""
     for key, place in config.data.places.items():
         files.check_place(key, place)
     checkpoint, paths = local_checkpoint(config.model), _data_files(config.data)

@@ -1,4 +1,4 @@
-"""What the runs beside one in its sweep already say of it."""
+"""Runs in the same sweep that already ran out of memory with a smaller batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from llmexp.record.result import RunStatus
 
 
 def out_of_memory_already(plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
-    """Say that the same run with a smaller batch.micro has run out of memory on this stack, or None; force=true starts it all the same."""
+    """Say that the same run with a smaller batch.micro ran out of memory on this stack, or return None.
+
+    force=true starts the run all the same.
+    """
     tried = (
         [] if plan.config.force else [micro for micro in _out_of_memory(plan, sweep, stack) if micro < plan.batch.micro]
     )
@@ -22,10 +25,10 @@ def out_of_memory_already(plan: TrainingPlan, sweep: Path, stack: str) -> str | 
 
 
 def _out_of_memory(plan: TrainingPlan, sweep: Path, stack: str) -> Iterator[int]:
-    """batch.micro of the runs of the same model and method in the sweep's folder that differ in nothing else and ended so."""
+    """Yield batch.micro of the runs of the sweep that ran out of memory and differ from this plan in nothing else."""
     for path in sorted(sweep.glob(f"{'_'.join(plan.subject.values())}_*")):
         sibling = RunFolder(path)
-        with suppress(RecordError):  # of another version: it says nothing of this run
+        with suppress(RecordError):  # written by another version, which says nothing of this run
             result = sibling.result()
             if not result or not result.batch or (result.status, result.stack) != (RunStatus.OOM, stack):
                 continue

@@ -22,7 +22,11 @@ def read_training(folder: Path, ranks: int) -> TrainingRepeat:
 
 @dataclass(frozen=True)
 class RunConstants:
-    """What the plan knows and samples don't: degrees, FLOPs of model and devices, a device's dense peak, price, budget of tokens."""
+    """Constants that metrics need and that the plan knows, not the samples.
+
+    `flops` are those of model and devices, `peak_flops_per_s` is the dense peak of one device, and `token_budget` the
+    number of tokens to train on.
+    """
 
     world_size: int
     dp: int
@@ -33,12 +37,15 @@ class RunConstants:
 
     @property
     def counted_share(self) -> float:
-        """Of the sum over ranks, what counts: the ranks of one replica (tp, pp, cp) work on the same positions, which count once."""
+        """The share of a sum over all ranks that counts.
+
+        The ranks of one replica (tp, pp, cp) work on the same positions, which count once.
+        """
         return self.dp / self.world_size
 
     @classmethod
     def of(cls, plan: TrainingPlan) -> RunConstants:
-        """Of a plan; the peak is that of the dtype which the matrix products run in, the parameters'."""
+        """Take the constants from a plan; the peak is that of the parameters' dtype, in which matrix products run."""
         hardware = plan.config.hardware
         return cls(
             world_size=plan.processes,

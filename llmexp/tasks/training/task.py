@@ -1,4 +1,4 @@
-"""The two tasks that train."""
+"""The two training tasks, pretrain and finetune."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.section import TrainingSection
 
-# Two repeats that happen to agree would end a run by chance.
+# Two repeats may agree by chance, which would end the run too early.
 MIN_REPEATS = 3
 
 
 class Training(Task[TrainingConfig, TrainingPlan]):
-    """A model trains: from random weights, or on from its own."""
+    """A training task trains a model from random weights or from its own pre-trained weights."""
 
     config_type = TrainingConfig
     plan_type = TrainingPlan
@@ -44,27 +44,27 @@ class Training(Task[TrainingConfig, TrainingPlan]):
         self.name = name
 
     def plan(self, config: TrainingConfig) -> TrainingPlan:
-        """Method, degrees, native configuration, and the arithmetic of batch, FLOPs and memory."""
+        """Plan method, degrees, native configuration, and the arithmetic of batch, FLOPs and memory."""
         return plan_training(config)
 
     def describe(self, plan: TrainingPlan) -> dict[str, str]:
-        """Atoms, degrees, batch, steps, precision, parameters, weights."""
+        """Describe atoms, degrees, batch, steps, precision, parameters and weights."""
         return describe(plan)
 
     def warning(self, plan: TrainingPlan) -> str:
-        """What precision=auto chose, or what bf16 costs here."""
+        """Say what precision=auto chose, or what bf16 costs here."""
         return bf16.about(plan.config)
 
     def idle_keys(self, plan: TrainingPlan) -> dict[str, str]:
-        """Such as adapter.rank without L or QL."""
+        """Return keys without effect, such as adapter.rank without L or QL, each with the reason."""
         return idle_keys(plan)
 
     def facts(self, plan: TrainingPlan) -> RunConstants:
-        """Degrees, FLOPs, peak and price."""
+        """Return degrees, FLOPs, peak and price."""
         return RunConstants.of(plan)
 
     def against(self, repeats: Sequence[TrainingRepeat]) -> list[str]:
-        """Graphs that torch.compile made while steps were measured."""
+        """Report graphs that torch.compile made while steps were measured."""
         graphs = max(rank.compiled_in_window for repeat in repeats for rank in repeat.ranks)
         return (
             [f"compilation: torch.compile made {graphs} graph{'s' * (graphs > 1)} inside the measured window"]
@@ -73,31 +73,31 @@ class Training(Task[TrainingConfig, TrainingPlan]):
         )
 
     def remark(self, repeats: Sequence[TrainingRepeat]) -> str:
-        """That the loss diverged."""
+        """Say that the loss diverged, where it did."""
         return divergence(repeats)
 
     def outcome(self, plan: TrainingPlan, metrics: dict[str, Metric | None]) -> str:
-        """The last step's loss."""
+        """Return the last step's loss in words."""
         loss = metrics.get("final_loss")
         return f"loss {loss.mean:.4g} after {plan.samples} steps" if loss and isfinite(loss.mean) else ""
 
     def may_end_early(self, plan: TrainingPlan) -> bool:
-        """With measure.stop_at_interval_share."""
+        """Tell whether measure.stop_at_interval_share is set."""
         return plan.config.measure.stop_at_interval_share is not None
 
     def is_known_enough(self, plan: TrainingPlan, repeats: Sequence[TrainingRepeat]) -> bool:
-        """Whether tokens_per_s is known as well as measure.stop_at_interval_share asks."""
+        """Tell whether tokens_per_s is known as exactly as measure.stop_at_interval_share asks."""
         wanted = plan.config.measure.stop_at_interval_share
         if wanted is None or len(repeats) < MIN_REPEATS:
             return False
         return is_known_to(self.rates(plan, repeats), wanted, looks=max(1, plan.config.measure.repeats - MIN_REPEATS))
 
     def foretold(self, plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
-        """Out of memory, where it was with a smaller batch."""
+        """Foretell out of memory where a smaller batch already ran out of it."""
         return out_of_memory_already(plan, sweep, stack)
 
     def published_rate(self, plan: TrainingPlan) -> float | None:
-        """Tokens/s of the paper's cell; None too where it ran out of memory."""
+        """Return the tokens/s of the paper's cell; None also where the paper ran out of memory."""
         config, batch = plan.config, plan.batch
         cell = paper_cell(config.model.name, plan.method, config.hardware.name, batch.micro, config.engine.name)
         here = (config.task.name, plan.processes, config.data.seq_len, batch.accumulation)

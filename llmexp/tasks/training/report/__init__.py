@@ -1,1 +1,1 @@
-"""How a report shows runs that trained: the paper's table, what it concludes, and its pictures."""
+"""The report of runs that trained: the paper's table with its conclusions, and pictures."""

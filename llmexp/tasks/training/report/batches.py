@@ -1,4 +1,4 @@
-"""Table IV's question, the largest batch: of runs that differ in batch.micro alone, the smallest and the largest that was measured."""
+"""Table IV's question, the largest batch that fits, for runs that differ in batch.micro alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llmexp.tasks.training.report.row import TrainingRow
 
 
 def largest_batches(rows: Sequence[TrainingRow]) -> tuple[TrainingRow, ...]:
-    """Of each otherwise equal configuration the smallest batch.micro and the largest that was measured, in their order."""
+    """Keep each configuration's runs with the smallest and the largest measured batch.micro, in their order."""
     alike: dict[str, list[TrainingRow]] = defaultdict(list)
     for row in rows:
         alike[_but_for_batch(row)].append(row)

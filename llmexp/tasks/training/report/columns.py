@@ -1,4 +1,4 @@
-"""The columns of the table as text."""
+"""The columns of the training table as text."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from llmexp.tasks.training.report.section import TrainingSection
 
 
-# What each cell of Converged.cells stands under, and when it goes where there is no room.
+# Each heading stands over one cell of Converged.cells; the number says which column is dropped first where there is no
+# room.
 LOSS_COLUMNS = (("final loss", 9), ("loss over baseline", 9), ("s to loss", 9))
 
 
 def columns(report: TrainingSection) -> list[Column]:
-    """All columns that say something about these rows, in the paper's order."""
+    """Return all columns that are not empty for these rows, in the paper's order."""
     unit, divisor = memory_unit(report)
     notes = report.notes
 

@@ -1,4 +1,4 @@
-"""What a table says of each method beside Naive: slower, faster, or not told apart by what repeats scatter."""
+"""The conclusion of a table on each method beside Naive: slower, faster, or not told apart by the spread of repeats."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from llmexp.record.result import Stability
 from llmexp.tasks.training.report.converged import NAIVE
 from llmexp.tasks.training.report.row import TrainingRow
 
-# With 95 % more than one table in fifty of equal methods, each measured three times, tells one of them apart (`benchmarks trust`).
+# At 95 %, more than one in fifty tables of equal methods, each measured three times, would tell one of them apart
+# (`benchmarks trust`).
 CONFIDENCE = 0.96
-# What speaks against a run and is in its interval, or widens it; anything else may have shifted the run as a whole.
+# These reasons against a run are in its interval or widen it; any other reason may have shifted the run as a whole.
 IN_INTERVAL = ("noise", "drift", "warm-up")
 SLOWER, FASTER, ALIKE, DISTURBED = (
     "slower than Naive",
@@ -22,7 +23,10 @@ SLOWER, FASTER, ALIKE, DISTURBED = (
 
 
 def conclusion(rows: Sequence[TrainingRow]) -> list[str]:
-    """A line for each kind of work that Naive and other methods were measured at with several repeats: their intervals overlap or they don't."""
+    """Return a line for each kind of work that was measured with Naive and other methods over several repeats.
+
+    The line says which methods' intervals overlap with Naive's.
+    """
     measured = [row for row in rows if _interval(row) and not row.is_control]
     return [
         _line(naive, _beside(naive, measured))
@@ -53,7 +57,7 @@ def _verdict(naive: TrainingRow, row: TrainingRow) -> str:
 
 
 def _interval(row: TrainingRow) -> tuple[float, float] | None:
-    """That of tokens_per_s between repeats, wider by as much as the steps drifted; None where a single process was measured."""
+    """Return the interval of tokens_per_s between repeats, widened by the drift of the steps; None for one process."""
     judged, speed = _judged(row), row.rate
     known = of_repeats(speed) if judged and speed else None
     if judged is None or known is None:

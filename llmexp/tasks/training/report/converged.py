@@ -1,4 +1,7 @@
-"""Runs that trained on the same budget of tokens, each against the baseline of its model, data and seed: how far the loss fell, and how soon."""
+"""Runs that trained on the same budget of tokens, each compared with the baseline of its model, data and seed.
+
+The comparison says how far the loss fell, and how soon.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ NEVER, DIVERGED = "never", "diverged"
 
 @dataclass(frozen=True)
 class Converged:
-    """A run's losses over the tokens that it trained on, and those of its baseline; `label` is its method with what else it was asked for."""
+    """A run's loss curve and that of its baseline; `label` is the method and the run's other settings."""
 
     row: TrainingRow
     label: str
@@ -30,32 +33,35 @@ class Converged:
 
     @property
     def is_baseline(self) -> bool:
-        """Whether others are held against this one."""
+        """Tell whether other runs are compared with this one."""
         return self.curve is self.baseline
 
     @property
     def equal_tokens(self) -> int:
-        """Where both curves are compared: the end of the one that rounded its budget up less."""
+        """The number of tokens at which both curves are compared, the smaller of their ends.
+
+        Ends differ because each run rounds the budget up to whole steps.
+        """
         return min(self.curve.tokens[-1], self.baseline.tokens[-1])
 
     @property
     def loss_at_equal_tokens(self) -> float:
-        """The smoothed loss there; NaN where it diverged."""
+        """The smoothed loss after equal_tokens; NaN where it diverged."""
         return self.curve.loss_at(self.equal_tokens)
 
     @property
     def loss_over_baseline(self) -> float:
-        """What it is above the baseline's loss at the same tokens."""
+        """The smoothed loss minus the baseline's at the same number of tokens."""
         return self.loss_at_equal_tokens - self.baseline.loss_at(self.equal_tokens)
 
     @property
     def seconds_to_loss(self) -> float | None:
-        """Measured step time until the baseline's final loss; None where it is not reached to stay."""
+        """The time until the baseline's final loss at the measured step time; None where it is not reached for good."""
         return self.curve.seconds_to(self.baseline.final_loss)
 
     @property
     def cells(self) -> tuple[str, str, str]:
-        """Final loss, loss above the baseline's, seconds to the baseline's loss, in words of the table."""
+        """Cells of the table: final loss, loss minus the baseline's, seconds to the baseline's loss."""
         loss, over, seconds = self.curve.final_loss, self.loss_over_baseline, self.seconds_to_loss
         return (
             f"{loss:.4f}" if isfinite(loss) else DIVERGED,
@@ -65,7 +71,7 @@ class Converged:
 
 
 def converged(rows: Sequence[TrainingRow]) -> dict[str, Converged]:
-    """By run id, the measured runs with measure.tokens whose samples can be read."""
+    """Return the measured runs with measure.tokens whose samples can be read, by run id."""
     engines, several = engine_names(rows), len({row.program for row in rows}) > 1
     words = zip(rows, own_words(rows), strict=True)
     named = {
@@ -86,7 +92,7 @@ def converged(rows: Sequence[TrainingRow]) -> dict[str, Converged]:
 
 
 def convergence_legend(found: Sequence[Converged]) -> list[str]:
-    """What the columns mean, which run is the baseline, and which data were read more than once."""
+    """Say what the columns mean, which run is the baseline, and which data were read more than once."""
     if not found:
         return []
     bases = list(dict.fromkeys(f"{one.label} ({one.row.id})" for one in found if one.is_baseline))
@@ -99,10 +105,12 @@ def convergence_legend(found: Sequence[Converged]) -> list[str]:
     return [
         f"final loss: mean over the last {share} of the tokens trained on; baseline: {', '.join(bases)}",
         *([compared] if len(bases) < len(found) else []),
-        f"s to loss: steps until that loss stays within {REACHED_WITHIN:.1%} above the baseline's final one, or lower, x measured step time",
+        f"s to loss: steps until that loss stays within {REACHED_WITHIN:.1%} above the baseline's final one, "
+        "or lower, x measured step time",
         *(
             [
-                f"there was not text enough for the budget, and losses of text seen before are lower: all of it was read by {again}"
+                "there was not text enough for the budget, and losses of text seen before are lower: all of "
+                f"it was read by {again}"
             ]
             if again
             else []
@@ -121,18 +129,21 @@ def _curve(row: TrainingRow) -> LossCurve | None:
 
 
 def _asked(row: TrainingRow) -> str:
-    """Task, model, data but for the cut into sequences, budget and seed: what runs must share for their losses to compare."""
+    """Return what runs must share for their losses to compare, as text.
+
+    It holds task, model, budget, seed, and the data without the cut into sequences.
+    """
     config = row.plan.config
     told = config.model_dump(
         mode="json", include={"task": True, "model": True, "measure": {"tokens"}, "seed": True, "data": True}
     )
     told["data"].pop("seq_len")
-    # A program of one's own reads what it likes.
+    # A user's own program may read any data.
     return json.dumps([told, config.engine.name == "script"], sort_keys=True)
 
 
 def _baseline(group: Sequence[TrainingRow], curves: dict[str, LossCurve]) -> str:
-    """The first Naive run, else the first one, of those that did not diverge as far as there are any."""
+    """Return the id of the first Naive run, or else of the first run; runs that diverged count only if all did."""
     sound = [row for row in group if isfinite(curves[row.id].final_loss)] or group
     return next((row for row in sound if row.method == NAIVE), sound[0]).id
 

@@ -1,4 +1,7 @@
-"""Whether runs that were asked for the same training on different engines or layouts did the same: told by their losses, and by what ran."""
+"""Checks whether runs that were configured for the same training on different engines or layouts did the same.
+
+Their losses and what ran are compared.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +20,31 @@ from llmexp.tasks.training.report.row import TrainingRow
 
 # Later steps amplify differences of rounding.
 COMPARED_STEPS = 10
-# Of the loss, between two orders of the same sums, by the parameters' dtype.
+# The tolerance of the loss between two orders of summation, as a share, by the parameters' dtype.
 SAME_WITHIN = {"fp32": 1e-4, "bf16": 2e-2}
-# Of the first step's largest changes: bf16 parameters move by steps of their own size, and ranks sample other elements.
+# The tolerated factor between the first step's largest updates: bf16 parameters change in steps of their own size, and
+# ranks sample different elements.
 UPDATES_WITHIN = 4.0
-# Of its gradient norm, which bf16 rounds, and tied embeddings of two stages count in twice; gradients that are summed instead of averaged
-# are off by the number of ranks or passes.
+# The tolerated factor between the first step's gradient norms: bf16 rounds them, and embeddings tied across two stages
+# count twice. Gradients that are summed instead of averaged are off by the number of ranks or passes.
 GRADIENTS_WITHIN = 1.25
-# Settings that change no training: who computes an update, what is kept of it, and why a precision was chosen.
+# These settings do not change the training: who computes an update, what is saved, and why a precision was chosen.
 _NO_TRAINING = {
     ("optimizer", "implementation"),
     ("adapter", "save"),
     ("model", "save"),
     ("precision", "chosen_because"),
 }
-# What may differ without changing the training, and explains speeds.
+# These may differ without changing the training, and they explain speeds.
 EXPLAINS = ("attention_kernel", "reduced_in")
 
 
 def fairness(rows: Iterable[TrainingRow]) -> list[str]:
-    """A line for each pair of layouts that agree, over all methods, and one for each method where a pair does not, or nobody can tell."""
+    """Say which layouts trained the same.
+
+    There is one line for each pair of layouts that agree, over all methods, and one for each method where a pair does
+    not, or where nobody can tell.
+    """
     agreed: dict[tuple[str, str], list[tuple[str, float]]] = {}
     lines, known = [], tuple(rows)
     engines = engine_names(known)
@@ -51,7 +59,8 @@ def fairness(rows: Iterable[TrainingRow]) -> list[str]:
             continue
         elif share > SAME_WITHIN[first.plan.config.precision.parameters]:
             lines.append(
-                f"not the same training: the losses of {names[1]} are up to {share:.2%} from those of {names[0]} with {first.method}, "
+                f"not the same training: the losses of {names[1]} are up to {share:.2%} from those of "
+                f"{names[0]} with {first.method}, "
                 f"in the first steps, {COMPARED_STEPS} at most: their speeds do not compare"
             )
         elif doubt:
@@ -65,13 +74,14 @@ def fairness(rows: Iterable[TrainingRow]) -> list[str]:
             f"within {largest:.1e} of each other, first gradients and updates of one size",
         )
         lines.append(
-            f"the same training on {one} and {another}: losses of the first steps, {COMPARED_STEPS} at most, {within} ({listed})"
+            f"the same training on {one} and {another}: losses of the first steps, {COMPARED_STEPS} at most, "
+            f"{within} ({listed})"
         )
     return lines
 
 
 def _pairs(rows: Iterable[TrainingRow]) -> Iterator[tuple[TrainingRow, TrainingRow]]:
-    """Each measured run with the first one of the same work on another layout."""
+    """Yield each measured run with the first run of the same work on another layout."""
     firsts: dict[tuple[Any, ...], TrainingRow] = {}
     for row in rows:
         if row.rate is None:
@@ -82,14 +92,17 @@ def _pairs(rows: Iterable[TrainingRow]) -> Iterator[tuple[TrainingRow, TrainingR
 
 
 def _step(row: TrainingRow) -> tuple[Any, ...]:
-    """What is done in a step, whatever it is asked to learn by."""
+    """Return what a step computes, without the settings that it learns by."""
     config = row.plan.config
     named = (config.task.name, config.model.name, config.precision.name, config.data.name)
     return (row.method, *named, config.seed, row.batch.global_, row.seq_len)
 
 
 def _asked_otherwise(first: TrainingRow, other: TrainingRow) -> str:
-    """Settings of optimizer, data, model, precision and adapter that differ, with both values; empty where none does."""
+    """Return the settings that differ, with both values, or an empty string.
+
+    They are settings of optimizer, data, model, precision and adapter.
+    """
     ours, theirs = (_settings(row.plan.config) for row in (first, other))
     differing = [key for key in dict.fromkeys([*ours, *theirs]) if ours.get(key) != theirs.get(key)]
     return ", ".join(f"{key} {ours.get(key)} and {theirs.get(key)}" for key in differing)
@@ -106,10 +119,13 @@ def _settings(config: TrainingConfig) -> dict[str, Any]:
 
 
 def _doubt(first: TrainingRow, other: TrainingRow) -> str:
-    """Why equal losses do not say that both learned the same; empty where updates of one size are seen in both."""
+    """Say why equal losses do not prove equal training; empty where both recorded updates and gradients of one size."""
     ours, theirs = (_first_step(row, "largest_update") for row in (first, other))
     if ours is None or theirs is None:
-        return "cannot tell whether the same training: losses agree, as they may without any update, and no update was recorded"
+        return (
+            "cannot tell whether the same training: losses agree, as they may without any update, and no update "
+            "was recorded"
+        )
     if not ours and not theirs:
         return "cannot tell whether the same training: the first step changed no parameter"
     if max(ours, theirs) > UPDATES_WITHIN * min(ours, theirs):
@@ -121,7 +137,7 @@ def _doubt(first: TrainingRow, other: TrainingRow) -> str:
 
 
 def _first_step(row: TrainingRow, quantity: Literal["largest_update", "gradient_norm"]) -> float | None:
-    """The largest of all ranks of the first repeat; None where they did not record it."""
+    """Return the largest value over all ranks of the first repeat; None where a rank did not record it."""
     paths = [row.folder.repeat(0) / f"rank.{rank}.json" for rank in range(row.processes)]
     try:
         found = [getattr(TrainingSummary.model_validate_json(read_text(path)), quantity) for path in paths]
@@ -136,13 +152,16 @@ def _work(row: TrainingRow) -> tuple[Any, ...]:
 
 
 def _layout(row: TrainingRow, engines: Mapping[str, str]) -> str:
-    """The engine by its name in the table, and the degrees that are not 1."""
+    """Return the engine's name in the table and the degrees that are not 1."""
     dp = row.plan.dims.dp
     return " ".join(filter(None, [engines[row.id], f"dp {dp}" * (dp > 1), row.layout]))
 
 
 def _difference(first: TrainingRow, other: TrainingRow) -> float | None:
-    """The largest distance between the losses of a step, as a share of the first's; None where either has none that can be read."""
+    """Return the largest difference between the losses of a step as a share of the first run's.
+
+    It is None where either run has no losses that can be read.
+    """
     try:
         pairs = list(zip(_losses(first), _losses(other), strict=False))
     except (OSError, RecordError, ValueError):
@@ -151,14 +170,14 @@ def _difference(first: TrainingRow, other: TrainingRow) -> float | None:
 
 
 def _apart(loss: float, other: float) -> float:
-    """Distance as a share of the first; one that is no number is infinitely far from any that is."""
+    """Return the difference as a share of the first loss; NaN is infinitely far from any number."""
     if isnan(loss) or isnan(other):
         return 0.0 if isnan(loss) and isnan(other) else inf
     return abs(loss - other) / abs(loss) if loss else abs(other)
 
 
 def _losses(row: TrainingRow) -> Sequence[float]:
-    """Mean over the ranks of the loss of each of the first steps, warm-up included, of the first repeat."""
+    """Return the mean loss over ranks of each of the first repeat's first steps, warm-up included."""
     repeat = row.folder.repeat(0)
     by_rank = [
         islice(read_samples(repeat / f"samples.{rank}.jsonl", StepSample), COMPARED_STEPS)

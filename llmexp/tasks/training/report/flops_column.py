@@ -1,4 +1,4 @@
-"""What a table tells of FLOPs a second: in one unit for all rows, with digits enough for the smallest."""
+"""The table's column of FLOPs a second: one unit for all rows, with enough digits for the smallest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DIGITS = 3
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit, how many of it make a TFLOP, and its FLOPs as a power of ten."""
+    """A unit of FLOPs: how many of it make a TFLOP, and its size as a power of ten."""
 
     name: str
     per_tflop: float
@@ -29,18 +29,18 @@ UNITS = (Unit("TFLOP", 1.0, 12), Unit("GFLOP", 1e3, 9), Unit("MFLOP", 1e6, 6))
 
 
 def flops_unit(report: TrainingSection) -> Unit:
-    """One for all rows: the largest of which the fastest row reaches one."""
+    """Return the largest unit of which the fastest row reaches at least one a second."""
     largest = max((metric.mean for row in report.rows if (metric := row.metric(FLOPS))), default=1.0)
     return next((unit for unit in UNITS if largest * unit.per_tflop >= 1), UNITS[-1])
 
 
 def flops_header(report: TrainingSection) -> str:
-    """The unit of all rows."""
+    """Return the column's heading with the unit of all rows."""
     return f"{flops_unit(report).name}/s per device"
 
 
 def flops_cell(unit: Unit, row: TrainingRow) -> str:
-    """Three digits that say something, more before the point where there are; empty where nobody knows the FLOPs."""
+    """Format three significant digits, or all digits before the point; empty where FLOPs are not known."""
     metric = row.metric(FLOPS)
     if metric is None or not metric.mean:
         return "" if metric is None else "0"
@@ -49,7 +49,7 @@ def flops_cell(unit: Unit, row: TrainingRow) -> str:
 
 
 def flops_legend(report: TrainingSection) -> str:
-    """What the column means; empty where there is none."""
+    """Say what the column means; empty where no row has it."""
     unit = flops_unit(report)
     known = any(row.metric(FLOPS) for row in report.rows)
     return (

@@ -1,4 +1,4 @@
-"""What the signs and headings of a table mean, as lines below it."""
+"""The legend: lines below a table that explain its signs and headings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def legend(report: TrainingSection) -> list[str]:
-    """What the signs and headings of this table mean, only those that occur, and what it concludes."""
+    """Return what the signs and headings that occur in this table mean, and the table's conclusions."""
     speed = {
         "tokens/s: positions a second, padding included, over all ranks": any(row.rate for row in report.rows),
         "real tokens/s: the same without padding": report.has_padding,
@@ -45,9 +45,8 @@ def _of_costs(report: TrainingSection) -> dict[str, bool]:
     kinds = "; ".join(MEMORY_WORDS[kind] for kind in memory_kinds(report))
     return {
         f"{memory_header(report)}: {kinds}; {unit} = 10^{len(str(int(divisor))) - 1} bytes": bool(kinds),
-        "x Naive: tokens/s over those of Naive with the same work in this table, ± half its 95 % interval by the repeats": any(
-            report.over_naive(row) for row in report.rows
-        ),
+        "x Naive: tokens/s over those of Naive with the same work in this table, ± half its 95 % interval by "
+        "the repeats": any(report.over_naive(row) for row in report.rows),
         flops_legend(report): True,
         f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(
             _powered(report)
@@ -59,9 +58,8 @@ def _of_costs(report: TrainingSection) -> dict[str, bool]:
 def _of_rows(report: TrainingSection) -> dict[str, bool]:
     rows = report.rows
     return {
-        f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others left out": bool(
-            report.left_out
-        ),
+        f"of runs that differ in batch alone, the smallest and the largest measured; {report.left_out} others "
+        "left out": bool(report.left_out),
         "epoch: one pass over all records of the data, at these samples/s": any(
             row.finetuned("epoch_time_s") for row in rows
         ),
@@ -80,7 +78,8 @@ def _of_paper(report: TrainingSection) -> dict[str, bool]:
     tables = " and ".join(sorted({paper.table for paper in papers}))
     return {
         "-: out of memory": any(paper.oom for paper in papers) and not any(row.state == OOM for row in report.rows),
-        f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head train": partly,
+        f"{PARTLY_TRAINED} not full pre-training: 4-bit weights stay frozen, only embeddings, norms and head "
+        "train": partly,
         f"paper: {SOURCE}, table {tables}, 8 GPUs, its GB read as 10^9 bytes; x paper: ours over the paper's": bool(
             papers
         ),
@@ -88,7 +87,7 @@ def _of_paper(report: TrainingSection) -> dict[str, bool]:
 
 
 def _cut_records(report: TrainingSection) -> str:
-    """How many records were longer than seq_len; empty where none was."""
+    """Say how many records were longer than seq_len; empty where none was."""
     found = [row.result.what_ran for row in report.rows if row.result and row.rate]
     counts = [
         (ran.get("data_cut_records", 0), ran.get("data_left_out_records", 0), ran.get("data_read_records", 0))
@@ -101,12 +100,12 @@ def _cut_records(report: TrainingSection) -> str:
 
 
 def _powered(report: TrainingSection) -> list[str]:
-    """What the energy counters of rows with tokens/J cover."""
+    """Return what the energy counters of rows with tokens/J cover."""
     results = [row.result for row in report.rows if row.result and row.metric("tokens_per_joule")]
     return sorted({str(name) for result in results for name in result.what_ran.get("energy_counters") or ()})
 
 
 def _without_flops(report: TrainingSection) -> list[str]:
-    """Why the FLOPs of measured programs are not known."""
+    """Return the reasons why the FLOPs of measured programs are not known."""
     results = [row.result for row in report.rows if row.result and row.rate]
     return sorted({str(result.what_ran["no_flops"]) for result in results if "no_flops" in result.what_ran})

@@ -1,4 +1,4 @@
-"""The loss of every run of a token budget, over tokens and over time."""
+"""A plot of the loss of every run with a token budget, over tokens and over time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 STYLES = ("-", "--", ":", "-.")
-# Above the highest loss of the baseline, what is left of a run that diverges is cut off.
+# The plot ends this much above the baseline's highest loss and cuts off the rest of a run that diverges.
 ROOM = 1.1
 
 
 def draw_losses(found: Sequence[Converged], title: str, path: Path) -> None:
-    """Write the picture: smoothed losses, a line a run, and the baseline's final loss as the line to reach."""
+    """Plot the smoothed losses, a line a run, with the baseline's final loss as the line to reach."""
     figure = new_figure(
         10.5,
         4.6 + 0.16 * (len(found) // 3),

@@ -1,4 +1,4 @@
-"""What a table tells of memory: which kind, and in one unit for all rows."""
+"""The table's column of memory: which kind of memory it shows, in one unit for all rows."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ MEMORY_HEADERS = {"peak_allocated_bytes": "peak", "training_state_bytes": "state
 
 
 def memory_unit(report: TrainingSection) -> tuple[str, float]:
-    """One unit for all rows: GB, or MB where no row reaches one GB."""
+    """Return one unit for all rows with its bytes: GB, or MB where no row reaches one GB."""
     largest = max((row.memory[1] for row in report.rows if row.memory), default=1e9)
     return ("GB", 1e9) if largest >= 1e9 else ("MB", 1e6)
 
 
 def memory_header(report: TrainingSection) -> str:
-    """What kind of memory, in which unit."""
+    """Return the column's heading: the kind of memory and the unit."""
     kinds = memory_kinds(report)
     return f"{MEMORY_HEADERS[kinds[0]] if len(kinds) == 1 else 'memory'} {memory_unit(report)[0]}"
 
 
 def memory_kinds(report: TrainingSection) -> list[str]:
-    """The metrics that tell these runs' memory."""
+    """Return the metrics that give these runs' memory."""
     return sorted({row.memory[0] for row in report.rows if row.memory})

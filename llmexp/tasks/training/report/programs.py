@@ -1,4 +1,7 @@
-"""Engines as a table names them: a program of engine=script by its short name. What is compared is its whole command, in TrainingRow.work."""
+"""Names of engines in a table: a program of engine=script goes by its short name.
+
+Comparisons use its whole command, which is in TrainingRow.work.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,6 @@ from llmexp.tasks.training.report.row import TrainingRow
 
 
 def engine_names(rows: Sequence[TrainingRow]) -> dict[str, str]:
-    """By run id; rows whose programs or options differ have names that differ."""
+    """Return the engines' names by run id; rows whose programs or options differ have different names."""
     short = short_names(list(dict.fromkeys(row.program for row in rows if row.program)))
     return {row.id: f"script {short[row.program]}" if row.program else row.work["engine"] for row in rows}

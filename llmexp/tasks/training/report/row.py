@@ -1,4 +1,4 @@
-"""A training run as a row: with its model, method and batch, and the paper's cell of the same work."""
+"""A training run as a row: its model, method and batch, and the paper's cell of the same work."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from llmexp.record.result import Batch, Metric
 from llmexp.reference import DTYPE, LORA_RANK, LORA_TARGETS, OPTIMIZER, SEQ_LEN, WORLD_SIZE, PaperCell, paper_cell
 from llmexp.report.row import Row
 
-# Where there is no allocator to ask (cpu), the process's memory says nothing of a small model; the bytes of its training state do.
+# On cpu there is no allocator to ask, and the process's memory says little about a small model, so the bytes of its
+# training state are used.
 MEMORY_METRICS = ("peak_allocated_bytes", "training_state_bytes")
-# What the paper's runs of pre-training have in common: task, sequence length, accumulation, no layout but data parallelism.
+# The paper's pre-training runs share these: task, sequence length, accumulation, and no layout but data parallelism.
 PAPERS = ("pretrain", SEQ_LEN, 1, "")
 
 
@@ -25,7 +26,7 @@ class TrainingRow(Row):
 
     @property
     def done(self) -> dict[str, Any]:
-        """What one step works through; counted where the run has counted, else as planned."""
+        """The work of one step, as counted by the run, or as planned where the run has not counted."""
         plan, config = self.plan, self.plan.config
         counted = {name: self.metric(name) for name in ("parameters", "trainable_parameters")}
         counts = {name: int(metric.mean) if metric else getattr(plan, name) for name, metric in counted.items()}
@@ -50,7 +51,7 @@ class TrainingRow(Row):
 
     @property
     def batch(self) -> Batch:
-        """Samples per rank and pass, passes, samples per step."""
+        """The batch: samples per rank and pass, passes, and samples per step."""
         return self.plan.batch
 
     @property
@@ -60,33 +61,36 @@ class TrainingRow(Row):
 
     @property
     def layout(self) -> str:
-        """See TrainingPlan."""
+        """The layout of the plan; see TrainingPlan."""
         return self.plan.layout
 
     @property
     def program(self) -> str:
-        """See TrainingPlan."""
+        """The program of the plan; see TrainingPlan."""
         return self.plan.program
 
     @property
     def partly_trained(self) -> bool:
-        """Whether 4-bit weights stay frozen, so that the run is not full pre-training."""
+        """Tell whether 4-bit weights stay frozen, so that the run is not full pre-training."""
         return "Q" in self.method.split("+")
 
     @property
     def fully_pretrained(self) -> bool:
-        """Whether all parameters train from random weights."""
+        """Tell whether all parameters train from random weights."""
         return self.work["task"] == "pretrain" and not self.partly_trained
 
     @cached_property
     def memory(self) -> tuple[str, float] | None:
-        """The metric that tells this run's memory, and its bytes."""
+        """The name of the metric that gives this run's memory, and its bytes."""
         known = ((name, self.metric(name)) for name in MEMORY_METRICS)
         return next(((name, metric.mean) for name, metric in known if metric), None)
 
     @cached_property
     def paper(self) -> PaperCell | None:
-        """The paper's cell of the same engine, method, model, hardware, samples per GPU, GPUs, passes and sequence length."""
+        """The paper's cell of the same work, or None.
+
+        Engine, method, model, hardware, samples per GPU, GPUs, passes and sequence length must be the same.
+        """
         found = paper_cell(self.model, self.method, self.hardware, self.batch.micro, self.work["engine"])
         rank = self.plan.config.adapter.rank
         here = (self.work["task"], self.seq_len, self.batch.accumulation, self.layout, self.processes, rank)
@@ -98,7 +102,10 @@ class TrainingRow(Row):
 
     @property
     def unlike_paper(self) -> str:
-        """What the paper's cell was measured without, as far as it says or its memory tells: then there is no ratio. Empty where nothing is known."""
+        """The settings that the paper's cell was measured without, as far as it says so or its memory shows it.
+
+        With any of them there is no ratio to the paper. The text is empty where none is known.
+        """
         config, precision = self.plan.config, self.plan.config.precision
         states = {precision.parameters, precision.gradients, precision.master, precision.moments}
         differences = {
@@ -112,12 +119,12 @@ class TrainingRow(Row):
         return ", ".join(word for word, differs in differences.items() if differs)
 
     def finetuned(self, name: str) -> Metric | None:
-        """A metric that the table shows of fine-tuning only."""
+        """Return a metric that the table shows for fine-tuning only."""
         return self.metric(name) if self.work["task"] == "finetune" else None
 
     @property
     def peak_phase(self) -> str:
-        """The phase in which the allocator's peak came; empty where nobody knows, or there is no allocator to ask."""
+        """The phase of the allocator's peak; empty where it is not known or there is no allocator."""
         return (
             str(self.result.what_ran.get("peak_phase") or "")
             if self.result and self.metric("peak_allocated_bytes")
@@ -126,7 +133,10 @@ class TrainingRow(Row):
 
     @property
     def memory_over_paper(self) -> float | None:
-        """Peak allocated bytes over the paper's peak; None where only the training state is known, or the paper measured something else."""
+        """Peak allocated bytes over the paper's peak, or None.
+
+        It is None where only the training state is known, or where the paper measured something else.
+        """
         peak = self.metric("peak_allocated_bytes")
         return (
             peak.mean / self.paper.memory_bytes

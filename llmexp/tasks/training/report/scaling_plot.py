@@ -1,4 +1,4 @@
-"""Speed and scaling efficiency over ranks, a line a series, beside the paper's figures."""
+"""A plot of speed and scaling efficiency over ranks, a line a series, with the paper's figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ MARKERS = dict(zip(KINDS, ("o", "s"), strict=True))
 
 
 def draw_scaling(found: Sequence[Series], title: str, path: Path) -> None:
-    """Write the picture: tokens/s on the left, where dotted lines lose nothing; efficiency on the right, where diamonds are the paper's."""
+    """Plot tokens/s on the left, with dotted lines of perfect scaling, and efficiency on the right.
+
+    Diamonds are the paper's efficiency.
+    """
     told = f"; diamonds: the paper ({SOURCE})" if any(_papers(series) for series in found) else ""
     figure = new_figure(
         10.5,
@@ -65,7 +68,7 @@ def _draw(speed: Axes, share: Axes, series: Series, colour: str, label: str) -> 
 
 
 def _papers(series: Series) -> list[tuple[int, float]]:
-    """Ranks and efficiency of the paper's figures for this series: all of weak scaling."""
+    """Return ranks and efficiency of the paper's figures for this series; all of them are weak scaling."""
     return [(row.processes, paper.percent) for row in series.rows if series.kind == "weak" and (paper := paper_of(row))]
 
 

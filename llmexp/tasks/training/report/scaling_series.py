@@ -1,4 +1,7 @@
-"""Rows that differ in their number of ranks alone, as series: weak scaling keeps the batch of a rank, strong scaling the global one."""
+"""Series of rows that differ in their number of ranks alone.
+
+Weak scaling keeps the batch of a rank, strong scaling the global batch.
+"""
 
 from __future__ import annotations
 
@@ -17,39 +20,39 @@ KINDS: tuple[Kind, ...] = ("weak", "strong")
 
 @dataclass(frozen=True)
 class Series:
-    """Measured runs by number of ranks, of at least two different numbers; all are held against the first one on the fewest."""
+    """Measured runs on at least two different numbers of ranks, compared with the first run on the fewest."""
 
     kind: Kind
     rows: tuple[TrainingRow, ...]
 
     @property
     def least(self) -> TrainingRow:
-        """The run that is 100 %."""
+        """The run on the fewest ranks, which counts as 100 %."""
         return min(self.rows, key=lambda row: row.processes)
 
     def efficiency_of(self, row: TrainingRow) -> RateRatio:
-        """See analysis.scaling."""
+        """Return the scaling efficiency of a row, as analysis.scaling defines it."""
         return RateRatio(row, self.least, efficiency(1, row.processes, 1, self.least.processes))
 
     @property
     def passes_differ(self) -> bool:
-        """Whether a pass has other sizes on other numbers of ranks, so that kernels do other work."""
+        """Tell whether the size of a pass changes with the number of ranks, so that kernels do different work."""
         return len({row.batch.micro for row in self.rows}) > 1
 
 
 def rate_of(row: TrainingRow) -> float:
-    """Tokens/s of a measured run."""
+    """Return the tokens/s of a measured run, or 0."""
     rate = row.rate
     return rate.mean if rate else 0.0
 
 
 def series_of(rows: Sequence[TrainingRow]) -> list[Series]:
-    """All series among the measured rows, weak ones first."""
+    """Return all series among the measured rows, weak ones first."""
     return [series for kind in KINDS for series in _series(rows, kind)]
 
 
 def paper_of(row: TrainingRow) -> PaperScaling | None:
-    """The paper's figure for this number of GPUs, which is of weak scaling with DeepSpeed."""
+    """Return the paper's figure for this number of GPUs, which is of weak scaling with DeepSpeed."""
     if (row.work["task"], row.seq_len, row.batch.accumulation, row.layout) != PAPERS or row.work[
         "engine"
     ] != "deepspeed":
@@ -58,7 +61,7 @@ def paper_of(row: TrainingRow) -> PaperScaling | None:
 
 
 def scaling_legend(found: Sequence[Series]) -> list[str]:
-    """What the columns mean, and where the work of a series differs or its efficiency is not the hardware's."""
+    """Say what the columns mean, and where a series compares unequal work or shares cores among ranks."""
     if not found:
         return []
     kinds = {series.kind for series in found}
@@ -67,14 +70,16 @@ def scaling_legend(found: Sequence[Series]) -> list[str]:
         row.plan.config.hardware.device == "cpu" and not row.plan.config.measure.threads_per_rank for row in rows
     )
     lines = {
-        "scaling %: tokens/s over those of the fewest ranks, times fewest over own number of ranks; ± half its 95 % interval by the repeats": True,
-        "weak: one batch a rank, so that more ranks have a larger global batch: their losses are not of the same training": "weak"
-        in kinds,
+        "scaling %: tokens/s over those of the fewest ranks, times fewest over own number of ranks; ± half "
+        "its 95 % interval by the repeats": True,
+        "weak: one batch a rank, so that more ranks have a larger global batch: their losses are not of the "
+        "same training": "weak" in kinds,
         "strong: one global batch, shared out among the ranks": "strong" in kinds,
         "strong scaling over passes of other sizes: kernels do other work on other numbers of ranks": any(
             series.passes_differ for series in found if series.kind == "strong"
         ),
-        "on cpu one rank computes with all cores, so n ranks that lose nothing scale to 1/n: measure.threads_per_rank=1 gives each rank one": shared,
+        "on cpu one rank computes with all cores, so n ranks that lose nothing scale to 1/n: "
+        "measure.threads_per_rank=1 gives each rank one": shared,
         f"paper scaling %: {SOURCE}, {PAPER_FIGURE}": any(paper_of(row) for row in rows),
     }
     return [line for line, applies in lines.items() if applies]
@@ -89,7 +94,7 @@ def _series(rows: Sequence[TrainingRow], kind: Kind) -> Iterator[Series]:
 
 
 def _fixed(row: TrainingRow, kind: Kind) -> tuple[str, ...]:
-    """What the runs of a series share."""
+    """Return what the runs of a series share."""
     varying = ("ranks",) if kind == "weak" else ("ranks", "batch")
     return (
         row.method,

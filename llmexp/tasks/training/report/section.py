@@ -1,4 +1,4 @@
-"""The table of runs that trained: the paper's, with our rows."""
+"""The section of runs that trained: the paper's table with our rows."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _IN_TITLE = {"batch": "batch {} a rank"} | dict.fromkeys(("model", "layout", "da
 
 @dataclass(frozen=True)
 class TrainingSection(Section):
-    """Runs of pre-training and fine-tuning."""
+    """The runs of pre-training and fine-tuning."""
 
     rows: tuple[TrainingRow, ...]
 
     def largest_batches(self) -> TrainingSection:
-        """Table IV's question; the rest is counted in `left_out`."""
+        """Keep the runs that answer Table IV's question, and count the others in `left_out`."""
         rows = largest_batches(self.rows)
         return replace(self, rows=rows, left_out=len(self.rows) - len(rows))
 
     def words_of(self, name: str) -> str:
-        """Names say by themselves what they are."""
+        """Return the template of a part in the title; common names stand there without a label."""
         return _IN_TITLE.get(name) or super().words_of(name)
 
     def shown(self, row: Row) -> dict[str, str]:
-        """With programs named in short."""
+        """Return the row's work with programs under their short names."""
         return row.work | {"engine": self._engines[row.id]}
 
     @cached_property
@@ -51,26 +51,29 @@ class TrainingSection(Section):
 
     @property
     def columns(self) -> list[Column]:
-        """In the paper's order, beside its cells."""
+        """The columns in the paper's order, beside the paper's cells."""
         return columns(self)
 
     @property
     def legend(self) -> list[str]:
-        """With what the table concludes: which methods are told apart, how far runs converged, scaled and did the same."""
+        """The legend with the table's conclusions.
+
+        They say which methods are told apart, how far runs converged and scaled, and whether runs trained the same.
+        """
         return legend(self)
 
     def subject_cell(self, row: Row, name: str) -> str:
-        """A method that trains parts of the model only is marked."""
+        """Return a word of the subject; a method that trains only parts of the model is marked."""
         marked = name == "method" and isinstance(row, TrainingRow) and row.partly_trained
         return super().subject_cell(row, name) + PARTLY_TRAINED * marked
 
     def notes_of(self, row: Row) -> Sequence[str]:
-        """And what is doubtful in the paper's cell."""
+        """Return the row's notes, and what is doubtful in the paper's cell."""
         assert isinstance(row, TrainingRow)
         return *super().notes_of(row), paper_note(row), unlike_note(row), scaling_note(row)
 
     def identity(self, row: Row) -> dict[str, Any]:
-        """And the batch, precision and sequence length."""
+        """Return the row's identity with its batch, precision and sequence length."""
         assert isinstance(row, TrainingRow)
         batch = row.batch
         own = {"precision": row.work["precision"], "batch_micro": batch.micro, "batch_accumulation": batch.accumulation}
@@ -78,7 +81,7 @@ class TrainingSection(Section):
         return super().identity(row) | own
 
     def comparisons(self, row: Row) -> dict[str, Any]:
-        """Scaling, loss over the baseline's, speed over Naive's, and the paper's cell."""
+        """Return scaling, loss over the baseline's, speed over Naive's, and the paper's cell."""
         assert isinstance(row, TrainingRow)
         one, naive, paper, ratio = self.converged.get(row.id), self.over_naive(row), row.paper, over_paper(row)
         low, high = (naive.interval if naive else None) or (None, None)
@@ -104,7 +107,7 @@ class TrainingSection(Section):
 
     @property
     def panels(self) -> list[Bars]:
-        """Speed and memory, with the paper's."""
+        """Panels of speed and memory, with the paper's values."""
         unit, divisor = memory_unit(self)
         label = (
             memory_header(self)
@@ -121,16 +124,16 @@ class TrainingSection(Section):
 
     @property
     def subtitle(self) -> str:
-        """The paper's values are diamonds."""
+        """The subtitle, which says that diamonds are the paper's values."""
         return super().subtitle + f"; diamonds: the paper ({SOURCE})" * any(row.paper for row in self.rows)
 
     def label(self, row: Row) -> str:
-        """The method with what differs besides."""
+        """Return the method with what else differs, marked where only parts of the model train."""
         assert isinstance(row, TrainingRow)
         return super().label(row) + PARTLY_TRAINED * row.partly_trained
 
     def draw_more(self, path: Path) -> list[Path]:
-        """Write <name>_loss.png of runs with a token budget, <name>_scaling.png of runs on several numbers of ranks."""
+        """Write <name>_loss.png for runs with a token budget and <name>_scaling.png for series over ranks."""
         from llmexp.tasks.training.report.loss_plot import draw_losses
         from llmexp.tasks.training.report.scaling_plot import draw_scaling
 
@@ -144,28 +147,28 @@ class TrainingSection(Section):
         return written
 
     def over_naive(self, row: Row) -> RateRatio | None:
-        """Speed relative to Naive doing the same work in this table."""
+        """Return the speed relative to Naive with the same work in this table."""
         naive = self._naive.get(tuple(row.work.values()))
         return RateRatio(row, naive) if naive and row.rate else None
 
     @cached_property
     def has_padding(self) -> bool:
-        """Whether some row was measured with positions that hold no token."""
+        """Tell whether some row was measured with positions that hold no token."""
         rates = [(row.metric("real_tokens_per_s"), row.rate) for row in self.rows]
         return any(real and every and real.mean < every.mean for real, every in rates)
 
     @cached_property
     def converged(self) -> dict[str, Converged]:
-        """By run id, the runs of a token budget against their baselines."""
+        """The runs with a token budget beside their baselines, by run id."""
         return converged(self.rows)
 
     @cached_property
     def series(self) -> list[Series]:
-        """Rows that differ in their number of ranks."""
+        """Series of rows that differ in their number of ranks."""
         return series_of(self.rows)
 
     def efficiency(self, row: TrainingRow, kind: Kind) -> RateRatio | None:
-        """Scaling efficiency of a row in its series of that kind; None where it is in none."""
+        """Return a row's scaling efficiency in its series of that kind; None where it is in none."""
         return next(
             (series.efficiency_of(row) for series in self.series if series.kind == kind and row in series.rows), None
         )
