@@ -116,7 +116,10 @@ class RunFolder:
             file.write(line)
 
     def events(self) -> list[dict[str, Any]]:
-        """Return all status changes, without one that a kill cut off; raises RecordError for a line that is none."""
+        """Return all status changes; raises RecordError where a line is not one.
+
+        A last line that was cut off by a kill is left out.
+        """
         try:
             return [event for event in read_json_lines(self.events_path) if (event["status"], event["at"])]
         except (KeyError, TypeError, ValueError) as error:
