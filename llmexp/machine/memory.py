@@ -15,8 +15,8 @@ from llmexp.machine.kernel_files import lines
 
 ROOT = Path("/sys/fs/cgroup")
 PRESSURE, COUNTERS = Path("/proc/pressure/memory"), Path("/proc/vmstat")
-# For versions 2 and 1: the files with a group's limit and use, and the name in memory.stat of what the kernel drops
-# first.
+# For versions 2 and 1: the files with a group's limit and its use, and the name in memory.stat of the cached files
+# that the kernel drops first.
 VERSIONS = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),

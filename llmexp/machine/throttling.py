@@ -13,8 +13,8 @@ from typing import Any
 from llmexp.machine import nvml
 
 HEAT, HEAT_BY_HARDWARE, POWER_BRAKE, POWER_CAP = "heat", "heat, by hardware", "power brake", "power cap"
-# NVML's numbers for the integer types that can hold nanoseconds, and their names in its union; settings use shorter
-# types.
+# NVML's numbers for the integer types that can hold nanoseconds, and their names in its union. Settings have shorter
+# types, so they are not mistaken for a count.
 _WIDE = {2: "ulVal", 3: "ullVal", 4: "sllVal"}
 
 

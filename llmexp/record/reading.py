@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 LARGEST_BYTES = 2**28
 # Samples and events have one line or more per step; a million steps take a third of this.
 LONGEST_LINES_BYTES = 2**30
-# Matches what is replaced, and colours, which are kept. Line ends and letters of every script are kept too, but not the
-# characters that reverse the direction of text.
+# The characters that a terminal obeys, those that reverse the direction of text too, and colours, which `plain` keeps.
+# Line ends and the letters of every script are not among them.
 _OBEYED = re.compile(r"\x1b\[[\d;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # A spreadsheet takes a cell that begins with one of these for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
