@@ -1,1 +1,4 @@
-"""What this machine is and how loaded it is: processor, memory, GPUs, energy and processes, each question asked here alone. Without torch."""
+"""The machine's hardware and its load: processor, memory, GPUs, energy and processes.
+
+No other package asks the system for these, and nothing here imports torch.
+"""

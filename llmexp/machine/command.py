@@ -1,4 +1,4 @@
-"""What a command of this machine answers, where there is one."""
+"""The output of a command of this machine, where the command is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ _TIMEOUT_S = 20
 
 
 def output(*command: str, variables: Mapping[str, str] | None = None, timeout_s: float = _TIMEOUT_S) -> str | None:
-    """Return the standard output of a command as it is, or None where it is missing, fails or hangs; `variables` stand beside the shell's."""
+    """Return a command's standard output unchanged, or None where the command is missing, fails or hangs.
+
+    `variables` are added to the environment of this process.
+    """
     env = os.environ | (variables or {})
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Counters of energy that the hardware keeps: NVML's of a GPU board, RAPL's of the machine's CPU packages."""
+"""Energy counters of the hardware: NVML has one for each GPU board, RAPL one for each CPU package."""
 
 from __future__ import annotations
 
@@ -16,20 +16,26 @@ POWERCAP = Path("/sys/class/powercap")
 
 @dataclass(frozen=True)
 class Counter:
-    """Reads joules since some moment, NaN where that fails once; starts again at `wraps_at_j`, where it has such an end."""
+    """A counter of joules since some moment.
+
+    `read` gives NaN where one reading fails. The count starts again at `wraps_at_j`, if that is given.
+    """
 
     name: str
     read: Callable[[], float]
     wraps_at_j: float | None = None
 
     def since(self, earlier_j: float) -> float:
-        """Joules since an earlier reading; of several wraps since then only one can be seen."""
+        """Return the joules since an earlier reading; it can correct for one wrap only."""
         joules = self.read() - earlier_j
         return joules + self.wraps_at_j if joules < 0 and self.wraps_at_j else joules
 
 
 def gpu_counters(uuid: str) -> list[Counter] | None:
-    """Return the counter of the whole board of one GPU; None where NVML, its driver or the counter (there since Volta) is missing."""
+    """Return the counter of one GPU's whole board.
+
+    Return None where NVML, its driver or the counter is missing; GPUs have the counter since Volta.
+    """
     found = nvml.board(uuid)
     if found is None:
         return None
@@ -42,7 +48,10 @@ def gpu_counters(uuid: str) -> list[Counter] | None:
 
 
 def package_counters(powercap: Path = POWERCAP) -> list[Counter] | None:
-    """Return those of all CPU packages of this node, Intel's and AMD's; None where there are none or they are root's alone, as in most systems."""
+    """Return the counters of all CPU packages of this node, Intel's and AMD's.
+
+    Return None where there are none, or where only root may read them, as on most systems.
+    """
     zones = [
         path.parent for path in sorted(powercap.glob("intel-rapl:*/name")) if path.read_text().startswith("package-")
     ]

@@ -1,4 +1,7 @@
-"""What all GPUs of this machine do at the moment, by NVML: load, memory, power, clocks, heat, throttling, and whose processes are on them."""
+"""The present state of all GPUs of this machine, read from NVML.
+
+It covers load, memory, power, clocks, temperature, throttling, and whose processes use each GPU.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ MEGABYTE = 1e6
 
 
 class GpuLoad:
-    """Samples every GPU; none where NVML's library or driver is missing. What one GPU cannot tell is left out."""
+    """A sampler of every GPU; it samples none where NVML's library or driver is missing.
+
+    A quantity that a GPU does not report is left out.
+    """
 
     def __init__(self) -> None:
         self._nvml: Any = None
@@ -36,7 +42,7 @@ class GpuLoad:
                 self._nvml.nvmlShutdown()
 
     def sample(self, own: AbstractSet[int]) -> dict[str, float]:
-        """gpu_<index>_<quantity> of each GPU; `own` are the run's process ids."""
+        """Return gpu_<index>_<quantity> for each GPU; `own` are the run's process ids."""
         powers, clocks = (
             (self._power, self._power_default),
             (self._clocks, self._clock_max, self._clock_boost, self._clock_set),
@@ -76,7 +82,7 @@ class GpuLoad:
         yield "sm_clock_max_megahertz", self._nvml.nvmlDeviceGetMaxClockInfo(handle, self._nvml.NVML_CLOCK_SM)
 
     def _clock_boost(self, handle: Any) -> Iterator[tuple[str, float]]:
-        """What a data centre's card runs at where nothing holds it back; others do not tell."""
+        """Yield the clock of a data-centre card that nothing slows down; other cards do not report it."""
         yield (
             "clock_boost_megahertz",
             self._nvml.nvmlDeviceGetMaxCustomerBoostClock(handle, self._nvml.NVML_CLOCK_GRAPHICS),
@@ -96,11 +102,11 @@ class GpuLoad:
         yield "temperature_celsius", self._nvml.nvmlDeviceGetTemperature(handle, self._nvml.NVML_TEMPERATURE_GPU)
 
     def _throttling(self, handle: Any) -> Iterator[tuple[str, float]]:
-        """NVML's bit mask; analysis.contention names the bits."""
+        """Yield NVML's bit mask; analysis.contention names the bits."""
         yield "throttle_reasons", self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
 
     def _processes(self, handle: Any, own: AbstractSet[int]) -> Iterator[tuple[str, float]]:
-        # In a container NVML may name processes of other namespaces, whose numbers mean nothing here.
+        # In a container NVML may name processes of other namespaces, whose ids mean nothing here.
         pids = {
             process.pid
             for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)

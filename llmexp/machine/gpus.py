@@ -1,4 +1,4 @@
-"""This machine's NVIDIA GPUs and their driver, as nvidia-smi names them; what they are, not what they do at the moment."""
+"""This machine's NVIDIA GPUs and their driver, as nvidia-smi names them; machine/gpu_load.py reads their load."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from llmexp.machine.command import output
 
 MIB = 1024**2
 FIELDS = "index,uuid,name,memory.total,power.limit,driver_version"
-# Without its daemon the driver wakes one GPU after the other before it answers.
+# Without its persistence daemon the driver wakes one GPU after the other before it answers.
 _TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as the driver reports it, in its own words: [N/A] where it cannot tell."""
+    """One GPU in the driver's own words, which are [N/A] where it cannot tell."""
 
     index: str
     uuid: str
@@ -28,20 +28,23 @@ class Gpu:
 
     @property
     def memory_bytes(self) -> int | None:
-        """The whole memory; None where the driver does not tell."""
+        """The GPU's whole memory; None where the driver does not tell."""
         return int(self.memory_mebibytes) * MIB if self.memory_mebibytes.isdigit() else None
 
 
 @cache
 def gpus() -> tuple[Gpu, ...]:
-    """Look once a process; none where there is no driver, or it does not answer."""
+    """Return all GPUs, none where there is no driver or it does not answer; each process asks once."""
     answer = _nvidia_smi(f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits")
     rows = ([cell.strip() for cell in line.split(",")] for line in answer.splitlines())
     return tuple(Gpu(*row) for row in rows if len(row) == len(FIELDS.split(",")))
 
 
 def visible_gpus() -> list[Gpu]:
-    """Return what CUDA_VISIBLE_DEVICES leaves of the GPUs: indices or starts of UUIDs; as CUDA does, the first unknown one ends the list."""
+    """Return the GPUs that CUDA_VISIBLE_DEVICES allows, by index or by the start of a UUID.
+
+    The first unknown entry ends the list, as in CUDA.
+    """
     variable = os.environ.get("CUDA_VISIBLE_DEVICES")
     if variable is None:
         return list(gpus())
@@ -56,7 +59,7 @@ def visible_gpus() -> list[Gpu]:
 
 @cache
 def compute_capability() -> tuple[int, int] | None:
-    """Return that of the first GPU; None where there is none, or the driver is too old to tell."""
+    """Return the first GPU's compute capability; None where there is no GPU, or the driver is too old to tell."""
     return _version(r"\A\s*(\d+)\.(\d+)(?!\S)", _nvidia_smi("--query-gpu=compute_cap", "--format=csv,noheader"))
 
 

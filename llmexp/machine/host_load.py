@@ -1,4 +1,7 @@
-"""How loaded this machine is at the moment: its processor, by whose work, and its memory, under the names of MLflow's system metrics."""
+"""The present load of this machine's processor and memory, under the names of MLflow's system metrics.
+
+The processor's load is split by who causes it: the run, other processes, or a hypervisor.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,15 @@ from llmexp.machine.memory import machine_memory_bytes, used_memory_bytes
 from llmexp.machine.processor import bound_core_numbers
 
 Processes = Callable[[], Iterable[psutil.Process]]
-# Seconds that no process of this system computed in; a guest's are in user already.
+# CPU time in which no process of this system computed; the kernel counts a guest's time in `user` too.
 _NOT_COMPUTING = ("idle", "iowait", "steal", "guest", "guest_nice")
 
 
 class CoresInUse:
-    """Tells the work of this process's tree, and of the trees of `elsewhere`, from what disturbs it: other work on the host, and a hypervisor's."""
+    """A meter that tells the run's own CPU work from other work on the host, and from a hypervisor's.
+
+    The run's own work is that of this process's tree and of the trees of `elsewhere`.
+    """
 
     def __init__(self, elsewhere: Processes = tuple) -> None:
         self._me, self._elsewhere = psutil.Process(), elsewhere
@@ -28,7 +34,7 @@ class CoresInUse:
         self._last = (time.monotonic(), *self._computed())
 
     def since_last(self) -> dict[str, float]:
-        """Mean cores since the last call, which was interval_s ago: that the tree kept busy, that others did, that a hypervisor took."""
+        """Return the mean cores that the run, others and a hypervisor used since the last call, interval_s ago."""
         earlier, self._last = self._last, (time.monotonic(), *self._computed())
         seconds, host, own, stolen = (now - then for now, then in zip(self._last, earlier, strict=True))
         seconds = max(seconds, 1e-3)
@@ -40,10 +46,10 @@ class CoresInUse:
         }
 
     def _computed(self) -> tuple[float, float, float]:
-        """Return CPU seconds since the host started: of all processes, of this tree, stolen.
+        """Return CPU seconds since the host started: of all processes, of the run's own, and stolen by a hypervisor.
 
-        The first and the last are those of the cores that this process may use: what others do elsewhere does not disturb
-        it. A process that ended counts with the one that waited for it.
+        The first and the last are those of the cores that this process may use: what others do elsewhere does not
+        disturb it. The time of a process that has ended counts for the process that waited for it.
         """
         own_s = 0.0
         self.own_pids = set()
@@ -65,23 +71,23 @@ class CoresInUse:
 
 
 def _usable(cores: Sequence[Any]) -> Sequence[Any]:
-    """Return the cores that this process may use, of those of the host in their order; all where a container numbers them otherwise."""
+    """Return the cores that this process may use; all of them where a container numbers its cores otherwise."""
     bound = bound_core_numbers()
     return [cores[number] for number in sorted(bound)] if bound and max(bound) < len(cores) else cores
 
 
 def load_averages() -> tuple[float, float, float]:
-    """Return how many processes computed or wanted to, on average of the last 1, 5 and 15 minutes."""
+    """Return how many processes computed or wanted to, on average over the last 1, 5 and 15 minutes."""
     return os.getloadavg()
 
 
 def begin_counting() -> None:
-    """Set where this thread's next `load` counts the processor's use from."""
+    """Start the interval over which this thread's next `load` measures the processor's use."""
     psutil.cpu_percent()
 
 
 def load() -> dict[str, float]:
-    """Return the use of the processor since the thread's last call, in percent, the load average, and the use of memory."""
+    """Return the load average, the use of memory, and the use of the processor since the thread's last call."""
     used_bytes = used_memory_bytes()
     return {
         "cpu_utilization_percentage": psutil.cpu_percent(),

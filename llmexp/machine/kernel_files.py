@@ -1,4 +1,4 @@
-"""What the kernel writes about itself: its files, where there are such."""
+"""Files in which the kernel describes itself; some systems do not have them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def lines(path: Path) -> list[str]:
-    """Return a file's lines; none where there is no such file, or a kernel without the feature refuses to read it."""
+    """Return a file's lines; none where the file is missing, or the kernel lacks the feature and refuses to read it."""
     try:
         return path.read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""NVIDIA's management library: how it is come by, and what more than one asks it."""
+"""Access to NVIDIA's management library (NVML), and the questions that several modules ask it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def library() -> Any | None:
 
 
 def board(uuid: str) -> tuple[Any, Any] | None:
-    """Return the library and its handle of a GPU; None where the library, its driver or the GPU is missing."""
+    """Return the library and its handle for a GPU; None where the library, its driver or the GPU is missing."""
     nvml = library()
     if nvml is None:
         return None
@@ -30,10 +30,10 @@ def board(uuid: str) -> tuple[Any, Any] | None:
 
 
 def power_cap_w(nvml: Any, handle: Any) -> float:
-    """Return what a GPU may draw now; raises the library's NVMLError where it has no cap."""
+    """Return the power that a GPU may draw now; raises the library's NVMLError where it has no cap."""
     return float(nvml.nvmlDeviceGetEnforcedPowerLimit(handle)) / 1e3
 
 
 def power_cap_default_w(nvml: Any, handle: Any) -> float:
-    """Return what a GPU may draw where nobody has set a cap; raises the library's NVMLError where it has none."""
+    """Return the power that a GPU may draw by default; raises the library's NVMLError where it has no cap."""
     return float(nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle)) / 1e3

@@ -1,4 +1,4 @@
-"""What the kernel tells of processes: which boot and namespace their numbers are of, and of each when it began, what it holds and handles."""
+"""The kernel's facts about processes: the boot and namespace of their ids, their start, memory and signal handlers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 import psutil
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-# Of /proc/<pid>/stat after the name in brackets, which may hold blanks: field 22, in clock ticks since the machine started.
+# Field 22 of /proc/<pid>/stat, counted after the name in brackets, which may hold blanks; in clock ticks since the
+# machine started.
 _START_TICKS = 19
 
 
 def kernel() -> dict[str, Any]:
-    """Return this boot of this machine, and the namespace that process numbers are of; empty where the kernel does not tell (not Linux)."""
+    """Return the ids of this boot and of the namespace of process ids; empty where there are none (not Linux)."""
     try:
         return {"boot_id": BOOT.read_text().strip(), "pid_namespace": os.stat("/proc/self/ns/pid").st_ino}
     except OSError:
@@ -23,7 +24,7 @@ def kernel() -> dict[str, Any]:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process began, in clock ticks since the machine started; None where there is none, or the kernel does not tell."""
+    """Return a process's start in clock ticks since the machine's; None where there is no process or no answer."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_START_TICKS])
     except (OSError, IndexError):
@@ -31,12 +32,12 @@ def start_ticks(pid: int) -> int | None:
 
 
 def started_at_s(pid: int) -> float:
-    """Return when a process began, by the clock; raises psutil.NoSuchProcess."""
+    """Return a process's start in Unix time; raises psutil.NoSuchProcess."""
     return psutil.Process(pid).create_time()
 
 
 def is_zombie(pid: int) -> bool:
-    """Return whether a process has ended, waited for or not."""
+    """Return whether a process has ended, whether or not its parent has waited for it."""
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -44,7 +45,7 @@ def is_zombie(pid: int) -> bool:
 
 
 def held_bytes(process: psutil.Process) -> int:
-    """Return the memory that a process holds; 0 where it has ended or is not ours to ask."""
+    """Return the resident memory of a process; 0 where it has ended or may not be asked."""
     try:
         return int(process.memory_info().rss)
     except psutil.Error:
@@ -52,7 +53,7 @@ def held_bytes(process: psutil.Process) -> int:
 
 
 def handles(pid: int, number: signal.Signals) -> bool:
-    """Return whether a process has a handler for a signal, where the kernel says so (Linux)."""
+    """Return whether a process has a handler for a signal; False where the kernel does not tell (not Linux)."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

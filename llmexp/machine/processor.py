@@ -1,4 +1,4 @@
-"""This machine's processor: its model, its instructions, its cores and those that this process may use, and the governor of its clock."""
+"""This machine's processor: its model, instructions, cores, the cores that this process may use, and clock governor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llmexp.machine.kernel_files import lines
 CPU_INFO = Path("/proc/cpuinfo")
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 MODEL, INSTRUCTIONS = "model name", ("flags", "Features")
-# As Linux names the instructions that multiply bf16: x86's two kinds, and ARM's.
+# Linux's names for the instructions that multiply bf16: x86 has two kinds, ARM has one.
 BF16_OF_X86, BF16_OF_ARM = ("avx512_bf16", "amx_bf16"), ("bf16",)
 
 
@@ -27,19 +27,19 @@ def model() -> str | None:
 
 
 def instruction_sets() -> set[str]:
-    """Return the names of what it can do beyond its architecture, as Linux has them; empty where that cannot be read."""
+    """Return Linux's names for the processor's instruction set extensions; empty where they cannot be read."""
     return next(
         (set(line.partition(":")[2].split()) for line in lines(CPU_INFO) if line.startswith(INSTRUCTIONS)), set()
     )
 
 
 def multiplies_bf16() -> bool:
-    """Return whether it has instructions of its own for products of bf16."""
+    """Return whether the processor has instructions that multiply bf16."""
     return not instruction_sets().isdisjoint((*BF16_OF_X86, *BF16_OF_ARM))
 
 
 def compiled_for() -> str:
-    """Return all that code depends on which was compiled for the processor at hand: its model and instructions."""
+    """Return a text that changes with the processor's model and instructions, on which compiled code depends."""
     told = lines(CPU_INFO)
     if not told:
         return platform.processor() + platform.machine()
@@ -47,31 +47,31 @@ def compiled_for() -> str:
 
 
 def physical_cores() -> int | None:
-    """Return the number of its cores; None where the system does not tell."""
+    """Return the number of physical cores; None where the system does not tell."""
     return psutil.cpu_count(logical=False)
 
 
 def logical_cores() -> int:
-    """Return how many processes can compute at a time: two a core where it has hyper-threads."""
+    """Return the number of logical cores: two for each physical core where it has hyper-threads."""
     return os.cpu_count() or 1
 
 
 def bound_core_numbers() -> set[int] | None:
-    """Return the numbers of the logical cores to which this process is bound; None where the system binds none (not Linux)."""
+    """Return the numbers of the logical cores that this process is bound to; None where there is no binding."""
     return set(os.sched_getaffinity(0)) if sys.platform == "linux" else None
 
 
 def bound_cores() -> int | None:
-    """Return to how many logical cores this process is bound; None where the system binds none."""
+    """Return the number of logical cores that this process is bound to; None where there is no binding (not Linux)."""
     bound = bound_core_numbers()
     return None if bound is None else len(bound)
 
 
 def usable_cores() -> int:
-    """Return how many logical cores this process may compute on."""
+    """Return the number of logical cores that this process may use."""
     return bound_cores() or logical_cores()
 
 
 def governor() -> str | None:
-    """Return what governs the processor's clock; None where that is not shown, as in most virtual machines and containers."""
+    """Return the clock's governor; None where it is not shown, as in most virtual machines and containers."""
     return next(iter(lines(GOVERNOR)), "").strip() or None

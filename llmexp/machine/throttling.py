@@ -1,4 +1,7 @@
-"""For how long a GPU's clocks have been held down, and by what: NVML's own counters, which miss nothing between two readings."""
+"""NVML's counters of how long a GPU's clocks have been held down, and why.
+
+Unlike samples, the counters miss nothing between two readings.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,24 @@ from typing import Any
 from llmexp.machine import nvml
 
 HEAT, HEAT_BY_HARDWARE, POWER_BRAKE, POWER_CAP = "heat", "heat, by hardware", "power brake", "power cap"
-# NVML's numbers of integers that hold nanoseconds, and where they stand in its union; settings are shorter ones.
+# NVML's numbers for the integer types that can hold nanoseconds, and their names in its union. Settings have shorter
+# types, so they are not mistaken for a count.
 _WIDE = {2: "ulVal", 3: "ullVal", 4: "sllVal"}
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where NVML counts the nanoseconds of one reason: in fields, or where it has none of them by a policy of nvmlDeviceGetViolationStatus."""
+    """The place where NVML counts the nanoseconds of one reason.
+
+    It is one of the fields or, where NVML has none of them, a policy of nvmlDeviceGetViolationStatus.
+    """
 
     fields: tuple[int, ...]
     policy: int | None = None
 
 
-# By nvml.h. Three fields moved: drivers count in 251 to 253 or in 269 to 271, and have settings in the others, which stand still. So both are read.
+# From nvml.h. Three fields moved: drivers count in 251 to 253 or in 269 to 271. The other three hold settings, which
+# do not change, so both are read.
 SOURCES = {
     HEAT: Source((75, 251, 269), 1),
     HEAT_BY_HARDWARE: Source((252, 270)),
@@ -38,14 +46,14 @@ _POLICY = -1
 
 @dataclass(frozen=True)
 class ThrottleCounters:
-    """Those of a GPU that NVML answers for; what it does not tell is left out."""
+    """The throttle counters of one GPU; a counter that NVML does not report is left out."""
 
     library: Any
     handle: Any
     index: int
 
     def read_ns(self) -> dict[str, dict[int, int]]:
-        """Return nanoseconds since some moment of each reason, by each field that may count it."""
+        """Return each reason's nanoseconds since some moment, for every field that may count them."""
         fields = self._fields_ns()
         own = {
             reason: {field: fields[field] for field in source.fields if field in fields}
@@ -55,11 +63,11 @@ class ThrottleCounters:
         return {reason: values for reason, values in found.items() if values}
 
     def power_cap_w(self) -> float | None:
-        """Return what the GPU may draw now; None where NVML does not tell."""
+        """Return the power that the GPU may draw now; None where NVML does not tell."""
         return self._watts(nvml.power_cap_w)
 
     def power_cap_default_w(self) -> float | None:
-        """Return what the GPU may draw where nobody has set a cap; None where NVML does not tell."""
+        """Return the power that the GPU may draw by default; None where NVML does not tell."""
         return self._watts(nvml.power_cap_default_w)
 
     def _fields_ns(self) -> dict[int, int]:

@@ -1,1 +1,1 @@
-"""What a run leaves behind: its folder, its result, its environment, and the copy in MLflow."""
+"""The records of a run: its folder, its plan, its result, its environment, and the copy in MLflow."""

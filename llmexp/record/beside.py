@@ -1,4 +1,4 @@
-"""Which other runs of a sweep were at work on this host at the same time, by what their folders say."""
+"""Search for other runs of a sweep that used this host at the same time, according to their folders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llmexp.record.folder import RunFolder
 
 
 def beside(folder: RunFolder, windows: Sequence[tuple[float, float]]) -> list[str]:
-    """Names of the folders beside this one whose runs lasted into a window (begin and end in Unix time), if only for a part of it."""
+    """Return the names of the folders beside this one whose runs overlapped a window (begin and end in Unix time)."""
     found = []
     for path in sorted(folder.path.parent.glob("*/")):
         lasted = _lasted(RunFolder(path)) if path.name != folder.path.name else None
@@ -24,7 +24,10 @@ def beside(folder: RunFolder, windows: Sequence[tuple[float, float]]) -> list[st
 
 
 def _lasted(folder: RunFolder) -> tuple[float, float] | None:
-    """From its driver's first word to its end, or till now; None where it did not run on this host, or its events cannot be read."""
+    """Return the Unix times from the driver's first event here to the run's end, or to now while it runs.
+
+    Return None where the run was not on this host, or its events cannot be read.
+    """
     with contextlib.suppress(RecordError, OSError, ValueError):
         events = folder.events()
         begun = next(
@@ -37,7 +40,7 @@ def _lasted(folder: RunFolder) -> tuple[float, float] | None:
 
 
 def _end_unix_s(folder: RunFolder, last: dict[str, Any]) -> float:
-    """Of a run that its driver died at, or gave up, without a word: its last sample of the machine."""
+    """Return the end of a run; where the driver wrote none, the last sample of the machine stands for it."""
     if last["status"] != "running":
         return _unix_s(last)
     if folder.state() == "running":

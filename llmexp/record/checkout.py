@@ -1,4 +1,4 @@
-"""The git checkouts that a run depends on: commit, remote, and what was changed since, kept as a file."""
+"""The git checkouts that a run depends on: commit, remote, and the uncommitted changes, which are kept as a file."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from llmexp.record.folder import write_atomically
 from llmexp.record.git import changes, git, is_dirty
 from llmexp.record.redact import redact
 
-# More is a copy of something, not a change that a person reads.
+# A larger diff is a copy of something, not a change that a person reads.
 LARGEST_DIFF_BYTES = 1_000_000
 
 
-# Names the folder that has what `checkouts` found when a job was submitted: by the time it runs, people may have worked on.
+# This variable names the folder with what `checkouts` found when a job was submitted: people may have changed the
+# sources before the job runs.
 SUBMITTED = "LLMEXP_SUBMITTED_CHECKOUTS"
 _KEPT = "checkouts.json"
 
 
 def checkouts(into: Path | None) -> dict[str, dict[str, Any] | None]:
-    """Describe llmexp's own checkout and the working directory's, None where there is none; their changes go `into` a folder."""
+    """Describe llmexp's own checkout and the working directory's, and write their changes `into` a folder.
+
+    A checkout that does not exist is None.
+    """
     submitted = os.environ.get(SUBMITTED)
     if submitted:
         return _as_submitted(Path(submitted), into)
@@ -32,7 +36,7 @@ def checkouts(into: Path | None) -> dict[str, dict[str, Any] | None]:
 
 
 def keep_checkouts(folder: Path) -> None:
-    """Leave what `checkouts` says now, with the changes, in a folder for jobs that run later."""
+    """Save what `checkouts` finds now, with the changes, in a folder for jobs that run later."""
     write_atomically(folder / _KEPT, json.dumps(checkouts(folder), indent=2))
 
 
@@ -45,7 +49,7 @@ def _as_submitted(kept: Path, into: Path | None) -> dict[str, dict[str, Any] | N
 
 
 def _own_checkout() -> Path | None:
-    """The folder of these sources; None where llmexp is installed, even inside some other project's checkout."""
+    """Return the folder of these sources; None where llmexp is installed, even inside another project's checkout."""
     source = Path(__file__)
     return source.parent if git(source.parent, "ls-files", "--error-unmatch", source.name) else None
 
@@ -61,7 +65,10 @@ def _describe(name: str, folder: Path, into: Path | None) -> dict[str, Any] | No
 
 
 def _keep_diff(folder: Path, path: Path) -> dict[str, str] | None:
-    """Write what differs from HEAD in tracked files, secrets hidden, and name the file with its digest; None where it cannot be kept."""
+    """Write the diff of tracked files from HEAD, with secrets hidden, and return the file's name and digest.
+
+    Return None where the diff cannot be kept.
+    """
     diff = changes(folder)
     if diff is None:
         return None
@@ -74,9 +81,15 @@ def _keep_diff(folder: Path, path: Path) -> dict[str, str] | None:
 
 
 def _capped(diff: str) -> str:
-    """At most the largest size, in whole lines; what is cut off is said, with the digest of all of it, so that its changes show too."""
+    """Cut a diff to whole lines within the largest size, and add a note of the cut.
+
+    The note has the digest of the whole diff, so that changes in the part that was cut off show too.
+    """
     whole = diff.encode()
     if len(whole) <= LARGEST_DIFF_BYTES:
         return diff
     kept = whole[:LARGEST_DIFF_BYTES].rpartition(b"\n")[0].decode(errors="replace")
-    return f"{kept}\n# cut off: the first {len(kept.encode())} of {len(whole)} bytes, whose SHA-256 is {hashlib.sha256(whole).hexdigest()}\n"
+    return (
+        f"{kept}\n# cut off: the first {len(kept.encode())} of {len(whole)} bytes, "
+        f"whose SHA-256 is {hashlib.sha256(whole).hexdigest()}\n"
+    )

@@ -1,4 +1,4 @@
-"""Energy between two moments, from counters that the hardware keeps."""
+"""Measurement of the energy used between two moments, from the hardware's counters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llmexp.record.samples import Energy
 
 
 class EnergyMeter:
-    """Reads its counters around a block; `energy` is None where they could not be read, as without counters (None)."""
+    """A meter that reads counters around a block; `energy` is None without counters, or where a reading failed."""
 
     def __init__(self, counters: Sequence[Counter] | None) -> None:
         self._counters = counters
@@ -34,5 +34,5 @@ class EnergyMeter:
 
     @property
     def covers(self) -> list[str] | None:
-        """What this rank's counters cover; None where they could not be read."""
+        """The names of what this rank's counters cover; None where they could not be read."""
         return list(self.energy.joules) if self.energy else None

@@ -1,6 +1,6 @@
-"""What a number was measured on: software, host, devices and checkout, as the driver sees them; and the stack's digest.
+"""The environment of a measurement as the driver sees it: software, host, devices, checkouts; and the stack's digest.
 
-Without torch: what only the ranks know (kernels, NCCL, thread counts) they write themselves.
+Nothing here imports torch: the ranks write what only they know (kernels, NCCL, thread counts).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from llmexp.record.installed import Installed
 from llmexp.record.redact import is_secret_name, redact
 
 DISTRIBUTIONS = (
-    "llmexp", "torch", "deepspeed", "transformers", "megatron-core", "peft", "accelerate", "bitsandbytes", "flash-attn", "triton",
-    "numpy", "datasets", "tokenizers", "hydra-core", "pydantic", "mlflow", "nvidia-ml-py",
+    "llmexp", "torch", "deepspeed", "transformers", "megatron-core", "peft", "accelerate", "bitsandbytes", "flash-attn",
+    "triton", "numpy", "datasets", "tokenizers", "hydra-core", "pydantic", "mlflow", "nvidia-ml-py",
 )  # fmt: skip
-# Variables that change what is measured. Nothing else of the environment is ever written.
+# Environment variables that change what is measured. No other variable is ever written.
 VARIABLES = (
-    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "NCCL_*",
-    "TORCH_NCCL_*", "GLOO_*", "OMP_*", "MKL_NUM_THREADS", "KMP_*", "PYTORCH_*", "NVIDIA_TF32_OVERRIDE", "TOKENIZERS_PARALLELISM",
-    "TORCHINDUCTOR_*", "TORCHDYNAMO_*", "TRITON_*",
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING", "NCCL_*", "TORCH_NCCL_*", "GLOO_*", "OMP_*", "MKL_NUM_THREADS", "KMP_*", "PYTORCH_*",
+    "NVIDIA_TF32_OVERRIDE", "TOKENIZERS_PARALLELISM", "TORCHINDUCTOR_*", "TORCHDYNAMO_*", "TRITON_*",
 )  # fmt: skip
 
 
 def capture(ranks: Installed, folder: Path | None = None) -> dict[str, Any]:
-    """Describe this machine, checkout and the Python of the ranks; what cannot be found out is None, and no secret is in it.
+    """Describe this machine, the checkouts and the ranks' Python; what cannot be found out is None.
 
-    Uncommitted changes are left in `folder`.
+    No secret is in it. Uncommitted changes are written to `folder`.
     """
     return {
         "host": socket.gethostname(),
@@ -54,14 +54,14 @@ def capture(ranks: Installed, folder: Path | None = None) -> dict[str, Any]:
 
 
 def device_model(device: str) -> str:
-    """The name of what computes: the first GPU's for 'cuda', else the processor's; 'unknown' where it cannot be read."""
+    """Return the first GPU's name for 'cuda', else the processor's; 'unknown' where it cannot be read."""
     if device == "cuda":
         return gpus()[0].name if gpus() else "unknown"
     return processor.model() or "unknown"
 
 
 def recorded_device_model(captured: Mapping[str, Any], device: str) -> str | None:
-    """What `device_model` answered where an environment was captured; None where that is not in it."""
+    """Return what `device_model` answered when an environment was captured; None where it was not recorded."""
     devices = (
         (captured.get("nvidia") or {}).get("devices")
         if device == "cuda"
@@ -71,7 +71,10 @@ def recorded_device_model(captured: Mapping[str, Any], device: str) -> str | Non
 
 
 def stack_digest(sources: Iterable[Path], versions: Mapping[str, str], device: str) -> str:
-    """12 hexadecimal digits over the ranks' sources, distributions' versions and the device's name: a result of another stack is stale."""
+    """Return 12 hexadecimal digits of a hash over the ranks' sources, library versions and the device's name.
+
+    A result of another stack is stale.
+    """
     digest = hashlib.sha256()
     for path in sources:
         digest.update(f"{path.parent.name}/{path.name}\0".encode() + path.read_bytes() + b"\0")
@@ -80,7 +83,7 @@ def stack_digest(sources: Iterable[Path], versions: Mapping[str, str], device: s
 
 
 def cpu() -> dict[str, Any]:
-    """This machine's processor: its model, cores, those that this process may use, and the governor of its clock."""
+    """Describe this machine's processor: its model, cores, the cores that this process may use, and clock governor."""
     return {
         "model": processor.model(),
         "physical_cores": processor.physical_cores(),
@@ -91,7 +94,7 @@ def cpu() -> dict[str, Any]:
 
 
 def _nvidia() -> dict[str, Any] | None:
-    """The driver and all GPUs of this machine, in the driver's words; None where there are none."""
+    """Describe the NVIDIA driver and all GPUs of this machine, in the driver's words; None where there are none."""
     devices = [
         {"name": gpu.name, "memory_mebibytes": gpu.memory_mebibytes, "power_limit_watts": gpu.power_limit_watts}
         for gpu in gpus()

@@ -1,4 +1,4 @@
-"""What kind of filesystem holds a folder: SQLite is safe on one machine's disk only."""
+"""Checks of the filesystem that holds a folder: SQLite is safe only on a machine's own disk."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ from pathlib import Path
 import psutil
 
 NETWORK_FILESYSTEMS = (
-    "nfs", "lustre", "gpfs", "beegfs", "fhgfs", "ceph", "cifs", "smb", "glusterfs", "afs", "9p", "sshfs", "s3fs", "juicefs", "wekafs", "panfs",
+    "nfs", "lustre", "gpfs", "beegfs", "fhgfs", "ceph", "cifs", "smb", "glusterfs", "afs", "9p", "sshfs", "s3fs",
+    "juicefs", "wekafs", "panfs",
 )  # fmt: skip
-# What to do where it is not.
-ELSEWHERE = "set MLFLOW_TRACKING_URI to a server, or tracking.uri=sqlite:////<local disk>/mlflow.db, or run with tracking=none and llmexp sync later"
+# The advice for a filesystem where SQLite is not safe.
+ELSEWHERE = (
+    "set MLFLOW_TRACKING_URI to a server, or tracking.uri=sqlite:////<local disk>/mlflow.db, "
+    "or run with tracking=none and llmexp sync later"
+)
 
 
 def unsafe_for_sqlite(folder: Path) -> str | None:
-    """Say why a SQLite store cannot be in a folder, which need not exist yet, or None. A network's locks may hold, but not SQLite's files."""
+    """Say why a SQLite store cannot be in a folder, or return None where it can; the folder need not exist yet.
+
+    A network filesystem is refused even where its locks work: SQLite's files are still not safe there.
+    """
     there = nearest_existing(folder)
     kind = filesystem(there)
     if kind.removeprefix("fuse.").startswith(NETWORK_FILESYSTEMS):
@@ -25,19 +32,22 @@ def unsafe_for_sqlite(folder: Path) -> str | None:
 
 
 def nearest_existing(folder: Path) -> Path:
-    """The folder, or the closest one above it that exists."""
+    """Return the folder, or the closest one above it that exists."""
     folder = folder.absolute()
     return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def filesystem(folder: Path) -> str:
-    """The type of the filesystem that holds a folder, as the mount table names it; 'unknown' where it does not."""
+    """Return the mount table's name for the type of a folder's filesystem; 'unknown' where it has none."""
     mounts = {Path(mount.mountpoint): mount.fstype for mount in psutil.disk_partitions(all=True)}
     return next((mounts[path] for path in (folder.resolve(), *folder.resolve().parents) if path in mounts), "unknown")
 
 
 def can_lock(folder: Path) -> bool:
-    """Whether files there can be locked, by flock and by POSIX locks, which SQLite takes; a folder that cannot be written is another matter."""
+    """Tell whether files in a folder can be locked, by flock and by the POSIX locks that SQLite takes.
+
+    The answer is also True where the folder cannot be written to: that is not a question of locks.
+    """
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             return _lock(file.fileno())

@@ -1,4 +1,4 @@
-"""FLOPs of a run in the two sizes that they grow with: positions, and squared lengths of what attends within itself."""
+"""FLOPs of a run by the two quantities they grow with: positions, and the squared lengths of attended sequences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from llmexp.record.samples import Record
 
 
 class Computed(Record):
-    """What the devices compute, useful or not: what is run again, masked pairs, padding."""
+    """The FLOPs that the devices compute, useful or not: recomputation, masked pairs and padding count too."""
 
     per_position: float = Field(description="all products but attention's")
     fused_per_square: float = Field(
@@ -20,12 +20,12 @@ class Computed(Record):
     fused: bool = Field(description="which of them the plan asks for")
 
     def per_square(self, fused: bool | None = None) -> float:
-        """Attention's; of the planned kernel where none is told."""
+        """Return attention's FLOPs per squared length, for the planned kernel where `fused` is None."""
         return self.fused_per_square if (self.fused if fused is None else fused) else self.unfused_per_square
 
 
 class Flops(Record):
-    """The model's FLOPs, forward and backward, nothing run again; beside them what the devices compute."""
+    """The model's FLOPs, forward and backward, without recomputation; `computed` has what the devices compute."""
 
     per_position: float = Field(description="all products but attention's")
     attention_per_square: float = Field(description="causal half of a squared length")
@@ -36,5 +36,5 @@ class Flops(Record):
 
     @property
     def full_attention_per_position(self) -> float:
-        """Of PaLM's convention: both halves of every sequence, whatever is masked."""
+        """FLOPs per position by PaLM's convention: it counts both halves of every sequence, whatever is masked."""
         return self.per_position + 2 * self.attention_per_square * self.seq_len

@@ -1,4 +1,4 @@
-"""A run's folder: every path in it, its event log and how its state is read, whenever the writer was killed."""
+"""A run's folder: every path in it, its event log, and its state, which can be read whenever the writer was killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PREVIOUS = "previous"
 
 
 class RunFolder:
-    """outputs/<sweep>/<model>_<method>_<id12>/; everything in it is append-only or written by rename."""
+    """The folder outputs/<sweep>/<model>_<method>_<id12>/; its files are append-only or written by rename."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -37,64 +37,67 @@ class RunFolder:
 
     @property
     def plan_path(self) -> Path:
-        """The frozen plan, written first."""
+        """The frozen plan, which is written first."""
         return self.path / PLAN
 
     @property
     def result_path(self) -> Path:
-        """The result, written last."""
+        """The result, which is written last."""
         return self.path / RESULT
 
     @property
     def events_path(self) -> Path:
-        """Status changes, one JSON object a line: at, status, and more."""
+        """The log of status changes, one JSON object a line: at, status, and more."""
         return self.path / "events.jsonl"
 
     @property
     def system_path(self) -> Path:
-        """Samples of the machine's load taken beside the run, one JSON object a line: at_s (Unix time), then metric names."""
+        """Samples of the machine's load during the run, one JSON object a line: at_s (Unix time), then metrics."""
         return self.path / "system.jsonl"
 
     def system_of(self, node: int) -> Path:
-        """The same of another machine of the run, by its own clock."""
+        """Return the samples file of one machine of the run; its times are by that machine's clock."""
         return self.path / f"system.{node}.jsonl" if node else self.system_path
 
     @property
     def drivers(self) -> Path:
-        """The lock between drivers: one at a time works here."""
+        """The lock between drivers: only one at a time works in this folder."""
         return self.path / ".drivers"
 
     @property
     def figures(self) -> Path:
-        """Pictures of this run."""
+        """The folder with this run's figures."""
         return self.path / "figures"
 
     def repeat(self, index: int) -> Path:
-        """The folder of one repeat: samples.<rank>.jsonl, log.<rank>.txt, rank.<rank>.json, failure.<rank>.json, trace/."""
+        """Return the folder of one repeat.
+
+        It holds samples.<rank>.jsonl, log.<rank>.txt, rank.<rank>.json, failure.<rank>.json and trace/.
+        """
         return self.path / f"repeat.{index}"
 
     def repeats(self) -> list[Path]:
-        """The repeats begun so far, in order."""
+        """Return the folders of the repeats begun so far, in order."""
         return sorted(
             (path for path in self.path.glob("repeat.*") if path.suffix[1:].isdecimal()),
             key=lambda path: int(path.suffix[1:]),
         )
 
     def systems(self) -> list[Path]:
-        """The samples of every machine of the run."""
+        """Return the samples files of all machines of the run."""
         return sorted(self.path.glob("system*.jsonl"))
 
     def last_sample_unix_s(self) -> float | None:
-        """When the driver last sampled its machine, by that machine's clock; None where it never did."""
+        """Return the time of the driver's last sample of its machine, by that machine's clock; None without samples."""
         told = (sample.get("at_s") for sample in read_json_lines(self.system_path) if isinstance(sample, dict))
         return max((float(at_s) for at_s in told if isinstance(at_s, int | float)), default=None)
 
     def diffs(self) -> list[Path]:
-        """The uncommitted changes of each checkout that was dirty, git.<name>.diff."""
+        """Return the files with the uncommitted changes of each dirty checkout, git.<name>.diff."""
         return sorted(self.path.glob("git.*.diff"))
 
     def rank_processes(self) -> list[psutil.Process]:
-        """The living processes of this host that ranks said they are, wherever a container's daemon has started them."""
+        """Return the living processes of this host that the ranks named, also those a container's daemon started."""
         told = [identity for path in self.path.glob("repeat.*/process.*.json") for identity in read_json_lines(path)]
         return [psutil.Process(identity["pid"]) for identity in told if is_visible(identity) and is_alive(identity)]
 
@@ -103,14 +106,20 @@ class RunFolder:
         write_atomically(path, to_json(record))
 
     def event(self, status: str, **details: Any) -> None:
-        """Append a status change; the first one of a driver carries its process, so that a reader can tell whether it lives."""
+        """Append a status change.
+
+        The first one of a driver carries its process identity, so that a reader can tell whether it lives.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         line = json.dumps({"at": now(), "status": status, **details}) + "\n"
         with self.events_path.open("a") as file:
             file.write(line)
 
     def events(self) -> list[dict[str, Any]]:
-        """All status changes; a last line cut off by a kill is left out. Raises RecordError where a line is not one."""
+        """Return all status changes; raises RecordError where a line is not one.
+
+        A last line that was cut off by a kill is left out.
+        """
         try:
             return [event for event in read_json_lines(self.events_path) if (event["status"], event["at"])]
         except (KeyError, TypeError, ValueError) as error:
@@ -119,7 +128,10 @@ class RunFolder:
             raise RecordError(f"{self.events_path} cannot be read: {error.strerror}") from None
 
     def result(self) -> RunResult | None:
-        """The result, or None where the run has not ended; raises RecordError on a file that is not one, DamagedError on no version's."""
+        """Return the result, or None where the run has not ended.
+
+        Raises RecordError for a result that this version cannot read, DamagedError for one that no version wrote.
+        """
         try:
             return RunResult.model_validate_json(read_text(self.result_path))
         except FileNotFoundError:
@@ -130,7 +142,7 @@ class RunFolder:
             raise RecordError(f"{self.result_path} cannot be read: {error.strerror}") from None
 
     def lost_samples(self, result: RunResult) -> str:
-        """The first file of samples that is gone from under a success; '' where none is."""
+        """Return the name of the first samples file that a successful run has lost; '' where none is missing."""
         if result.status is not RunStatus.SUCCESS:
             return ""
         needed = (
@@ -141,7 +153,10 @@ class RunFolder:
         return next((name for name in needed if not (self.path / name).exists()), "")
 
     def state(self) -> str:
-        """'planned', 'running', or the RunStatus that the run ended with; 'killed' where its driver died, or went on, without a word."""
+        """Return 'planned', 'running', or the RunStatus that the run ended with.
+
+        It is 'killed' where the driver died, or went on to another run, without writing a result.
+        """
         result = self.result()
         if result:
             return result.status.value
@@ -151,7 +166,10 @@ class RunFolder:
         return "running" if self._is_driven_by(begun[-1]) else RunStatus.KILLED.value
 
     def _is_driven_by(self, driver: dict[str, Any]) -> bool:
-        """Whether a driver lives and is still at this run: it may have turned to others without a result here, as when the disk was full."""
+        """Tell whether a driver lives and still works on this run.
+
+        A driver may have gone on to other runs without writing a result here, for example when the disk was full.
+        """
         if not self.drivers.exists():
             return is_alive(driver)
         from llmexp.record.lock import living_holder
@@ -160,7 +178,7 @@ class RunFolder:
         return holder is not None and is_same(driver, holder)
 
     def standing(self, result: RunResult | None) -> tuple[str, str]:
-        """The state, by the result where there is one, and what a listing says of it: what is lost or why it ended so."""
+        """Return the state and a listing's remark about it: which samples are lost, or why the run ended so."""
         if result:
             lost = self.lost_samples(result)
             return (
@@ -174,7 +192,7 @@ class RunFolder:
 
 
 def find_runs(root: Path) -> list[RunFolder]:
-    """All run folders at or below `root`, in the order of their paths, also those that have lost their plan."""
+    """Return all run folders at or below `root`, in the order of their paths, also those that have lost their plan."""
     if _is_run(root):
         return [RunFolder(root)]
     return [RunFolder(path) for pattern in ("*/", "*/*/") for path in sorted(root.glob(pattern)) if _is_run(path)]
@@ -185,14 +203,14 @@ def _is_run(path: Path) -> bool:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write by rename within the same folder; parents are made."""
+    """Write a file by rename within its folder; missing parents are created."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_for(path)
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "w") as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())  # or a loss of power leaves the name without the text
+            os.fsync(file.fileno())  # without this, a power failure may leave the name without the text
         temporary.replace(path)
     except OSError:
         with contextlib.suppress(OSError):
@@ -201,19 +219,22 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def force_to_disk(paths: Iterable[Path]) -> None:
-    """Have what was written to these files outlast a loss of power, as far as their filesystem can."""
+    """Force what was written to these files to disk, so that it survives a power failure where the filesystem can."""
     for path in paths:
         with contextlib.suppress(OSError), path.open("rb") as file:
             os.fsync(file.fileno())
 
 
 def temporary_for(path: Path) -> Path:
-    """A hidden name beside `path` that no other process uses or can know, on this host or another one that shares the folder."""
+    """Return a hidden name beside `path` that no other process uses or can guess, on this or any other host."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Read a JSONL file that may still be written to; nothing where it is missing, and not a line that was cut off. Raises OddFileError, OSError."""
+    """Yield the records of a JSONL file that may still be written to; raises OddFileError, OSError.
+
+    A missing file yields nothing, and lines that were cut off are left out.
+    """
     if not path.exists():
         return
     for line in read_text(path, LONGEST_LINES_BYTES).splitlines():
@@ -224,5 +245,5 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def now() -> str:
-    """The time in ISO 8601, UTC, with milliseconds."""
+    """Return the present time in ISO 8601, UTC, with milliseconds."""
     return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")

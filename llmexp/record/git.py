@@ -1,4 +1,4 @@
-"""What git says about a checkout that others may have made: nothing that its own configuration names is started."""
+"""Questions to git about a checkout; others may have made it, so nothing that its configuration names is started."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ from pathlib import Path
 
 from llmexp.machine.command import output
 
-# Into a submodule git would go with that one's own configuration.
+# Inside a submodule git would use the submodule's own configuration.
 _OUTSIDE_SUBMODULES = ("--ignore-submodules=dirty",)
 _TEXT_ONLY = ("--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short")
 
 
 def git(folder: Path, *words: str) -> str | None:
-    """The answer of git, which asks neither a file monitor nor hooks, and fetches no object that a partial clone lacks; None where it fails."""
+    """Return git's answer, or None where git fails.
+
+    Git runs no file monitor and no hooks, and fetches no object that a partial clone lacks.
+    """
     quiet = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
     return output("git", "-C", str(folder), *quiet, *words, variables={"GIT_ALLOW_PROTOCOL": ""})
 
 
 def is_dirty(folder: Path) -> bool:
-    """Whether tracked files differ from HEAD, those of submodules too; True where git cannot tell."""
+    """Tell whether tracked files differ from HEAD, those of submodules too; True where git cannot tell."""
     found = _unfiltered(folder, "status", "--porcelain", "--untracked-files=no", *_OUTSIDE_SUBMODULES)
     return found is None or bool(found) or any(map(is_dirty, _submodules(folder)))
 
 
 def changes(folder: Path) -> str | None:
-    """What differs from HEAD in tracked files, as a patch; changes within submodules are only named."""
+    """Return the differences of tracked files from HEAD as a patch; changes within submodules are only named."""
     diff = _unfiltered(folder, "diff", "HEAD", *_TEXT_ONLY, *_OUTSIDE_SUBMODULES)
     if diff is None:
         return None
@@ -34,11 +37,12 @@ def changes(folder: Path) -> str | None:
 
 
 def _unfiltered(folder: Path, *words: str) -> str | None:
-    """
-    The answer of git without the filters and hooks that the repository's own configuration names, None where they cannot be left out.
+    """Return git's answer without the filters and hooks that the repository's own configuration names.
 
-    Those of the user's configuration go on, Git LFS as `git lfs install` leaves it among them. Where LFS is set up for the one repository
-    (`--local`, or with extensions), a file of it that was touched since it was checked out counts as changed, its content against its pointer.
+    Return None where they cannot be left out. Filters and hooks of the user's configuration still run, for example
+    Git LFS as `git lfs install` sets it up. Where LFS is set up for this one repository (`--local`, or with
+    extensions), an LFS file that was touched after its checkout counts as changed: its content is compared with its
+    pointer.
     """
     listed = git(folder, "config", "--list", "--show-scope", "--name-only", "-z")
     if listed is None:
@@ -48,7 +52,7 @@ def _unfiltered(folder: Path, *words: str) -> str | None:
     filters, hooks = _named("filter", own), _named("hook", own)
     if any(key.startswith("lfs.extension.") for key in own):
         filters.add("lfs")
-    # The one ends a key on git's command line, the other stands for bytes that are no text.
+    # "=" ends a key on git's command line, and U+FFFD stands for bytes that are not text.
     if any(sign in name for name in filters | hooks for sign in "=\ufffd"):
         return None
     settings = [
@@ -63,7 +67,7 @@ def _named(section: str, keys: list[str]) -> set[str]:
 
 
 def _submodules(folder: Path) -> list[Path]:
-    """The submodules that are checked out, by .gitmodules, whose paths lead nowhere else."""
+    """Return the submodules in .gitmodules that are checked out and whose paths stay within the repository."""
     top = git(folder, "rev-parse", "--show-toplevel")
     if top is None:
         return []

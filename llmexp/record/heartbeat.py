@@ -1,7 +1,8 @@
-"""A sign of life for those who cannot see a process: a file that it touches every few seconds, by the clock of the server that holds it.
+"""A heartbeat for observers that cannot see a process: a file that the process touches every few seconds.
 
-Whoever judges compares that with what the same server says of a file of the moment, so that no host's clock matters. Only where a filesystem takes
-times from its clients, as Lustre and sshfs do, must their clocks agree to some minutes.
+The time of a touch is by the clock of the server that holds the file. An observer compares it with the time that the
+same server gives to a new file, so no host's clock matters. Only where a filesystem takes times from its clients, as
+Lustre and sshfs do, must the clients' clocks agree to within some minutes.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 EVERY_S = 10.0
-# Servers and virtual machines stall for minutes, and NFS shows an old time for one; a dead driver's run waits for this long.
+# Servers and virtual machines can stall for minutes, and NFS can show a time that is a minute old. A dead driver's
+# run waits for this long.
 SILENT_S = 600.0
-# By this host's own clock, where the server's cannot be asked: wrong time zones are hours off.
+# The limit by this host's own clock, where the server's cannot be asked: a wrong time zone is hours off.
 UNASKED_S = 86_400.0
-# Who waits for a run looks at it twice a second.
+# A process that waits for a run checks it twice a second, so the server's clock is not asked every time.
 _ASK_EVERY_S = 10.0
 # A file server may hang.
 _END_WITHIN_S = 10.0
-# How far the clock of a filesystem, by its device, is ahead of time.monotonic, and when by the latter it was asked.
+# For each filesystem, by its device: when its clock was asked, by time.monotonic, and how far it was ahead of that.
 _ahead_s: dict[int, tuple[float, float]] = {}
 
 
 @contextmanager
 def beating(descriptor: int) -> Iterator[None]:
-    """Give signs of life at an open file as long as the block lasts."""
+    """Touch an open file regularly, as a sign of life, as long as the block lasts."""
     ended = threading.Event()
     thread = threading.Thread(target=_beat, args=(descriptor, ended), name="heartbeat", daemon=True)
     thread.start()
@@ -42,13 +44,16 @@ def beating(descriptor: int) -> Iterator[None]:
 
 
 def touch(descriptor: int) -> None:
-    """Give one sign of life; nothing where the filesystem fails for the moment."""
+    """Touch an open file once as a sign of life; errors of the filesystem are ignored, as they may be temporary."""
     with suppress(OSError):
-        os.utime(descriptor)  # without a time, which is then the server's
+        os.utime(descriptor)  # without an explicit time, the server sets its own
 
 
 def is_silent(file: Path) -> bool:
-    """Whether there has been no sign of life at a file for so long that its holder is dead, or the file is gone; no where that cannot be told."""
+    """Tell whether a file's holder counts as dead: the last sign of life is too old, or the file is gone.
+
+    The answer is False where this cannot be told.
+    """
     try:
         with file.open("rb") as opened:  # NFS asks its server when a file is opened
             touched_s = os.fstat(opened.fileno()).st_mtime
@@ -68,7 +73,7 @@ def _beat(descriptor: int, ended: threading.Event) -> None:
 
 
 def _now_s(folder: Path) -> float:
-    """The time by the clock that a folder's files get theirs from; raises OSError where none can be made there."""
+    """Return the time by the clock that stamps a folder's files; raises OSError where no file can be made there."""
     device = folder.stat().st_dev
     asked_s, ahead_s = _ahead_s.get(device, (-math.inf, 0.0))
     if time.monotonic() - asked_s > _ASK_EVERY_S:

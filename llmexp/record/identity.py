@@ -1,6 +1,7 @@
-"""Which process is meant, and whether it still runs: told by the kernel that it runs on, by its signs of life where that is another machine's.
+"""The identity of a process, and whether the process still runs.
 
-So neither a clock that is set nor a host's name changes it.
+The kernel that the process runs on answers; for a process on another machine its signs of life do. So a clock that is
+set, or a host that is renamed, does not change the answer.
 """
 
 from __future__ import annotations
@@ -18,28 +19,32 @@ import psutil
 from llmexp.machine.processes import is_zombie, kernel, start_ticks, started_at_s
 from llmexp.record.heartbeat import is_silent
 
-# The name, in a holder's identity, that promises signs of life; its value is every how many seconds.
+# The key, in a holder's identity, that promises signs of life; its value is their interval in seconds.
 HEARTBEAT = "heartbeat_s"
 
 
 def process_identity() -> dict[str, Any]:
-    """What tells this process from any other, later one with its number; with its SLURM job, where it is of one."""
+    """Return what tells this process from a later one with the same process id, and its SLURM job if it has one."""
     return identity_of(os.getpid()) | _slurm_job()
 
 
 def identity_of(pid: int) -> dict[str, Any]:
-    """The same of any process that is visible here."""
+    """Return what tells any process that is visible here from a later one with the same process id."""
     told = {"host": socket.gethostname(), "pid": pid, "process_started_at_s": started_at_s(pid)}
     here = kernel()
     return told | (here | {"start_ticks": start_ticks(pid)} if here else {})
 
 
 def is_alive(identity: Mapping[str, Any], ended_job: str | None = None, held: Path | None = None) -> bool:
-    """Whether the process of a `process_identity` still runs: by the kernel where it can be seen from here, a stopped one too.
+    """Tell whether the process of a `process_identity` still runs; a stopped process does.
 
-    One that cannot be seen is asked for by the file `held`: in another PID namespace of this machine, as a container has, by the lock that it keeps
-    there; on another machine, whatever that is called, by its signs of life; an earlier version gave none, and counts as running. But not one that
-    SLURM has ended: with the job `ended_job`, or before it started this process's own job once more.
+    The kernel answers for a process that is visible here. For any other the file `held` is used: the process keeps it
+    locked if it is in another PID namespace of this machine, as in a container, and gives signs of life at it if it is
+    on another machine, whatever that machine's name. Processes of earlier versions give no signs of life and count as
+    running.
+
+    A process that SLURM has ended does not run: one of the job `ended_job`, or one from before SLURM restarted this
+    process's own job.
     """
     if is_visible(identity):
         return _runs(identity)
@@ -54,7 +59,7 @@ def is_alive(identity: Mapping[str, Any], ended_job: str | None = None, held: Pa
 
 
 def is_visible(identity: Mapping[str, Any]) -> bool:
-    """Whether the number of the process means the same here."""
+    """Tell whether the identity's process id means the same process here."""
     here = kernel()
     if "boot_id" not in identity or not here:
         return bool(identity.get("host") == socket.gethostname())
@@ -62,7 +67,7 @@ def is_visible(identity: Mapping[str, Any]) -> bool:
 
 
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two identities are of one process, whatever became of its host's name and clock."""
+    """Tell whether two identities are of one process, even if its host's name or clock has changed."""
     told = (
         ("boot_id", "pid_namespace", "pid", "start_ticks")
         if "boot_id" in one
@@ -72,7 +77,10 @@ def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def lock(descriptor: int) -> None:
-    """Keep a file locked, as a sign of life for those who cannot see this process; nothing where the filesystem knows no such locks."""
+    """Keep a file locked, as a sign of life for observers that cannot see this process.
+
+    It does nothing on a filesystem without such locks.
+    """
     with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -84,13 +92,13 @@ def await_unlocked(path: Path) -> None:
 
 
 def unlock(descriptor: int) -> None:
-    """Keep it locked no longer."""
+    """Release the lock on the file."""
     with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def is_locked(path: Path) -> bool | None:
-    """Whether somebody keeps the file locked; None where that cannot be told, as on a filesystem without such locks."""
+    """Tell whether a process keeps the file locked; None if that is unknown, as on a filesystem without such locks."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -114,7 +122,7 @@ def _runs(identity: Mapping[str, Any]) -> bool:
 
 
 def _is_here(identity: Mapping[str, Any]) -> bool:
-    """By the clock, which older identities go by."""
+    """Tell by the process's start time whether it runs here; older identities have only that."""
     try:
         same = abs(started_at_s(identity["pid"]) - identity["process_started_at_s"]) < 1
         return same and not is_zombie(identity["pid"])
@@ -123,7 +131,7 @@ def _is_here(identity: Mapping[str, Any]) -> bool:
 
 
 def _slurm_job() -> dict[str, Any]:
-    """The SLURM job of this process, by the name that squeue has for it, and how often SLURM started it again; nothing outside of one."""
+    """Return the SLURM job of this process, as squeue names it, and its number of restarts; empty outside a job."""
     own = os.environ.get
     job = (
         f"{own('SLURM_ARRAY_JOB_ID')}_{own('SLURM_ARRAY_TASK_ID')}"

@@ -1,7 +1,8 @@
-"""What listings need of a run, kept beside the runs of a sweep for those that have ended.
+"""An index of the ended runs of a sweep, with what listings need of each, kept beside the runs.
 
-The index is never the truth: an entry counts only while the run's result, its plan and its first repeat are those that it was read from, so an
-index that is missing, broken or old costs time and nothing else. Runs without a result are read anew every time: their driver may have died since.
+The index is only a cache: an entry counts only while the run's result, plan and first repeat are those that it was read
+from. So an index that is missing, broken or old costs time and nothing else. Runs without a result are read anew every
+time, because their driver may have died since.
 """
 
 from __future__ import annotations
@@ -31,32 +32,32 @@ _Index = dict[str, tuple[_Stamp, "RunOverview"]]
 
 @dataclass(frozen=True)
 class RunOverview:
-    """How far a run came, how it ended and why, and what its time was spent on; `state` is RunFolder.state's, or 'unreadable'."""
+    """A run's progress, its end and the reason, and its use of time; `state` is RunFolder.state's, or 'unreadable'."""
 
     state: str
     reason: str = ""
     id: str = ""
     work: str = ""
-    """What runs share that take a step in about the same time a position."""
+    """A key that runs share whose steps take about the same time per position."""
     words: list[str] = field(default_factory=list)
-    """naming.own_words of its command."""
+    """The run's command by naming.own_words."""
     repeats: int = 0
-    """Finished by rank 0."""
+    """The number of repeats that rank 0 has finished."""
     planned_repeats: int = 0
     warmup_samples: int = 0
-    """Planned, a repeat."""
+    """The planned number per repeat."""
     samples: int = 0
-    """Measured in the latest repeat."""
+    """The number measured in the latest repeat."""
     planned_samples: int = 0
     amount: float = 0.0
-    """What one sample of all ranks comes to in the unit of the rate."""
+    """The work of one sample of all ranks, in the unit of the rate."""
     held_s: float | None = None
-    """From the first event to the result."""
+    """The time from the first event to the result."""
     rate: float | None = None
 
 
 def overviews(folders: Sequence[RunFolder]) -> list[RunOverview]:
-    """How each run stands, in their order; reads only what has changed since it was last asked, and never fails."""
+    """Return the runs' overviews in their order; it reads only what has changed since the last call and never fails."""
     by_sweep: dict[Path, list[RunFolder]] = {}
     for folder in folders:
         by_sweep.setdefault(folder.path.parent, []).append(folder)
@@ -69,7 +70,7 @@ def overviews(folders: Sequence[RunFolder]) -> list[RunOverview]:
 
 
 def kind_of(plan: RunPlan) -> str:
-    """What plans share whose samples take about the same time for the same amount."""
+    """Return a key that plans share whose samples take about the same time for the same amount."""
     return " ".join((*plan.subject.values(), *plan.kind.values()))
 
 
@@ -92,7 +93,7 @@ def _of_sweep(sweep: Path, runs: Iterable[RunFolder]) -> list[RunOverview]:
 
 
 def _stat(path: Path) -> list[int] | None:
-    """What changes when a file is replaced, or what a folder holds; None where there is none."""
+    """Return numbers that change when a file is replaced or a folder's content changes; None where it is missing."""
     try:
         stat = path.stat()
     except OSError:
@@ -101,7 +102,7 @@ def _stat(path: Path) -> list[int] | None:
 
 
 def _look(run: RunFolder) -> RunOverview:
-    """How a run stands by its own files."""
+    """Read a run's overview from its own files."""
     try:
         result = run.result()
         state, reason = run.standing(result)
@@ -153,7 +154,7 @@ def _read(path: Path) -> _Index:
 
 
 def _write(path: Path, index: _Index) -> None:
-    """Keep what is known of runs that are still there; a folder that cannot be written to is listed all the same."""
+    """Write the entries of runs that still exist; a folder that cannot be written to is listed all the same."""
     runs = {
         name: (stamp, asdict(standing)) for name, (stamp, standing) in index.items() if (path.parent / name).exists()
     }

@@ -1,6 +1,7 @@
-"""What a Python has installed and which tools are beside it: asked of llmexp's own, or by `python -m llmexp.record.installed` of another.
+"""The packages that a Python has installed, and the tools beside it.
 
-With the standard library alone, and readable by older Pythons than llmexp takes, because whatever is asked must be able to answer.
+llmexp asks its own Python directly, and another one by `python -m llmexp.record.installed`. Every Python that is asked
+must be able to answer, so this module needs only the standard library and runs on Pythons that llmexp does not support.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-# Set-up lines may print too.
+# The answer's line begins with this mark, because set-up lines may print too.
 MARK = "llmexp-installed "
 OLDEST_PYTHON = (3, 11)
 COMPILERS = ("c++", "g++", "clang++")
@@ -25,7 +26,10 @@ C_COMPILERS = ("gcc", "clang")
 
 @dataclass(frozen=True)
 class Installed:
-    """A Python's version and build, versions of distributions, modules that it lacks, and where compilers lie; or why it cannot be asked."""
+    """A Python's version and build, its distributions' versions, the modules it lacks, and the paths of compilers.
+
+    `error` says why the Python cannot be asked.
+    """
 
     python: str = ""
     cache_tag: str = ""
@@ -40,7 +44,7 @@ class Installed:
 
 
 def look(distributions: Iterable[str] = (), modules: Iterable[str] = ()) -> Installed:
-    """Describe this Python; of modules say which are missing."""
+    """Describe this Python, with the versions of `distributions` and the names of `modules` that are missing."""
     return Installed(
         python=".".join(map(str, sys.version_info[:3])),
         cache_tag=str(sys.implementation.cache_tag),
@@ -57,12 +61,12 @@ def look(distributions: Iterable[str] = (), modules: Iterable[str] = ()) -> Inst
 def _is_there(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that the module would be in
+    except ModuleNotFoundError:  # the package of the module is missing
         return False
 
 
 def versions(distributions: Iterable[str]) -> dict[str, str]:
-    """Versions of those distributions that are installed."""
+    """Return the versions of those distributions that are installed."""
     found = {}
     for name in distributions:
         try:
@@ -82,22 +86,22 @@ def _python_header() -> str | None:
 
 
 def version_of(python: str) -> tuple[int, ...]:
-    """Major and minor of a version such as 3.11.7."""
+    """Return the major and minor number of a version such as 3.11.7."""
     return tuple(int(part) for part in python.split(".")[:2])
 
 
 def path_with_scripts() -> str:
-    """PATH with this interpreter's own folder first: ninja is installed there, whether or not the environment is activated."""
+    """Return PATH with this interpreter's folder first, so that its ninja is found in an environment not activated."""
     return os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
 
 
 def cuda_home() -> str:
-    """Where the CUDA toolkit lies unless PATH says so."""
+    """Return the CUDA toolkit's folder, which is used where PATH does not lead to the toolkit."""
     return os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
 
 
 def installs(extras: str) -> str:
-    """What a person types to install llmexp with extras: in its checkout where this one runs from there, else with its wheel."""
+    """Return the command that installs llmexp with extras, from the checkout if this code is in one, else by wheel."""
     root = Path(__file__).parents[2]
     if (root / "pyproject.toml").is_file():
         return f"pip install '.[{extras}]' in {root}"
@@ -105,12 +109,12 @@ def installs(extras: str) -> str:
 
 
 def question(distributions: Iterable[str], modules: Iterable[str]) -> list[str]:
-    """What follows `python` on the command line that asks."""
+    """Return the arguments for `python` on the command line that asks."""
     return ["-m", __name__, json.dumps([list(distributions), list(modules)])]
 
 
 def answer(text: str) -> Installed | None:
-    """Read what the asked one printed; None where it did not answer."""
+    """Read the answer from what the other Python printed; None where it did not answer."""
     told = next((line for line in reversed(text.splitlines()) if line.startswith(MARK)), None)
     if told is None:
         return None

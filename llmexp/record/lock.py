@@ -1,8 +1,11 @@
-"""A lock between drivers that holds on every filesystem, NFS without flock too: numbered folders, each naming the process that holds or held it.
+"""A lock between drivers that works on every filesystem, also on NFS without flock.
 
-Whoever takes it makes the next number, by a rename that fails where another was faster; only the newest number counts, and none is made
-anew. So two processes that both find a dead holder cannot both follow it. A holder that was killed is known by its process, on another machine by
-the signs of life that end; one that stood still for so long, as a suspended laptop, asks `lost_to` before it writes.
+The lock is a series of numbered folders, each of which names the process that holds or held it. A process takes the
+lock by creating the next number, with a rename that fails where another process was faster. Only the newest number
+counts, and no number is created twice, so two processes that both find a dead holder cannot both follow it.
+
+A killed holder is recognised by its process, or on another machine by its signs of life, which stop. A holder that
+stood still for that long, as on a suspended laptop, asks `lost_to` before it writes.
 """
 
 from __future__ import annotations
@@ -31,34 +34,37 @@ from llmexp.record.reading import read_json
 HOLDER = ".holder"
 _TRY_EVERY_S = 0.5
 _LONGEST_BYTES = 65_536
-# What this process holds no more and could not say so: it is free to this process; to others at the latest when this process ends.
+# Locks that this process no longer holds but could not mark as released: they are free for this process, and for others
+# at the latest when this process ends.
 _to_release: set[Path] = set()
-# Files of what this process holds, or could not release, locked in the first case.
+# Open files of the locks that this process holds, or could not release; those that it holds are locked.
 _open: dict[Path, int] = {}
 
 
 class LockHeldError(Exception):
-    """Another process has the lock; says which, and what to do where it is surely dead."""
+    """The error that another process has the lock; it says which one, and what to do where that is surely dead."""
 
     def __init__(self, lock: Path, holder: dict[str, Any]) -> None:
         self.holder = holder
         alone = HEARTBEAT in holder and not is_visible(holder)
         late = f"; after {duration(SILENT_S)} without a sign of life it counts as dead" if alone else ""
         super().__init__(
-            f"{_name(holder)}, since {holder.get('at')}; wait for it or end it; if it is surely dead: rm -r '{lock}'{late}"
+            f"{_name(holder)}, since {holder.get('at')}; wait for it or end it; "
+            f"if it is surely dead: rm -r '{lock}'{late}"
         )
 
 
 def living_holder(lock: Path) -> dict[str, Any] | None:
-    """The identity of the process that has the lock; None where it is free."""
+    """Return the identity of the process that has the lock; None where it is free."""
     held = _why_not(lock)
     return held.holder if held else None
 
 
 def lost_to(lock: Path, asking: bool = False) -> str | None:
-    """Which process took the lock from this one, having found it silent for too long; None where none did, or this one never had it.
+    """Name the process that took the lock from this one, which it found silent for too long.
 
-    `asking` makes sure, at the cost of some messages to the file server, that the answer is of this moment.
+    Return None where no process did, or this one never had the lock. `asking` makes sure that the answer is up to date,
+    at the cost of some messages to the file server.
     """
     for holder in [holder for holder in _open if holder.parent.parent == lock and holder not in _to_release]:
         with contextlib.suppress(OSError):
@@ -71,16 +77,17 @@ def lost_to(lock: Path, asking: bool = False) -> str | None:
 
 
 def who_holds(lock: Path) -> str | None:
-    """Who has the lock, since when, and what to do where it is surely dead; None where it is free."""
+    """Say who has the lock, since when, and what to do where that process is surely dead; None where it is free."""
     held = _why_not(lock)
     return str(held) if held else None
 
 
 @contextmanager
 def acquire(lock: Path, ended_job: str | None = None) -> Iterator[None]:
-    """Hold the lock, a folder of its own; raises LockHeldError at once where another living process has it, OSError where none can be made.
+    """Hold the lock, a folder of its own, as long as the block lasts.
 
-    `ended_job` is a SLURM job whose processes are known to be dead, on whatever host.
+    Raises LockHeldError at once where another living process has it, OSError where the folder cannot be made.
+    `ended_job` is a SLURM job whose processes are known to be dead on all hosts.
     """
     holder = _take(lock, ended_job)
     try:
@@ -92,7 +99,7 @@ def acquire(lock: Path, ended_job: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def acquire_waiting(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock as soon as it is free; `waiting` is called once where it is not."""
+    """Hold the lock as soon as it is free; `waiting` is called once where it is not free at first."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(acquire(lock))
@@ -119,7 +126,7 @@ def _take(lock: Path, ended_job: str | None) -> Path:
         mine.mkdir()
         signs = os.open(mine / HOLDER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         os.write(signs, me.encode())
-        os.fsync(signs)  # or another host of an NFS server finds it empty, as if released
+        os.fsync(signs)  # without this, another host of an NFS server may find it empty, as if released
         keep_locked(signs)
         while True:
             place = lock / str(_newest(lock, ended_job) + 1)
@@ -128,7 +135,7 @@ def _take(lock: Path, ended_job: str | None) -> Path:
             except OSError:
                 if not place.exists():
                     raise
-                if (place / HOLDER).read_text() != me:  # NFS may answer twice, the second time that it failed
+                if (place / HOLDER).read_text() != me:  # NFS may answer twice, and report failure the second time
                     continue
             _open[place / HOLDER], signs = signs, -1
             return place / HOLDER
@@ -139,7 +146,7 @@ def _take(lock: Path, ended_job: str | None) -> Path:
 
 
 def _why_not(lock: Path) -> LockHeldError | None:
-    """Why it cannot be taken; None where it can."""
+    """Return the error that says why the lock cannot be taken; None where it can."""
     try:
         _newest(lock)
     except LockHeldError as error:
@@ -150,7 +157,10 @@ def _why_not(lock: Path) -> LockHeldError | None:
 
 
 def _newest(lock: Path, ended_job: str | None = None) -> int:
-    """The number of the last holder, 0 before the first; raises LockHeldError where it lives and has not released."""
+    """Return the number of the last holder, 0 before the first.
+
+    Raises LockHeldError where that holder lives and has not released the lock.
+    """
     file = holder_file(lock)
     holder = _said(file) if file and file not in _to_release else {}
     if holder and is_alive(holder, ended_job, file):
@@ -159,7 +169,7 @@ def _newest(lock: Path, ended_job: str | None = None) -> int:
 
 
 def _said(holder: Path) -> dict[str, Any]:
-    """A holder's identity; empty where it has released, or the file is none of a holder's."""
+    """Read a holder's identity; empty where it has released the lock, or the file is not a holder's."""
     try:
         said = read_json(holder)
     except ValueError:
@@ -168,13 +178,16 @@ def _said(holder: Path) -> dict[str, Any]:
 
 
 def holder_file(lock: Path) -> Path | None:
-    """What the newest holder says of itself, and keeps locked while it lives; None where there has been none."""
+    """Return the newest holder's file, with its identity, locked while the holder lives; None where there was none."""
     numbers = [int(path.name) for path in lock.iterdir() if path.name.isdecimal()] if lock.exists() else []
     return lock / str(max(numbers)) / HOLDER if numbers else None
 
 
 def end_with_holder(lock: Path) -> None:
-    """Let this process end when the present holder does, however far away it was started from: a container's daemon does not see its client's end."""
+    """End this process when the present holder ends, even if the holder is not its parent.
+
+    This is needed in containers, whose daemon does not see that its client has ended.
+    """
     holder = holder_file(lock)
     if holder is None or not is_locked(holder):
         return
@@ -188,7 +201,10 @@ def end_with_holder(lock: Path) -> None:
 
 
 def _is_open(holder: Path) -> bool:
-    """Whether the file of that name is this process's own: somebody may have removed the folder, and numbers then begin anew."""
+    """Tell whether the file of that name is this process's own.
+
+    Somebody may have removed the folder, and then the numbers start again.
+    """
     return holder.read_bytes() == os.pread(_open[holder], _LONGEST_BYTES, 0)
 
 
@@ -201,7 +217,7 @@ def _taker(holder: Path) -> str:
 
 
 def _ask_again(lock: Path, descriptor: int) -> None:
-    """Say that this process lives, then change the folder, so that NFS does not answer from its memory."""
+    """Give a sign of life, then change the folder, so that NFS does not answer from its cache."""
     touch(descriptor)
     with contextlib.suppress(OSError), tempfile.NamedTemporaryFile(dir=lock):
         pass
@@ -212,13 +228,19 @@ def _name(holder: dict[str, Any]) -> str:
 
 
 def _release(holder: Path) -> None:
-    """Empty the holder's file, which takes no space; where even that fails, as on a disk that has turned read-only, it is tried again later."""
+    """Release the lock by emptying the holder's file, which works even on a full disk.
+
+    Where that fails, as on a disk that has become read-only, it is tried again later.
+    """
     _to_release.add(holder)
     _release_all()
 
 
 def _release_all() -> None:
-    """By what is open, as the file of that name may be another's: somebody may have removed the folder."""
+    """Release all locks that are to be released.
+
+    It uses the open files, not their names: somebody may have removed the folder, and the names may then be another's.
+    """
     for holder in list(_to_release):
         unlock(_open[holder])
         try:

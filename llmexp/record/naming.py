@@ -1,4 +1,4 @@
-"""What a run is called beside others: by the words of its command that say what it measures."""
+"""Names that tell a run from others, made of the words of its command that say what it measures."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from llmexp.record.program_names import short_names
 # Sections of the configuration that say where and how a run is recorded, not what it measures.
 NOT_MEASURED = ("node", "tracking", "sweep", "budget", "force", "rerun")
 _PROGRAM = "engine.options.command="
-# Model and method stand beside the words, the experiment is the sweep's name, and the launcher changes nothing that is measured.
+# Model and method are shown beside the words, the experiment is the sweep's name, and the launcher changes nothing that
+# is measured.
 _NOT_NAMED = re.compile(rf"\+*((model|method|experiment|detach)=|({'|'.join(NOT_MEASURED)}|hydra)[=./])")
 
 
 def own_words(command: str) -> list[str]:
-    """The words of a run's command, python -m llmexp …, that say what it measures, but for its model and method."""
+    """Return the words of a run's command (python -m llmexp …) that say what it measures, without model and method."""
     return [word for word in shlex.split(command)[3:] if not _NOT_NAMED.match(word)]
 
 
 def name_of(subject: Iterable[str], words: Iterable[str]) -> str:
-    """The run's name: what it measures, and the words that tell it from others."""
+    """Return the run's name: what it measures, and the words that tell it from others."""
     return " ".join((*subject, *words))
 
 
 def apart(runs: Sequence[Sequence[str]]) -> list[str]:
-    """Of each run those of its words that not all of these runs have, programs by their short names."""
+    """Return for each run those of its words that not all of the runs share, with short names for programs."""
     shared = set(runs[0]).intersection(*runs) if runs else set()
     programs = list(
         dict.fromkeys(word for words in runs for word in words if word.startswith(_PROGRAM) and word not in shared)

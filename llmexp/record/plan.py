@@ -1,4 +1,7 @@
-"""The frozen plan of one run: plan.json, which the spawned ranks read. What every plan has is here; a task's own type adds the rest."""
+"""The frozen plan of one run: plan.json, which the spawned ranks read.
+
+This module has what every plan has; a task's own plan type adds the rest.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,10 @@ PLAN_SCHEMA_VERSION = 1
 
 
 class Command(Record):
-    """What is spawned on a node: an argument list, with the placeholders that Engine.command says, and the environment on top of the driver's.
+    """The command that is spawned on a node: an argument list and environment variables added to the driver's.
 
-    `unset` names variables of the driver's that it is not to see.
+    The arguments may have the placeholders that Engine.command documents. `unset` names variables of the driver that
+    the command must not see.
     """
 
     argv: list[str]
@@ -29,7 +33,7 @@ class Command(Record):
     unset: list[str] = Field(default_factory=list)
 
     def words(self, **places: object) -> list[str]:
-        """The argument list with the named placeholders filled in."""
+        """Return the argument list with the named placeholders filled in."""
         filled = list(self.argv)
         for name, value in places.items():
             filled = [word.replace(f"{{{name}}}", str(value)) for word in filled]
@@ -37,7 +41,10 @@ class Command(Record):
 
 
 class MemoryEstimate(Record):
-    """Bytes of training state that one rank holds for certain at one time; activations, buffers and the allocator's waste come on top."""
+    """The bytes of training state that one rank certainly holds at one time.
+
+    Activations, buffers and the allocator's waste come on top.
+    """
 
     parameters: StateBytes
     gradients: StateBytes = Field(description="the most between backward and update, copies for the update among them")
@@ -50,7 +57,7 @@ class MemoryEstimate(Record):
 
     @property
     def device(self) -> int:
-        """Bytes on the device, of one rank: at the end of forward, or when gradients are there."""
+        """One rank's bytes on the device: the larger of the end of forward and the time when gradients exist."""
         return (
             self.parameters.device
             + self.optimizer.device
@@ -59,12 +66,15 @@ class MemoryEstimate(Record):
 
     @property
     def host(self) -> int:
-        """Bytes in host memory, of one rank."""
+        """One rank's bytes in host memory."""
         return self.parameters.host + self.gradients.host + self.optimizer.host
 
     @property
     def in_all(self) -> int:
-        """Bytes of one rank wherever they lie, which on a CPU rank is one memory: less than both where they have their most at different times."""
+        """One rank's bytes in device and host memory together, which are one memory for a CPU rank.
+
+        It is less than the sum of both where their peaks are at different times.
+        """
         lasting = sum(kind.device + kind.host for kind in (self.parameters, self.optimizer))
         return lasting + max(
             self.gathered, self.gathered_beside_gradients + self.gradients.device + self.gradients.host
@@ -72,12 +82,12 @@ class MemoryEstimate(Record):
 
 
 class RunPlan(Record):
-    """Everything that is decided before a run starts, whatever its task; `skip` says why it will not start."""
+    """The decisions made before a run starts, whatever its task; `skip` says why it will not start."""
 
     rate: ClassVar[str] = ""
-    """The metric that says how fast a run was: verdicts, comparisons and costs go by it."""
+    """The metric of a run's speed, on which verdicts, comparisons and costs are based."""
     sample_name: ClassVar[str] = "sample"
-    """What a sample is called, such as step."""
+    """The name of a sample, such as step."""
 
     schema_version: int = Field(PLAN_SCHEMA_VERSION, alias="schema")
     id: str
@@ -100,7 +110,7 @@ class RunPlan(Record):
 
     @property
     def asked(self) -> str:
-        """What besides the engine decides which libraries are needed, as it is typed."""
+        """The override, as it is typed, that decides with the engine which libraries are needed."""
         return f"task={self.config.task.name}"
 
     @property
@@ -110,112 +120,120 @@ class RunPlan(Record):
 
     @property
     def subject(self) -> dict[str, str]:
-        """What is measured, in the words that name the run and its folder: of training the model and the method."""
+        """The subject of the measurement, which names the run and its folder: for training, model and method."""
         return {"task": self.config.task.name}
 
     @property
     def work(self) -> dict[str, str]:
-        """What runs must share, apart from what is compared, for their rates to be held against each other; by the words that a heading uses."""
+        """The properties, by a heading's words, that runs must share for their rates to be comparable.
+
+        What is compared itself is left out.
+        """
         config = self.config
         own = {"task": config.task.name, "hardware": config.hardware.name, "engine": config.engine.name}
         return own | {"ranks": str(self.processes), "runtime": runtime_name(config.runtime)}
 
     @property
     def kind(self) -> dict[str, str]:
-        """What decides, with the subject, how long a sample of some amount takes."""
+        """The properties that decide, together with the subject, how long a sample of a given amount takes."""
         return self.work
 
     @property
     def arithmetic(self) -> str:
-        """How the number of ranks comes about, in words."""
+        """The calculation of the number of ranks, in words."""
         return f"{self.processes} rank{'s' * (self.processes > 1)}"
 
     @property
     def params(self) -> dict[str, Any]:
-        """What the plan made of the configuration, as parameters of a tracker."""
+        """The values that the plan derived from the configuration, as parameters for a tracker."""
         return self.subject
 
     @property
     def in_result(self) -> dict[str, Any]:
-        """What result.json repeats of the plan, beside what all results have."""
+        """The plan's values that result.json repeats, besides those that all results have."""
         return {}
 
     @property
     def samples(self) -> int:
-        """Samples of a repeat, warm-up included; 0 where nobody knows before."""
+        """The number of samples per repeat, warm-up included; 0 where it is not known in advance."""
         return 0
 
     @property
     def measured_samples(self) -> int:
-        """Those of them that are measured."""
+        """The number of measured samples per repeat."""
         return 0
 
     @property
     def amount(self) -> float:
-        """What one sample of all ranks comes to in the unit of the rate, such as positions; 0 where nobody knows before."""
+        """The work of one sample of all ranks in the unit of the rate, such as positions; 0 if not known in advance."""
         return 0.0
 
     @property
     def atom_codes(self) -> tuple[str, ...]:
-        """Codes of the method's atoms; none where the task has no methods."""
+        """The codes of the method's atoms; empty where the task has no methods."""
         return ()
 
     @property
     def over_amount(self) -> tuple[str, ...]:
-        """Values of a sample that say more over what was done so far than over the number of samples."""
+        """The names of a sample's values that are best plotted over the work done so far, not the sample number."""
         return ()
 
     @property
     def replicas(self) -> int:
-        """How many times as much all ranks do as one of them."""
+        """The ratio of the work of all ranks to the work of one."""
         return self.processes
 
     @property
     def loads_host(self) -> bool:
-        """Whether the host's memory and its links to the devices are busy while the run is measured."""
+        """True where the host's memory and its links to the devices are busy while the run is measured."""
         return False
 
     @property
     def compiles(self) -> bool:
-        """Whether the ranks compile what torch.compile generates."""
+        """True where the ranks compile code that torch.compile generates."""
         return False
 
     @property
     def model_to_fetch(self) -> HfModel | None:
-        """The model whose weights may have to be brought to the node before any rank starts."""
+        """The model whose weights may have to be fetched to the node before any rank starts."""
         return None
 
     @property
     def name(self) -> str:
-        """The run in words, other words than those of the other runs of its sweep."""
+        """The run's name in words, which differs from the names of the other runs of its sweep."""
         return name_of(self.subject.values(), [self.label] if self.label else [])
 
     @property
     def ranks_per_node(self) -> int:
-        """Ranks on each machine."""
+        """The number of ranks on each machine."""
         return self.processes // self.config.hardware.nodes
 
     @property
     def folder_name(self) -> str:
-        """<subject>_<id12>, of training <model>_<method>_<id12>; a part of a path, whatever the subject."""
+        """The folder's name <subject>_<id12>, for training <model>_<method>_<id12>, made safe as one part of a path."""
         return "_".join((*self.subject.values(), self.id)).replace("/", "-")
 
     @property
     def folder(self) -> Path:
-        """Where the run is recorded, below the sweep's folder."""
+        """The folder of the run's records, below the sweep's folder."""
         return Path(self.config.sweep.outputs) / self.config.sweep.name / self.folder_name
 
     @classmethod
     def of(cls, found: Any) -> Self:
-        """Take what a plan.json holds as its own task's type, or as this one; raises ConfigError for a task that is not here, else ValueError."""
+        """Validate the content of a plan.json as its own task's type or, on a subclass, as that type.
+
+        Raises ConfigError for a task that is not installed, ValueError for a plan that is not valid.
+        """
         kind: Any = get_task(found["config"]["task"]["name"]).plan_type if cls is RunPlan else cls
         plan: Self = kind.model_validate(found, strict=False)
         return plan
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a plan.json as its own task's type, or as this one; raises RecordError where it is none of this version's, DamagedError where it is
-        missing or no version's."""
+        """Read a plan.json as its own task's type or, on a subclass, as that type.
+
+        Raises RecordError where it is not a plan of this version, DamagedError where it is missing or no version's.
+        """
         try:
             return cls.of(read_json(path))
         except ConfigError as error:
@@ -227,7 +245,7 @@ class RunPlan(Record):
 
 
 def runtime_name(runtime: RuntimeConfig) -> str:
-    """The runtime's name and what tells it from others of that name."""
+    """Return the runtime's name with what tells it from others of that name."""
     image, python = runtime.image or "", runtime.python or ""
     place = image.rpartition("/")[2] or python.removesuffix("/bin/python").rpartition("/")[2]
     variables = (f"{name}={value}" for name, value in runtime.environment.items())

@@ -1,17 +1,17 @@
-"""What the ranks of a repeat print, read while they print it."""
+"""Readers of the ranks' printed output, which follow the logs while they grow."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-# Characters of a program's line that a message has room for.
+# The number of characters of a program's line that a message shows.
 SHOWN = 100
 
 
 @dataclass(frozen=True)
 class Output:
-    """How many lines the ranks of a program have printed, and the last one with its rank."""
+    """The number of lines that the ranks of a program have printed, and the last line with its rank."""
 
     lines: int = 0
     last: str = ""
@@ -25,14 +25,17 @@ class Output:
 
 
 class Appended:
-    """The lines that a file has gained since the last look."""
+    """A reader of the lines that were added to a file since the last read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._offset = 0
 
     def read(self) -> list[bytes]:
-        """Return new complete lines; one still being written waits for the next look. Progress bars end theirs by a carriage return."""
+        """Return new complete lines; a line that is still being written waits for the next read.
+
+        A carriage return ends a line too, as progress bars use it.
+        """
         try:
             with self.path.open("rb") as file:
                 file.seek(self._offset)
@@ -45,7 +48,7 @@ class Appended:
 
 
 class Logs:
-    """The logs of all ranks of a repeat; lines with nothing on them do not count."""
+    """The logs of all ranks of a repeat; blank lines do not count."""
 
     def __init__(self, repeat: Path) -> None:
         self._repeat = repeat
@@ -61,5 +64,5 @@ class Logs:
 
 
 def lines_of(log: Appended) -> list[str]:
-    """Return the new lines that have something on them."""
+    """Return the new lines that are not blank."""
     return [text for line in log.read() if (text := line.decode(errors="replace").strip())]

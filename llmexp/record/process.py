@@ -1,4 +1,4 @@
-"""Ties between processes that hold even when one of them is killed without warning (Linux; elsewhere nothing happens)."""
+"""Links between processes that work even when one of them is killed (on Linux; elsewhere they do nothing)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import signal
 import sys
 
-# Numbers of prctl(2), linux/prctl.h.
+# Option numbers of prctl(2), from linux/prctl.h.
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
-# By this variable the first rank is told the file descriptor of the socket on which it serves the store of all.
+# This variable tells the first rank the file descriptor of the socket on which it serves the store for all ranks.
 STORE_FD = "LLMEXP_STORE_FD"
 
 
@@ -23,7 +23,7 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that none gets out of sight."""
+    """Become the parent of every descendant whose own parent ends, so that no descendant is lost."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -1,4 +1,4 @@
-"""Somebody's own programs by short names: the file, and those of its options that not all runs of it have."""
+"""Short names for users' own programs: the file, and those of its options that not all of its runs share."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 OPTION = re.compile(r"--?[A-Za-z]")
-# Of one option with its value, and of a whole name.
+# The longest that one option with its value, and a whole name, may be.
 OPTION_CHARACTERS, NAME_CHARACTERS = 32, 60
 
 
 def short_names(commands: Sequence[str]) -> dict[str, str]:
-    """By command, the shortest names that tell all of these apart."""
+    """Map each command to its name, with the shortest names that tell all of these commands apart."""
     found = next((names for names in _candidates(commands) if len(set(names)) == len(commands)), commands)
     return dict(zip(commands, found, strict=True))
 
@@ -37,7 +37,7 @@ def _candidates(commands: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _parts(command: str) -> tuple[str, list[str]]:
-    """The file or module, and the options, each with its values."""
+    """Split a command into its file or module and its options, each with its values."""
     words = shlex.split(command)
     program, *rest = words[words[0] == "-m" :]
     options: list[str] = []
@@ -50,13 +50,13 @@ def _parts(command: str) -> tuple[str, list[str]]:
 
 
 def _files(programs: Sequence[str]) -> list[str]:
-    """Names of files, with as many of the folders above as tell files of one name apart."""
+    """Return the files' names, with as many parent folders as are needed to tell files of one name apart."""
     paths = [PurePath(program).parts for program in programs]
     ends = (["/".join(path[-depth:]) for path in paths] for depth in range(1, max(map(len, paths), default=0) + 1))
     return next((names for names in ends if len(set(names)) == len(set(programs))), list(programs))
 
 
 def _cut(text: str, characters: int) -> str:
-    """Leave out the middle of what is longer, for values differ at their ends."""
+    """Shorten a text by leaving out its middle, because values differ at their ends."""
     half = characters // 2
     return text if len(text) <= characters else f"{text[: half - 1]}…{text[-half:]}"

@@ -1,4 +1,7 @@
-"""What a run's folder holds, which somebody else may have made: read without waiting, to a limit, and shown without what a terminal obeys."""
+"""Safe reading of a run's folder, which another person may have made.
+
+Files are read without waiting and up to a size limit, and texts are shown without control characters for a terminal.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,24 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 LARGEST_BYTES = 2**28
-# Samples and events have a line a step or more; a million steps take a third of this.
+# Samples and events have one line or more per step; a million steps take a third of this.
 LONGEST_LINES_BYTES = 2**30
-# Colours and line ends stay; so do letters of every script, but for the signs that turn their order round.
+# The characters that a terminal obeys, those that reverse the direction of text too, and colours, which `plain` keeps.
+# Line ends and the letters of every script are not among them.
 _OBEYED = re.compile(r"\x1b\[[\d;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-# By which a spreadsheet takes a cell for a formula.
+# A spreadsheet takes a cell that begins with one of these for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class OddFileError(ValueError):
-    """A file that no llmexp has left so."""
+    """The error for a file that no version of llmexp leaves like this."""
 
 
 def read_text(path: Path, largest_bytes: int = LARGEST_BYTES) -> str:
-    """Read a regular file of that size at most; raises OddFileError for any other, a pipe, on which reading would wait, among them, and OSError."""
+    """Read a regular file of at most that size; raises OddFileError for any other file, and OSError.
+
+    A pipe is refused too, because reading it would wait.
+    """
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > largest_bytes:
@@ -46,12 +53,12 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; raises ValueError for one that is none, or whose values lie in each other too deeply, and OSError."""
+    """Read a JSON file; raises ValueError where it is not JSON or its values are nested too deeply, and OSError."""
     return parsed(read_text(path))
 
 
 def parsed(text: str) -> Any:
-    """Read JSON; raises ValueError."""
+    """Parse JSON; raises ValueError where the text is not JSON or its values are nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -59,12 +66,12 @@ def parsed(text: str) -> Any:
 
 
 def plain(text: str) -> str:
-    """The text without the signs that a terminal obeys, each of them a question mark."""
+    """Replace each character that controls a terminal with a question mark; colours are kept."""
     return _OBEYED.sub(lambda found: found[0] if found[0].endswith("m") else "?", text)
 
 
 def as_cell(value: Any) -> Any:
-    """A value for a spreadsheet; what it would compute becomes a text."""
+    """Return a value for a spreadsheet; a text that would be taken for a formula is quoted."""
     if not isinstance(value, str):
         return value
     return f"'{plain(value)}" if value.startswith(_FORMULA) else plain(value)

@@ -1,4 +1,8 @@
-"""Secrets out of everything that is recorded: in URLs, of this shell's variables, by their form, or by the name that they are assigned to."""
+"""Removal of secrets from everything that is recorded.
+
+Secrets are recognised in URLs, by the values of this process's secret variables, by their form, or by the name that
+they are assigned to.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any
 from llmexp.record.token_forms import FORMS
 
 HIDDEN = "***"
-# Up to the last @ before a slash: a password may itself hold an @.
+# It ends at the last @ before a slash, because a password may itself have an @.
 _USER_INFO = re.compile(r"""(?<=://)[^\s/"'<>]+@""")
 _QUERY_SECRET = re.compile(
     r"""(?i)(?<=[?&])((?:[\w-]*[_-])?(?:token|secret|password|key|sig|signature)=)[^\s&"'<>{]+"""
@@ -18,37 +22,40 @@ _QUERY_SECRET = re.compile(
 _SECRET_NAME = re.compile(
     r"(?i)(?:^|_)(?:TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|API_?KEY|KEY)(?:_|$)"
 )
-# A private key in PEM to its end, in a log's, a diff's or JSON's lines too; of one that was cut off, all lines that there are.
+# A private key in PEM up to its end, also within lines of a log, a diff or JSON; if it was cut off, all lines that are
+# left of it.
 _PEM = r"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
 _WHOLE = rf"""(?:(?!-----)[\w\s+/=\\:,.'"\[\]-]){{16,20000}}-----END {_PEM}"""
 _CUT_OFF = r"(?:\s|\\[nr])*(?:[\w-]+: [^\n]{0,200}\n\s*){0,5}+(?:[+-]?[\w+/=]{16,}(?:\s|\\[nr])*)+[A-Za-z0-9+/]*=*"
 _PRIVATE_KEY = re.compile(rf"-----BEGIN {_PEM}(?:{_WHOLE}|{_CUT_OFF})")
-# A value that looks random, but is told from a digest by its name alone: WANDB_API_KEY=…, "aws_secret_access_key": "…", AccountKey=…
+# A value that looks random and differs from a digest only by its name: WANDB_API_KEY=…, "aws_secret_access_key": "…",
+# AccountKey=…
 _WORDS = r"/?(?:(?:[a-z]+|[A-Z]+)\d*[/_-])+(?:[a-z]*|[A-Z]*)\d*(?![\w+/~-])"
 _RANDOM = rf"(?=[A-Za-z+/_~-]*\d)(?=[\d+/_~-]*[A-Za-z])(?!{_WORDS})[\w+/~-]{{16,}}+={{0,2}}+(?![\w.(\[{{/:])"
 _ASSIGNED = re.compile(rf"""(?<=[:=])>?[ \t]*["']?(?P<value>{_RANDOM})""")
 _NAMED = re.compile(
-    r"""(?i)(?:(?:api|access|secret|account|shared|auth|storage|private|master)[_-]?(?:access[_-]?)?(?:key|token)|secret|password|passwd|passphrase"""
+    r"""(?i)(?:(?:api|access|secret|account|shared|auth|storage|private|master)[_-]?(?:access[_-]?)?(?:key|token)"""
+    r"""|secret|password|passwd|passphrase"""
     r"""|(?<![a-z0-9_-])token|(?-i:[A-Z0-9]_(?:KEY|TOKEN)))["']?\s*[:=]$"""
 )
 _LONGEST_NAME = 60
 _AUTHORIZATION = re.compile(
     r"""(?i)(\bauthorization["']?\s*[:=]\s*["']?(?:basic|bearer|token)\s+|\bbearer\s+(?=[a-z_.~+/-]*\d))[\w.~+/-]{16,}=*"""
 )
-# A user's name alone is none, but where there is nothing else to be said by it.
+# A user name without a password is a login only in an HTTP URL, where it can be nothing else.
 _LOGIN = re.compile(r"""https?://[^\s/"'<>@]+@|://[^\s/"'<>:@]*:[^\s/"'<>]+@""")
-# Shorter values, such as the 'false' of TOKENIZERS_PARALLELISM, are ordinary words whose hiding would tear texts apart.
+# Shorter values, such as the 'false' of TOKENIZERS_PARALLELISM, are ordinary words; hiding them would damage texts.
 _SHORTEST_SECRET = 8
 
 
 @cache
 def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name holds a secret by convention, as HF_TOKEN or AWS_SECRET_ACCESS_KEY do."""
+    """Tell whether a variable of this name holds a secret by convention, as HF_TOKEN or AWS_SECRET_ACCESS_KEY do."""
     return bool(_SECRET_NAME.search(name))
 
 
 def redact(text: str) -> str:
-    """Hide credentials of URLs, tokens, private keys and this process's secret variables wherever they stand in `text`."""
+    """Hide credentials of URLs, tokens, private keys and this process's secret variables everywhere in `text`."""
     for value in _secret_values():
         text = text.replace(value, HIDDEN)
     text = _PRIVATE_KEY.sub(HIDDEN, _USER_INFO.sub(f"{HIDDEN}@", text))
@@ -59,7 +66,7 @@ def redact(text: str) -> str:
 
 
 def redact_all(values: Any) -> Any:
-    """Hide secrets in all texts of nested lists and mappings, one by one, so that what is written of them as JSON stays JSON."""
+    """Hide secrets in all texts of nested lists and mappings, one text at a time, so that their JSON stays valid."""
     if isinstance(values, str):
         return redact(values)
     if isinstance(values, dict):
@@ -68,7 +75,7 @@ def redact_all(values: Any) -> Any:
 
 
 def secret_in(text: str) -> str:
-    """What kind of secret a text holds, in words; empty where none is seen."""
+    """Name the kind of secret that a text holds; empty where none is found."""
     if _LOGIN.search(text) or _QUERY_SECRET.search(text):
         return "a URL with a login"
     if _PRIVATE_KEY.search(text):

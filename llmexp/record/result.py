@@ -13,7 +13,7 @@ SCHEMA_VERSION = 1
 
 
 class RunStatus(StrEnum):
-    """How a run ended."""
+    """The way in which a run ended."""
 
     SUCCESS = "success"
     OOM = "oom"
@@ -25,12 +25,12 @@ class RunStatus(StrEnum):
 
     @property
     def is_answer(self) -> bool:
-        """Whether this ending answers the question that the run asked (exit code 0)."""
+        """True where this ending answers the question that the run asked (exit code 0)."""
         return self in (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
 
 
 class Metric(Record):
-    """A quantity over repeats. The deviations are sample standard deviations (n - 1); None where n < 2."""
+    """A quantity over repeats; its deviations are sample standard deviations (n - 1), None where n < 2."""
 
     mean: Number
     std_between_repeats: float | None = None
@@ -41,7 +41,7 @@ class Metric(Record):
 
 
 class Batch(Record):
-    """Samples per rank and pass, passes per step, samples per step over all data-parallel ranks."""
+    """The batch: samples per rank and pass, passes per step, and samples per step over all data-parallel ranks."""
 
     micro: int
     accumulation: int
@@ -51,7 +51,7 @@ class Batch(Record):
 
 
 class SmClock(Record):
-    """SM clock of one GPU of the run in samples taken inside the measured windows, every 5 s."""
+    """The SM clock of one GPU of the run, from samples taken every 5 s inside the measured windows."""
 
     gpu: str = Field(description="GPU and NVML's number; on another machine than the first its node before it")
     mean_megahertz: float
@@ -63,7 +63,7 @@ class SmClock(Record):
 
 
 class Stability(Record):
-    """How far the rate of a successful run can be believed: a verdict, what speaks against it in words, and a 95 % confidence interval."""
+    """The reliability of a successful run's rate: a verdict, the reasons against it, and a 95 % confidence interval."""
 
     verdict: Literal["stable", "unstable", "unknown"]
     reasons: list[str] = Field(
@@ -94,14 +94,14 @@ class Stability(Record):
 
 
 class ResultPoint(Record):
-    """One of several answers of a run, such as those of a server under several loads: what it was asked for, and what came out."""
+    """One of several answers of a run, for example of a server under several loads: the parameters and the metrics."""
 
     params: dict[str, Any]
     metrics: dict[str, Metric | None]
 
 
 class RunResult(Record):
-    """result.json, written last and by rename. What the task has not is null."""
+    """The content of result.json, written last and by rename; null stands for what the task does not have."""
 
     schema_version: int = Field(SCHEMA_VERSION, alias="schema")
     id: str

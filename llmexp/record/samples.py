@@ -1,4 +1,4 @@
-"""What the ranks of a run write: a sample of each thing that they did, a summary at the end, and why one failed."""
+"""The records that ranks write: a sample of each step or request, a summary at the end, and the reason of a failure."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is Non
 
 
 class Record(BaseModel):
-    """Base of everything written to a run's folder as JSON."""
+    """The base of everything written to a run's folder as JSON."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), defer_build=True)
 
 
 class Sample(Record):
-    """One line of samples.<rank>.jsonl: one thing done, such as a step. Times are seconds since the rank's own start of the loop.
+    """One line of samples.<rank>.jsonl, such as a step; times are seconds since the rank started its loop.
 
-    Each task has a type of its own with what else it counts; read as this one, a line of any task gives its times.
+    Each task has a type of its own with more counts. A line of any task can be read as this type for its times.
     """
 
     index: int = Field(description="of the step, request or call, from 0")
@@ -42,17 +42,17 @@ class Sample(Record):
 
     @property
     def amount(self) -> float:
-        """What was done, in the unit of the task's rate."""
+        """The work done, in the unit of the task's rate."""
         return 1.0
 
     @property
     def values(self) -> dict[str, float]:
-        """What is worth a curve, by name."""
+        """The values that are worth a curve, by name."""
         return {}
 
 
 class StepSample(Sample):
-    """One step: positions and tokens of this rank."""
+    """One step, with this rank's positions and tokens."""
 
     positions: int
     real_tokens: int
@@ -70,7 +70,7 @@ class StepSample(Sample):
 
     @property
     def amount(self) -> float:
-        """Positions."""
+        """The step's positions."""
         return self.positions
 
     @property
@@ -80,21 +80,24 @@ class StepSample(Sample):
 
 
 class StateBytes(Record):
-    """Bytes that one rank holds of one kind of training state, by where they lie."""
+    """The bytes of one kind of training state that one rank holds, by their place."""
 
     device: int = 0
     host: int = 0
 
 
 class Energy(Record):
-    """What counters of energy told of the measured window; no counter where another rank reads those of the node."""
+    """The energy of the measured window by its counters; no counter is here if another rank reads the node's."""
 
     seconds: float = Field(description="between the readings")
     joules: dict[str, float] = Field(description="by what the counter covers: GPU board, CPU package-0, …")
 
 
 class GpuWindow(Record):
-    """What NVML counted of a rank's GPU over the measured window: for how long its clocks were held down, by reason (record/throttle_counters.py)."""
+    """NVML's counts for a rank's GPU over the measured window.
+
+    They say how long its clocks were held down, by reason (record/throttle_counters.py).
+    """
 
     index: int = Field(description="NVML's number of the GPU on its machine")
     seconds: float = Field(description="between the readings")
@@ -106,7 +109,10 @@ class GpuWindow(Record):
 
 
 class RankSummary(Record):
-    """rank.<r>.json: what a rank knows at the end; its presence says that the rank finished. Each task has a type of its own."""
+    """The content of rank.<r>.json, a rank's account at the end; each task has a type of its own.
+
+    The file's presence says that the rank finished.
+    """
 
     rank: int
     window_wall_s: float = Field(description="wall time of the measured window, device work included")
@@ -128,7 +134,7 @@ class RankSummary(Record):
 
 
 class TrainingSummary(RankSummary):
-    """What a rank that trained knows besides."""
+    """The summary of a rank that trained."""
 
     time_to_first_step_s: float = Field(description="from the interpreter's start to the end of the first step")
     parameters: int | None = Field(
@@ -153,7 +159,7 @@ class TrainingSummary(RankSummary):
 
 
 class RankFailure(Record):
-    """failure.<r>.json: why a rank stopped, as far as it could still say."""
+    """The content of failure.<r>.json: why a rank stopped, as far as it could still say."""
 
     rank: int
     kind: Literal["oom", "hardware", "error"]
@@ -166,7 +172,10 @@ S = TypeVar("S", bound=Sample)
 
 
 def read_samples(path: Path, kind: type[S]) -> list[S]:
-    """Read a samples file, leaving out a last line that was cut off by a kill; raises OSError, and OddFileError for what is no such file."""
+    """Read a samples file, without a last line that was cut off by a kill.
+
+    Raises OSError, and OddFileError where the file is not one of samples.
+    """
     samples, lines = [], read_text(path, LONGEST_LINES_BYTES).splitlines()
     for number, line in enumerate(lines, 1):
         try:
@@ -178,9 +187,10 @@ def read_samples(path: Path, kind: type[S]) -> list[S]:
 
 
 def origin_unix_s(path: Path, samples: Sequence[Sample]) -> float:
-    """The Unix time at which these samples of a file count from, by the clock of the rank's machine, which samples of the machine go by too.
+    """Return the Unix time from which these samples of a file count, by the clock of the rank's machine.
 
-    Older ones do not say it: their last line was written as their last step ended, by the file server's clock.
+    The samples of the machine use that clock too. Older samples do not record it: for them the file's time is used, by
+    the file server's clock, because their last line was written when their last step ended.
     """
     last = samples[-1]
     return (path.stat().st_mtime if last.at_s is None else last.at_s) - last.t_end_s

@@ -1,4 +1,7 @@
-"""The machine beside a run: a thread of the driver that writes a line every few seconds, under the names of MLflow's system metrics."""
+"""The sampler of the machine's load during a run: a thread of the driver that writes a line every few seconds.
+
+The lines use the names of MLflow's system metrics.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,15 @@ from llmexp.machine import host_load
 from llmexp.machine.gpu_load import GpuLoad
 from llmexp.machine.host_load import CoresInUse, Processes
 
-# NVML may hang with its driver; the run must end all the same.
+# NVML may hang with its driver, and the run must end nevertheless.
 _END_WITHIN_S = 10.0
 
 
 class SystemSampler:
-    """Appends {at_s, interval_s, <metric>: value, …} to a JSONL file while the block runs; at least one line, and never an error.
+    """A sampler that appends {at_s, interval_s, <metric>: value, …} to a JSONL file while the block runs.
 
-    `elsewhere` names the run's processes that are not of this process's tree.
+    It writes at least one line where it can, and never raises an error. `elsewhere` returns the run's processes that
+    are not in this process's tree.
     """
 
     def __init__(self, path: Path, interval_s: float = 5.0, elsewhere: Processes = tuple) -> None:

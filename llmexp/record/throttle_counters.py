@@ -1,4 +1,4 @@
-"""For how long a GPU's clocks were held down between two moments, and by what, as NVML counts it."""
+"""Measurement of how long a GPU's clocks were held down between two moments, and why, by NVML's counters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Self
 from llmexp.machine.throttling import throttle_counters
 from llmexp.record.samples import GpuWindow
 
-# A counter that runs ahead by more counts something else, or has started again.
+# A counter that runs faster than this counts something else, or has started again.
 _LATE_S, _FAST = 1.0, 1.1
 
 
 class ThrottleMeter:
-    """Reads the counters of the GPU with this UUID around a block; `found` is None without GPU (None), NVML, driver or any such counter."""
+    """A meter that reads the counters of the GPU with this UUID around a block.
+
+    `found` is None without a GPU (None), NVML, its driver or any such counter.
+    """
 
     def __init__(self, uuid: str | None) -> None:
         self.found: GpuWindow | None = None
@@ -39,7 +42,7 @@ class ThrottleMeter:
 
 
 def _seconds_since(earlier: Mapping[int, int], later: Mapping[int, int], window_s: float) -> float | None:
-    """The most that any of a reason's fields counted; None where none of them counts time."""
+    """Return the largest count of a reason's fields, in seconds; None where none of them counts time."""
     passed = [(later[field] - earlier[field]) / 1e9 for field in earlier.keys() & later.keys()]
     possible = [min(seconds, window_s) for seconds in passed if 0 <= seconds <= _FAST * window_s + _LATE_S]
     return max(possible, default=None)

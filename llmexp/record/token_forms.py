@@ -1,8 +1,10 @@
-"""How tokens look, by who issues them: a new form is a row of `FORMS`, and an example of it in the tests.
+"""The forms of tokens, by their issuer: a new form is a row of `FORMS`, and an example of it in the tests.
 
-Prefixes, alphabets and lengths are facts: of gitleaks' rules (MIT, as of July 2026), for the new keys of Weights & Biases of its issue threads, and
-for issuers whom gitleaks does not know what their users see. Lengths are the shortest known, for issuers lengthen their tokens. What has no form of
-its own (40 hexadecimal digits, an AWS secret) looks like a digest and is no row: `redact` knows it by the name that it is assigned to.
+Prefixes, alphabets and lengths are facts. They come from gitleaks' rules (MIT, as of July 2026), for the new keys of
+Weights & Biases from its issue threads, and for issuers that gitleaks does not know from what their users see. Lengths
+are the shortest known, because issuers make their tokens longer over time. A token without a form of its own (40
+hexadecimal digits, an AWS secret) looks like a digest and has no row: `redact` knows it by the name that it is assigned
+to.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import re
 from functools import cached_property
 from typing import NamedTuple
 
-# Not within a longer word; but a newline's escape and a URL's may end with a letter.
+# A token does not begin within a longer word, but it may follow the letter that ends an escape of a newline or a URL.
 _BEFORE = (r"(?<![A-Za-z0-9]{})", r"(?<=\\[nrt]{})", r"(?<=%[0-9A-Fa-f][0-9A-Fa-f]{})")
 
 
@@ -23,7 +25,10 @@ class _Row(NamedTuple):
 
 
 class Form(_Row):
-    """One kind of token: any of the prefixes, which blanks part, then `rest`. Where the mark is in the middle, `before` stands ahead of it."""
+    """One kind of token: one of the prefixes, which are separated by blanks, and then `rest`.
+
+    Where the mark is in the middle of the token, `before` matches what comes ahead of it.
+    """
 
     @cached_property
     def _marks(self) -> list[str]:
@@ -31,7 +36,10 @@ class Form(_Row):
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        """With what is searched for first, and looked back from afterwards: `re` is quick where a pattern begins with plain letters."""
+        """The pattern that matches the mark first and looks behind it afterwards.
+
+        `re` is fast where a pattern begins with plain letters.
+        """
         marks = [re.escape(mark) for mark in self._marks]
         begun = [
             self.before + mark if self.before else f"{mark}(?:{'|'.join(each.format(mark) for each in _BEFORE)})"
@@ -40,15 +48,15 @@ class Form(_Row):
         return re.compile(f"(?:{'|'.join(begun)})(?:{self.rest})")
 
     def hide(self, text: str, by: str) -> str:
-        """Put `by` in the place of each token."""
+        """Replace each token with `by`."""
         return self._pattern.sub(by, text) if self._may_be_in(text) else text
 
     def is_in(self, text: str) -> bool:
-        """Whether such a token stands in a text."""
+        """Tell whether a text has such a token."""
         return self._may_be_in(text) and bool(self._pattern.search(text))
 
     def _may_be_in(self, text: str) -> bool:
-        """Most texts hold no prefix at all, and that is known ten times as quickly."""
+        """Tell whether a text has any prefix: most have none, and this search is ten times as fast as the pattern."""
         for mark in self._marks:  # noqa: SIM110  any() over a generator takes twice as long
             if mark in text:
                 return True
@@ -56,7 +64,7 @@ class Form(_Row):
 
 
 _END = r"(?![A-Za-z0-9])"
-# The decimal number of a user in base64, three digits in four characters.
+# A user's decimal number in base64, with three digits in four characters.
 _NUMBER = r"(?:[MNO][DTjz][AEIMQUYcgk][w-z0-5]){5,6}[\w-]{0,3}"
 
 FORMS = (
@@ -67,7 +75,7 @@ FORMS = (
         r"[\w.-]{19,}\w",
     ),
     Form("Hugging Face", "hf_ api_org_", r"[A-Za-z0-9]{30,}"),
-    # And all who took over its form, Anthropic, OpenRouter, DeepSeek, LiteLLM; at least a digit tells it from a name.
+    # Also Anthropic, OpenRouter, DeepSeek and LiteLLM, which use the same form; a digit tells it from a name.
     Form("OpenAI", "sk-", r"(?<![\w-][_-]sk-)(?=[A-Za-z_-]{0,60}\d)[\w-]{32,}"),
     Form("AWS", "AKIA ASIA ABIA ACCA", rf"[A-Z0-9]{{16}}{_END}"),
     Form("AWS Bedrock", "ABSK", r"[A-Za-z0-9+/]{100,}={0,2}"),
@@ -108,6 +116,6 @@ FORMS = (
     Form("Grafana", "glsa_ glc_", r"[\w+/]{32,}={0,2}"),
     Form("Prefect", "pnu_", r"[A-Za-z0-9]{36}"),
     Form("age", "AGE-SECRET-KEY-1", r"[A-Z0-9]{58}"),
-    # JSON Web Tokens: two objects of JSON in base64, and a signature.
+    # A JSON Web Token: two JSON objects in base64, and a signature.
     Form("JWT", "eyJ", r"(?<![\w-][_-]eyJ)[\w=-]{10,1000}+\.eyJ[\w=-]{10,}(?:\.[\w=-]+)?"),
 )

@@ -1,4 +1,4 @@
-"""Addresses of trackers as people type them: those that MLflow can use, and what was meant by another."""
+"""Checks of the tracker addresses that people type: which ones MLflow can use, and what a wrong one may mean."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ SERVERS, DATABASES, DATABRICKS = (
     ("sqlite", "postgresql", "mysql", "mssql"),
     ("databricks", "databricks-uc", "uc"),
 )
-KINDS = "http://host:port or https://…, sqlite:///folder/mlflow.db, another database (postgresql://…, mysql://…, mssql://…), databricks"
-# With this variable MLflow goes on with its folders of files.
+KINDS = (
+    "http://host:port or https://…, sqlite:///folder/mlflow.db, "
+    "another database (postgresql://…, mysql://…, mssql://…), databricks"
+)
+# With this variable set, MLflow still accepts a folder of files as its store.
 FILES_ALLOWED = "MLFLOW_ALLOW_FILE_STORE"
 
 
@@ -60,7 +63,7 @@ def _wrong_server(uri: str) -> str | None:
 
 
 def _wrong_folder(path: str) -> str | None:
-    """MLflow keeps no new runs in a folder of files."""
+    """Suggest SQLite instead of a folder of files, in which MLflow no longer keeps new runs."""
     if os.environ.get(FILES_ALLOWED):
         return None
     return f"did you mean sqlite:///{path if path.endswith('.db') else path.rstrip('/') + '/mlflow.db'}?"

@@ -1,4 +1,7 @@
-"""What is said of a file that this llmexp cannot read, as it is damaged or another version's: which one, what is wrong, who wrote it, what to do."""
+"""Error messages for a file that this llmexp cannot read, because it is damaged or another version's.
+
+They say which file it is, what is wrong, who wrote it and what to do.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from llmexp import __version__
 from llmexp.errors import DamagedError, RecordError
 from llmexp.record.reading import OddFileError, parsed, read_json, read_text
 
-# The file beside a run's file that knows the run's command too, under which key.
+# For each file of a run: the other file that has the run's command too, and its key there.
 _BESIDE = {"plan.json": ("result.json", "command"), "result.json": ("plan.json", "rerun_command")}
 
 
 def unreadable_record(path: Path, kind: str, error: Exception) -> RecordError:
-    """The error, in one line, for a file of a run or a sweep that is not of the `kind` that this version writes."""
+    """Return a one-line error for a file of a run or a sweep that is not of the `kind` that this version writes."""
     if isinstance(error, FileNotFoundError):
         return DamagedError(f"{path} is missing: {_mended(path)}")
     if _is_no_json(error):
@@ -30,14 +33,14 @@ def unreadable_record(path: Path, kind: str, error: Exception) -> RecordError:
 
 
 def _is_no_json(error: Exception) -> bool:
-    """Whether no version could have written this."""
+    """Tell whether the file is not JSON, so that no version could have written it."""
     if isinstance(error, ValidationError):
         return error.errors()[0]["type"] == "json_invalid"
     return isinstance(error, json.JSONDecodeError | UnicodeDecodeError | OddFileError)
 
 
 def _mended(path: Path) -> str:
-    """What mends a damaged file of a run, with the run's command where the file beside it knows that."""
+    """Say what repairs a damaged file of a run, with the run's command where the other file has it."""
     name, key = _BESIDE.get(path.name, ("plan.json", "rerun_command"))
     try:
         command = f": {read_json(path.parent / name)[key]}"
@@ -47,7 +50,7 @@ def _mended(path: Path) -> str:
 
 
 def _wrong(error: Exception) -> str:
-    """The first thing that is wrong, with the place in the file."""
+    """Name the first thing that is wrong, with its place in the file."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -58,7 +61,10 @@ def _wrong(error: Exception) -> str:
 
 
 def _writer(path: Path) -> str | None:
-    """The version by the file's own word: of a JSON object, or of the last line of several; older results say it among the libraries."""
+    """Return the version that the file names, in its JSON object or in the last of several lines.
+
+    Older results name it among the libraries.
+    """
     try:
         text = read_text(path)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The sources that decide what a rank does: of the rooms that run in ranks, the modules that its worker can import."""
+"""The sources that decide what a rank does: the modules of ROOMS that its worker can import."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from itertools import pairwise
 from pathlib import Path
 
 ROOMS = ("llmexp.launchers", "llmexp.measure", "llmexp.record.samples")
-# What it imports by a name that it is given.
+# The fork server imports the first module by a name that it is given, so no import statement shows it.
 _FORKED, _FORKER = "llmexp.launchers.rank.forked", "llmexp.launch.fork_server"
-# Wherever in the file; in brackets over several lines too.
+# An import anywhere in the file, also one in brackets over several lines.
 _IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n#]+)|import\s+([\w.]+))", re.MULTILINE)
 
 
 @cache
 def worker_sources(words: tuple[str, ...]) -> tuple[Path, ...]:
-    """In order of modules, for a command's words; all of the rooms where no word is a worker's module."""
+    """Return the sources for a command's words, sorted by module; all of ROOMS where no word is a worker's module."""
     known = _modules()
     workers = [word for word in words if word in known] or list(_others_worker(words))
     if not workers:
@@ -28,7 +28,7 @@ def worker_sources(words: tuple[str, ...]) -> tuple[Path, ...]:
 
 
 def _modules() -> dict[str, Path]:
-    """All modules of the rooms by their names."""
+    """Return all modules of ROOMS by their names."""
     found: dict[str, Path] = {}
     for room in ROOMS:
         spec = importlib.util.find_spec(room)
@@ -42,14 +42,14 @@ def _modules() -> dict[str, Path]:
 
 
 def _others_worker(words: Sequence[str]) -> Iterator[str]:
-    """The module of another package before the repeat's folder, from which llmexp's are reached."""
+    """Yield the module of another package, given before the repeat's folder, that imports modules of llmexp."""
     for word, after in pairwise(words):
         if after == "{folder}" and re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", word) and _source(word):
             yield word
 
 
 def _reached(workers: Sequence[str], known: dict[str, Path]) -> set[str]:
-    """Of the rooms' modules those that these import, or what they import, packages above them too."""
+    """Return the modules that these workers import, directly or not, with the packages above them."""
     own = {worker.partition(".")[0] for worker in workers} - {"llmexp"}
     reached: set[str] = set()
     waiting = list(workers)
@@ -66,7 +66,7 @@ def _reached(workers: Sequence[str], known: dict[str, Path]) -> set[str]:
 
 
 def _imported(source: str) -> Iterator[str]:
-    """Dotted names, `from a import b` as a and as a.b."""
+    """Yield the dotted names that a source imports; `from a import b` gives a and a.b."""
     for module, names, plain in _IMPORT.findall(source):
         yield plain or module
         yield from (f"{module}.{name}" for name in re.findall(r"(\w+)(?:\s+as\s+\w+)?", names.strip("()")) if module)
@@ -78,7 +78,7 @@ def _above(name: str) -> Iterable[str]:
 
 
 def _source(module: str) -> Path | None:
-    """A module's file, found without importing the packages that it lies in."""
+    """Find a module's file without importing the packages that it lies in."""
     top, *inner = module.split(".")
     spec = importlib.util.find_spec(top)
     for root in map(Path, (spec.submodule_search_locations if spec else None) or ()):

@@ -1,13 +1,14 @@
 """MLflow is a sink: a copy of run folders that can be made again from them at any time. Nothing else imports mlflow.
 
-content    what a folder says, in MLflow's terms; points: its metrics
-store      where MLflow's store is, and a client for it
-experiment one experiment of it: the calls that the tracker needs, each before a deadline
-parents    the runs of sweeps, below which those of folders lie
-tracker    runs found, written, removed
-lookup     what a SQLite store has, asked without MLflow
-sink       record_runs, sync, record_report, has_report: the ways in
-ui         MLflow's own web page over the same store
+content    describes a run's folder in MLflow's terms
+points     turns a run's metrics into points
+store      finds MLflow's store and opens a client for it
+experiment makes the calls that the tracker needs in one experiment, each before a deadline
+parents    keeps one parent run for each sweep
+tracker    finds, writes and removes runs
+lookup     asks a SQLite store for its runs without MLflow
+sink       has the entry points: record_runs, sync, record_report, has_report
+ui         serves MLflow's own web page over the same store
 """
 
 from llmexp.record.mlflow.sink import SyncSummary, has_report, record_report, record_runs, sync

@@ -1,4 +1,4 @@
-"""What a run's folder says, in MLflow's terms; reads files only."""
+"""The content of a run's folder in MLflow's terms; this module only reads files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import Sample, read_samples
 
-# Bookkeeping, by which runs are found again; the plain tags beside them are for people, who may edit them.
+# Tags by which runs are found again; the plain tags beside them are for people, who may edit them.
 RUN_TAG, SWEEP_TAG, STATUS_TAG, DIGEST_TAG, KIND_TAG = (
     "llmexp.run",
     "llmexp.sweep",
@@ -31,17 +31,20 @@ RUN_TAG, SWEEP_TAG, STATUS_TAG, DIGEST_TAG, KIND_TAG = (
 PARENT_TAG, COMMIT_TAG = "mlflow.parentRunId", "mlflow.source.git.commit"
 SOURCE = {"mlflow.source.name": "llmexp", "mlflow.source.type": "LOCAL"}
 LONGEST_VALUE = 500
-# Where and how a run is recorded, and what people say about it: not what it measures.
+# Keys that say where and how a run is recorded, or that document a source: they do not change what is measured.
 _NOT_PARAMS = ("tracking", "sweep", "budget", "rerun", "force", "hardware.sources", "model.source")
 _FINISHED = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
 
 
 class UnreadableError(RecordError):
-    """A folder whose records hold what no llmexp writes."""
+    """The error for a folder whose records hold what no version of llmexp writes."""
 
 
 class RunContent:
-    """One ended run. Reads its plan at once and the rest when asked; raises RecordError on a folder that is not a run's."""
+    """One ended run; it reads the plan at once and the rest when asked.
+
+    Raises RecordError where the folder is not a run's.
+    """
 
     def __init__(self, folder: RunFolder, state: str, result: RunResult | None) -> None:
         self.folder, self.state, self._result = folder, RunStatus(state), result
@@ -49,7 +52,7 @@ class RunContent:
 
     @property
     def name(self) -> str:
-        """Model, method and all other words that say what is measured: the run may stand beside any other one there."""
+        """The model, the method and all other words of what is measured, as any other run may stand beside it there."""
         return name_of(self._plan.subject.values(), own_words(self._plan.rerun_command))
 
     @property
@@ -64,28 +67,31 @@ class RunContent:
 
     @property
     def mlflow_status(self) -> str:
-        """FINISHED where the run gave its answer; which one says the status tag."""
+        """MLflow's status: FINISHED where the run gave an answer; the status tag says which one."""
         if self.state in _FINISHED:
             return "FINISHED"
         return "KILLED" if self.state is RunStatus.KILLED else "FAILED"
 
     @cached_property
     def digest(self) -> str:
-        """Another one when the run was measured again, ended otherwise, or got other figures."""
+        """A digest that changes when the run is measured again, ends otherwise, or gets other figures."""
         figures = sorted((path.name, path.stat().st_size) for path in self.folder.figures.glob("*"))
         result = self.folder.result_path.read_bytes() if self._result else b""
         return hashlib.sha256(result + repr((self.state.value, figures)).encode()).hexdigest()[:16]
 
     @cached_property
     def window(self) -> Window:
-        """When the run took place: its result's times, else its first event and its last sign of life."""
+        """The time of the run: from its result, else from its first event to its last sign of life."""
         if self._result and self._result.started_at and self._result.ended_at:
             return Window(_unix_s(self._result.started_at), _unix_s(self._result.ended_at))
         at = [_unix_s(event["at"]) for event in self.folder.events()] or [self.folder.plan_path.stat().st_mtime]
         return Window(at[0], max([*at, self._last_sign_s()]))
 
     def _last_sign_s(self) -> float:
-        """By the clock of the driver's machine; by the file server's where samples do not say their time, as earlier ones, or are none."""
+        """Return the Unix time of the last sign of life, by the clock of the driver's machine.
+
+        It is by the file server's clock where there are no samples, or they do not say their time, as in older runs.
+        """
         steps = [
             sample.at_s for path in self.folder.path.glob("repeat.*/samples.0.jsonl") for sample in _samples(path)[-1:]
         ]
@@ -96,7 +102,7 @@ class RunContent:
 
     @property
     def tags(self) -> dict[str, str]:
-        """The run in words, its bookkeeping, and what MLflow shows on the run's page."""
+        """The tags: the run in words, those by which it is found again, and those that MLflow shows on its page."""
         result = self._result
         config = self._plan.config
         groups = {
@@ -120,7 +126,7 @@ class RunContent:
 
     @property
     def note(self) -> str:
-        """What the run's page says at first sight, in Markdown."""
+        """The text at the top of the run's page, in Markdown."""
         reason = f": {self._reason}" if self._reason else ""
         judged = self._result.stability if self._result else None
         reason += f"\n\n**{judged.verdict}**: {'; '.join(judged.reasons)}" if judged and judged.reasons else ""
@@ -132,7 +138,7 @@ class RunContent:
 
     @property
     def params(self) -> dict[str, str]:
-        """The configuration, flat; what the plan made of it; and what really ran."""
+        """The flattened configuration, the values that the plan derived from it, and what really ran."""
         values = {
             key: value
             for key, value in _flatten(self._plan.config.model_dump(mode="json"))
@@ -145,11 +151,11 @@ class RunContent:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What the run was measured on; empty where it did not get to say."""
+        """The environment that the run was measured on; empty where the run ended before recording it."""
         return self._result.environment if self._result else {}
 
     def points(self) -> list[Point]:
-        """All values of all metrics; the final ones first, as the run's page lists them. Raises UnreadableError."""
+        """Return all values of all metrics, final ones first, as the run's page lists them; raises UnreadableError."""
         try:
             samples = sample_points(self.folder, self._plan, self.window)
             beside = [point for path in self.folder.systems() for point in system_points(path, self.window)]
@@ -158,7 +164,10 @@ class RunContent:
             raise UnreadableError(f"{self.folder.path} is not copied: {error!r}") from None
 
     def files(self) -> list[Path]:
-        """Everything that this attempt left; unfinished writes, earlier attempts and links, which may lead out of the folder, are left out."""
+        """Return all files of this attempt.
+
+        Unfinished writes, earlier attempts, and links, which may lead out of the folder, are left out.
+        """
         root = self.folder.path
         found = (
             path
@@ -178,7 +187,7 @@ def read(folder: RunFolder) -> RunContent | None:
 def _samples(path: Path) -> list[Sample]:
     try:
         return read_samples(path, Sample)
-    except ValueError:  # said where its points are read
+    except ValueError:  # it is reported where the points are read
         return []
 
 

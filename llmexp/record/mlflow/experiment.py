@@ -1,4 +1,4 @@
-"""One experiment of an MLflow store: the few calls that the tracker needs, each of them before a deadline."""
+"""One experiment of an MLflow store, with the few calls that the tracker needs, each before a deadline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ MOST_PAGES = 10_000
 
 
 class Experiment:
-    """Made where there is none of this name. Once time.monotonic() has passed `deadline_s` every further call raises RecordError."""
+    """The experiment of a name, which is made where there is none.
+
+    Once time.monotonic() has passed `deadline_s`, every further call raises RecordError.
+    """
 
     def __init__(self, uri: str, name: str, deadline_s: float = math.inf) -> None:
         self._deadline_s = deadline_s
@@ -30,18 +33,18 @@ class Experiment:
 
     @property
     def is_ours_alone(self) -> bool:
-        """Whether nobody else writes meanwhile: `only_writer` sees to that for SQLite; a server answers everyone."""
+        """True where no other process writes meanwhile: `only_writer` ensures that for SQLite, not for a server."""
         return self.database is not None
 
     @property
     def client(self) -> MlflowClient:
-        """MLflow's, while there is time."""
+        """MLflow's client; raises RecordError after the deadline."""
         if time.monotonic() > self._deadline_s:
             raise RecordError("it took longer than tracking.timeout_s")
         return self._connected
 
     def search(self, tags: Mapping[str, str]) -> list[Run]:
-        """All runs with these tags, oldest first; in one order for every driver that asks."""
+        """Return all runs with these tags, oldest first, in the same order for every driver that asks."""
         wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
         found: list[Run] = []
         token = None
@@ -54,13 +57,13 @@ class Experiment:
         raise RecordError(f"the server's list of runs has no end: {MOST_PAGES} pages")
 
     def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
-        """Set several in one call."""
+        """Set several tags in one call."""
         from mlflow.entities import RunTag
 
         self.client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags.items()])
 
     def unless_removed(self, run_id: str, work: Callable[[], None]) -> bool:
-        """Do something with a run; False where another driver has removed that run meanwhile."""
+        """Do work with a run; return False where another driver has removed the run meanwhile."""
         from mlflow.exceptions import MlflowException
 
         try:

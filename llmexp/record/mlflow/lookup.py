@@ -1,5 +1,8 @@
-"""Which runs MLflow has: for a SQLite store by one question to its database, because MLflow's own search reads every parameter
-and metric too, and because importing MLflow takes longer than all else that is done where nothing has changed."""
+"""The search for the runs in a SQLite store of MLflow, by one query to its database.
+
+MLflow's own search reads every parameter and metric too, and importing MLflow takes longer than all other work where
+nothing has changed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ WHERE runs.lifecycle_stage = 'active' ORDER BY runs.start_time
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run that MLflow has; its digest is missing where it was cut off."""
+    """A run that MLflow has; its digest is missing where writing the run was interrupted."""
 
     run_id: str
     digest: str | None
@@ -34,12 +37,15 @@ Known = dict[tuple[str, str | None], list[Recorded]]
 
 
 def known_runs(database: Path, experiment: str) -> Known | None:
-    """All runs of an experiment, named, by sweep and id, oldest first; None where the database is not as expected, as another MLflow may make it."""
+    """Return all runs of the named experiment by sweep and id, oldest first.
+
+    Return None where the database is not as expected, as another version of MLflow may make it.
+    """
     return _known(database, experiment, "run")
 
 
 def reported(database: Path, experiment: str, sweep: str) -> list[str | None]:
-    """The digests of the reports of a sweep's parent runs; empty too where the database is not as expected."""
+    """Return the digests of the reports of a sweep's parent runs; empty also where the database is not as expected."""
     known = _known(database, experiment, "sweep") or {}
     return [parent.digest for parent in known.get((sweep, None), [])]
 

@@ -1,4 +1,4 @@
-"""The parent runs of sweeps: one each, also where drivers that do not know of each other record one sweep to a server at once."""
+"""The parent runs of sweeps, one for each sweep, even where several drivers record it to a server independently."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from llmexp.errors import RecordError
 from llmexp.record.mlflow.content import KIND_TAG, PARENT_TAG, SOURCE, SWEEP_TAG
 from llmexp.record.mlflow.experiment import Experiment
 
-# Drivers that write one sweep at once agree after two or three.
+# Drivers that write one sweep at the same time agree after two or three looks.
 MOST_LOOKS = 10
 
 
 class Parents:
-    """Each driver uses the parent that it found or made first; when it has written all, the oldest gets the children of the others.
+    """The parent runs that a driver uses: for each sweep the one that it found or made first.
 
-    So the last driver to finish leaves one.
+    When a driver has written all runs, the oldest parent gets the children of the others. So one parent is left when
+    the last driver has finished.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -25,17 +26,17 @@ class Parents:
         self._ended_ms: dict[str, int] = {}
 
     def of(self, sweep: str, start_ms: int) -> str:
-        """The MLflow id of a sweep's parent, looked up or made once."""
+        """Return the MLflow id of a sweep's parent, which is looked up or made once."""
         if sweep not in self._used:
             self._used[sweep] = [self._only_one(sweep, start_ms)]
         return self._used[sweep][-1]
 
     def has_run_until(self, sweep: str, end_ms: int) -> None:
-        """Note when a run of the sweep ended."""
+        """Note the end time of a run of the sweep."""
         self._ended_ms[sweep] = max(end_ms, self._ended_ms.get(sweep, 0))
 
     def end(self) -> None:
-        """Say of the sweeps whose runs were written when the last of those ended."""
+        """Set the end of each sweep whose runs were written to the end of its last run."""
         for sweep, end_ms in self._ended_ms.items():
             self.update(sweep, end_ms, partial(self._end_at, end_ms))
 
@@ -43,7 +44,7 @@ class Parents:
         self._experiment.client.set_terminated(parent, "FINISHED", end_ms)
 
     def update(self, sweep: str, start_ms: int, work: Callable[[str], None]) -> None:
-        """Do something with the sweep's one parent; once more where another driver has removed that meanwhile, as it found an older one."""
+        """Do work with the sweep's one parent, again where another driver removed it meanwhile for an older one."""
         for _ in range(MOST_LOOKS):
             if not self._experiment.is_ours_alone:
                 self._used[sweep] = [*self._used.get(sweep, []), self._only_one(sweep, start_ms)]
@@ -55,7 +56,7 @@ class Parents:
         )
 
     def _only_one(self, sweep: str, start_ms: int) -> str:
-        """The oldest parent, which takes the children of all others; made where there is none."""
+        """Return the oldest parent, with the children of all others moved to it; it is made where there is none."""
         parents = [str(run.info.run_id) for run in self._experiment.search({SWEEP_TAG: sweep, KIND_TAG: "sweep"})] or [
             self._make(sweep, start_ms)
         ]
@@ -63,7 +64,7 @@ class Parents:
             self._move_children(other, parents[0])
             self._experiment.client.delete_run(other)
         for other in {*parents[1:], *self._used.get(sweep, [])} - {parents[0]}:
-            self._move_children(other, parents[0])  # that came until it was removed
+            self._move_children(other, parents[0])  # children that came until it was removed
         return parents[0]
 
     def _make(self, sweep: str, start_ms: int) -> str:

@@ -1,4 +1,4 @@
-"""A run's metrics as points: a value a sample and repeat, the final values, and the machine's load."""
+"""A run's metrics as points: one value per sample and repeat, the final values, and the machine's load."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ S = TypeVar("S", bound=Sample)
 
 @dataclass(frozen=True)
 class Point:
-    """One value of one metric. at_ms is Unix time."""
+    """One value of one metric; `at_ms` is Unix time."""
 
     name: str
     value: float
@@ -28,17 +28,17 @@ class Point:
 
 @dataclass(frozen=True)
 class Window:
-    """When a run took place, in Unix seconds."""
+    """The start and the end of a run, in Unix seconds."""
 
     start_s: float
     end_s: float
 
 
 def sample_points(folder: RunFolder, plan: RunPlan, window: Window) -> Iterator[Point]:
-    """Per repeat and sample: the values of rank 0, and the slowest rank's time and rate. Profiled samples are left out.
+    """Yield for each repeat and sample the values of rank 0, and the slowest rank's time and rate.
 
-    `plan.over_amount` names values that are there once more, with what was done so far in the place of the sample's number, so that runs whose
-    samples do not do as much are drawn over one axis.
+    Profiled samples are left out. The values that `plan.over_amount` names are yielded once more, with the work done so
+    far in place of the sample's number, so that runs with samples of different size share one axis.
     """
     kind = get_task(plan.config.task.name).sample_type
     for repeat in folder.repeats():
@@ -46,7 +46,7 @@ def sample_points(folder: RunFolder, plan: RunPlan, window: Window) -> Iterator[
         first = next(iter(ranks.values()), [])
         if not first:
             continue
-        # Of a folder that was copied the files may be younger than the run.
+        # In a folder that was copied, the files may be younger than the run.
         origin_s = min(origin_unix_s(next(iter(ranks)), first), window.end_s - first[-1].t_end_s)
         slowest_s = _slowest_s(list(ranks.values()))
         for sample in _measured(first):
@@ -64,7 +64,7 @@ def sample_points(folder: RunFolder, plan: RunPlan, window: Window) -> Iterator[
 
 
 def result_points(result: RunResult | None, window: Window) -> Iterator[Point]:
-    """Means, and beside them the deviations where there are any; the ends of the rate's interval; and the further answers by their number."""
+    """Yield the means with their deviations, the ends of the rate's interval, and the further answers by number."""
     at_ms = round(1e3 * window.end_s)
     for name, metric in (result.metrics if result else {}).items():
         if metric is None:
@@ -89,7 +89,10 @@ def _interval_points(judged: Stability | None, at_ms: int) -> Iterator[Point]:
 
 
 def system_points(path: Path, window: Window) -> Iterator[Point]:
-    """A machine's samples taken while the run lasted, under the prefix by which MLflow knows system metrics; of several by their numbers."""
+    """Yield a machine's samples from the run's time, under the prefix that MLflow uses for system metrics.
+
+    Where the run has several machines, the node's number is in the prefix.
+    """
     node = path.suffixes[0].removeprefix(".")
     prefix = f"system/node_{node}" if node.isdigit() else "system"
     during = (sample for sample in read_json_lines(path) if sample["at_s"] >= window.start_s)
@@ -103,7 +106,7 @@ def system_points(path: Path, window: Window) -> Iterator[Point]:
 
 
 def _measured(samples: list[S]) -> list[S]:
-    """Up to the last measured sample: what is written as warm-up after it was profiled."""
+    """Return the samples up to the last measured one; those written as warm-up after it were profiled."""
     last = max((index for index, sample in enumerate(samples) if not sample.warmup), default=len(samples) - 1)
     return samples[: last + 1]
 

@@ -1,4 +1,4 @@
-"""The ways into MLflow: each replays run folders, so that nothing depends on when, how often or from where it is called."""
+"""The entry points for MLflow; each replays run folders, so it can be called at any time, repeatedly, from anywhere."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from llmexp.schema import TrackingConfig
 
 OUTPUTS = Path("outputs")
 LONGEST_REASON = 200
-# From so many on, looking up a whole sweep in MLflow costs less than looking up these runs.
+# From this number of runs on, looking up the whole sweep in MLflow costs less than looking up each run.
 MANY = 20
 _gave_up = threading.Event()
 
 
 @dataclass
 class SyncSummary:
-    """How many runs were written, were there already, or have not ended; and why folders could not be read."""
+    """The numbers of runs that were written, were there already, or have not ended; and why folders are unreadable."""
 
     written: int = 0
     unchanged: int = 0
@@ -44,13 +44,16 @@ class SyncSummary:
 
 
 def record_runs(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
-    """Copy ended runs to the tracker within tracking.timeout_s; where that fails, say so in one line and leave it to `llmexp sync`."""
+    """Copy ended runs to the tracker within tracking.timeout_s.
+
+    Where that fails, it prints so in one line and leaves the copy to `llmexp sync`.
+    """
     if folders and tracking.name != "none":
         _attempt(lambda deadline_s: _replay(folders, tracking, deadline_s), tracking.timeout_s)
 
 
 def has_report(sweep: str, digest: str, tracking: TrackingConfig, outputs: Path = OUTPUTS) -> bool:
-    """Whether the sweep's parent run has the report of this digest; a server is not asked, and has it not."""
+    """Tell whether the sweep's parent run has the report of this digest; a server is not asked and counts as a no."""
     database = database_path(resolve_uri(tracking, outputs))
     return database is not None and reported(database, tracking.experiment, sweep) == [digest]
 
@@ -58,7 +61,10 @@ def has_report(sweep: str, digest: str, tracking: TrackingConfig, outputs: Path 
 def record_report(
     sweep: str, files: Sequence[Path], digest: str, tracking: TrackingConfig, outputs: Path = OUTPUTS
 ) -> bool:
-    """Copy a sweep's report to its parent run, a Markdown file also as its description; fails as `record_runs` does, and then answers False."""
+    """Copy a sweep's report to its parent run, and a Markdown file also to the run's description.
+
+    It fails in the way of `record_runs`, and then returns False.
+    """
 
     def log(deadline_s: float) -> None:
         with _tracker(tracking, outputs, deadline_s) as tracker:
@@ -68,7 +74,10 @@ def record_report(
 
 
 def sync(folders: Sequence[RunFolder], tracking: TrackingConfig) -> SyncSummary:
-    """Record what is not recorded yet or has changed since; raises RecordError where the tracker fails, ConfigError where its store is not safe."""
+    """Record the runs that are not recorded yet or have changed since.
+
+    Raises RecordError where the tracker fails, ConfigError where its store is not safe.
+    """
     if folders:
         check_store(tracking, _outputs(folders))
     return _replay(folders, tracking, math.inf) if folders else SyncSummary()
@@ -89,7 +98,7 @@ def _replay(folders: Sequence[RunFolder], tracking: TrackingConfig, deadline_s: 
 
 
 def _is_copied(folder: RunFolder, known: Known) -> bool:
-    """Whether a SQLite store has the run as it stands; what is wrong with a folder is said where it is copied."""
+    """Tell whether a SQLite store has the run as it is now; errors of a folder are reported where it is copied."""
     try:
         content = read(folder) if known else None
     except (RecordError, OSError):
@@ -122,7 +131,10 @@ def _replay_run(folder: RunFolder, tracker: Tracker, summary: SyncSummary, among
 
 
 def _attempt(work: Callable[[float], object], timeout_s: float) -> bool:
-    """Do the work in a thread that may be left behind, and say whether it is done; after one failure nothing more is tried in this process."""
+    """Do the work in a thread that may be left behind, and return whether it is done.
+
+    After one failure this process tries nothing more.
+    """
     if _gave_up.is_set():
         return False
     reasons = [f"no answer within {limit('tracking.timeout_s', timeout_s)}"]
@@ -140,7 +152,8 @@ def _attempt(work: Callable[[float], object], timeout_s: float) -> bool:
     for reason in list(reasons):
         _gave_up.set()
         print(
-            f"llmexp: not recorded in MLflow: {reason}; the runs' folders have everything, `llmexp sync` records them later",
+            f"llmexp: not recorded in MLflow: {reason}; the runs' folders have everything, "
+            "`llmexp sync` records them later",
             file=sys.stderr,
         )
     return not reasons
@@ -148,7 +161,7 @@ def _attempt(work: Callable[[float], object], timeout_s: float) -> bool:
 
 @contextmanager
 def _tracker(tracking: TrackingConfig, outputs: Path, deadline_s: float) -> Iterator[Tracker]:
-    """Open the tracker; whatever goes wrong inside the block comes out as RecordError."""
+    """Open the tracker; every error inside the block is raised as RecordError."""
     uri = resolve_uri(tracking, outputs)
     try:
         with only_writer(uri):

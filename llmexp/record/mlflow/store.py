@@ -1,4 +1,4 @@
-"""The MLflow store: where it is, a client that does not wait long, and one writer at a time."""
+"""The MLflow store: its address, a client that does not wait long, and a lock for one writer at a time."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _CHATTY_LOGGERS = ("mlflow", "alembic", "urllib3")
 
 
 def resolve_uri(tracking: TrackingConfig, outputs: Path) -> str:
-    """Where runs are tracked: the configured URI, else MLFLOW_TRACKING_URI, else SQLite in the outputs folder."""
+    """Return the tracker's URI: the configured one, else MLFLOW_TRACKING_URI, else SQLite in the outputs folder."""
     return tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{outputs.resolve()}/mlflow.db"
 
 
 def artifact_root(uri: str) -> str | None:
-    """The folder of artifacts beside a SQLite store; None where a server decides."""
+    """Return the folder of artifacts beside a SQLite store; None where a server decides."""
     database = database_path(uri)
     return str(database.parent / "mlartifacts") if database else None
 
 
 def database_path(uri: str) -> Path | None:
-    """The file of a SQLite store; None for any other."""
+    """Return the file of a SQLite store; None for any other store."""
     return Path(uri.removeprefix(_SQLITE).partition("?")[0]).resolve() if uri.startswith(_SQLITE) else None
 
 
 def check_store(tracking: TrackingConfig, outputs: Path) -> None:
-    """Raise ConfigError where MLflow cannot use the address, or runs would be tracked in a SQLite store that is not safe."""
+    """Raise ConfigError where MLflow cannot use the address, or the store is SQLite in a place that is not safe."""
     uri = resolve_uri(tracking, outputs)
     check_uri(uri, "tracking.uri" if tracking.uri else "MLFLOW_TRACKING_URI")
     database = database_path(uri)
@@ -64,7 +64,7 @@ def connect(uri: str, timeout_s: float) -> MlflowClient:
     except ImportError:
         raise RecordError("mlflow is not installed") from None
     for logger in _CHATTY_LOGGERS:
-        logging.getLogger(logger).setLevel(logging.CRITICAL)  # what they say is in the error too
+        logging.getLogger(logger).setLevel(logging.CRITICAL)  # the error repeats what they log
     database = database_path(uri)
     if database and not database.exists():
         _create(database)
@@ -72,7 +72,7 @@ def connect(uri: str, timeout_s: float) -> MlflowClient:
 
 
 def _create(database: Path) -> None:
-    """Make a store's tables under another name: those that a process was killed in the middle of nothing could mend."""
+    """Make a store's tables under another name, because nothing repairs tables that a kill left half made."""
     from mlflow import MlflowClient
 
     fresh = database.with_name(f".{database.name}.{uuid.uuid4().hex}")

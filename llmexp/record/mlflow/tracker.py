@@ -1,4 +1,4 @@
-"""Runs of folders in one experiment of an MLflow store: found, written and removed."""
+"""A tracker that finds, writes and removes the runs of folders in one experiment of an MLflow store."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ if TYPE_CHECKING:
     from mlflow.entities import Run, RunInfo
 
 NOTE_TAG = "mlflow.note.content"
-# Drivers that write the same run at once agree after two or three.
+# Drivers that write the same run at the same time agree after two or three looks.
 MOST_LOOKS = 10
 LONGEST_TAG = 8000  # characters, a limit of MLflow's API
 _TEXT_SUFFIXES = (".json", ".jsonl", ".txt", ".md", ".csv", ".log", ".diff")
 
 
 class Tracker:
-    """Writes runs. Once time.monotonic() has passed `deadline_s` every further call raises RecordError.
+    """A writer of runs. Once time.monotonic() has passed `deadline_s`, every further call raises RecordError.
 
-    Every call to a SQLite store waits for the disk several times, so all that a run holds goes into as few calls as MLflow lets it.
+    Every call to a SQLite store waits for the disk several times, so the content of a run is written in as few calls as
+    MLflow allows.
     """
 
     def __init__(self, uri: str, experiment: str, deadline_s: float = math.inf) -> None:
@@ -47,9 +48,10 @@ class Tracker:
         return self._experiment.client
 
     def record(self, content: RunContent, among_many: bool) -> bool:
-        """Bring one run up to date: written anew first, then other copies removed. Return whether it was written.
+        """Bring one run up to date, and return whether it was written; other copies are removed after the writing.
 
-        Where others may write the same run meanwhile it looks again, until there is one copy: of two that were written at once the older stays.
+        Where other drivers may write the same run meanwhile, it looks again until there is one copy. Of two copies
+        written at the same time, the older one stays.
         """
         digest, written = content.digest, False
         found = self._find(content.sweep, content.id, among_many)
@@ -71,11 +73,14 @@ class Tracker:
         )
 
     def end_sweeps(self) -> None:
-        """Say of the sweeps whose runs were written when the last of those ended."""
+        """Set the end of each sweep whose runs were written to the end of its last run."""
         self._parents.end()
 
     def write_report(self, sweep: str, files: Sequence[Path], digest: str) -> None:
-        """Put files into the sweep's parent run, whose page shows the Markdown and pictures among them; they are known by the digest."""
+        """Put files into the sweep's parent run, whose page shows the Markdown and pictures among them.
+
+        The digest is kept with them, to tell later whether they have changed.
+        """
         text = "\n\n".join(path.read_text() for path in files if path.suffix == ".md")
         named = {f"report/{path.name}": path for path in files}
 
@@ -86,7 +91,10 @@ class Tracker:
         self._parents.update(sweep, round(1e3 * time.time()), write)
 
     def _find(self, sweep: str, run_id: str, among_many: bool) -> list[Recorded]:
-        """All MLflow runs of one run of a sweep, oldest first; a server is asked about the whole sweep at once where it is one among many."""
+        """Return all MLflow runs of one run of a sweep, oldest first.
+
+        A server is asked about the whole sweep at once where the run is one among many.
+        """
         if self._known is not None:
             return self._known.get((sweep, run_id), [])
         if not among_many:
@@ -101,8 +109,11 @@ class Tracker:
         return [_recorded(run) for run in self._experiment.search({SWEEP_TAG: sweep, RUN_TAG: run_id})]
 
     def _write(self, content: RunContent) -> None:
-        """Write one run below its sweep's parent, unless another driver removes it; the digest comes last, so without it a run was cut off."""
-        metrics = content.points()  # first, for they may be damaged
+        """Write one run below its sweep's parent, unless another driver removes it.
+
+        The digest is written last, so a run without one was interrupted.
+        """
+        metrics = content.points()  # before anything is written, because the samples may be damaged
         start_ms, end_ms = round(1e3 * content.window.start_s), round(1e3 * content.window.end_s)
         parent = self._parents.of(content.sweep, start_ms)
         tags = {name: value[:LONGEST_TAG] for name, value in _redacted(content.tags).items()} | {PARENT_TAG: parent}
@@ -122,7 +133,7 @@ class Tracker:
         self._experiment.unless_removed(run.run_id, fill)
 
     def _log_files(self, run: RunInfo, files: Mapping[str, Path]) -> None:
-        """Copy files to artifacts of the given names, secrets left out of texts."""
+        """Copy files to artifacts of the given names, with secrets in texts hidden."""
         for name, path in files.items():
             text = path.read_text(errors="replace") if path.suffix in _TEXT_SUFFIXES else ""
             clean = redact(text)
@@ -140,7 +151,10 @@ class Tracker:
             self._client.log_text(run.run_id, text, name)
 
     def _artifacts_here(self, run: RunInfo) -> Path | None:
-        """The folder that MLflow itself would copy artifacts to, one by one and with a look at its database each time; None elsewhere."""
+        """Return the local folder of a run's artifacts, or None where MLflow itself has to copy them.
+
+        MLflow would copy them one by one, with a query to its database each time.
+        """
         root = self._experiment.local_artifacts
         here = root is not None and run.artifact_uri.startswith(f"{root}/")
         return Path(run.artifact_uri) if here else None
@@ -157,7 +171,7 @@ def _recorded(run: Run) -> Recorded:
 
 
 def _redacted(values: Mapping[str, str]) -> Mapping[str, str]:
-    """Hide secrets in values, looking at each alone only where there is one: looking takes longer than most values are."""
+    """Hide secrets in values; all values are searched at once first, because a search of each alone takes longer."""
     together = "\n".join(values.values())
     return values if redact(together) == together else {name: redact(value) for name, value in values.items()}
 
@@ -169,7 +183,10 @@ def _place(folder: Path, name: str) -> Path:
 
 
 def _note(run_id: str, text: str, files: Mapping[str, Path]) -> str:
-    """What describes a run: text, and the pictures among its files, which the server that shows the page serves under this address."""
+    """Return a run's description: a text, and the pictures among its files.
+
+    The server that shows the page serves each picture at this address.
+    """
     pictures = [
         f"![{path.stem}](get-artifact?path={quote(name)}&run_uuid={run_id})"
         for name, path in files.items()
@@ -179,7 +196,7 @@ def _note(run_id: str, text: str, files: Mapping[str, Path]) -> str:
 
 
 def _whole_lines(note: str, pictures: Sequence[str]) -> str:
-    """Join text and pictures to what a tag can hold, cut between lines."""
+    """Join text and pictures to at most what a tag can hold; a cut is between lines."""
     lines = [*note.splitlines(), "", *pictures]
     room = LONGEST_TAG - len("\n…")
     fitting = sum(1 for end in accumulate(len(line) + 1 for line in lines) if end <= room)

@@ -1,4 +1,4 @@
-"""MLflow's own web page over the store that the runs are recorded in."""
+"""A server of MLflow's own web page over the store that the runs are recorded in."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _STARTS_WITHIN_S, _ENDS_WITHIN_S, _TRY_EVERY_S = 120.0, 10.0, 0.2
 
 
 def serve_ui(tracking: TrackingConfig, port: int, outputs: Path = OUTPUTS) -> int:
-    """Serve the page on 127.0.0.1 until Ctrl-C or SIGTERM and return an exit code; raises RecordError or ConfigError where it cannot start."""
+    """Serve the page on 127.0.0.1 until Ctrl-C or SIGTERM, and return an exit code.
+
+    Raises RecordError or ConfigError where it cannot start.
+    """
     uri = resolve_uri(tracking, outputs)
     check_store(tracking, outputs)
     if uri.startswith("http"):
@@ -67,7 +70,7 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
 def _start(uri: str, port: int, words: IO[bytes]) -> subprocess.Popen[bytes]:
     if importlib.util.find_spec("mlflow") is None:
         raise RecordError("mlflow is not installed, so there is no UI: pip install mlflow")
-    # The store's address may hold a password, and a command line is for all to see: it goes by the environment.
+    # The store's address may have a password, and everyone can see a command line, so the environment passes it.
     settings = {
         "MLFLOW_BACKEND_STORE_URI": uri,
         "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -90,7 +93,7 @@ def _start(uri: str, port: int, words: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def _page(port: int, experiment: str) -> str:
-    """The page of the experiment's runs: MLflow would open on one for chat traces."""
+    """Return the address of the page of the experiment's runs; MLflow's default page is one for chat traces."""
     server = f"http://{HOST}:{port}"
     query = urllib.parse.urlencode({"experiment_name": experiment})
     try:
@@ -126,14 +129,14 @@ def _wait_until_up(server: subprocess.Popen[bytes], port: int, words: IO[bytes])
 
 
 def _complaint(words: IO[bytes]) -> str:
-    """The last line that names an error, else the last one."""
+    """Return the last line that names an error, else the last line."""
     words.seek(0)
     lines = words.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
     return redact(next((line for line in reversed(lines) if "Error" in line), lines[-1]))
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
-    """End the server and what it started: they share a session of their own."""
+    """End the server and the processes it started, which share a session of their own."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(server.pid, number)
