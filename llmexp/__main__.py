@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _look_here_last() -> None:
-    """Make the working directory the last place for imports: `python -m` puts it first, and a psutil.py may lie there."""
+    """Make the working directory the last place for imports: `python -m` puts it first, and it may hold a psutil.py."""
     if sys.path[:1] == [os.getcwd()]:
         sys.path.append(sys.path.pop(0))
 

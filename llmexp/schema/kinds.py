@@ -68,7 +68,7 @@ class Kinds:
         self._schema = model.model_json_schema()
 
     def way(self, path: Path) -> Iterator[tuple[str | int, Node]]:
-        """Yield each part of a path that names a key, with its node; stop at the types that pydantic adds at the end."""
+        """Yield each part of a path that names a key, with its node; end at the types that pydantic puts behind."""
         node = self._schema
         for part in path:
             inner = next((found for option in self._options(node) if (found := _inner(option, part))), None)
@@ -84,7 +84,7 @@ class Kinds:
         return f"{' or '.join(kinds[:-1])}, or null" if null else " or ".join(kinds)
 
     def correction(self, path: str, node: Node, value: Any) -> str:
-        """Say what to write instead; return "" where nothing is plain.
+        """Say what to write instead; return "" where that is not plain.
 
         It is plain for a list, a text that looks like a number, and a value that fits a list or a section's key.
         """
@@ -109,7 +109,7 @@ class Kinds:
         return f": did you mean {path}.{fitting}={typed}?" if fitting else ""
 
     def _options(self, node: Node) -> list[Node]:
-        """Follow references and list what a node may be; the types of a section become one node with the keys of all."""
+        """Follow references and list what a node may be; a section's types become one node with the keys of all."""
         if "$ref" in node:
             return self._options(self._schema["$defs"][node["$ref"].rpartition("/")[2]])
         if "oneOf" in node:

@@ -44,8 +44,8 @@ class ParallelismConfig(Section):
     cp_kind: CpKind | None = Field(
         None,
         description=(
-            "with cp: ring, where keys and values pass from rank to rank, or ulysses, where each rank attends with some "
-            "of the heads; None: the engine's own"
+            "with cp: ring, where keys and values pass from rank to rank, or ulysses, where each rank attends with "
+            "some of the heads; None: the engine's own"
         ),
     )
     ep: PositiveInt = 1
@@ -100,8 +100,9 @@ class TrainingMeasureConfig(MeasureConfig):
     stop_at_interval_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None,
         description=(
-            "end a repeat before all steps, and the run before all repeats, once half the 95 % interval of tokens_per_s, "
-            "over that repeat's steps or over the repeats, is less than this share of it; None: all steps of all repeats"
+            "end a repeat before all steps, and the run before all repeats, once half the 95 % interval of "
+            "tokens_per_s, over that repeat's steps or over the repeats, is less than this share of it; "
+            "None: all steps of all repeats"
         ),
     )
     min_steps: PositiveInt = Field(
