@@ -52,7 +52,7 @@ def _torchrun(nodes: int) -> list[str]:
 
 
 def rank_environment(config: RunConfig) -> dict[str, str]:
-    """Return the variables of every rank; those of the hardware's file come first."""
+    """Return the variables of every rank; those of the hardware's file take precedence."""
     name = config.hardware.network_interface
     interface = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), name) if name else {}
     return _DEVICE[config.hardware.device] | interface | config.hardware.environment

@@ -1,4 +1,4 @@
-"""The limits of optimizers with each way of holding training state; the functions return a skip's reason, or None."""
+"""The limits of optimizers with each way to hold training state; the functions return a skip's reason, or None."""
 
 from __future__ import annotations
 

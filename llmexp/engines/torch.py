@@ -34,7 +34,10 @@ class TorchEngine(TrainingEngine):
     schedules = PASSES
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-        """Say what does not work: DeepSpeed's optimizers, dtypes that torch's do not keep, more than dp and pp."""
+        """Say what torch cannot do here.
+
+        It has no optimizers of DeepSpeed, no other degrees than dp and pp, and keeps only some dtypes.
+        """
         wanted = config.optimizer.implementation
         if wanted == "deepspeed" or (wanted == "deepspeed_with_offload" and techniques.offload_optimizer):
             return f"optimizer={config.optimizer.name} is DeepSpeed's: set optimizer=adamw"
@@ -54,7 +57,7 @@ class TorchEngine(TrainingEngine):
         )
 
     def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
-        """Describe how FSDP2 and the others hold state.
+        """Describe how the ranks hold training state; without FSDP2 only the gradients in the update are torch's own.
 
         FSDP2 keeps one partitioned copy, which the optimizer updates. Gradients have the dtype of that copy; gathered
         parameters have precision.parameters.

@@ -1,4 +1,4 @@
-"""The steps of a foreign training loop are timed from one report to the next, on the device's clock."""
+"""The timing of a training loop that is not llmexp's own: each step lasts from one report to the next."""
 
 from __future__ import annotations
 

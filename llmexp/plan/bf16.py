@@ -1,4 +1,4 @@
-"""Tests, without torch, for devices that have bf16 instructions.
+"""This module tells, without torch, whether devices have bf16 instructions.
 
 precision=auto depends on the answer, and whoever asks for bf16 without such instructions is warned.
 """

@@ -75,7 +75,7 @@ def zero_storage(precision: PrecisionConfig, techniques: Techniques, moments: fl
 
 @dataclass(frozen=True)
 class _Counts:
-    """The trained parameters of the fullest rank, those that `ranks` ranks partition together, and this number."""
+    """Counts of trained parameters: those of the fullest rank, and those that `ranks` ranks partition together."""
 
     held: int
     together: int
