@@ -1,4 +1,7 @@
-"""`python -m llmexp` and `llmexp`: a command by its name, everything else is a run. Exits: 0 answered, 1 not, 2 wrong input, 130 Ctrl-C."""
+"""The entry point of `python -m llmexp` and `llmexp`: a command is called by its name, everything else is a run.
+
+The exit code is 0 when the request was answered, 1 when it was not, 2 for wrong input and 130 for Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,9 @@ from llmexp.errors import ConfigError, LlmexpError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the words say and return the exit code; every error that a person can mend is one line on stderr."""
-    gc.set_threshold(
-        100_000
-    )  # composing makes many objects and hardly a cycle: looking for those after each 700 takes 5 % of a command
+    """Run what the words ask for and return the exit code; errors that a person can mend are one line on stderr."""
+    # Composing makes many objects and hardly a cycle: a collection after each 700 would take 5 % of a command's time.
+    gc.set_threshold(100_000)
     if argv is None:
         _look_here_last()
         _speak_utf8()
@@ -45,13 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _look_here_last() -> None:
-    """`python -m` looks for libraries in the working directory first, where others may have left a psutil.py."""
+    """Make the working directory the last place for imports: `python -m` puts it first, and it may hold a psutil.py."""
     if sys.path[:1] == [os.getcwd()]:
         sys.path.append(sys.path.pop(0))
 
 
 def _speak_utf8() -> None:
-    """Begin anew where the locale could not write what runs say, such as a model's name; files are UTF-8 everywhere."""
+    """Restart Python in UTF-8 mode where the locale cannot write what runs print; files are UTF-8 everywhere."""
     if not sys.flags.utf8_mode and locale.getencoding().lower().replace("-", "") != "utf8":
         os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONUTF8": "1"})
 

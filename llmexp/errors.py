@@ -1,4 +1,4 @@
-"""Errors that a person sees, as one tree.
+"""The errors that a person sees form one tree.
 
 LlmexpError
 ├── ConfigError    wrong input: one line, found before anything starts, exit code 2
@@ -33,7 +33,7 @@ class DamagedError(RecordError):
 
 
 class BuildError(LlmexpError):
-    """An engine's native code cannot be built on this machine; its message says what is missing or where the compiler's words are."""
+    """An engine's native code cannot be built on this machine; the message says what is missing or where the log is."""
 
 
 class SlurmError(LlmexpError):
@@ -41,7 +41,10 @@ class SlurmError(LlmexpError):
 
 
 def nearest(value: str, choices: Iterable[str]) -> str | None:
-    """Return the choice that was probably meant, or None where nothing is close: nearly the same, part of each other, or else alike."""
+    """Return the choice that was probably meant, or None where nothing is close.
+
+    A choice that is nearly the same comes first, then one that contains the value or is part of it, then a similar one.
+    """
     by_lower = {choice.lower(): choice for choice in choices}
     typed = value.lower()
     parts = [choice for choice in by_lower if min(len(typed), len(choice)) > 1 and (typed in choice or choice in typed)]
@@ -52,13 +55,16 @@ def nearest(value: str, choices: Iterable[str]) -> str | None:
 
 
 def unknown(what: str, value: str, choices: Iterable[str]) -> ConfigError:
-    """Build the error for a name that is not among `choices`: what was probably meant first, then all of them."""
+    """Build the error for a name that is not among `choices`; it says what was probably meant, then all choices."""
     listed = list(choices)
     return ConfigError(f"unknown {what} '{value}': {hint(what, value, listed)}choices are {', '.join(listed)}")
 
 
 def hint(what: str, value: str, choices: Iterable[str]) -> str:
-    """Say what to write for a word of other programs, else which choice is nearest; empty where neither is there, else with a blank at its end."""
+    """Say what to write for a word of another program, else which choice is nearest; return "" where there is neither.
+
+    A text that is not empty ends in a blank, so that more can follow.
+    """
     if meant := meant_by(what, value):
         return f"write {meant}; "
     guess = nearest(value, choices)

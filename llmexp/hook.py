@@ -1,4 +1,6 @@
-"""What a training program of yours says to llmexp with engine=script: one line after each step. Anywhere else it does nothing.
+"""The hook by which your own training program reports its steps with engine=script, in one line after each step.
+
+Without llmexp around it, the hook does nothing.
 
 from llmexp import hook
 ...
@@ -13,13 +15,13 @@ from typing import Any, Protocol
 
 
 class Listener(Protocol):
-    """Who hears of it, in a process that is measured."""
+    """The receiver of what a program reports, in a process that is measured."""
 
     def step(self, positions: int, loss: Any) -> None:
-        """A step is complete."""
+        """Take note that a step is complete."""
 
     def model(self, module: Any) -> None:
-        """What is trained."""
+        """Take note of the module that is trained."""
 
 
 _listener: Listener | None = None
@@ -28,21 +30,25 @@ _listener: Listener | None = None
 def step(tokens: int, loss: Any) -> None:
     """Say that a step is complete, the optimizer's update included.
 
-    `tokens`: positions that this rank's replica computed in it, padding included; `loss`: a number or a scalar tensor, which is not waited for.
-    The program ends here once all steps are measured.
+    `tokens` counts the positions that this rank's replica computed in the step, padding included.
+    `loss` is a number or a scalar tensor; nothing waits for the tensor.
+    The call ends the program once all steps are measured.
     """
     if _listener:
         _listener.step(tokens, loss)
 
 
 def model(module: Any) -> None:
-    """Say which whole module is trained, before its first pass: where size and dtype are the configuration's, the run has an MFU."""
+    """Say, before the first pass, which whole module is trained.
+
+    The run has an MFU where the module's size and dtype are those of the configuration.
+    """
     if _listener:
         _listener.model(module)
 
 
 def is_heard() -> bool:
-    """Whether llmexp measures this process."""
+    """Tell whether llmexp measures this process."""
     return _listener is not None
 
 

@@ -1,8 +1,8 @@
-"""Methods: the paper's names for combinations of techniques, such as F+R+Z3, and what each atom of them sets.
+"""Methods are the paper's names for combinations of techniques, such as F+R+Z3; this module says what each atom sets.
 
-One row of `ATOMS` is one technique. Adding a technique is adding a row, and an engine that acts on what the row sets. Other packages add theirs
-by entry points: docs/extending.md.
-Source of the codes: arXiv 2311.03687, tables III and IX.
+One row of `ATOMS` is one technique. A new technique is a new row, and an engine that acts on what the row sets.
+Other packages add theirs by entry points: docs/extending.md.
+The codes are those of arXiv 2311.03687, tables III and IX.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from llmexp import plugins
 from llmexp.errors import ConfigError, unknown
 
 NAIVE = "Naive"
-# What the paper calls Naive where it fine-tunes.
+# The paper's name for Naive in fine-tuning.
 FULL = "Full-FT"
 Adapter = Literal["lora", "prompt"]
 
 
 @dataclass(frozen=True)
 class Techniques:
-    """Everything that atoms can switch; the defaults are Naive."""
+    """All switches that atoms can set; the defaults are Naive."""
 
     flash_attention: bool = False
     recomputation: bool = False
@@ -34,12 +34,15 @@ class Techniques:
     quantization: str | None = None
     adapter: Adapter | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """What atoms of other packages set, for their own model hooks and engines."""
+    """Values that atoms of other packages set, for their own model hooks and engines."""
 
 
 @dataclass(frozen=True)
 class Atom:
-    """One technique: its code, what it sets in `Techniques` (other names: in `extra`), what it needs (any one of) and excludes, and its tasks."""
+    """One technique: its code, what it sets, what it needs (any one of these), what it excludes, and its tasks.
+
+    A name in `sets` that is no field of `Techniques` goes into its `extra`.
+    """
 
     code: str
     help: str
@@ -49,7 +52,10 @@ class Atom:
     tasks: tuple[str, ...] = ("pretrain", "finetune")
     sets_with: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     model_hook: str = ""
-    """Dotted path of a function of the built model and the techniques, called in every rank before the engine takes the model."""
+    """The dotted path of a function that takes the built model and the techniques.
+
+    Every rank calls it before the engine takes the model.
+    """
 
 
 # In canonical order: P/L/QL, F, R, RS, C, Z, O, Q.
@@ -87,7 +93,10 @@ ATOMS: dict[str, Atom] = {
         ),
         Atom(
             "RS",
-            "selective recomputation: run only attention's products and softmax again in backward, which keep the seq x seq matrices (F keeps none)",
+            (
+                "selective recomputation: run only attention's products and softmax again in backward, which keep "
+                "the seq x seq matrices (F keeps none)"
+            ),
             {"attention_recomputation": True},
             excludes=("F", "R"),
         ),
@@ -118,7 +127,10 @@ ATOMS: dict[str, Atom] = {
         ),
         Atom(
             "Q",
-            "4-bit NF4 weights with double quantisation in the linear layers, frozen; embeddings, norms and head train (not full pre-training)",
+            (
+                "4-bit NF4 weights with double quantisation in the linear layers, frozen; embeddings, norms and head "
+                "train (not full pre-training)"
+            ),
             {"quantization": "nf4"},
             excludes=("Z1", "Z2", "Z3", "O"),
             tasks=("pretrain",),
@@ -131,12 +143,12 @@ _FIELDS = {each.name for each in fields(Techniques)} - {"extra"}
 
 
 def atom_codes() -> tuple[str, ...]:
-    """The codes of all atoms in canonical order: llmexp's own, then other packages' in order of names."""
+    """Return the codes of all atoms: llmexp's own in canonical order, then those of other packages, sorted by name."""
     return (*ATOMS, *plugins.points(plugins.ATOMS, _TAKEN))
 
 
 def atom_of(code: str) -> Atom:
-    """The atom of that code; raises ConfigError where its package is broken."""
+    """Return the atom of this code; raise ConfigError where its package is broken."""
     if code in ATOMS:
         return ATOMS[code]
     atom: Atom = plugins.load(plugins.points(plugins.ATOMS, _TAKEN)[code], Atom)
@@ -151,7 +163,7 @@ class Method:
 
     @classmethod
     def parse(cls, text: str, task: str = "pretrain") -> Method:
-        """Read a name such as 'R+F' or 'naive' in any order and case; raises ConfigError with what is valid."""
+        """Read a name such as 'R+F' or 'naive' in any order and case; raise ConfigError with what is valid."""
         typed = [part.strip() for part in text.split("+")]
         parts = [part for part in typed if part]
         if not parts:
@@ -177,13 +189,13 @@ class Method:
 
     @property
     def techniques(self) -> Techniques:
-        """What all atoms together set."""
+        """The switches that all atoms together set."""
         changes = {name: value for atom in self.atoms for name, value in self.changes_of(atom).items()}
         extra = {name: changes.pop(name) for name in changes.keys() - _FIELDS}
         return replace(Techniques(), **changes, extra=extra)
 
     def changes_of(self, atom: Atom) -> dict[str, Any]:
-        """What one atom sets in the company of this method's other atoms."""
+        """Return what one atom sets when it is combined with this method's other atoms."""
         changes = dict(atom.sets)
         for partner, extra in atom.sets_with.items():
             if partner in self.codes:
@@ -214,6 +226,6 @@ def _code(part: str) -> str:
 
 
 def describe(techniques: Techniques) -> dict[str, Any]:
-    """What differs from Naive, by field name."""
+    """Return the fields that differ from Naive, by name."""
     naive = asdict(Techniques())
     return {name: value for name, value in asdict(techniques).items() if value != naive[name]}

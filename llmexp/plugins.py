@@ -1,6 +1,6 @@
-"""What other installed packages add: atoms, engines, tasks and configuration files, each named by an entry point of that package.
+"""Other installed packages add atoms, engines, tasks and configuration files, each named by an entry point.
 
-Nothing of a package is imported before its atom, engine, task or file is asked for, except the (empty) package that holds its files.
+A package is imported only when its atom, engine, task or file is asked for, except the (empty) package of its files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONF = "llmexp.conf"
 
 
 class KnownFile(NamedTuple):
-    """A YAML file: by its group and option, such as model/tiny.yaml, and where it lies."""
+    """A YAML file: its name by group and option, such as model/tiny.yaml, and its path."""
 
     name: str
     path: Path
@@ -30,19 +30,23 @@ class KnownFile(NamedTuple):
 
 @cache
 def points(group: str, taken: Container[str] = ()) -> dict[str, EntryPoint]:
-    """Entry points of a group by name, in order of names; raises ConfigError where one, in any case, is in `taken` (lower case) or comes twice."""
+    """Return the entry points of a group by name, sorted by name.
+
+    Raise ConfigError where a name, in any case, is in `taken` (lower case) or comes twice.
+    """
     found: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, distribution(point))):
         if point.name.lower() in taken or point.name.lower() in map(str.lower, found):
             raise ConfigError(
-                f"{_origin(point)}: there is a {point.name} already; give it another name, or uninstall {distribution(point)}"
+                f"{_origin(point)}: there is a {point.name} already; give it another name, or uninstall "
+                f"{distribution(point)}"
             )
         found[point.name] = point
     return found
 
 
 def load(point: EntryPoint, kind: type[Any]) -> Any:
-    """Import what an entry point names; raises ConfigError, which names the package, for whatever goes wrong there."""
+    """Import what an entry point names; raise ConfigError, which names the package, for whatever goes wrong there."""
     try:
         found = point.load()
     except Exception as error:  # somebody else's code can raise anything
@@ -56,7 +60,7 @@ def load(point: EntryPoint, kind: type[Any]) -> Any:
 
 @cache
 def conf_packages() -> tuple[str, ...]:
-    """Packages with groups of YAML files; raises ConfigError where two of all packages, llmexp's own first, have the same file."""
+    """Return the packages that have YAML files; raise ConfigError where two packages, llmexp included, share a file."""
     packages = {point: _package(point) for point in points(CONF).values()}
     owners = dict.fromkeys(_files(import_module(CONF)), "llmexp") if packages else {}
     for point, package in packages.items():
@@ -68,14 +72,14 @@ def conf_packages() -> tuple[str, ...]:
 
 
 def known_files() -> Iterator[KnownFile]:
-    """All files of groups that are here: llmexp's own, then other packages'."""
+    """Yield the files of all groups: first llmexp's own, then those of other packages."""
     for package in map(import_module, (CONF, *conf_packages())):
         for name in _files(package):
             yield KnownFile(name, next(place for root in package.__path__ if (place := Path(root) / name).is_file()))
 
 
 def distribution(point: EntryPoint) -> str:
-    """The name by which pip knows the package of an entry point."""
+    """Return the name by which pip knows the package of an entry point."""
     return point.dist.name if point.dist else point.module
 
 

@@ -1,4 +1,4 @@
-"""Words that other programs and papers have for what llmexp calls by another name, for the errors that meet them."""
+"""Words of other programs and papers, with llmexp's name for the same thing; error messages look them up here."""
 
 from __future__ import annotations
 
@@ -34,10 +34,14 @@ _WORDS = {
     "key": {
         "batch.micro": "batchsize microbatch microbatchsize bs mbs perdevicetrainbatchsize trainmicrobatchsizepergpu",
         "batch.accumulation": "accumulationsteps gradientaccumulation gradientaccumulationsteps gradaccum gas",
-        "batch.micro and batch.accumulation, which make the global batch": "globalbatch globalbatchsize trainbatchsize gbs",
+        "batch.micro and batch.accumulation, which make the global batch": (
+            "globalbatch globalbatchsize trainbatchsize gbs"
+        ),
         "optimizer.lr": "lr learningrate",
         "data.seq_len": "sequencelength seqlength seqlen maxseqlen maxlength maxlen contextlength blocksize cutofflen",
-        "parallelism.dp=<ranks>": "gpus ngpu ngpus numgpus gpu devices ranks worldsize nprocpernode numprocesses dataparallel",
+        "parallelism.dp=<ranks>": (
+            "gpus ngpu ngpus numgpus gpu devices ranks worldsize nprocpernode numprocesses dataparallel"
+        ),
         "hardware.nodes": "nodes nnodes numnodes",
         "parallelism.tp": "tensorparallel tensorparallelsize tensormodelparallelsize tpsize",
         "parallelism.pp": "pipelineparallel pipelineparallelsize pipelinemodelparallelsize ppsize",
@@ -76,7 +80,9 @@ _WORDS = {
     },
     "command": {
         "--help": "help usage",
-        "llmexp method=Naive,F model=tiny, without a word for it": "run train measure benchmark bench start launch sweep",
+        "llmexp method=Naive,F model=tiny, without a word for it": (
+            "run train measure benchmark bench start launch sweep"
+        ),
         "plan": "show dryrun explain preview",
         "status": "ls list ps progress",
         "report": "table results result summary",
@@ -137,5 +143,5 @@ MEANT = {
 
 
 def meant_by(what: str, word: str) -> str | None:
-    """What to write for a word of another program's, None where it is none that is known."""
+    """Return what to write for a word of another program, or None for a word that is not known."""
     return MEANT.get(what, {}).get(re.sub(r"[-_. ]", "", word.lower()))

@@ -1,4 +1,7 @@
-"""Engines: who does a task's work. One file an engine, known here by its name and loaded when it is asked for; other packages' by entry points."""
+"""The engines, which do a task's work: each has a file, and is known here by its name and loaded when it is asked for.
+
+Other packages add engines by entry points.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ ENGINES = {name: f"llmexp.engines.{name}:ENGINE" for name in ("deepspeed", "mega
 
 
 def engine_names(task: str) -> list[str]:
-    """Names that `engine=` accepts with this task; engines of packages that are broken are left out."""
+    """Return the names that `engine=` accepts with this task; engines of broken packages are left out."""
     return [name for name, engine in _loadable() if task in engine.tasks]
 
 
 def get_engine(task: str, name: str) -> Engine[Any]:
-    """The engine of that name for a task; raises ConfigError with the names there are."""
+    """Return the engine of this name for a task; raise ConfigError with the names that there are."""
     engine = _load(name) if name in (*ENGINES, *_outside()) else None
     if engine is None or task not in engine.tasks:
         names = engine_names(task)

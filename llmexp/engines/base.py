@@ -1,4 +1,4 @@
-"""What an engine is to the planner and to what starts its ranks."""
+"""The interface that an engine has for the planner and for the launch of its ranks."""
 
 from __future__ import annotations
 
@@ -20,58 +20,61 @@ C = TypeVar("C", bound=RunConfig)
 
 
 class Engine(ABC, Generic[C]):
-    """Decides before the run; the worker in `launchers/` only does what the plan says. Each task has engines of its own kind."""
+    """An engine decides everything before the run; its worker in `launchers/` only does what the plan says.
+
+    Each task has a subclass of its own for its engines.
+    """
 
     name: ClassVar[str]
     tasks: ClassVar[tuple[str, ...]]
-    """Names of the tasks that it does."""
+    """The names of the tasks that the engine does."""
     modules: ClassVar[tuple[str, ...]]
-    """What its ranks cannot start without, whatever the run."""
+    """The modules without which no run's ranks can start."""
     distributions: ClassVar[tuple[str, ...]]
-    """Python distributions whose versions decide what is measured; part of the result's stack."""
+    """The Python distributions whose versions affect what is measured; they are part of the result's stack."""
 
     launchers: ClassVar[tuple[str, ...]] = ("spawn", "torchrun")
-    """Values of engine.launcher that it can be started by."""
+    """The values of engine.launcher that can start it."""
 
     extras: ClassVar[str] = "train"
-    """Of llmexp, which install `modules`."""
+    """The extras of llmexp that install `modules`."""
 
     def needed_modules(self, config: C) -> tuple[str, ...]:
-        """What the ranks of this run import."""
+        """Return the modules that the ranks of this run import."""
         return self.modules
 
     def advice(self, config: C, reason: str) -> str:
-        """Say what a person can do about a run that failed for this reason; empty where the engine knows nothing."""
+        """Say what a person can do about a run that failed for this reason; return "" where no advice is known."""
         return ""
 
 
 class TrainingEngine(Engine[TrainingConfig]):
-    """Runs the training step: says what it cannot do, writes its native configuration and the command that starts its ranks."""
+    """An engine that trains: it says what it cannot do, and gives its native configuration and its ranks' command."""
 
     tasks = ("pretrain", "finetune")
 
     builds_model: ClassVar[bool] = True
-    """Whether its ranks build the configuration's model, so that its size and FLOPs are what is measured."""
+    """Whether its ranks build the configuration's model, so that the planned size and FLOPs are those measured."""
 
     schedules: ClassVar[Mapping[str, Passes]] = {}
-    """Of pipelines, which it has, each with the passes that it takes."""
+    """Its pipeline schedules, each with the numbers of passes that it takes."""
 
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {}
-    """Its kinds of context parallelism, its own choice first, with the chunks of a sequence that a rank takes."""
+    """Its kinds of context parallelism, the default first, each with the chunks of a sequence that a rank takes."""
 
     keeps_weights: ClassVar[bool] = False
     """Whether its ranks can save the weights that they trained."""
 
     @abstractmethod
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-        """Say why this engine cannot run the combination, or None; the run is then skipped with this reason."""
+        """Say why this engine cannot run the combination, as the reason of a skip; return None where it can."""
 
     def keeps_master_copy(self, config: TrainingConfig, techniques: Techniques) -> bool:
-        """Whether the optimizer updates a copy of the parameters of its own."""
+        """Tell whether the optimizer updates its own copy of the parameters."""
         return config.precision.master != config.precision.parameters
 
     def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
-        """How the ranks hold training state, for the plan's arithmetic: ZeRO's way, unless an engine has another."""
+        """Describe how the ranks hold training state, for the plan's arithmetic; the default is ZeRO's way."""
         made = zero_storage(
             config.precision,
             techniques,
@@ -81,7 +84,7 @@ class TrainingEngine(Engine[TrainingConfig]):
         return replace(made, gradients=StatePlacement(0)) if config.optimizer.fused_backward else made
 
     def needed_modules(self, config: TrainingConfig) -> tuple[str, ...]:
-        """What the ranks of this run import: `modules`, what Q and QL, adapters, the optimizer, C on GPUs, Liger and the data need."""
+        """Return `modules` and what Q and QL, adapters, the optimizer, C on GPUs, Liger and the data need besides."""
         package, techniques = config.optimizer.package, Method.parse(config.method, config.task.name).techniques
         wanted = {
             "bitsandbytes": techniques.quantization is not None or package == "bitsandbytes",
@@ -96,20 +99,24 @@ class TrainingEngine(Engine[TrainingConfig]):
         return self.modules + tuple(name for name, needed in wanted.items() if needed)
 
     def recomputes_whole(self, techniques: Techniques) -> bool:
-        """Whether what R and RS run again runs to its end: torch's checkpoints stop where they have all that backward needs."""
+        """Tell whether recomputed layers run to their end; torch's checkpoints stop when backward needs no more."""
         return False
 
     def known_options(self, config: TrainingConfig, native: Mapping[str, Any]) -> Collection[str] | None:
-        """Names of engine.options that it looks at in this run, whose native configuration is given; None where that is not known."""
+        """Return the names of engine.options that this run reads; None where they are not known.
+
+        `native` is the native configuration of the run.
+        """
         return native
 
     @abstractmethod
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
-        """The configuration in the engine's own terms; engine.options are merged over it."""
+        """Return the configuration in the engine's own terms; engine.options are merged over it."""
 
     @abstractmethod
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
-        """The command that starts one repeat's ranks of one node.
+        """Return the command that starts the ranks of one repeat on one node.
 
-        '{folder}' stands for the repeat's folder, '{address}' and '{port}' for where its nodes meet (a free port), '{node}' for this node's number.
+        '{folder}' stands for the repeat's folder, '{address}' and '{port}' for the place where its nodes meet (a free
+        port), and '{node}' for this node's number.
         """

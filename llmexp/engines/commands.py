@@ -1,4 +1,4 @@
-"""The commands that start ranks, one a device, or one process alone; with the variables that keep them to their device."""
+"""The commands that start ranks, one per device or one process alone, and the environment variables of the ranks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from llmexp.plan.runtime import interpreter
 from llmexp.record.plan import Command
 from llmexp.schema import RunConfig
 
-# What torchrun and its like tell a rank; a program that finds them takes itself for one of several.
+# Variables that torchrun and similar launchers set; a program that finds them assumes that it is one of several ranks.
 _OF_RANKS = (
     *(
         "RANK",
@@ -22,12 +22,12 @@ _OF_RANKS = (
     *("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID"),
     *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"),
 )
-# hardware=cpu means it, also where there is a GPU.
+# With hardware=cpu no GPU is used, even where there is one.
 _DEVICE: dict[str, dict[str, str]] = {"cpu": {"CUDA_VISIBLE_DEVICES": ""}, "cuda": {}}
 
 
 def ranks_of(config: RunConfig, processes: int, worker: str) -> Command:
-    """One node's ranks of the module `worker`, by the launcher that the configuration names, but deepspeed's own."""
+    """Return the command that starts one node's ranks of the module `worker`, by any launcher except DeepSpeed's."""
     nodes = config.hardware.nodes
     ranks = str(processes // nodes)
     start = {
@@ -40,19 +40,19 @@ def ranks_of(config: RunConfig, processes: int, worker: str) -> Command:
 
 
 def module(config: RunConfig, words: list[str]) -> Command:
-    """`python -m` with these words, in the ranks' environment."""
+    """Return the command `python -m` with these words, in the ranks' environment."""
     return Command(
         argv=[interpreter(config.runtime), "-m", *words], env=rank_environment(config), unset=list(_OF_RANKS)
     )
 
 
 def _torchrun(nodes: int) -> list[str]:
-    """A rendezvous that is known beforehand, because the one of --standalone unpickles what anybody may write."""
+    """Return the options of a rendezvous that is known beforehand: --standalone's unpickles what anybody may write."""
     return ["--nnodes", str(nodes), "--node_rank", "{node}", "--master_addr", "{address}", "--master_port", "{port}"]
 
 
 def rank_environment(config: RunConfig) -> dict[str, str]:
-    """Variables of every rank; those of the hardware's file win."""
+    """Return the variables of every rank; those of the hardware's file take precedence."""
     name = config.hardware.network_interface
     interface = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), name) if name else {}
     return _DEVICE[config.hardware.device] | interface | config.hardware.environment

@@ -1,4 +1,4 @@
-"""DeepSpeed: the native configuration for every combination of ZeRO, offload and precision."""
+"""The DeepSpeed engine has a native configuration for every combination of ZeRO, offload and precision."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from llmexp.record.plan import Command
 from llmexp.schema import BYTES_PER_ELEMENT, CpKind, TrainingConfig
 
 WORKER = "llmexp.launchers.deepspeed.worker"
-# Names to the ranks the op that was compiled for them.
+# This variable tells the ranks which op was compiled for them.
 OP_LIBRARY_VARIABLE = "LLMEXP_DEEPSPEED_OP"
 DEFAULT_BUCKET_ELEMENTS = 500_000_000
-# Of a rank's partition, which ZeRO-3 updates piece by piece.
+# ZeRO-3 updates a rank's partition in pieces of this size.
 DEFAULT_SUB_GROUP_ELEMENTS = 1_000_000_000
-# DeepSpeed has no switch for its periodic report, only this interval.
+# DeepSpeed's periodic report has no switch, only an interval.
 NEVER = 2**31 - 1
 
 
 class DeepSpeedEngine(TrainingEngine):
-    """Data parallelism with ZeRO 0 to 3, context parallelism by Ulysses."""
+    """An engine for data parallelism with ZeRO 0 to 3 and context parallelism by Ulysses."""
 
     name = "deepspeed"
     launchers = ("spawn", "torchrun", "deepspeed", "fork")
@@ -55,7 +55,7 @@ class DeepSpeedEngine(TrainingEngine):
     )
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-        """Degrees that it has no place for here, and what its offload and its launcher cannot do."""
+        """Say which degrees do not work here, and what DeepSpeed's offload and launcher cannot do."""
         if config.engine.launcher == "deepspeed" and config.hardware.nodes > 1:
             return "engine.launcher=deepspeed starts ranks on one node only: set engine.launcher=spawn"
         if (
@@ -76,15 +76,18 @@ class DeepSpeedEngine(TrainingEngine):
         return wider or next(filter(None, limits), None) or updates
 
     def recomputes_whole(self, techniques: Techniques) -> bool:
-        """Of Z3 layers do: its own linear function tells what it keeps once it has computed (0.19.8, zero/linear.py). Compiled code leaves it out."""
+        """Tell whether recomputed layers run to their end, which those of Z3 do unless they are compiled.
+
+        Z3's own linear function saves its tensors only after it has computed (0.19.8, zero/linear.py).
+        """
         return techniques.recomputation and techniques.zero_stage == 3 and not techniques.compilation
 
     def keeps_master_copy(self, config: TrainingConfig, techniques: Techniques) -> bool:
-        """ZeRO's partitions are copies, also where their dtype is the parameters' own."""
+        """Tell whether the optimizer updates a copy: ZeRO's partitions are copies, even in the parameters' dtype."""
         return techniques.zero_stage > 0 or super().keeps_master_copy(config, techniques)
 
     def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
-        """ZeRO's way; gradients come in the parameters' dtype, and are copied into the master copy's for the update."""
+        """Describe ZeRO's state; gradients have the parameters' dtype and are copied to the master's for the update."""
         made = super().storage(config, techniques)
         reduced = (
             made.gradients
@@ -94,21 +97,21 @@ class DeepSpeedEngine(TrainingEngine):
         return replace(made, gradients=reduced, update=_update(config, techniques))
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
-        """The dictionary that deepspeed.initialize takes."""
+        """Return the dictionary that deepspeed.initialize takes."""
         native: dict[str, Any] = {
             "train_micro_batch_size_per_gpu": config.batch.micro,
             "gradient_accumulation_steps": config.batch.accumulation,
             "steps_per_print": NEVER,
-            # Its default clips to a norm of 1 (0.19), which no other engine does unasked.
+            # The default clips to a norm of 1 (0.19), which no other engine does by default.
             "gradient_clipping": 0.0,
-            # Without a bf16 section it would reduce bf16 gradients as fp32: twice the bytes.
+            # Without a bf16 section DeepSpeed would reduce bf16 gradients as fp32: twice the bytes.
             "communication_data_type": config.precision.gradients,
-            # It waits for the device twice a step, for a report that is never printed.
+            # This timer waits for the device twice a step, for a report that is never printed.
             "timers": {"throughput": {"enabled": False}},
             "zero_optimization": _zero(config, techniques),
         }
         if dims.cp > 1:
-            # Its default reduces in fp32 whatever the gradients are.
+            # The default reduces in fp32, whatever the dtype of the gradients.
             native |= {
                 "sequence_parallel_size": dims.cp,
                 "seq_parallel_communication_data_type": config.precision.gradients,
@@ -118,16 +121,16 @@ class DeepSpeedEngine(TrainingEngine):
         if _uses_own_optimizer(config, techniques):
             native["optimizer"] = _optimizer(config)
         else:
-            # torch's AdamW is handed over; these two let ZeRO and its offload take it.
+            # DeepSpeed is given torch's AdamW; these two keys let ZeRO and its offload accept it.
             native |= {"zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
         return native
 
     def known_options(self, config: TrainingConfig, native: Mapping[str, Any]) -> Collection[str] | None:
-        """Those of the DeepSpeed that is installed here; below them its own checks are strict."""
+        """Return the options of the installed DeepSpeed; DeepSpeed itself checks the keys below them strictly."""
         return deepspeed_options() or None
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
-        """Start one rank a device, by DeepSpeed's own launcher or as the others do."""
+        """Return the command that starts one rank per device, by DeepSpeed's own launcher or by another one."""
         meet = ["--master_addr", "{address}", "--master_port", "{port}"]
         own = [
             "deepspeed.launcher.runner",
@@ -154,7 +157,7 @@ def _zero(config: TrainingConfig, techniques: Techniques) -> dict[str, Any]:
         bucket = min(DEFAULT_BUCKET_ELEMENTS, Trained.of(shape, techniques, config.adapter).trainable)
         zero |= {"reduce_bucket_size": bucket, "allgather_bucket_size": bucket}
     if techniques.zero_stage == 3 and shape:
-        # Norms stay whole, matrices are partitioned, whatever the model's size: the rule that transformers uses for "auto".
+        # Norms stay whole and matrices are partitioned at every model size: transformers' rule for "auto".
         zero["stage3_param_persistence_threshold"] = 10 * shape.hidden_size
     pinned = config.hardware.device == "cuda"
     if techniques.offload_optimizer:
@@ -165,7 +168,7 @@ def _zero(config: TrainingConfig, techniques: Techniques) -> dict[str, Any]:
 
 
 def _update(config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacement, ...]:
-    """What there is of gradients while the optimizer updates; ZeRO-3 keeps its buffer for reduced ones throughout, with O on the host."""
+    """Return all gradients that exist in the update; ZeRO-3 keeps its buffer of reduced ones, with O on the host."""
     size, precision, stage, on_host = (
         BYTES_PER_ELEMENT,
         config.precision,
@@ -176,7 +179,7 @@ def _update(config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacem
         return ()
     copies = StatePlacement(size[precision.master], stage > 0, on_host)
     if stage == 0:
-        # Its optimizer wrapper for FusedAdam drops them, that for all others does not.
+        # DeepSpeed's wrapper for FusedAdam drops the gradients that it has copied; its wrapper for others does not.
         return (
             (copies,)
             if _uses_own_optimizer(config, techniques)
@@ -195,7 +198,7 @@ def _update(config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacem
 
 
 def _uses_bf16_section(config: TrainingConfig, techniques: Techniques) -> bool:
-    # At stage 0 DeepSpeed refuses bf16 states in its section; a model that is bf16 already trains so without it.
+    # At stage 0 DeepSpeed refuses bf16 states in its bf16 section; without that section, a bf16 model trains in bf16.
     return config.precision.parameters == "bf16" and (config.precision.master == "fp32" or techniques.zero_stage > 0)
 
 

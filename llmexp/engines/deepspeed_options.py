@@ -1,4 +1,4 @@
-"""The names of DeepSpeed's configuration, read from the sources of the version that is installed: importing it would take torch, and seconds."""
+"""The names of DeepSpeed's options, read from the installed sources: an import would need torch and take seconds."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from functools import cache
 from pathlib import Path
 
-# Where it names its sections and keys; among them are words that are no keys, which does no harm.
+# These files name the sections and keys; they have other words too, which do no harm.
 _FILES = ("constants.py", "*config*.py")
 _WORD = re.compile(r"""["']([a-z][a-z0-9_]*)["']""")
 
 
 @cache
 def deepspeed_options() -> frozenset[str]:
-    """All of them; empty where DeepSpeed is not installed here, as on a node that only plans."""
+    """Return all names; the set is empty where DeepSpeed is not installed, as on a node that only plans."""
     spec = importlib.util.find_spec("deepspeed")
     if spec is None or spec.origin is None:
         return frozenset()

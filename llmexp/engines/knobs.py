@@ -1,4 +1,4 @@
-"""Switches beside the atoms that not every combination takes: the reason of a skip or None."""
+"""The limits of switches beside the atoms; each function returns the reason of a skip, or None."""
 
 from __future__ import annotations
 
@@ -7,31 +7,36 @@ from llmexp.plan.dims import ParallelDims
 from llmexp.schema import TrainingConfig
 
 NOT_TRANSFORMERS = ("megatron", "script")
-# Of transformers' models that llmexp's own files describe; Liger has them all.
+# These are the transformers models that llmexp's own files describe; Liger supports all of them.
 LIGER_ARCHITECTURES = ("llama", "qwen3", "mixtral")
 
 
 def activation_offload_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-    """memory.activation_offload: on engines whose ranks hold whole parameters and call one forward pass after the other."""
+    """Say why memory.activation_offload cannot be used.
+
+    It needs ranks that hold whole parameters and run one forward pass after the other.
+    """
     if not config.memory.activation_offload:
         return None
     whole = 2 if config.engine.name == "deepspeed" else 1
     why = {
-        f"engine={config.engine.name} keeps its activations itself: set engine=deepspeed or engine=torch": config.engine.name
-        in ("megatron", "script"),
+        (
+            f"engine={config.engine.name} keeps its activations itself: set engine=deepspeed or engine=torch"
+        ): config.engine.name in ("megatron", "script"),
         "a pipeline's stages keep what they send: set parallelism.pp=1": dims.pp > 1,
         "it has not been tried with parallelism.cp: set parallelism.cp=1": dims.cp > 1,
         "C decides itself what a layer keeps: leave C out": techniques.compilation,
-        f"Z{techniques.zero_stage} gathers parameters anew in every layer, which would be moved too: take Z{whole}, or leave Z out": (
-            techniques.zero_stage > whole
-        ),
+        (
+            f"Z{techniques.zero_stage} gathers parameters anew in every layer, which would be moved too: "
+            f"take Z{whole}, or leave Z out"
+        ): (techniques.zero_stage > whole),
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"memory.activation_offload=true: {reason}" if reason else None
 
 
 def liger_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-    """kernels.liger: Triton's kernels in the place of those of a model of transformers."""
+    """Say why kernels.liger, which puts Triton's kernels into a transformers model, cannot be used."""
     if not config.kernels.liger:
         return None
     why = {

@@ -1,4 +1,4 @@
-"""What more than one engine cannot do, as the reason of a skip or None."""
+"""The limits that several engines share; the functions return the reason of a skip, or None."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKED = "data.pack=true with data=instructions"
 
 
 def beyond_data_parallelism(config: TrainingConfig, dims: ParallelDims) -> str | None:
-    """For engines that know no other degree than dp."""
+    """Name the degrees besides dp, for engines that support only dp."""
     wide = wider(dims, ("tp", "pp", "cp", "ep"))
     return f"engine={config.engine.name} runs data parallelism only, not {', '.join(wide)}" if wide else None
 
@@ -21,7 +21,7 @@ def beyond_data_parallelism(config: TrainingConfig, dims: ParallelDims) -> str |
 def beyond_context_parallelism(
     config: TrainingConfig, techniques: Techniques, dims: ParallelDims, kinds: Collection[CpKind]
 ) -> str | None:
-    """For engines that know dp, and cp of these kinds with a model of transformers."""
+    """Say what is beyond engines that support dp, and cp of these kinds, with a model of transformers."""
     if dims.cp_kind and dims.cp_kind not in kinds:
         return f"engine={config.engine.name} runs parallelism.cp_kind={', '.join(kinds)}, not {dims.cp_kind}"
     if dims.cp > 1 and techniques.compilation:
@@ -33,7 +33,7 @@ def beyond_context_parallelism(
 
 
 def fork_limit(config: RunConfig) -> str | None:
-    """For every engine: where ranks cannot be forked from a process that has imported for them."""
+    """Say why ranks cannot be forked from a process that has imported for them, with any engine."""
     why = {
         "a process that has imported torch and DeepSpeed cannot be forked for GPUs": config.hardware.device != "cpu",
         "it forks ranks on one node": config.hardware.nodes > 1,
@@ -46,26 +46,26 @@ def fork_limit(config: RunConfig) -> str | None:
 
 
 def wider(dims: ParallelDims, names: Iterable[str]) -> list[str]:
-    """Those of the named degrees that are not 1, with their sizes."""
+    """Return those of the named degrees that are not 1, with their sizes."""
     return [f"{name}={getattr(dims, name)}" for name in names if getattr(dims, name) > 1]
 
 
 def other_schedule(dims: ParallelDims, schedules: Iterable[str]) -> str | None:
-    """For engines with pipelines."""
+    """Say that an engine with pipelines does not have the schedule."""
     if dims.schedule is None or dims.schedule in schedules:
         return None
     return f"its pipeline schedules are {', '.join(schedules)}, not {dims.schedule}"
 
 
 def quantized_experts(config: TrainingConfig, techniques: Techniques) -> str | None:
-    """For engines that run transformers' models with Q."""
+    """Say why Q cannot be used, for engines that run transformers' models."""
     if techniques.quantization and config.model.architecture == "mixtral":
         return f"Q replaces linear layers, and the experts of model={config.model.name} are stacks of matrices"
     return None
 
 
 def adapter_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-    """For engines that run transformers' models with L, QL and P."""
+    """Say why L, QL or P cannot be used, for engines that run transformers' models."""
     if techniques.adapter is None:
         return None
     if dims.pp > 1:
@@ -82,7 +82,7 @@ def adapter_limit(config: TrainingConfig, techniques: Techniques, dims: Parallel
 
 
 def packing_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-    """For engines that run transformers' models, with records that must not see each other."""
+    """Say why records that must not see each other cannot be packed, for engines that run transformers' models."""
     if not config.data.isolates:
         return None
     cut = wider(dims, ("cp", "pp"))
@@ -96,7 +96,7 @@ def packing_limit(config: TrainingConfig, techniques: Techniques, dims: Parallel
 
 
 def flash_without_bf16(config: TrainingConfig, techniques: Techniques) -> str | None:
-    """For engines that run transformers' models with F."""
+    """Say why F cannot be used, for engines that run transformers' models."""
     if techniques.flash_attention and config.hardware.device == "cuda" and config.precision.parameters != "bf16":
         return f"F: the flash kernels of CUDA take bf16, not precision={config.precision.name}"
     return None

@@ -1,4 +1,4 @@
-"""megatron-core: what it can and cannot do here, and its configuration for every combination of degrees, recomputation and precision."""
+"""The megatron-core engine: it says what it cannot do here, and has a configuration for every supported combination."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from llmexp.record.plan import Command
 from llmexp.schema import BYTES_PER_ELEMENT, AdamW, CpKind, HfModel, MixtralModel, TargetOptimizer, TrainingConfig
 
 WORKER = "llmexp.launchers.megatron.worker"
-# Its own names of what context parallelism sends.
+# These are Megatron's names for the kinds of context parallelism.
 CP_COMM_TYPES: dict[CpKind | None, str | None] = {None: None, "ring": "p2p", "ulysses": "a2a"}
 ARCHITECTURES = ("llama", "qwen3", "mixtral")
-# parameters, gradients, master, moments: those that Megatron's optimizers have without TransformerEngine.
+# Dtypes of parameters, gradients, master and moments that Megatron's optimizers have without TransformerEngine.
 PRECISIONS = {
     ("fp32", "fp32", "fp32", "fp32"),
     ("bf16", "bf16", "fp32", "fp32"),
@@ -30,7 +30,7 @@ PRECISIONS = {
 
 
 class MegatronEngine(TrainingEngine):
-    """Data, tensor, sequence, context, pipeline and expert parallelism; the distributed optimizer by Z1."""
+    """An engine for data, tensor, sequence, context, pipeline and expert parallelism; Z1 is a distributed optimizer."""
 
     name = "megatron"
     cp_chunks: ClassVar[Mapping[CpKind, int]] = {"ring": 2, "ulysses": 2}
@@ -41,7 +41,7 @@ class MegatronEngine(TrainingEngine):
     schedules: ClassVar[Mapping[str, Passes]] = {"1f1b": ANY, "interleaved": GROUPS_OF_PP}
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-        """What the package or this loop lacks."""
+        """Say what the package or this project's loop lacks."""
         lacks = (
             _lacks_atom(config, techniques)
             or _lacks_degree(config, dims)
@@ -56,11 +56,11 @@ class MegatronEngine(TrainingEngine):
         return f"engine=megatron: {lacks}" if lacks else flash_without_bf16(config, techniques)
 
     def recomputes_whole(self, techniques: Techniques) -> bool:
-        """Its own checkpoints do (0.16.1)."""
+        """Tell whether recomputed layers run to their end, which those of Megatron's checkpoints do (0.16.1)."""
         return True
 
     def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
-        """ZeRO-1's way; gradients narrower than the master copy are copied into its dtype, while their buffers stay."""
+        """Describe ZeRO-1's state; gradients narrower than the master are copied to its dtype, their buffers stay."""
         made, precision = super().storage(config, techniques), config.precision
         if precision.gradients == precision.master:
             return made
@@ -70,7 +70,7 @@ class MegatronEngine(TrainingEngine):
         )
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
-        """Keyword arguments of Megatron's TransformerConfig, DistributedDataParallelConfig and OptimizerConfig."""
+        """Return the arguments of Megatron's TransformerConfig, DistributedDataParallelConfig and OptimizerConfig."""
         partitioned = techniques.zero_stage > 0
         return {
             "transformer": _shape(config) | _experts(config, dims) | _layout(config, dims) | _recomputation(techniques),
@@ -83,7 +83,7 @@ class MegatronEngine(TrainingEngine):
         }
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
-        """Start torchrun with one rank a device."""
+        """Return the command that starts one rank per device."""
         return ranks_of(config, dims.world_size, WORKER)
 
 
@@ -110,7 +110,7 @@ def _shape(config: TrainingConfig) -> dict[str, Any]:
 
 
 def _experts(config: TrainingConfig, dims: ParallelDims) -> dict[str, Any]:
-    """As Mixtral routes: softmax over the chosen experts' logits, no token dropped, no loss that balances their load."""
+    """Return Mixtral's routing: softmax over the chosen experts' logits, no dropped token, no load-balancing loss."""
     model = config.model
     if not isinstance(model, MixtralModel):
         return {}
@@ -120,7 +120,7 @@ def _experts(config: TrainingConfig, dims: ParallelDims) -> dict[str, Any]:
         "moe_ffn_hidden_size": model.intermediate_size,
         "moe_router_load_balancing_type": "none",
         "moe_router_pre_softmax": False,
-        # With tp, alltoall gathers different numbers of tokens from the tensor-parallel ranks, which gloo cannot.
+        # With tp, alltoall gathers different numbers of tokens from the tensor-parallel ranks, which gloo cannot do.
         "moe_token_dispatcher_type": "allgather" if _counts_differ_on_gloo(config, dims) else "alltoall",
         "expert_model_parallel_size": dims.ep,
     }
@@ -139,7 +139,8 @@ def _layout(config: TrainingConfig, dims: ParallelDims) -> dict[str, Any]:
         "virtual_pipeline_model_parallel_size": dims.virtual_stages if interleaved else None,
         "context_parallel_size": dims.cp,
         "cp_comm_type": CP_COMM_TYPES[dims.cp_kind],
-        # On the host a tensor is freed while it is still being sent, and training goes wrong without a word (0.16.1 on gloo).
+        # On the host a tensor would be freed while it is still being sent, and training would silently go wrong
+        # (0.16.1 on gloo).
         "deallocate_pipeline_outputs": dims.pp > 1 and config.hardware.device == "cuda",
         "batch_p2p_comm": not interleaved,
         "overlap_p2p_comm": interleaved,
@@ -171,14 +172,17 @@ def _optimizer(config: TrainingConfig) -> dict[str, Any]:
         "lr": chosen.lr,
         **constants,
         "clip_grad": 0.0,
-        # Its own sense of the word: bf16 parameters beside an fp32 copy. Without it the parameters are updated in place.
+        # For Megatron "bf16" means bf16 parameters beside an fp32 copy; without it the parameters are updated in place.
         "bf16": config.precision.master != config.precision.parameters,
     }
 
 
 def _lacks_atom(config: TrainingConfig, techniques: Techniques) -> str | None:
     if techniques.zero_stage > 1:
-        return f"Z{techniques.zero_stage}: megatron-core's distributed optimizer partitions optimizer states only, which is Z1"
+        return (
+            f"Z{techniques.zero_stage}: megatron-core's distributed optimizer partitions optimizer states only, "
+            "which is Z1"
+        )
     if techniques.offload_optimizer:
         return "O is not taken from megatron-core"
     if techniques.compilation:
@@ -199,14 +203,17 @@ def _lacks_degree(config: TrainingConfig, dims: ParallelDims) -> str | None:
 
 
 def _trains_wrongly(config: TrainingConfig, dims: ParallelDims) -> str | None:
-    """Options of the user's that Megatron, or this loop, would take without a word (0.16.1 on gloo)."""
+    """Say which user's option Megatron or this loop would accept and then train wrongly or fail (0.16.1 on gloo)."""
     chosen = config.engine.options.get("transformer", {})
     if dims.pp > 1 and config.hardware.device == "cpu" and chosen.get("deallocate_pipeline_outputs"):
         return "deallocate_pipeline_outputs frees tensors that a host is still sending, and trains wrongly"
     if _counts_differ_on_gloo(config, dims) and chosen.get("moe_token_dispatcher_type", "allgather") != "allgather":
         return "with parallelism.tp gloo runs moe_token_dispatcher_type=allgather only"
     if chosen.get("moe_grouped_gemm"):
-        return "moe_grouped_gemm needs TransformerEngine's or another package's kernels, which are not taken: experts run one by one"
+        return (
+            "moe_grouped_gemm needs TransformerEngine's or another package's kernels, which are not taken: experts "
+            "run one by one"
+        )
     if dims.virtual_stages > 1 and chosen.get("batch_p2p_comm"):
         return "the interleaved schedule with batch_p2p_comm trains wrongly"
     return None
@@ -226,7 +233,10 @@ def _lacks_states(config: TrainingConfig, techniques: Techniques) -> str | None:
         return f"its optimizer is AdamW (optimizer=adamw), not optimizer={chosen.name}"
     dtypes = (precision.parameters, precision.gradients, precision.master, precision.moments)
     if dtypes not in PRECISIONS:
-        return f"its optimizers have no parameters, gradients, master copy and moments in {', '.join(dtypes)} (precision={precision.name})"
+        return (
+            f"its optimizers have no parameters, gradients, master copy and moments in {', '.join(dtypes)} "
+            f"(precision={precision.name})"
+        )
     if techniques.zero_stage and precision.master == "bf16":
         return f"Z1: its distributed optimizer keeps an fp32 master copy, which precision={precision.name} has not"
     return None

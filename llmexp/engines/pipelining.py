@@ -1,4 +1,4 @@
-"""The schedules of torch.distributed.pipelining, as torch 2.13 has them, and what does not go with them: the reason of a skip or None."""
+"""The schedules of torch.distributed.pipelining in torch 2.13, and their limits as the reason of a skip, or None."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from llmexp.method import Method, Techniques
 from llmexp.plan.schedules import ANY, EVEN_ROUNDS, NO_FEWER_THAN_STAGES, Passes
 from llmexp.schema import HfModel, TrainingConfig
 
-# As its get_schedule_class knows them.
+# These names are those of torch's get_schedule_class.
 CLASSES = {
     "gpipe": "GPipe",
     "1f1b": "1F1B",
@@ -27,20 +27,23 @@ PASSES: Mapping[str, Passes] = {
     "zbv": ANY,
     "dualpipev": NO_FEWER_THAN_STAGES,
 }
-# Those with a backward pass for a stage's inputs and a later one for its weights.
+# These schedules have a backward pass for a stage's inputs and a later one for its weights.
 SPLIT_BACKWARD = ("zero_bubble", "zbv", "dualpipev")
 ARCHITECTURES = ("llama", "qwen3", "mixtral")
 
 
 def unpipelined(config: TrainingConfig, techniques: Techniques) -> str | None:
-    """What cannot be cut into stages."""
+    """Say why a model cannot be cut into stages."""
     model = config.model
     if isinstance(model, HfModel) or model.target:
         return (
             f"engine=torch cuts models of architecture {', '.join(ARCHITECTURES)} into stages, not model={model.name}"
         )
     if model.tie_embeddings:
-        return "engine=torch: the first and the last stage of a pipeline do not share an embedding: set model.tie_embeddings=false"
+        return (
+            "engine=torch: the first and the last stage of a pipeline do not share an embedding: "
+            "set model.tie_embeddings=false"
+        )
     if techniques.zero_stage > 1:
         return f"Z{techniques.zero_stage}: engine=torch does not shard the stages of a pipeline by FSDP2: take Z1"
     hooked = [atom.code for atom in Method.parse(config.method, config.task.name).atoms if atom.model_hook]
@@ -48,12 +51,15 @@ def unpipelined(config: TrainingConfig, techniques: Techniques) -> str | None:
 
 
 def unsplit(techniques: Techniques, schedule: str) -> str | None:
-    """What does not go with a backward pass in parts."""
+    """Say which technique does not work with a backward pass in parts."""
     if schedule not in SPLIT_BACKWARD:
         return None
     again = "R" * techniques.recomputation + "RS" * techniques.attention_recomputation
     if again:
-        return f"{again}: {schedule} splits backward passes, so that a layer would run again for its inputs and for each group of its weights"
+        return (
+            f"{again}: {schedule} splits backward passes, so that a layer would run again for its inputs and for "
+            "each group of its weights"
+        )
     if techniques.compilation:
         return f"C: {schedule} splits backward passes, which torch cannot do with those of compiled layers"
     return None

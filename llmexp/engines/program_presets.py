@@ -1,4 +1,4 @@
-"""How to hear of the steps of programs that many people train with, without a line of llmexp in them: engine.options.adapter."""
+"""Presets, for engine.options.adapter, that follow the steps of common training programs without a change in them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ProgramPreset:
-    """A regular expression for the line that ends a step, or None: every Trainer of transformers gets a callback."""
+    """A regular expression for the line that ends a step; without one, transformers' Trainers get a callback."""
 
     every_step: str
-    """What makes the program say each step: its word for a log interval of 1."""
+    """The program's own setting for a log interval of 1, with which it reports each step."""
     pattern: str | None = None
 
 
@@ -18,9 +18,11 @@ PROGRAM_PRESETS = {
     # pretrain_gpt.py, training_log in megatron/training/training.py; the last rank prints.
     "megatron_lm": ProgramPreset(
         every_step="--log-interval 1",
-        pattern=r"iteration\s+(?P<step>\d+)/\s*\d+ \|.* global batch size:\s+(?P<samples>\d+) \|.* lm loss: (?P<loss>\S+)",
+        pattern=(
+            r"iteration\s+(?P<step>\d+)/\s*\d+ \|.* global batch size:\s+(?P<samples>\d+) \|.* lm loss: (?P<loss>\S+)"
+        ),
     ),
-    # MetricsProcessor.log; every rank prints, those of a pipeline that have no loss print -1.
+    # MetricsProcessor.log; every rank prints, and pipeline ranks without a loss print -1.
     "torchtitan": ProgramPreset(
         every_step="--metrics.log_freq 1",
         pattern=r"(?<!validate )step:\s*(?P<step>\d+)\s+loss:\s*(?P<loss>[\d.]+|nan|inf)\s",

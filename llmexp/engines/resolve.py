@@ -1,4 +1,4 @@
-"""A configuration to the plan of its run: what its task decides, and what holds of every run that is started."""
+"""The step from a configuration to the plan of its run: the task decides, and checks that all runs share follow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from llmexp.tasks import get_task
 
 
 def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
-    """Plan one run; `overrides` are the command line's words for it. Raises ConfigError for what cannot be; a skip is a plan too."""
+    """Plan one run; raise ConfigError for what cannot be planned. A run that is skipped has a plan too.
+
+    `overrides` are the command line's words for this run.
+    """
     task, engine = get_task(config.task.name), get_engine(config.task.name, config.engine.name)
     if config.engine.launcher not in engine.launchers:
         choices = ", ".join(engine.launchers)
@@ -44,8 +47,8 @@ def _too_many_ranks(plan: RunPlan) -> str | None:
     if hardware.device == "cpu" or plan.devices <= hardware.devices_per_node * hardware.nodes:
         return None
     return (
-        f"{plan.arithmetic}, but hardware={hardware.name} has {hardware.devices_per_node} devices a node, and "
-        f"hardware.nodes={hardware.nodes}; take fewer, or raise hardware.nodes or hardware.devices_per_node"
+        f"{plan.arithmetic}, but hardware={hardware.name} has {hardware.devices_per_node} devices a node, "
+        f"and hardware.nodes={hardware.nodes}; take fewer, or raise hardware.nodes or hardware.devices_per_node"
     )
 
 
@@ -55,5 +58,6 @@ def _check_tracker(uri: str | None) -> None:
     check_uri(uri, "tracking.uri")
     if urlsplit(uri).password:
         raise ConfigError(
-            "tracking.uri holds a password, which the plan would keep: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead"
+            "tracking.uri holds a password, which the plan would keep: set MLFLOW_TRACKING_USERNAME "
+            "and MLFLOW_TRACKING_PASSWORD instead"
         )

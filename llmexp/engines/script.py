@@ -1,6 +1,7 @@
-"""Any training program: what follows `torchrun --nproc_per_node N`, or `python`, on its command line, measured from one step's end to the next.
+"""The script engine measures any training program from the end of one step to the end of the next.
 
-It says so itself (llmexp.hook.step), or by a line that it prints, or by a callback of transformers' Trainer.
+The program is what follows `torchrun --nproc_per_node N`, or `python`, on its command line. The end of a step is told
+by a call of llmexp.hook.step, by a line that the program prints, or by a callback of transformers' Trainer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ GROUPS = ("loss", "step", "samples", "tokens")
 
 
 class ScriptEngine(TrainingEngine):
-    """Starts the program and listens; model, batch, precision and optimizer are the program's own, and the configuration only says what they are."""
+    """An engine that starts a program and listens.
+
+    Model, batch, precision and optimizer are the program's own; the configuration only declares them.
+    """
 
     name = "script"
     launchers = ("spawn", "torchrun", PYTHON)
@@ -49,15 +53,18 @@ class ScriptEngine(TrainingEngine):
     builds_model = False
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-        """No atom and no weights reach into the program."""
+        """Say why a method or pretrained weights cannot be applied: llmexp changes nothing inside the program."""
         if config.model.checkpoint:
             return "engine=script: which weights a program starts from it says itself: set model.weights=random"
         if techniques != Techniques():
-            return f"engine=script cannot apply method={config.method} to a program: write it into engine.options.{COMMAND}, and leave method=Naive"
+            return (
+                f"engine=script cannot apply method={config.method} to a program: write it into "
+                f"engine.options.{COMMAND}, and leave method=Naive"
+            )
         return None
 
     def advice(self, config: TrainingConfig, reason: str) -> str:
-        """On hardware=cpu, for a program that takes GPUs all the same."""
+        """Say what to do, with hardware=cpu, about a program that uses GPUs nevertheless."""
         if config.hardware.device != "cpu" or not _OF_GPUS.search(reason):
             return ""
         if config.engine.launcher == PYTHON:
@@ -65,7 +72,10 @@ class ScriptEngine(TrainingEngine):
         return f"many programs take GPUs where they find RANK: engine.launcher={PYTHON} starts one process without it"
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
-        """The program's words, how its steps are heard of, and the digest of its file, so that another program is another run."""
+        """Return the program's words, how its steps are heard, and its file's digest.
+
+        The digest makes a changed program another run.
+        """
         given = config.engine.options
         surplus = next((key for key in given if key not in OPTIONS), None)
         if surplus:
@@ -73,7 +83,8 @@ class ScriptEngine(TrainingEngine):
         words = shlex.split(str(given.get(COMMAND) or ""))
         if not words or words == ["-m"]:
             raise ConfigError(
-                f"engine=script needs engine.options.{COMMAND}='train.py --lr 1', or '-m package.train': what follows python"
+                f"engine=script needs engine.options.{COMMAND}='train.py --lr 1', or '-m package.train': what "
+                "follows python"
             )
         program = {"argv": words, "sha256": None if words[0] == "-m" else _digest(Path(words[0]))}
         # A program does other things without a rank's variables, and the launcher alone would not change the run's id.
@@ -81,19 +92,23 @@ class ScriptEngine(TrainingEngine):
         return program | _heard(given.get("adapter"), given.get("pattern")) | alone
 
     def known_options(self, config: TrainingConfig, native: Mapping[str, Any]) -> Collection[str] | None:
-        """Its own, which it has checked."""
+        """Return the engine's own options, which `native_config` has checked."""
         return OPTIONS
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
-        """One rank a device, or one process as Python starts it."""
+        """Return the command that starts one rank per device, or one process that Python starts."""
         return ranks_of(config, dims.world_size, WORKER)
 
 
 def _heard(adapter: str | None, pattern: str | None) -> dict[str, Any]:
-    """`line`: the expression for the line that ends a step; else `callback`: whether Trainers get one; else the program calls the hook."""
+    """Return how steps are heard: `line` is the expression for the line that ends a step.
+
+    Without it, `callback` says whether Trainers get a callback; without both, the program calls the hook.
+    """
     if adapter and pattern:
         raise ConfigError(
-            f"engine.options.pattern={pattern} and engine.options.adapter={adapter}: an adapter knows how, so leave one of them out"
+            f"engine.options.pattern={pattern} and engine.options.adapter={adapter}: an adapter knows how, so "
+            "leave one of them out"
         )
     if not adapter:
         return {

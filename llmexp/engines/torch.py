@@ -1,4 +1,4 @@
-"""torch alone: DDP, ZeroRedundancyOptimizer and FSDP2 in the place of ZeRO's stages."""
+"""The torch engine uses torch alone: DDP, ZeroRedundancyOptimizer and FSDP2 replace ZeRO's stages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ WORKER = "llmexp.launchers.torch_native.worker"
 
 
 class TorchEngine(TrainingEngine):
-    """Replicas, with Z1 the optimizer's states shared out, with Z2 and Z3 everything; or pipelines of stages, with or without replicas."""
+    """An engine for replicas and for pipelines of stages, with or without replicas.
+
+    Z1 partitions the optimizer's states, Z2 and Z3 partition all training state.
+    """
 
     name = "torch"
     keeps_weights = True
@@ -31,7 +34,10 @@ class TorchEngine(TrainingEngine):
     schedules = PASSES
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-        """Optimizers that are DeepSpeed's, and dtypes that torch's optimizers do not keep."""
+        """Say what torch cannot do here.
+
+        It has no optimizers of DeepSpeed, no other degrees than dp and pp, and keeps only some dtypes.
+        """
         wanted = config.optimizer.implementation
         if wanted == "deepspeed" or (wanted == "deepspeed_with_offload" and techniques.offload_optimizer):
             return f"optimizer={config.optimizer.name} is DeepSpeed's: set optimizer=adamw"
@@ -51,7 +57,11 @@ class TorchEngine(TrainingEngine):
         )
 
     def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
-        """FSDP2 keeps one partitioned copy, which the optimizer updates; its gradients are of that copy's dtype, and what it gathers is not."""
+        """Describe how the ranks hold training state; without FSDP2 only the gradients in the update are torch's own.
+
+        FSDP2 keeps one partitioned copy, which the optimizer updates. Gradients have the dtype of that copy; gathered
+        parameters have precision.parameters.
+        """
         if not _shards(techniques):
             return replace(super().storage(config, techniques), update=self._update(config, techniques))
         size, on_host = BYTES_PER_ELEMENT[config.precision.master], techniques.offload_optimizer
@@ -67,7 +77,10 @@ class TorchEngine(TrainingEngine):
         )
 
     def _update(self, config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacement, ...]:
-        """MasterCopy takes gradients up into the copy's dtype; DDP's buckets stay, and without them what other ranks update."""
+        """Return all gradients that exist in the update, where MasterCopy copies gradients into the master's dtype.
+
+        DDP's buckets stay meanwhile; without DDP, the gradients of what other ranks update stay.
+        """
         precision = config.precision
         if precision.master == precision.parameters or config.optimizer.fused_backward:
             return ()
@@ -77,14 +90,14 @@ class TorchEngine(TrainingEngine):
         return (left,) * (own < 1) + (StatePlacement(BYTES_PER_ELEMENT[precision.master], shared),)
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
-        """Arguments of torch's wrappers by their names; a rank alone without Z1 to Z3 has none."""
+        """Return the arguments of torch's wrappers by their names; a single rank without Z1 to Z3 has none."""
         if _shards(techniques):
             return (
                 {"fully_shard": {"reshard_after_forward": techniques.zero_stage == 3}}
                 | _mixed_precision(config)
                 | _offload(config, techniques)
             )
-        # Buffers are the same on all ranks and never change.
+        # Buffers are equal on all ranks and never change.
         replicas = {"gradient_as_bucket_view": True, "broadcast_buffers": False}
         averages = dims.dp > 1 and not config.optimizer.fused_backward
         native: dict[str, Any] = {"distributed_data_parallel": replicas} if averages else {}
@@ -95,7 +108,7 @@ class TorchEngine(TrainingEngine):
         )
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
-        """torchrun with one rank a device."""
+        """Return the command that starts one rank per device."""
         return ranks_of(config, dims.world_size, WORKER)
 
 
@@ -105,18 +118,30 @@ def _shards(techniques: Techniques) -> bool:
 
 def _unsharded_bits(techniques: Techniques) -> str | None:
     if techniques.quantization and _shards(techniques):
-        return "QL: FSDP2 partitions parameters by rows, and 4-bit weights have none: set engine=deepspeed, or leave Z2 and Z3 out"
+        return (
+            "QL: FSDP2 partitions parameters by rows, and 4-bit weights have none: set engine=deepspeed, or leave Z2 "
+            "and Z3 out"
+        )
     return None
 
 
 def _unkept_dtypes(config: TrainingConfig, techniques: Techniques) -> str | None:
     precision = config.precision
     if precision.moments != precision.master and config.optimizer.moment_dtype is None:
-        return f"torch's optimizers keep moments in the dtype that they update: precision.moments={precision.moments} needs precision.master the same"
+        return (
+            f"torch's optimizers keep moments in the dtype that they update: precision.moments={precision.moments} "
+            "needs precision.master the same"
+        )
     if precision.gradients != precision.parameters and not _shards(techniques):
-        return f"torch keeps gradients in the parameters' dtype, {precision.parameters}: set precision.gradients to it, or take Z2 or Z3"
+        return (
+            f"torch keeps gradients in the parameters' dtype, {precision.parameters}: set precision.gradients to it, "
+            "or take Z2 or Z3"
+        )
     if BYTES_PER_ELEMENT[precision.master] < BYTES_PER_ELEMENT[precision.parameters]:
-        return f"precision.master={precision.master} is narrower than precision.parameters={precision.parameters}: set it as wide"
+        return (
+            f"precision.master={precision.master} is narrower than precision.parameters={precision.parameters}: "
+            "set it as wide"
+        )
     return None
 
 

@@ -1,1 +1,1 @@
-"""Used inside the ranks: clocks, step samples, memory, traces. Nothing here decides; it observes."""
+"""This package measures inside the ranks: clocks, step samples, memory, traces. It observes and decides nothing."""

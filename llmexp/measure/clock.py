@@ -1,4 +1,4 @@
-"""Clocks that don't disturb what they time: the host's counter on CPU, events in the stream on CUDA."""
+"""Clocks that do not disturb what they time: the host's counter on CPU, events in the stream on CUDA."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class Mark(Protocol):
     """A moment in the work of the device."""
 
     def passed(self) -> bool:
-        """Whether the device has got there; never waits."""
+        """Tell, without waiting, whether the device has reached this moment."""
 
     def seconds_since(self, earlier: Mark) -> float:
-        """Seconds between two passed marks of the same clock."""
+        """Return the seconds between two passed marks of the same clock."""
 
 
 class Clock(Protocol):
-    """Takes marks, and waits for the device."""
+    """A clock that takes marks and waits for the device."""
 
     def mark(self) -> Mark:
         """Mark the moment at which all work issued so far will be done."""
@@ -41,14 +41,14 @@ class _HostMark:
 
 
 class HostClock:
-    """For CPU ranks, whose work is done when the call returns."""
+    """The clock of CPU ranks, whose work is done when the call returns."""
 
     def mark(self) -> Mark:
         """Read the host's monotonic counter."""
         return _HostMark()
 
     def synchronize(self) -> None:
-        """Nothing is pending on a CPU."""
+        """Return at once, because nothing is pending on a CPU."""
 
 
 class _CudaMark:
@@ -65,7 +65,10 @@ class _CudaMark:
 
 
 class CudaClock:
-    """For CUDA ranks: marks are events of the current stream, read when they have passed, so that timing adds no synchronisation."""
+    """The clock of CUDA ranks; its marks are events of the current stream.
+
+    They are read after they have passed, so that timing adds no synchronisation.
+    """
 
     def mark(self) -> Mark:
         """Record an event."""
@@ -77,11 +80,14 @@ class CudaClock:
 
 
 def unix_s(mark: Mark, of_day: tuple[Mark, float]) -> float:
-    """The Unix time of a mark, to the millisecond, by an earlier one that was taken at a known time with no work pending."""
+    """Return the Unix time of a mark, rounded to milliseconds.
+
+    `of_day` is an earlier mark, taken while no work was pending, with its Unix time.
+    """
     earlier, at_s = of_day
     return round(at_s + mark.seconds_since(earlier), 3)
 
 
 def clock_for(device: torch.device) -> Clock:
-    """The clock of a rank's device."""
+    """Return the clock for a rank's device."""
     return CudaClock() if device.type == "cuda" else HostClock()

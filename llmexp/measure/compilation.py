@@ -1,4 +1,4 @@
-"""What torch.compile has done in this process, by its own counters; a process that never asked for it has none."""
+"""The work of torch.compile in this process, read from its own counters; without torch.compile there are none."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Compilation:
-    """Counts since the process began: graphs compiled, recompilations among them, and places where a graph had to be cut."""
+    """The counts since the process began: compiled graphs, recompilations included, and breaks of graphs."""
 
     graphs: int = 0
     graph_breaks: int = 0
 
     @classmethod
     def so_far(cls) -> Compilation:
-        """Read the counters, without importing the compiler for it."""
+        """Read the counters without importing the compiler."""
         dynamo = sys.modules.get("torch._dynamo.utils")
         if dynamo is None:
             return cls()

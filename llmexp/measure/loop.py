@@ -1,4 +1,4 @@
-"""The measured loop: warm-up, then a window of steps, with a sample a step; the same for every engine."""
+"""The measured loop runs warm-up steps and then a window of steps, with one sample per step, for every engine."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from llmexp.record.samples import StepSample
 
 @dataclass(frozen=True)
 class Packing:
-    """Which positions of a pass are of one record, and see no other: positions within records [micro, seq_len], lengths of all parts in order
-    (padding is one too), and their bounds in the pass as one sequence, int32 [parts + 1]."""
+    """The division of a pass into records that do not see each other.
+
+    `position_ids` are positions within records [micro, seq_len]; `bounds` are the parts' bounds in the pass as one
+    sequence, int32 [parts + 1]; `lengths` are the lengths of all parts in order. Padding is a part too.
+    """
 
     position_ids: torch.Tensor
     bounds: torch.Tensor
@@ -26,7 +29,10 @@ class Packing:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Token ids and labels of one pass, both [micro, seq_len] int64; labels are -100 where nothing is to be learned. samples: records in it."""
+    """The token ids and labels of one pass, both [micro, seq_len] int64.
+
+    Labels are -100 where nothing is to be learned; `samples` is the number of records in the pass.
+    """
 
     input_ids: torch.Tensor
     labels: torch.Tensor
@@ -37,18 +43,21 @@ class MicroBatch:
 
     @property
     def positions(self) -> int:
-        """Positions computed, padding included."""
+        """The computed positions, padding included."""
         return self.input_ids.numel()
 
     @property
     def bounded_squares(self) -> int:
-        """Squares of the lengths that attention is bounded to, added up: of the packing's parts, or of whole sequences."""
+        """The sum of the squared lengths that bound attention: those of the packing's parts, or of whole sequences."""
         micro, seq_len = self.input_ids.shape
         return sum(length**2 for length in self.packing.lengths) if self.packing else micro * seq_len**2
 
 
 class Trainable(Protocol):
-    """An engine's training step, cut where phases are timed. backward and step are called once a pass, as DeepSpeed wants it."""
+    """An engine's training step, cut where phases are timed.
+
+    `backward` and `step` are called once per pass, as DeepSpeed requires.
+    """
 
     def forward(self, batch: MicroBatch) -> torch.Tensor:
         """Return the loss of one pass, a scalar on the device."""
@@ -62,16 +71,16 @@ class Trainable(Protocol):
 
 @runtime_checkable
 class Scheduled(Protocol):
-    """A training step whose passes the engine orders itself, as the stages of a pipeline have to."""
+    """A training step whose passes the engine orders itself, as the stages of a pipeline must."""
 
     def train(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Sequence[torch.Tensor]:
-        """Do a whole step, `mark` the end of each phase, and return each pass's loss, scalars on the device."""
+        """Do a whole step, `mark` the end of each phase, and return the loss of each pass, a scalar on the device."""
 
 
 def train_step(
     engine: Trainable | Scheduled, passes: Sequence[MicroBatch], mark: Callable[[str], None]
 ) -> Sequence[torch.Tensor]:
-    """Do one step on `passes`, pass by pass unless the engine orders them; `mark` is called at the end of each phase."""
+    """Do one step on `passes`, pass by pass unless the engine orders them; call `mark` at the end of each phase."""
     if isinstance(engine, Scheduled):
         return engine.train(passes, mark)
     losses = []
@@ -80,7 +89,7 @@ def train_step(
         losses.append(loss.detach())
         mark("forward")
         engine.backward(loss)
-        # With it goes its graph, whose memory the update can use.
+        # This frees the graph of the loss, so that the update can use its memory.
         del loss
         mark("backward")
         engine.step()
@@ -101,7 +110,7 @@ class _Pending:
 
 
 class StepLoop:
-    """Runs steps and writes a line of samples.<rank>.jsonl for each as soon as the device has finished it."""
+    """A loop that runs steps and writes a line of samples.<rank>.jsonl for each once the device has finished it."""
 
     def __init__(
         self, trainable: Trainable | Scheduled, clock: Clock, file: TextIO, memory_bytes: Callable[[], int]
@@ -115,7 +124,7 @@ class StepLoop:
         self.at_phase_end: Callable[[str], None] | None = None
 
     def run(self, batches: Iterator[Sequence[MicroBatch]], steps: range, warmup: bool) -> float:
-        """Run the steps of `steps`, each on the next passes of `batches`; return the wall seconds from before the first to after the last."""
+        """Run all `steps`, each on the next passes of `batches`, and return the wall time of all in seconds."""
         self._clock.synchronize()
         self._of_day = (self._clock.mark(), time.time())
         start_s = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Memory of a rank: the allocator's peaks, the device's own count, the process, and training state by kind."""
+"""The memory of a rank: the allocator's peaks, the device's own count, the process, and training state by kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llmexp.record.samples import StateBytes
 
 
 def current_bytes(device: torch.device) -> Callable[[], int]:
-    """A cheap reading for every step: allocated on the device, or on CPU resident in the process."""
+    """Return a cheap reading for every step: bytes allocated on the device, or resident in the process on CPU."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated
     process = psutil.Process()
@@ -21,7 +21,10 @@ def current_bytes(device: torch.device) -> Callable[[], int]:
 
 
 class Peaks:
-    """Peaks of training, without those of building the model; of each phase too while they are watched: by the allocator, on cpu by the process."""
+    """The peaks of training, without those of building the model, and the peaks of watched phases.
+
+    They are read from the allocator, on CPU from the process.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._on_gpu = device, device.type == "cuda"
@@ -32,12 +35,12 @@ class Peaks:
             torch.cuda.reset_peak_memory_stats(device)
 
     def begin_phases(self) -> None:
-        """Leave what came before out of the phases' peaks: at the end of its first update the optimizer holds more than the next forward."""
+        """Leave earlier peaks out of those of phases: the first update ends with more than the next forward needs."""
         if self._on_gpu:
             self._take()
 
     def end_phase(self, phase: str) -> None:
-        """Take note of the phase that ends here; on cpu only where the process has never been larger."""
+        """Note the peak of the phase that ends here; on CPU only where the process grew beyond its earlier peak."""
         if self._on_gpu:
             self._note(phase, self._take())
         elif (rss := _peak_rss_bytes()) > self._rss:
@@ -46,11 +49,11 @@ class Peaks:
 
     @property
     def phase(self) -> str | None:
-        """The phase with the highest peak; None where all were below what building the model took."""
+        """The phase with the highest peak; None where no phase's peak was above that of building the model."""
         return max(self.of_phases, key=lambda phase: self.of_phases[phase], default=None)
 
     def summary(self) -> dict[str, int]:
-        """All peaks until now and the process's peak resident set, by the names of RankSummary."""
+        """Return all peaks until now and the process's peak resident set, by the names of RankSummary."""
         found = {"peak_rss_bytes": _peak_rss_bytes()}
         if self._on_gpu:
             self._take()
@@ -62,7 +65,7 @@ class Peaks:
         return found
 
     def _take(self) -> int:
-        """The allocator's peak since the last time; of the device's own count, which has none, the reading now."""
+        """Return the allocator's peak since the last call; the device's own count has no peak, so it is read now."""
         peak = torch.cuda.max_memory_allocated(self._device)
         free, total = torch.cuda.mem_get_info(self._device)
         self._allocated, self._used = max(self._allocated, peak), max(self._used, total - free)
@@ -80,9 +83,9 @@ def _peak_rss_bytes() -> int:
 
 
 def bytes_of(tensors: Iterable[torch.Tensor], device: torch.device, *, offloaded: bool = False) -> StateBytes:
-    """Bytes of storages, each counted once: those on the rank's device, and those moved to the host.
+    """Count the bytes of storages, each storage once: those on the rank's device, and those moved to the host.
 
-    On a CPU rank both are the same memory; there `offloaded` says which of the two it stands for.
+    On a CPU rank both are the same memory, and `offloaded` says which of the two it stands for.
     """
     return bytes_of_storages(
         (tensor.untyped_storage() for tensor in tensors if tensor.numel()), device, offloaded=offloaded
@@ -92,7 +95,7 @@ def bytes_of(tensors: Iterable[torch.Tensor], device: torch.device, *, offloaded
 def bytes_of_storages(
     storages: Iterable[torch.UntypedStorage], device: torch.device, *, offloaded: bool = False
 ) -> StateBytes:
-    """See `bytes_of`."""
+    """Count the bytes of storages as `bytes_of` does."""
     on_device = on_host = 0
     for storage in {(storage.device, storage.data_ptr()): storage for storage in storages}.values():
         if storage.device.type == device.type and not (offloaded and device.type == "cpu"):
@@ -103,7 +106,7 @@ def bytes_of_storages(
 
 
 def allocator_figures() -> dict[str, int]:
-    """What the current GPU's allocator held when memory ran out; empty where this process has used none."""
+    """Return what the current GPU's allocator held when memory ran out; empty where this process has used no GPU."""
     if not torch.cuda.is_initialized():
         return {}
     names = (

@@ -1,4 +1,4 @@
-"""The steps of a training loop that is not ours: timed from one report to the next, on the device's clock, until the window is complete."""
+"""The timing of a training loop that is not llmexp's own: each step lasts from one report to the next."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from llmexp.record.samples import StepSample
 
 
 class MeasuredError(BaseException):
-    """All steps are measured: unwinds the program past its own handlers of Exception."""
+    """All steps are measured; as a BaseException it ends the program past its own handlers of Exception."""
 
 
 class Sink(Protocol):
-    """A file, or what passes lines on as well."""
+    """A file, or another object that takes lines."""
 
     def write(self, text: str, /) -> object:
         """Take a line."""
 
     def flush(self) -> object:
-        """Keep nothing back."""
+        """Pass on all lines that are still buffered."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How a rank reads its clock and its memory, waits for its peers, and what is to stand around its window."""
+    """A rank's access to its clock, its memory and its peers, and the context that is entered around its window."""
 
     clock: Clock
     memory_bytes: Callable[[], int]
@@ -49,7 +49,7 @@ class _Pending:
 
 
 class ReportedSteps:
-    """Writes a line of samples.<rank>.jsonl for each reported step as soon as the device has finished it."""
+    """A writer of samples.<rank>.jsonl: each reported step gets its line once the device has finished the step."""
 
     def __init__(self, warmup_steps: int, steps: int, reader: Reader, file: Sink) -> None:
         self.reported, self.window_wall_s, self._start_s = 0, 0.0, 0.0
@@ -61,7 +61,7 @@ class ReportedSteps:
         self._window = ExitStack()
 
     def report(self, positions: int, loss: Any) -> None:
-        """Take a step that is complete; raises MeasuredError after the window's last."""
+        """Take note of a complete step; raise MeasuredError after the last step of the window."""
         if isinstance(loss, torch.Tensor):
             loss = loss.detach().to("cpu", non_blocking=True)
         mark = self._reader.clock.mark()
@@ -75,12 +75,12 @@ class ReportedSteps:
             raise MeasuredError
 
     def _begin_or_end(self) -> None:
-        """At both ends of the window the device is waited for; at its beginning the peers too."""
+        """Begin or end the window; at both ends wait for the device and the peers."""
         self._reader.clock.synchronize()
         if self.reported == self._all_steps:
             self.window_wall_s = time.perf_counter() - self._start_s
             self._window.close()
-            # Nobody leaves while a peer may still wait for it in a collective.
+            # No rank leaves while a peer may still wait for it in a collective.
             self._reader.meet()
             return
         self._reader.meet()

@@ -1,1 +1,4 @@
-"""From a validated configuration to a frozen plan: degrees, memory, native engine configuration, command. Needs no torch and no GPU."""
+"""This package turns a validated configuration into a frozen plan of degrees, memory, native configuration and command.
+
+It needs no torch and no GPU.
+"""

@@ -1,4 +1,7 @@
-"""Which weights a run keeps when it is over: by default the adapter of a checkpoint that it went on from, and nothing of a random model."""
+"""This module decides which weights a run keeps at its end.
+
+By default that is the adapter where training started from a checkpoint, and nothing where the model was random.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ Kept = Literal["adapter", "model"]
 
 
 def kept_weights(config: TrainingConfig, techniques: Techniques) -> tuple[Kept, ...]:
-    """The folders that the first repeat leaves: adapter, in PEFT's format, and model, in transformers'."""
+    """Return the folders that the first repeat leaves: adapter in PEFT's format, model in transformers' format."""
     asked = config.adapter.save
     adapter = techniques.adapter is not None and (config.model.checkpoint is not None if asked is None else asked)
     kept: list[Kept] = ["adapter"] if adapter else []
@@ -21,7 +24,7 @@ def kept_weights(config: TrainingConfig, techniques: Techniques) -> tuple[Kept, 
 
 
 def check_keeping(config: TrainingConfig, techniques: Techniques, dims: ParallelDims, *, engine_keeps: bool) -> None:
-    """Raise ConfigError where weights are to be kept that nothing could save as one model."""
+    """Raise ConfigError where weights are to be kept that cannot be saved as one model."""
     kept = kept_weights(config, techniques)
     if not kept:
         return
@@ -34,5 +37,6 @@ def check_keeping(config: TrainingConfig, techniques: Techniques, dims: Parallel
         )
     if "model" in kept and techniques.adapter == "prompt":
         raise ConfigError(
-            "task.save_model=true: P trains embeddings before the text, which no merged model holds: leave it out, to save its adapter"
+            "task.save_model=true: P trains embeddings before the text, which no merged model holds: leave it out, "
+            "to save its adapter"
         )

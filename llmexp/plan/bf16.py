@@ -1,4 +1,7 @@
-"""Whether devices multiply bf16 by instructions of their own, which precision=auto goes by and asking for bf16 is warned of; told without torch."""
+"""This module tells, without torch, whether devices have bf16 instructions.
+
+precision=auto depends on the answer, and whoever asks for bf16 without such instructions is warned.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from llmexp.machine.processor import BF16_OF_ARM, BF16_OF_X86, instruction_sets,
 from llmexp.plan.detect import detect
 from llmexp.schema import TrainingConfig
 
-# oneDNN, which multiplies for torch on CPUs, may be told to use fewer instructions than there are; by these values it still has bf16's.
+# These variables keep oneDNN, which multiplies for torch on CPUs, to fewer instructions than there are; these values
+# still allow bf16.
 ISA_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 ISAS_WITH_BF16 = ("DEFAULT", "ALL", "BF16", "FP16", "AMX", "AVX10")
 AMPERE = (8, 0)
@@ -21,7 +25,7 @@ NATIVE, ELSE = "bf16_mixed", "fp32"
 
 @cache
 def cpu_lacks() -> str:
-    """Say why this processor has no bf16 instructions; empty where it has."""
+    """Say why this processor has no bf16 instructions; return "" where it has them."""
     name, limit = _limit()
     if not any(isa in limit for isa in ISAS_WITH_BF16):
         return f"{name}={limit} leaves bf16 instructions out"
@@ -31,9 +35,10 @@ def cpu_lacks() -> str:
 
 
 def lacks(hardware: Mapping[str, Any]) -> str:
-    """Say why the hardware of a configuration has no bf16 instructions, a CPU being this machine's; empty where it has.
+    """Say why the hardware of a configuration has no bf16 instructions; return "" where it has them.
 
-    A GPU that is not here is taken to be of Ampere or later, as all those are that llmexp describes.
+    A CPU is taken to be this machine's. A GPU that is not here is taken to be Ampere or later, as are all GPUs that
+    llmexp describes.
     """
     if hardware["device"] == "cpu":
         return cpu_lacks()
@@ -43,13 +48,16 @@ def lacks(hardware: Mapping[str, Any]) -> str:
 
 
 def chosen(hardware: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the name of the precision that precision=auto stands for, and why."""
+    """Return the name of the precision that precision=auto chooses, and the reason."""
     why = lacks(hardware)
     return (ELSE, why) if why else (NATIVE, f"hardware={hardware['name']} multiplies bf16 natively")
 
 
 def about(config: TrainingConfig) -> str:
-    """Say in a line what precision=auto chose, or what bf16 costs where it was asked for without instructions for it; empty where neither is so."""
+    """Say in one line what precision=auto chose, or what bf16 costs on hardware without instructions for it.
+
+    Return "" where neither applies.
+    """
     precision = config.precision
     if precision.chosen_because:
         return f"precision=auto is {precision.name}: {precision.chosen_because}"
@@ -61,11 +69,14 @@ def about(config: TrainingConfig) -> str:
 
 
 def slower_on_cpu() -> str:
-    """Say what products of bf16 cost without instructions for them, as `python -m benchmarks.bf16` measured it on a processor of each kind."""
+    """Say how much longer bf16 products take on a CPU without instructions for them.
+
+    `python -m benchmarks.bf16` measured the factors on one processor with AVX-512 and one without.
+    """
     wide = "avx512f" in instruction_sets() and "AVX2" not in _limit()[1]
     return f"matrix products take {'about 4' if wide else '10 or more'} times as long as with precision=fp32"
 
 
 def _limit() -> tuple[str, str]:
-    """The variable that keeps oneDNN to fewer instructions, and its value."""
+    """Return the variable that keeps oneDNN to fewer instructions, and its value in capitals."""
     return next(((name, os.environ[name].upper()) for name in ISA_LIMITS if os.environ.get(name)), ("", "DEFAULT"))

@@ -1,4 +1,7 @@
-"""A transformers checkpoint as its files tell of themselves: which tensor lies in which shard, and whether the shards are whole; without torch."""
+"""A reader for the headers of a transformers checkpoint; it needs no torch.
+
+The headers say which tensor lies in which shard, and whether the shards are complete.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ from llmexp.schema import ModelConfig
 
 ONE_FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth")
-# A header is as many bytes as the first 8 of its file say, little-endian; safetensors itself refuses longer ones.
+# The first 8 bytes of a file are the length of its header, little-endian; safetensors refuses longer headers.
 LENGTH_BYTES, LONGEST_HEADER_BYTES = 8, 100_000_000
-# Of each tensor's middle, for the digest: another training of the same shapes differs there.
+# The digest takes these bytes from the middle of each tensor, where another training of the same shapes differs.
 SAMPLE_BYTES = 64
 
 
 @dataclass(frozen=True)
 class Stored:
-    """One tensor: its shard, safetensors' name of its dtype, its shape, and where its bytes begin and end in the file."""
+    """One tensor: its shard, safetensors' name of its dtype, its shape, and begin and end of its bytes in the file."""
 
     shard: Path
     dtype: str
@@ -33,14 +36,14 @@ class Stored:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All tensors of a folder, by name."""
+    """A folder with all its tensors by name."""
 
     folder: Path
     tensors: dict[str, Stored]
 
     @classmethod
     def read(cls, folder: Path) -> Checkpoint:
-        """Read the headers of all shards; raises ConfigError for what is missing, truncated, or no safetensors."""
+        """Read the headers of all shards; raise ConfigError where one is missing, truncated or not safetensors."""
         try:
             return cls(folder, _tensors(folder))
         except OSError as error:
@@ -59,7 +62,7 @@ class Checkpoint:
 
 
 def local_checkpoint(model: ModelConfig) -> Checkpoint | None:
-    """The checkpoint that a run starts from, where it lies in a folder here; None for random weights and for a hub's name."""
+    """Read the checkpoint that a run starts from, if it is a local folder; None for random weights and hub names."""
     found = model.checkpoint
     folder = Path(found.path).expanduser() if found else None
     return Checkpoint.read(folder) if folder and folder.is_dir() else None
@@ -102,7 +105,7 @@ def _indexed(folder: Path) -> dict[str, Stored]:
 
 
 def _header(path: Path) -> dict[str, Stored]:
-    """The tensors of one file, which must be exactly as long as its header says."""
+    """Return the tensors of one file; raise ConfigError where its length is not what its header says."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(LENGTH_BYTES), "little")

@@ -1,4 +1,4 @@
-"""What hardware=auto stands for: this machine's GPUs as the driver names them, matched with the files of conf/hardware and of other packages."""
+"""The detection behind hardware=auto: it looks up the driver's GPU names in the hardware files of all packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DETECTING = ("auto.yaml", "gpu.yaml")
 
 @dataclass(frozen=True)
 class Detected:
-    """This machine: which file of conf/hardware describes it, and what the driver says."""
+    """The file of conf/hardware that describes this machine, and what the driver says of its devices."""
 
     hardware: str
     name: str
@@ -27,12 +27,12 @@ class Detected:
     devices: int
     memory_bytes: int | None
     device_ids: tuple[str, ...] = ()
-    """What CUDA_VISIBLE_DEVICES calls each."""
+    """The devices' names for CUDA_VISIBLE_DEVICES."""
 
 
 @cache
 def detect() -> Detected:
-    """Look once a process; cpu where the driver shows no GPU to this process."""
+    """Look at this machine once per process; it counts as cpu where the driver shows no GPU to this process."""
     gpus = visible_gpus()
     if not gpus:
         return Detected("cpu", "cpu", "", min(CPU_RANKS, logical_cores()), None)
@@ -44,7 +44,7 @@ def detect() -> Detected:
 
 
 def _hardware_of(device_name: str) -> str:
-    """The file whose device_names hold this one; where NVLink tells two of them apart, the one that this machine's links fit."""
+    """Return the file that lists this device name; between several, choose by whether this machine has NVLink."""
     found = {name: node for name, node in described().items() if device_name in node.get("device_names", ())}
     if len(found) > 1:
         bridged = has_nvlink()
@@ -55,7 +55,7 @@ def _hardware_of(device_name: str) -> str:
 
 
 def described() -> dict[str, Any]:
-    """The machines that files describe, by the files' names."""
+    """Read the hardware files of llmexp and of other packages; return them by the files' names."""
     from omegaconf import OmegaConf
 
     folders = (files(package) / "hardware" for package in (CONF, *conf_packages()))

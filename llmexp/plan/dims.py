@@ -1,4 +1,4 @@
-"""Degrees of parallelism against the world, the model and the batch: one place where they are multiplied and divided."""
+"""The arithmetic of parallel degrees: this module alone checks them against the devices, the model and the batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ PYTHON = "python"
 
 
 class ParallelDims(Record):
-    """Valid degrees; world_size = dp x tp x pp x cp. Ranks that share out experts (ep) are among those of dp x cp, neighbours first."""
+    """Valid degrees of parallelism; world_size = dp x tp x pp x cp.
+
+    The ranks that share out experts (ep) are neighbours among those of dp x cp.
+    """
 
     dp: int
     tp: int
@@ -32,12 +35,12 @@ class ParallelDims(Record):
 
     @property
     def world_size(self) -> int:
-        """Ranks in all."""
+        """The number of all ranks."""
         return self.dp * self.tp * self.pp * self.cp
 
     @property
     def arithmetic(self) -> str:
-        """The product in words."""
+        """The product of the degrees in words."""
         kind = f" ({self.cp_kind})" if self.cp_kind else ""
         return f"dp {self.dp} x tp {self.tp} x pp {self.pp} x cp {self.cp}{kind} = {self.world_size} rank{'s' * (self.world_size > 1)}"
 
@@ -48,16 +51,17 @@ class ParallelDims(Record):
 
     @property
     def cut(self) -> str:
-        """The degrees by which a rank holds less than the whole model, in words."""
+        """The degrees that cut the model into parts, in words."""
         return f"tp {self.tp}, pp {self.pp}" + f", ep {self.ep}" * (self.ep > 1)
 
     @classmethod
     def of(cls, config: TrainingConfig, passes: Mapping[str, Passes], cp_chunks: Mapping[CpKind, int]) -> ParallelDims:
-        """Take the degrees of a configuration; dp null fills the node, or is 1 by engine.launcher=python.
+        """Take the degrees of a configuration; a dp of null fills all devices, or is 1 with engine.launcher=python.
 
-        `passes`: what each of the engine's schedules takes.
-        `cp_chunks`: its kinds of context parallelism, its own choice first, with the chunks of a sequence that a rank takes.
-        Raises ConfigError with the arithmetic.
+        `passes` says for each of the engine's schedules which numbers of passes it takes.
+        `cp_chunks` has the engine's kinds of context parallelism, the default first, each with the chunks of a sequence
+        that a rank takes.
+        Degrees that do not fit raise ConfigError with the arithmetic.
         """
         degrees = config.parallelism
         kind = degrees.cp_kind or next(iter(cp_chunks), None) if degrees.cp > 1 else None
@@ -65,8 +69,9 @@ class ParallelDims(Record):
         devices = _devices(config)
         if degrees.dp is None and devices % model_parallel:
             raise ConfigError(
-                f"parallelism: tp {degrees.tp} x pp {degrees.pp} x cp {degrees.cp} = {model_parallel} does not divide the {devices} devices of "
-                f"hardware={config.hardware.name}; set parallelism.dp or degrees whose product divides {devices}"
+                f"parallelism: tp {degrees.tp} x pp {degrees.pp} x cp {degrees.cp} = {model_parallel} does not "
+                f"divide the {devices} devices of hardware={config.hardware.name}; "
+                f"set parallelism.dp or degrees whose product divides {devices}"
             )
         _check_tensor(config)
         _check_sequence(config, cp_chunks.get(kind, 1) if kind else 1)
@@ -77,16 +82,19 @@ class ParallelDims(Record):
         return dims
 
     def replica_of(self, rank: int) -> int:
-        """The data-parallel replica that a rank is part of: tensor ranks are neighbours, then context, data and pipeline."""
+        """Return the data-parallel replica of a rank; ranks are numbered along tp first, then cp, dp and pp."""
         return rank // (self.tp * self.cp) % self.dp
 
     def batch(self, micro: int, accumulation: int) -> Batch:
-        """Samples: per rank, passes a step, and over all replicas."""
+        """Return the batch sizes: samples per rank and pass, passes per step, and samples per step of all replicas."""
         return Batch(micro=micro, accumulation=accumulation, global_=self.dp * micro * accumulation)
 
 
 def _devices(config: TrainingConfig) -> int:
-    """Devices that ranks are started for: one each, or one of all by engine.launcher=python, which raises ConfigError for more ranks."""
+    """Return how many devices get a rank: all of them, or one with engine.launcher=python.
+
+    Raise ConfigError where that launcher is asked for more than one rank.
+    """
     degrees, hardware = config.parallelism, config.hardware
     if config.engine.launcher != PYTHON:
         return hardware.devices_per_node * hardware.nodes
@@ -94,8 +102,8 @@ def _devices(config: TrainingConfig) -> int:
     if (ranks := prod(asked.values())) > 1 or hardware.nodes > 1:
         product = " x ".join(f"{name} {degree}" for name, degree in asked.items())
         raise ConfigError(
-            f"engine.launcher={PYTHON} starts one process, but parallelism is {product} = {ranks} ranks and hardware.nodes={hardware.nodes}: "
-            "set all of them to 1, or engine.launcher=spawn"
+            f"engine.launcher={PYTHON} starts one process, but parallelism is {product} = {ranks} ranks and "
+            f"hardware.nodes={hardware.nodes}: set all of them to 1, or engine.launcher=spawn"
         )
     return 1
 
@@ -108,7 +116,8 @@ def _check_tensor(config: TrainingConfig) -> None:
         _check_divides("tp", tp, f"model.{field}", getattr(model, field))
     if config.parallelism.sequence and tp == 1:
         raise ConfigError(
-            "parallelism.sequence=true cuts the sequence over the tensor-parallel ranks, and parallelism.tp=1: set parallelism.tp"
+            "parallelism.sequence=true cuts the sequence over the tensor-parallel ranks, and parallelism.tp=1: "
+            "set parallelism.tp"
         )
 
 
@@ -124,16 +133,18 @@ def _check_sequence(config: TrainingConfig, chunks: int) -> None:
             + f" with parallelism.tp={degrees.tp} and parallelism.sequence=true" * degrees.sequence
         )
         raise ConfigError(
-            f"{cutting} cuts data.seq_len={seq_len} into {degrees.cp} x {a_rank} = {parts} parts, which does not come out even: set {nearest}"
+            f"{cutting} cuts data.seq_len={seq_len} into {degrees.cp} x {a_rank} = {parts} parts, which does not "
+            f"come out even: set {nearest}"
         )
 
 
 def _check_context(config: TrainingConfig, kind: CpKind | None) -> None:
-    """Ulysses shares out the heads that a rank has; several ranks may share one key and value head."""
+    """Raise ConfigError where ulysses cannot share out a rank's heads; several ranks may share a key and value head."""
     degrees, shape = config.parallelism, shape_of(config.model)
     if degrees.cp_kind and degrees.cp == 1:
         raise ConfigError(
-            f"parallelism.cp_kind={degrees.cp_kind} is of a sequence cut over ranks, and parallelism.cp=1: set parallelism.cp"
+            f"parallelism.cp_kind={degrees.cp_kind} is of a sequence cut over ranks, and parallelism.cp=1: "
+            "set parallelism.cp"
         )
     if kind != "ulysses" or shape is None:
         return
@@ -141,13 +152,14 @@ def _check_context(config: TrainingConfig, kind: CpKind | None) -> None:
     valid = [cp for cp in range(1, heads + 1) if heads % cp == 0 and (shared % cp == 0 or cp % shared == 0)]
     if degrees.cp not in valid:
         raise ConfigError(
-            f"parallelism.cp={degrees.cp}: ulysses shares out model.num_heads={shape.num_heads} and model.num_kv_heads={shape.num_kv_heads} "
-            f"/ tp {degrees.tp} = {heads} and {shared} heads: choices are {', '.join(map(str, valid))}"
+            f"parallelism.cp={degrees.cp}: ulysses shares out model.num_heads={shape.num_heads} and "
+            f"model.num_kv_heads={shape.num_kv_heads} / tp {degrees.tp} = {heads} and {shared} heads: "
+            f"choices are {', '.join(map(str, valid))}"
         )
 
 
 def _schedule(config: TrainingConfig, passes: Mapping[str, Passes]) -> str | None:
-    """The schedule that orders the passes; None without a pipeline."""
+    """Return the schedule that orders the passes; None without a pipeline."""
     degrees, model = config.parallelism, config.model
     layers = model.num_layers if isinstance(model, SizedModel) else None
     _check_divides("pp", degrees.pp, "model.num_layers", layers)
@@ -169,11 +181,13 @@ def _check_nothing_of_a_pipeline(config: TrainingConfig) -> None:
     degrees = config.parallelism
     if degrees.virtual_stages > 1:
         raise ConfigError(
-            f"parallelism.virtual_stages={degrees.virtual_stages} are those of a pipeline, and parallelism.pp=1: set parallelism.pp"
+            f"parallelism.virtual_stages={degrees.virtual_stages} are those of a pipeline, and parallelism.pp=1: "
+            "set parallelism.pp"
         )
     if degrees.schedule:
         raise ConfigError(
-            f"parallelism.schedule={degrees.schedule} orders the passes of a pipeline, and parallelism.pp=1: set parallelism.pp"
+            f"parallelism.schedule={degrees.schedule} orders the passes of a pipeline, and parallelism.pp=1: "
+            "set parallelism.pp"
         )
 
 
@@ -182,7 +196,8 @@ def _check_experts(config: TrainingConfig, dims: ParallelDims) -> None:
     experts = model.num_experts if isinstance(model, MixtralModel) else None
     if ep > 1 and isinstance(model, DenseModel):
         raise ConfigError(
-            f"parallelism.ep={ep} shares out experts, and model={model.name} has none: set parallelism.ep=1, or model=mixtral"
+            f"parallelism.ep={ep} shares out experts, and model={model.name} has none: set parallelism.ep=1, or "
+            "model=mixtral"
         )
     _check_divides("ep", ep, "model.num_experts", experts)
     replicas = dims.dp * dims.cp
@@ -191,8 +206,8 @@ def _check_experts(config: TrainingConfig, dims: ParallelDims) -> None:
         below = max(degree for degree in range(1, ep) if replicas % degree == 0 and (experts or 0) % degree == 0)
         more = f" or parallelism.dp={above // dims.cp}" if above % dims.cp == 0 else ""
         raise ConfigError(
-            f"parallelism.ep={ep} shares out experts over the ranks of dp {dims.dp} x cp {dims.cp} = {replicas}, which it does not divide: "
-            f"set parallelism.ep={below}{more}"
+            f"parallelism.ep={ep} shares out experts over the ranks of dp {dims.dp} x cp {dims.cp} = {replicas}, "
+            f"which it does not divide: set parallelism.ep={below}{more}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Files that a configuration names by patterns, and what they hold."""
+"""Functions that find the files that a configuration names by patterns, and digest their contents."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from pathlib import Path
 
 from llmexp.errors import ConfigError
 
-# Of larger files this many parts are looked at, evenly spread, so that planning does not take as long as a corpus takes to read.
+# The digest of a larger file reads only this many parts, evenly spread: planning must not read a whole corpus.
 PARTS, PART_BYTES = 64, 2**20
 
 
 def matching(patterns: Sequence[str], suffixes: Sequence[str] = ()) -> list[Path]:
-    """Files that the patterns name, folders taken whole or those of their files that end so, sorted; raises ConfigError where nothing matches one."""
+    """Return the sorted files that each pattern names; raise ConfigError for a pattern that matches nothing.
+
+    A folder stands for all files in it, or for those with one of the suffixes.
+    """
     found: list[Path] = []
     for pattern in patterns:
         matches = sorted(Path(match) for match in glob(str(Path(pattern).expanduser()), recursive=True))
@@ -27,18 +30,21 @@ def matching(patterns: Sequence[str], suffixes: Sequence[str] = ()) -> list[Path
 
 
 def check_place(key: str, place: str) -> None:
-    """Raise ConfigError where nothing lies at a path; what does not look like one may be a hub's name."""
+    """Raise ConfigError where a path does not exist; a place that does not look like a path may be a hub name."""
     if (place.startswith((".", "~")) or Path(place).is_absolute()) and not Path(place).expanduser().exists():
         raise ConfigError(f"{key}={place}: there is no such file or folder")
 
 
 def below(place: Path) -> list[Path]:
-    """A file, or all files of a folder; none where nothing is there."""
+    """Return a file, or all files of a folder; the list is empty where nothing is there."""
     return _inside(place, ()) if place.is_dir() else [path for path in (place,) if path.exists()]
 
 
 def digest(paths: Iterable[Path]) -> str:
-    """Of what the files hold, in their order; of those over 64 MiB of 64 parts and the size. Each is read once in each state. Raises ConfigError."""
+    """Hash the contents of files, in their order, to 12 hexadecimal digits; raise ConfigError for an unreadable file.
+
+    A file over 64 MiB counts by its size and 64 parts. A file is read again only after it has changed.
+    """
     try:
         found = [_digest(path, (state := path.stat()).st_size, state.st_mtime_ns) for path in paths]
     except OSError as error:

@@ -1,4 +1,4 @@
-"""FLOPs of a plan: what its model asks for, and what the devices compute to do it."""
+"""The FLOPs of a plan: those that its model asks for, and those that the devices compute for it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from llmexp.plan.trained import flops_per_token, lora_parameters
 from llmexp.record.flops import Computed, Flops
 from llmexp.schema import AdapterConfig, TrainingConfig
 
-# Products of attention: scores and weighted values forward, two gradients of each backward. A kernel that keeps no scores makes them again in
-# backward (FlashAttention, arXiv 2205.14135, algorithm 4).
+# Attention has 2 products forward, scores and weighted values, and 2 gradients of each backward. A kernel that keeps no
+# scores computes them again in backward (FlashAttention, arXiv 2205.14135, algorithm 4).
 FORWARD, BACKWARD, SCORES_AGAIN = 2, 4, 1
-# A layer's matrices as a token goes through them, those side by side that take the same.
+# The matrices of a layer in the order in which a token goes through them; those with the same input are side by side.
 IN_TURN = (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",))
 
 
 def flops_of(shape: ModelShape, config: TrainingConfig, techniques: Techniques, computed: Computed | None) -> Flops:
-    """The model's, with what the devices compute beside them."""
+    """Return the FLOPs that the model asks for, together with those that the devices compute."""
     return Flops(
         per_position=flops_per_token(shape, 0, techniques, config.adapter),
         attention_per_square=(FORWARD + BACKWARD) * shape.flops_per_product,
@@ -32,16 +32,17 @@ def flops_of(shape: ModelShape, config: TrainingConfig, techniques: Techniques, 
 def computed_flops(
     shape: ModelShape, config: TrainingConfig, techniques: Techniques, dims: ParallelDims, *, whole: bool
 ) -> Computed:
-    """What the devices compute; `whole`: layers that run again do so to their end."""
+    """Return the FLOPs that the devices compute; with `whole`, recomputed layers run to their end."""
     missing = _missing(shape, techniques, config.adapter)
     matrices = flops_per_token(shape, 0, techniques, config.adapter) - missing.matrices
     longer = 1 + (
         config.adapter.virtual_tokens / LengthSchedule.of(config).of_mean_token if techniques.adapter == "prompt" else 0
     )
     again, ring = FORWARD * techniques.recomputation, dims.cp > 1 and dims.cp_kind == "ring"
-    # torch's checkpoint stops before the weighted values, which backward does not need; compiled code computes them for what follows.
+    # torch's checkpoint stops before the weighted values, which backward does not need; compiled code computes them for
+    # what follows.
     again += techniques.attention_recomputation * (FORWARD if whole or techniques.compilation else 1)
-    # On the ring a rank computes both halves of its own chunks alone, and makes the scores again in backward.
+    # On the ring, a rank computes both halves of the square for its own chunks only, and the scores again in backward.
     pairs, products = (1 + 1 / dims.cp, FORWARD + BACKWARD + SCORES_AGAIN) if ring else (2, FORWARD + BACKWARD)
     return Computed(
         per_position=longer * (matrices + _matrices_again(shape, techniques, config.adapter, whole=whole)),
@@ -56,7 +57,7 @@ def computed_flops(
 def recomputed_flops_per_token(
     shape: ModelShape, config: TrainingConfig, techniques: Techniques, dims: ParallelDims, *, whole: bool
 ) -> float:
-    """What R or RS adds to a position of a sequence without padding."""
+    """Return the FLOPs that R or RS adds for each position of a sequence without padding."""
     once = replace(techniques, recomputation=False, attention_recomputation=False)
     seq_len = LengthSchedule.of(config).of_mean_token
     with_them, without = (computed_flops(shape, config, kinds, dims, whole=whole) for kinds in (techniques, once))
@@ -64,21 +65,24 @@ def recomputed_flops_per_token(
 
 
 def _matrices_again(shape: ModelShape, techniques: Techniques, adapter: AdapterConfig, *, whole: bool) -> float:
-    """Forward products of R: adapters' too, and without `whole` not a layer's last, whose result backward does not need."""
+    """Return the FLOPs per position of matrices that R runs again, adapters included.
+
+    Without `whole` a layer's last product is left out, because backward does not need its result.
+    """
     lora = lora_parameters(shape, adapter) if techniques.adapter == "lora" else 0
     last = (
         adapter.rank * shape.hidden_size
         if lora and "down_proj" in adapter.targets
         else shape.hidden_size * shape.intermediate_size
     )
-    # What experts gave is weighted, for which it is needed.
+    # Experts' results are needed in backward, because they are weighted.
     left_out = 0 if whole or shape.num_experts else shape.num_layers * last
     return 2.0 * techniques.recomputation * (shape.active_linear_parameters + lora - left_out)
 
 
 @dataclass(frozen=True)
 class _Missing:
-    """What backward leaves out: FLOPs a position, and products of attention as a share of all layers'."""
+    """The work that backward leaves out: FLOPs per position, and products of attention as a mean over all layers."""
 
     matrices: float = 0.0
     fused: float = 0.0
@@ -86,7 +90,10 @@ class _Missing:
 
 
 def _missing(shape: ModelShape, techniques: Techniques, adapter: AdapterConfig) -> _Missing:
-    """Of LoRA, in the first layer, gradients of what nothing trained has gone into; with R its inputs have gradients, for checkpoints."""
+    """Return what LoRA's backward leaves out in the first layer: gradients of inputs that no trained parameter affects.
+
+    With R nothing is left out, because checkpoints need inputs that have gradients.
+    """
     if techniques.adapter != "lora" or techniques.recomputation:
         return _Missing()
     first = next(place for place, names in enumerate(IN_TURN) if set(names) & set(adapter.targets))

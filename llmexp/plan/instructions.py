@@ -1,4 +1,7 @@
-"""Instruction records: what they look like, and what is wrong with one, said by file and line; checked before a run starts, read by its ranks."""
+"""A reader of instruction records, which names file and line of a wrong one.
+
+Records are checked before a run starts, and its ranks read them with the same functions.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ EXPECTED = "expected 'instruction' and 'output' (with 'input' or without), or 'm
 
 
 class Message(NamedTuple):
-    """One turn: who speaks, one of ROLES, and the text."""
+    """One turn of a conversation: the speaker, one of ROLES, and the text."""
 
     role: str
     content: str
@@ -30,7 +33,10 @@ Conversation = tuple[Message, ...]
 
 
 def conversation(record: object) -> Conversation:
-    """A record of alpaca's fields or of chat messages as turns, the last one the assistant's; raises ValueError that says what is expected."""
+    """Turn a record of alpaca's fields or of chat messages into turns, of which the last is the assistant's.
+
+    Raise ValueError, which says what is expected, for any other record.
+    """
     if not isinstance(record, Mapping):
         raise ValueError(f"{EXPECTED} in an object, not {type(record).__name__}")
     if record.get("messages") is not None:
@@ -44,12 +50,15 @@ def conversation(record: object) -> Conversation:
 
 
 def files_of(patterns: Sequence[str]) -> list[Path]:
-    """The files of records that the patterns name; raises ConfigError."""
+    """Return the record files that the patterns name; raise ConfigError for a pattern that matches nothing."""
     return matching(patterns, SUFFIXES)
 
 
 def read(path: Path) -> Iterator[Conversation]:
-    """The records of a JSONL file, a JSON file with one list, or a Parquet file; raises ConfigError with file and line for the first wrong one."""
+    """Yield the records of a JSONL file, a JSON file with one list, or a Parquet file.
+
+    Raise ConfigError with file and line for the first wrong record.
+    """
     try:
         for number, record in _parquet(path) if path.suffix == PARQUET else _json(path):
             yield _conversation(record, path, number)
@@ -58,7 +67,10 @@ def read(path: Path) -> Iterator[Conversation]:
 
 
 def check(paths: Iterable[Path]) -> None:
-    """Read all files, once in each state of them; raises ConfigError for the first wrong record. Without pyarrow the ranks check Parquet."""
+    """Read all files and raise ConfigError for the first wrong record; a file is read again only after it has changed.
+
+    Without pyarrow, Parquet files are left for the ranks to check.
+    """
     for path in paths:
         state = path.stat()
         _check(path, state.st_size, state.st_mtime_ns)
@@ -108,7 +120,7 @@ def _wrong(path: Path, number: int, why: object) -> ConfigError:
 
 
 def _json(path: Path) -> Iterator[tuple[int, object]]:
-    """Records by their line, or by their place in a list."""
+    """Yield each record with its line number, or with its place in the list where the file is one list."""
     with path.open(encoding="utf-8") as file:
         whole = path.suffix == ".json" and file.read(1) == "["
         file.seek(0)

@@ -1,4 +1,4 @@
-"""The sure part of a run's memory: parameters, gradients and optimizer states, by precision and method, before anything starts."""
+"""An estimate of the memory that a run needs for certain, before it starts: parameters, gradients, optimizer states."""
 
 from __future__ import annotations
 
@@ -14,53 +14,57 @@ from llmexp.record.samples import StateBytes
 from llmexp.schema import BYTES_PER_ELEMENT, PrecisionConfig
 
 GIB = 1024**3
-# NF4 with double quantisation (arXiv 2305.14314, section 3): 4 bits; and an 8-bit scale for 64 of them, with a 32-bit scale for 256 such scales.
+# NF4 with double quantisation (arXiv 2305.14314, section 3) has 4 bits a parameter, an 8-bit scale for each 64
+# parameters and a 32-bit scale for each 256 of these scales.
 NF4_BYTES_PER_PARAMETER = 4 / 8
 NF4_SCALE_BYTES_PER_PARAMETER = (8 / 64 + 32 / (64 * 256)) / 8
 
 
 @dataclass(frozen=True)
 class StatePlacement:
-    """How the ranks hold one kind of training state."""
+    """A description of how the ranks hold one kind of training state."""
 
     bytes_per_parameter: float
     partitioned: bool = False
     on_host: bool = False
     elements: float = inf
-    """Of a rank's share no more than so many at a time."""
+    """The largest number of elements of a rank's share that exists at a time."""
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """Whole parameters, trained or not, that a rank keeps on the device from forward to backward, beside its part of them."""
+    """The whole parameters that a rank keeps on the device from forward to backward, beside its own part of them."""
 
     bytes_per_parameter: float
     layers: bool
-    """Those of decoder layers too, not only what belongs to none."""
+    """Whether decoder layers are kept too, not only the parameters outside of them."""
     beside_gradients: bool
-    """Also when all gradients are there: those of the pass before, where a step has several."""
+    """Whether they coexist with all gradients, as those of the pass before do where a step has several passes."""
 
 
 @dataclass(frozen=True)
 class Storage:
-    """How an engine holds trained parameters and what belongs to them; optimizer: moments, and a copy of the parameters where it updates one."""
+    """A description of how an engine holds trained parameters, their gradients and their optimizer states.
+
+    `optimizer` counts the moments, and the copy of the parameters where the optimizer updates one.
+    """
 
     parameters: StatePlacement
     gradients: StatePlacement
     optimizer: StatePlacement
     update: tuple[StatePlacement, ...] = ()
-    """What there is of gradients at the same time when the optimizer updates, copies among them; empty: `gradients`."""
+    """The gradients, copies included, that exist at the same time in the update; if empty, `gradients` applies."""
     gathered: Gathered | None = None
 
 
 def zero_storage(precision: PrecisionConfig, techniques: Techniques, moments: float, *, master_copy: bool) -> Storage:
-    """ZeRO's stages and its offload (arXiv 1910.02054, section 3), with so many bytes of moments a parameter.
+    """Describe how ZeRO's stages and its offload hold training state (arXiv 1910.02054, section 3).
 
-    `master_copy`: the optimizer updates a copy of the parameters.
+    `moments` are bytes of moments per parameter; with `master_copy` the optimizer updates a copy of the parameters.
     """
     size, stage, on_host = BYTES_PER_ELEMENT, techniques.zero_stage, techniques.offload_optimizer
     states = (size[precision.master] if master_copy else 0) + moments
-    # Offloaded gradients lie beside the master copy that they update, in its dtype.
+    # Offloaded gradients have the dtype of the master copy that they update.
     gradients = precision.master if on_host else precision.gradients
     return Storage(
         parameters=StatePlacement(size[precision.parameters], stage >= 3, techniques.offload_parameters),
@@ -71,7 +75,7 @@ def zero_storage(precision: PrecisionConfig, techniques: Techniques, moments: fl
 
 @dataclass(frozen=True)
 class _Counts:
-    """Trained parameters as the fullest rank holds them: its own, those of all that share out one copy, and how many ranks these are."""
+    """Counts of trained parameters: those of the fullest rank, and those that `ranks` ranks partition together."""
 
     held: int
     together: int
@@ -79,10 +83,10 @@ class _Counts:
 
     @classmethod
     def of(cls, shape: ModelShape, trained: Trained, four_bit: int, dims: ParallelDims) -> _Counts:
-        # An adapter is no part of the shape; no degree cuts it.
+        # An adapter is no part of the shape, and no degree cuts it.
         whole = shape.parameters_of_rank(dims.tp, dims.pp, dims.ep, v_shaped=dims.v_shaped)
         held = trained.trainable if trained.frozen else whole - four_bit
-        # Ranks that share out experts hold different ones: what all replicas hold together, and partition, is more than one of them holds.
+        # Ranks that share out experts hold different ones, so all replicas together hold more than one of them does.
         together = held + (dims.ep - 1) * shape.expert_parameters_of_rank(dims.tp, dims.pp, dims.ep)
         return cls(held, together, dims.dp * dims.cp)
 
@@ -90,11 +94,11 @@ class _Counts:
         return self.ranks if kind.partitioned else 1
 
     def share(self, kind: StatePlacement) -> float:
-        """Parameters."""
+        """Return the parameters in a rank's share."""
         return (self.together if kind.partitioned else self.held) / self.shares(kind)
 
     def size(self, kind: StatePlacement) -> int:
-        """Bytes."""
+        """Return the bytes of a rank's share."""
         return ceil(min(self.share(kind), kind.elements) * kind.bytes_per_parameter)
 
     def words(self, name: str, kind: StatePlacement) -> str:
@@ -104,7 +108,7 @@ class _Counts:
 
 
 def estimate(shape: ModelShape, storage: Storage, trained: Trained, dims: ParallelDims) -> MemoryEstimate:
-    """Count what the fullest rank holds; what is frozen is held as the parameters are, or in 4 bits where they are."""
+    """Count the bytes of the fullest rank; frozen parameters are held like the trained ones, or in 4 bits."""
     four_bit = trained.four_bit // (dims.tp * dims.pp)
     counts = _Counts.of(shape, trained, four_bit, dims)
     gradients, gradient_words = _gradients(storage, counts)
@@ -126,12 +130,15 @@ def estimate(shape: ModelShape, storage: Storage, trained: Trained, dims: Parall
         passing = [f"{whole / GIB:.4g} GiB of gathered parameters at the end of forward"]
     cut = f" of {trained.trainable / 1e9:.4g}e9 ({dims.cut})" if counts.held < trained.trainable else ""
     terms = counts.words("weights", storage.parameters), *passing, counts.words("optimizer states", storage.optimizer)
-    words = f"{counts.held / 1e9:.4g}e9 trained parameters{cut}: {' + '.join(terms)}{frozen_words} = {made.in_all / GIB:.4g} GiB a rank"
+    words = (
+        f"{counts.held / 1e9:.4g}e9 trained parameters{cut}: {' + '.join(terms)}{frozen_words} = "
+        f"{made.in_all / GIB:.4g} GiB a rank"
+    )
     return made.model_copy(update={"arithmetic": words})
 
 
 def _gradients(storage: Storage, counts: _Counts) -> tuple[int, str]:
-    """Bytes at the end of backward, or in the update where there are more, and how they come about."""
+    """Return the bytes of gradients at the end of backward or in the update, whichever is more, and the arithmetic."""
     moments = ("gradients", (storage.gradients,)), ("gradients in the update", storage.update)
     sizes = [sum(map(counts.size, kinds)) for _, kinds in moments]
     name, kinds = moments[sizes[1] > sizes[0]]
@@ -139,7 +146,10 @@ def _gradients(storage: Storage, counts: _Counts) -> tuple[int, str]:
 
 
 def _frozen(weights: StatePlacement, shares: int, frozen: int, four_bit: int) -> tuple[int, int, str]:
-    """Bytes of what does not train that lie with the weights, those of its scales, which stay whole and on the device, and both in words."""
+    """Return the bytes of frozen parameters, those of their scales, and both in words.
+
+    The frozen parameters lie where the weights lie; scales are not partitioned and stay on the device.
+    """
     size = ceil(frozen * weights.bytes_per_parameter / shares) + ceil(four_bit * NF4_BYTES_PER_PARAMETER / shares)
     held = (
         (frozen, weights.bytes_per_parameter, "weights", shares),
@@ -155,7 +165,7 @@ def _frozen(weights: StatePlacement, shares: int, frozen: int, four_bit: int) ->
 
 
 def _gathered(kept: Gathered | None, shape: ModelShape, trained: Trained) -> tuple[int, int]:
-    """Bytes of gathered parameters at the end of forward, and of those that are there when all gradients are."""
+    """Return the bytes of gathered parameters at the end of forward, and of those that coexist with all gradients."""
     if kept is None:
         return 0, 0
     count = trained.trainable + trained.frozen if kept.layers else shape.parameters_outside_layers
@@ -166,14 +176,17 @@ def _gathered(kept: Gathered | None, shape: ModelShape, trained: Trained) -> tup
 def shortage(
     memory: MemoryEstimate, ranks_per_node: int, device_bytes: int | None, host_bytes: int | None
 ) -> str | None:
-    """Say why the estimate cannot fit, or None. `device_bytes` None: ranks live in host memory altogether."""
+    """Say why the estimate cannot fit, or return None; with `device_bytes` None all state is in host memory."""
     if device_bytes is not None and memory.device > device_bytes:
-        return f"needs {memory.device / GIB:.1f} GiB on the device for certain, which has {device_bytes / GIB:.1f} GiB: {memory.arithmetic}"
+        return (
+            f"needs {memory.device / GIB:.1f} GiB on the device for certain, which has {device_bytes / GIB:.1f} GiB: "
+            f"{memory.arithmetic}"
+        )
     on_host = ranks_per_node * (memory.host if device_bytes is not None else memory.in_all)
     if host_bytes is not None and on_host > host_bytes:
         return (
-            f"needs {on_host / GIB:.1f} GiB of host memory for certain on {ranks_per_node} ranks a node, which has {host_bytes / GIB:.1f} GiB: "
-            f"{memory.arithmetic}"
+            f"needs {on_host / GIB:.1f} GiB of host memory for certain on {ranks_per_node} ranks a node, which has "
+            f"{host_bytes / GIB:.1f} GiB: {memory.arithmetic}"
         )
     return None
 

@@ -1,4 +1,4 @@
-"""Bytes that an optimizer keeps of every parameter that it trains, by arithmetic alone."""
+"""The bytes that an optimizer keeps for every parameter that it trains, computed without building anything."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from llmexp.schema import BYTES_PER_MOMENT, TrainingConfig
 
 
 def moment_bytes(config: TrainingConfig, techniques: Techniques) -> float | None:
-    """Moments alone, without the copy of the parameters that some engines update; None where the optimizer or the shape does not tell."""
+    """Return the bytes of moments per trained parameter; None where the optimizer or the shape is not known.
+
+    The copy of the parameters that some engines update is not counted.
+    """
     chosen = config.optimizer
     if chosen.moments is None:
         return None
@@ -26,7 +29,10 @@ def moment_bytes(config: TrainingConfig, techniques: Techniques) -> float | None
 
 
 def factored_elements(shape: ModelShape, config: TrainingConfig, techniques: Techniques) -> int | None:
-    """Rows and columns of every matrix that trains, and the elements of every vector (arXiv 1804.04235, section 3); None for stacks of experts."""
+    """Count the rows and columns of all trained matrices and the elements of all trained vectors.
+
+    An optimizer with factored moments keeps so many (arXiv 1804.04235, section 3). Return None for stacks of experts.
+    """
     adapter = config.adapter
     if shape.num_experts:
         return None

@@ -1,4 +1,4 @@
-"""What stands before a command so that it runs where `runtime` says: modules, a container, lines of set-up, another interpreter."""
+"""The words before a command that make it run where `runtime` says: modules, container, set-up lines, interpreter."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from llmexp.schema import ContainerRuntime, RuntimeConfig
 
-# "$@" is the command itself; bash gives it to exec word by word.
+# "$@" is the command itself; bash passes it to exec word by word.
 EXEC = 'exec "$@"'
-# Sites define `module` for login shells only; both kinds of module systems say where its definition lies.
+# Sites define `module` for login shells only; both module systems have a variable for the place of its definition.
 FIND_MODULE = 'type module >/dev/null 2>&1 || . "${LMOD_PKG:-${MODULESHOME:?no module command here}}/init/bash"'
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a command needs around it in a container: folders that it writes and reads, variables, GPUs; and a name to end it by."""
+    """The needs of a command in a container: folders to write and read, variables, GPUs, and a name to end it by."""
 
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
@@ -29,21 +29,21 @@ class Needs:
 
 
 def interpreter(runtime: RuntimeConfig) -> str:
-    """The word that starts Python in the ranks' place."""
+    """Return the word that starts the ranks' Python."""
     if isinstance(runtime, ContainerRuntime):
         return runtime.python
     return str(Path(runtime.python).expanduser()) if runtime.python else sys.executable
 
 
 def wrap(argv: Sequence[str], runtime: RuntimeConfig, needs: Needs) -> list[str]:
-    """The command with everything in front of it: modules on the host, then the container, then the set-up beside the ranks."""
+    """Return the command with all words before it: modules on the host, the container, the set-up lines inside."""
     inner = _after(runtime.setup, argv) if runtime.setup else list(argv)
     held = _CONTAINERS[runtime.container](runtime, needs) + inner if isinstance(runtime, ContainerRuntime) else inner
     return _after((FIND_MODULE, shlex.join(("module", "load", *runtime.modules))), held) if runtime.modules else held
 
 
 def ending(runtime: RuntimeConfig, name: str) -> list[str]:
-    """The command that ends what a container's daemon keeps running after its client has gone; empty where nothing can be left."""
+    """Return the command that ends a container whose daemon keeps it after the client; empty without a daemon."""
     return (
         [runtime.program or "docker", "rm", "--force", name]
         if isinstance(runtime, ContainerRuntime) and runtime.container == "docker"
@@ -52,7 +52,7 @@ def ending(runtime: RuntimeConfig, name: str) -> list[str]:
 
 
 def _after(lines: Sequence[str], argv: Sequence[str]) -> list[str]:
-    # The command line itself must not become the lines' own arguments, nor their output the command's.
+    # The command's words must not become arguments of the set-up lines, nor their output the command's output.
     return ["bash", "-c", "\n".join(["set -e", *lines, EXEC]), "llmexp", *argv]
 
 
@@ -69,7 +69,10 @@ def _apptainer(runtime: ContainerRuntime, needs: Needs) -> list[str]:
 
 
 def _docker(runtime: ContainerRuntime, needs: Needs) -> list[str]:
-    """As the user who measures, in the host's namespaces: ranks must find each other, be seen, be signalled and leave files that are theirs."""
+    """Return docker's words, for the current user and in the host's namespaces.
+
+    Ranks must find each other, be seen and signalled from outside, and leave files that belong to the user.
+    """
     volumes = [*(f"{folder}:{folder}" for folder in needs.writes), *(f"{folder}:{folder}:ro" for folder in needs.reads)]
     pairs = [("--volume", volume) for volume in volumes] + [("--env", variable) for variable in needs.variables]
     return [

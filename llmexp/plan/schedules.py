@@ -1,4 +1,4 @@
-"""Pipeline schedules: how many stages each has on a rank, and for how many passes an engine can lay it out."""
+"""The pipeline schedules: how many stages each has on a rank, and which numbers of passes an engine can run with it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from llmexp.errors import ConfigError
 
 @dataclass(frozen=True)
 class Schedule:
-    """Stages of each rank, `most` None for any number; in a V the second half of the stages goes back from the last rank to the first."""
+    """The number of stages that a schedule has on each rank, from `least` to `most`; None means any number.
+
+    In a V-shaped schedule, the second half of the stages goes back from the last rank to the first.
+    """
 
     least: int
     most: int | None
     v_shaped: bool = False
 
     def takes(self, stages: int) -> bool:
-        """Whether a rank may have so many."""
+        """Tell whether a rank may have this many stages."""
         return self.least <= stages <= (self.most or stages)
 
     @property
     def words(self) -> str:
-        """How many, for people."""
+        """The number of stages in words."""
         return (
             f"{self.least} stage{'s' * (self.least > 1)}" if self.least == self.most else f"{self.least} or more stages"
         )
@@ -41,7 +44,7 @@ SCHEDULES: dict[str, Schedule] = {
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What a schedule is laid out for: the passes of a step, through `virtual_stages` stages on each of pp ranks."""
+    """A pipeline and its load: the passes of a step go through `virtual_stages` stages on each of pp ranks."""
 
     schedule: str
     pp: int
@@ -50,18 +53,18 @@ class Pipeline:
 
     @property
     def stages(self) -> int:
-        """Of the whole pipeline."""
+        """The number of stages of the whole pipeline."""
         return self.pp * self.virtual_stages
 
     @property
     def rounds(self) -> int:
-        """Of about pp passes each."""
+        """The number of rounds of about pp passes each."""
         return max(1, self.passes // self.pp)
 
 
 @dataclass(frozen=True)
 class Passes:
-    """A condition on the passes of a step, and how it is said."""
+    """A condition on the number of passes in a step, and its words."""
 
     hold: Callable[[Pipeline], bool]
     words: Callable[[Pipeline], str]
@@ -79,12 +82,15 @@ EVEN_ROUNDS = Passes(
 
 
 def default_schedule(virtual_stages: int) -> str:
-    """What every engine with pipelines runs unasked."""
+    """Return the schedule that every engine with pipelines runs by default."""
     return "1f1b" if virtual_stages == 1 else "interleaved"
 
 
 def check(pipeline: Pipeline, rules: Mapping[str, Passes]) -> None:
-    """Raise ConfigError where the stages are not the schedule's, or the passes none that the engine can lay out; without a rule any will do."""
+    """Raise ConfigError where the schedule does not take this number of stages, or the engine this number of passes.
+
+    A schedule without a rule takes any number of passes.
+    """
     _check_stages(pipeline)
     rule = rules.get(pipeline.schedule, ANY)
     if not rule.hold(pipeline):
@@ -99,13 +105,14 @@ def _check_stages(pipeline: Pipeline) -> None:
         return
     others = ", ".join(name for name, other in SCHEDULES.items() if other.takes(stages))
     raise ConfigError(
-        f"parallelism.schedule={pipeline.schedule} has {schedule.words} on a rank, and parallelism.virtual_stages={stages}: "
-        f"set parallelism.virtual_stages={schedule.least}, or one of the schedules for {stages}: {others}"
+        f"parallelism.schedule={pipeline.schedule} has {schedule.words} on a rank, and "
+        f"parallelism.virtual_stages={stages}: set parallelism.virtual_stages={schedule.least}, "
+        f"or one of the schedules for {stages}: {others}"
     )
 
 
 def _nearest(pipeline: Pipeline, rule: Passes) -> Iterable[int]:
-    """The nearest number of passes below and above that will do; none below is left out."""
+    """Return the nearest valid numbers of passes below, where there is one, and above."""
 
     def valid(passes: int) -> bool:
         return rule.hold(replace(pipeline, passes=passes))

@@ -1,4 +1,4 @@
-"""A schedule of sequence lengths (GrowLength, arXiv 2310.00576): which step has which, and the length of the mean token."""
+"""A schedule of sequence lengths (GrowLength, arXiv 2310.00576) says which length each step has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEY = "data.seq_len_schedule"
 
 @dataclass(frozen=True)
 class LengthSchedule:
-    """Lengths in ascending order, each for an equal share of all steps, warm-up included; what is taken beyond them has the last."""
+    """Ascending lengths, each for an equal share of all steps, warm-up included; later steps have the last length."""
 
     lengths: tuple[int, ...]
     warmup_steps: int
@@ -22,7 +22,10 @@ class LengthSchedule:
 
     @classmethod
     def of(cls, config: TrainingConfig) -> LengthSchedule:
-        """That of a configuration, one length where it has none; raises ConfigError where the steps are too few or not known beforehand."""
+        """Return the schedule of a configuration, with one length where none is set.
+
+        Raise ConfigError where the steps are too few or not known beforehand.
+        """
         given, protocol = config.data.seq_len_schedule, config.measure
         made = cls(given or (config.data.seq_len,), protocol.warmup_steps, protocol.steps)
         for key in ("tokens", "stop_at_interval_share") if given else ():
@@ -32,28 +35,32 @@ class LengthSchedule:
                 )
         if made.total < len(made.lengths):
             raise ConfigError(
-                f"{KEY} has {len(made.lengths)} lengths, and measure.warmup_steps + measure.steps are only {made.total} steps"
+                f"{KEY} has {len(made.lengths)} lengths, and measure.warmup_steps + measure.steps are only "
+                f"{made.total} steps"
             )
         return made
 
     @property
     def total(self) -> int:
-        """All steps of a repeat."""
+        """The number of all steps of a repeat."""
         return self.warmup_steps + self.steps
 
     def at(self, step: int) -> int:
-        """The length of a step, counted from the first of the warm-up."""
+        """Return the length of a step; steps are counted from the first of the warm-up."""
         return self.lengths[min(step * len(self.lengths) // self.total, len(self.lengths) - 1)]
 
     @property
     def of_mean_token(self) -> float:
-        """Mean length over the positions of the measured window: at it, what is linear in the length has its mean, as a token's FLOPs."""
+        """The mean length over the positions of the measured window.
+
+        A quantity that is linear in the length, such as a token's FLOPs, has its mean at this length.
+        """
         steps = [self.at(step) for step in range(self.warmup_steps, self.total)]
         return sum(length * length for length in steps) / sum(steps)
 
 
 def schedule_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-    """Why sequences cannot grow in this run, as the reason of a skip."""
+    """Say why sequences cannot grow in this run, as the reason of a skip; return None where they can or need not."""
     if not config.data.seq_len_schedule:
         return None
     if config.engine.name in ("megatron", "script"):

@@ -1,4 +1,4 @@
-"""A model's shape in numbers: parameters by part and FLOPs a token, by arithmetic alone."""
+"""A model's shape in numbers: its parameters by part and its FLOPs per token, computed without building the model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from llmexp.errors import ConfigError
 from llmexp.schema import HfModel, ModelConfig
 
-# Architectures of transformers whose parameters `ModelShape` counts exactly.
+# `ModelShape` counts the parameters of these architectures of transformers exactly.
 COUNTABLE = {
     "LlamaForCausalLM": "llama",
     "MistralForCausalLM": "llama",
@@ -21,7 +21,7 @@ COUNTABLE = {
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes of a Llama-like decoder: grouped-query attention, gated MLP or experts, RMSNorm, no biases."""
+    """The sizes of a Llama-like decoder with grouped-query attention, gated MLP or experts, RMSNorm and no biases."""
 
     vocab_size: int
     hidden_size: int
@@ -37,7 +37,7 @@ class ModelShape:
 
     @property
     def linear_parameters(self) -> int:
-        """Weights of the decoder layers' matrices: query, key, value, output, router; gate, up and down, of every expert."""
+        """The weights of the decoder layers' matrices: query, key, value, output, router; each MLP's gate, up, down."""
         queries = self.num_heads * self.head_dim
         keys_and_values = 2 * self.num_kv_heads * self.head_dim
         attention = self.hidden_size * (queries + keys_and_values) + queries * self.hidden_size
@@ -45,7 +45,7 @@ class ModelShape:
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
-        """Inputs and outputs of a dense decoder layer's matrices, by transformers' names."""
+        """The input and output sizes of a dense decoder layer's matrices, by transformers' names."""
         queries, keys, wide = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim, self.intermediate_size
         mlp = {
             "gate_proj": (self.hidden_size, wide),
@@ -61,18 +61,18 @@ class ModelShape:
 
     @property
     def active_linear_parameters(self) -> int:
-        """Of these, the ones that a token is multiplied with: all, or with experts those of `experts_per_token` of them."""
+        """The `linear_parameters` that a token is multiplied with, of experts only those of `experts_per_token`."""
         idle = (self.num_experts or 0) - (self.experts_per_token or 0)
         return self.linear_parameters - self._mlp_parameters(idle)
 
     @property
     def expert_parameters(self) -> int:
-        """Weights of all layers' experts; 0 for a dense model."""
+        """The weights of all layers' experts; 0 for a dense model."""
         return self._mlp_parameters(self.num_experts or 0)
 
     @property
     def router_parameters(self) -> int:
-        """Weights of the matrices that choose experts; 0 for a dense model."""
+        """The weights of the matrices that choose experts; 0 for a dense model."""
         return self.num_layers * (self.num_experts or 0) * self.hidden_size
 
     def _mlp_parameters(self, experts: int) -> int:
@@ -80,45 +80,47 @@ class ModelShape:
 
     @property
     def norm_parameters(self) -> int:
-        """Gains of all RMSNorms, and of the query and key norms where the architecture has them."""
+        """The gains of all RMSNorms, and of the query and key norms where the architecture has them."""
         per_layer = 2 * self.hidden_size + (2 * self.head_dim if self.qk_norm else 0)
         return self.num_layers * per_layer + self.hidden_size
 
     @property
     def embedding_parameters(self) -> int:
-        """The input embedding, which is looked up, not multiplied."""
+        """The parameters of the input embedding, which is looked up, not multiplied."""
         return self.vocab_size * self.hidden_size
 
     @property
     def head_parameters(self) -> int:
-        """The output projection's own weights: none where it shares the embedding's."""
+        """The output projection's own weights; 0 where it shares those of the embedding."""
         return 0 if self.tie_embeddings else self.vocab_size * self.hidden_size
 
     @property
     def embedding_sides(self) -> int:
-        """Rows and columns of the input embedding, and of the output projection where it has weights of its own."""
+        """The rows and columns of the input embedding, and of the output projection where it has its own weights."""
         return (1 if self.tie_embeddings else 2) * (self.vocab_size + self.hidden_size)
 
     @property
     def parameters(self) -> int:
-        """All parameters."""
+        """The number of all parameters."""
         return self.linear_parameters + self.norm_parameters + self.embedding_parameters + self.head_parameters
 
     @property
     def parameters_outside_layers(self) -> int:
-        """Embedding, last norm and head."""
+        """The parameters of embedding, last norm and head."""
         return self.embedding_parameters + self.hidden_size + self.head_parameters
 
     @property
     def active_parameters(self) -> int:
-        """Parameters that a token meets: all but those of the experts it is not sent to."""
+        """The parameters that a token meets: all except those of experts that it is not sent to."""
         return self.parameters - self.linear_parameters + self.active_linear_parameters
 
     def parameters_of_rank(self, tp: int, pp: int, ep: int = 1, *, v_shaped: bool = False) -> int:
-        """Of the rank that holds most: matrices and embeddings cut by tp, norms and routers whole, experts shared out; layers too, over pp.
+        """Return the parameters of the rank that holds most.
 
-        First and last stage hold their ends besides; with tied embeddings the last of several stages holds a copy of them.
-        `v_shaped`: they are on one rank.
+        Layers are shared out over pp and experts over ep; tp cuts matrices and embeddings, not norms and routers.
+        The first stage holds the embedding too, and the last stage the last norm and the head.
+        With tied embeddings, the last of several stages holds a copy of them.
+        With `v_shaped`, the first and the last stage are on one rank.
         """
         whole = self.norm_parameters - self.hidden_size + self.router_parameters
         cut = self.linear_parameters - self.expert_parameters - self.router_parameters
@@ -130,16 +132,17 @@ class ModelShape:
         return layers + (first + last if v_shaped else max(first, last))
 
     def expert_parameters_of_rank(self, tp: int, pp: int, ep: int) -> int:
-        """Every rank holds as many: whole experts shared out over ep, each cut by tp."""
+        """Return the expert parameters of each rank; whole experts are shared out over ep, and each is cut by tp."""
         return self.expert_parameters // (tp * pp * ep)
 
     def flops_per_token(self, seq_len: float, *, linear_trained: bool = True, head_trained: bool = True) -> float:
-        """Model FLOPs of a token's forward and backward pass, recomputation left out.
+        """Return the model FLOPs of a token's forward and backward pass, without recomputation.
 
-        6 per trained and 4 per frozen parameter that the token is multiplied with (the output projection's are, those of the embedding's lookup,
-        the norms and experts that it is not sent to are not), plus causal attention: 2 products forward and 4 backward over half of the
-        seq_len x seq_len matrix.
-        Convention of PaLM (arXiv 2204.02311, appendix B) with the causal half of FlashAttention (arXiv 2205.14135).
+        Each parameter that the token is multiplied with counts 6 if trained and 4 if frozen. The output projection
+        counts; the embedding's lookup, the norms, and experts that the token is not sent to do not.
+        Causal attention adds 2 products forward and 4 backward over half of the seq_len x seq_len matrix.
+        This is the convention of PaLM (arXiv 2204.02311, appendix B) with the causal half of FlashAttention
+        (arXiv 2205.14135).
         """
         matrices = (6 if linear_trained else 4) * self.active_linear_parameters + (
             6 if head_trained else 4
@@ -149,12 +152,18 @@ class ModelShape:
 
     @property
     def flops_per_product(self) -> int:
-        """Of one of attention's products, such as the scores, over the causal half of a square of n x n tokens: FLOPs over n x n, of all layers."""
+        """The FLOPs of one product of attention, such as the scores, in all layers, divided by n x n.
+
+        The product covers the causal half of a square of n x n tokens.
+        """
         return self.num_layers * self.num_heads * self.head_dim
 
 
 def shape_of(model: ModelConfig) -> ModelShape | None:
-    """The shape of a configured model; None for a class of its own, or a transformers model, whose parameters only building it can count."""
+    """Return the shape of a configured model; None for a model whose parameters can be counted only once it is built.
+
+    Those are models with a class of their own and transformers models of other architectures.
+    """
     if model.target:
         return None
     if isinstance(model, HfModel):

@@ -1,4 +1,4 @@
-"""Which of a run's parameters train, which are frozen and in how many bits, by arithmetic alone."""
+"""The counts of a run's trained and frozen parameters, computed without building the model."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from llmexp.schema import AdapterConfig
 
 @dataclass(frozen=True)
 class Trained:
-    """Counts of the whole model's parameters: those that train, and of the frozen ones those in the parameters' dtype and those in 4 bits."""
+    """The counts of the whole model's parameters: trained, frozen in the parameters' dtype, and frozen in 4 bits."""
 
     trainable: int
     frozen: int = 0
     four_bit: int = 0
     of_linear: int = 0
-    """Trainable ones in matrices beside the layers', through which every token goes."""
+    """The trainable parameters of LoRA's matrices, through which every token goes."""
 
     @classmethod
     def of(cls, shape: ModelShape, techniques: Techniques, adapter: AdapterConfig) -> Trained:
-        """Without atoms of this kind all train; Q freezes the layers' matrices, an adapter the whole model."""
+        """Count the parameters: Q freezes the layers' matrices, an adapter freezes the whole model, else all train."""
         four_bit = shape.linear_parameters if techniques.quantization else 0
         if techniques.adapter is None:
             return cls(shape.parameters - four_bit, four_bit=four_bit)
@@ -31,7 +31,7 @@ class Trained:
 
 
 def lora_parameters(shape: ModelShape, adapter: AdapterConfig) -> int:
-    """Of A [rank, in] and B [out, rank] beside each target, in all layers (arXiv 2106.09685, section 4.1)."""
+    """Count the elements of A [rank, in] and B [out, rank] of all targets (arXiv 2106.09685, section 4.1)."""
     return (
         shape.num_layers
         * adapter.rank
@@ -40,7 +40,7 @@ def lora_parameters(shape: ModelShape, adapter: AdapterConfig) -> int:
 
 
 def flops_per_token(shape: ModelShape, seq_len: float, techniques: Techniques, adapter: AdapterConfig) -> float:
-    """Model FLOPs of a token: 4 instead of 6 for each frozen parameter that it is multiplied with, and the adapter's own."""
+    """Return the model FLOPs of a token, the adapter's included; a frozen parameter counts 4 instead of 6."""
     adapted, trained = techniques.adapter is not None, Trained.of(shape, techniques, adapter)
     base = shape.flops_per_token(
         seq_len, linear_trained=not (adapted or techniques.quantization), head_trained=not adapted

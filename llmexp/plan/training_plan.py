@@ -17,7 +17,7 @@ from llmexp.schema import DataConfig, HfModel, TrainingConfig
 
 
 class AtomChange(Record):
-    """One atom of the method and what it changed against Naive."""
+    """One atom of the method, and what it changed in comparison with Naive."""
 
     code: str
     help: str
@@ -25,7 +25,7 @@ class AtomChange(Record):
 
 
 class TrainingPlan(RunPlan):
-    """What is decided of a training run: its method, degrees, batch, and the arithmetic of parameters, FLOPs and memory."""
+    """The plan of a training run adds its method, degrees and batch, and the arithmetic of parameters and FLOPs."""
 
     rate = "tokens_per_s"
     sample_name = "step"
@@ -55,7 +55,7 @@ class TrainingPlan(RunPlan):
 
     @property
     def asked(self) -> str:
-        """Method and data."""
+        """The method and the data in words."""
         return f"method={self.method}, data={self.config.data.name}"
 
     @property
@@ -65,42 +65,42 @@ class TrainingPlan(RunPlan):
 
     @property
     def techniques(self) -> Techniques:
-        """What the method's atoms together set."""
+        """The switches that the method's atoms together set."""
         return Method.parse(self.method, self.config.task.name).techniques
 
     @property
     def atom_codes(self) -> tuple[str, ...]:
-        """In canonical order."""
+        """The codes of the atoms in canonical order."""
         return tuple(atom.code for atom in self.atoms)
 
     @property
     def over_amount(self) -> tuple[str, ...]:
-        """The loss, of runs with a budget of tokens."""
+        """The loss where a run has a budget of tokens: there it says more over the tokens than over the steps."""
         return ("loss",) if self.config.measure.tokens else ()
 
     @property
     def replicas(self) -> int:
-        """Those of data parallelism: other ranks work on the same positions."""
+        """The number of data-parallel replicas; ranks of the same replica work on the same positions."""
         return self.dims.dp
 
     @property
     def loads_host(self) -> bool:
-        """With offload."""
+        """Whether the host's memory and links are busy, which they are with offload."""
         return self.techniques.offload_optimizer or self.techniques.offload_parameters
 
     @property
     def compiles(self) -> bool:
-        """By atom C."""
+        """Whether the run compiles, which it does with atom C."""
         return self.techniques.compilation
 
     @property
     def model_to_fetch(self) -> HfModel | None:
-        """Of pretrained weights only."""
+        """The model whose weights may have to be fetched before the run; None unless weights are pretrained."""
         return self.config.model.checkpoint
 
     @property
     def kind(self) -> dict[str, str]:
-        """Task, engine, hardware, degrees and precision."""
+        """The task, engine, hardware, degrees and precision, by name."""
         config, dims = self.config, self.dims
         degrees = "x".join(map(str, (dims.dp, dims.tp, dims.pp, dims.cp)))
         names = {group: getattr(config, group).name for group in ("task", "engine", "hardware", "precision")}
@@ -108,12 +108,12 @@ class TrainingPlan(RunPlan):
 
     @property
     def arithmetic(self) -> str:
-        """The product of the degrees."""
+        """The product of the degrees in words."""
         return f"parallelism: {self.dims.arithmetic}"
 
     @property
     def params(self) -> dict[str, Any]:
-        """Method, degrees, batch and counts."""
+        """The method, degrees, batch and counts, by name."""
         counts = ("parameters", "trainable_parameters", "active_parameters", "flops_per_token")
         known = {name: count for name in counts if (count := getattr(self, name)) is not None}
         degrees = {f"parallelism.{name}": degree for name, degree in self.dims.model_dump().items()}
@@ -121,7 +121,7 @@ class TrainingPlan(RunPlan):
 
     @property
     def in_result(self) -> dict[str, Any]:
-        """Model, method, batch and sequence length."""
+        """The model, method, batch and sequence length, by name."""
         return {
             "model": self.config.model.name,
             "method": self.method,
@@ -131,22 +131,22 @@ class TrainingPlan(RunPlan):
 
     @property
     def samples(self) -> int:
-        """Steps, warm-up included."""
+        """The number of steps, warm-up included."""
         return self.config.measure.warmup_steps + self.config.measure.steps
 
     @property
     def measured_samples(self) -> int:
-        """Steps of the measured window."""
+        """The number of steps of the measured window."""
         return self.config.measure.steps
 
     @property
     def amount(self) -> float:
-        """Positions of a step over all data-parallel ranks."""
+        """The positions of a step over all data-parallel replicas."""
         return self.batch.global_ * self.config.data.seq_len
 
     @property
     def program(self) -> str:
-        """The whole command of a program of engine=script; empty for other engines."""
+        """The whole command of a program with engine=script; empty for other engines."""
         engine = self.config.engine
         return str(engine.options.get("command") or "") if engine.name == "script" else ""
 
@@ -160,7 +160,10 @@ class TrainingPlan(RunPlan):
 
     @property
     def work(self) -> dict[str, str]:
-        """What a step does, apart from the method. What a program of one's own does is declared by whoever runs it: llmexp has not built it."""
+        """A description of a step's work, without the method.
+
+        Values of your own program are marked as declared: llmexp has not built it and cannot check them.
+        """
         config = self.config
         said, told = "declared " if self.program else "", self._told_by_line
         return {
@@ -180,7 +183,7 @@ class TrainingPlan(RunPlan):
 
     @property
     def _told_by_line(self) -> set[str]:
-        """What a printed line of a program tells of its steps; one that reports by the hook tells its tokens."""
+        """The quantities that a program's printed line tells of a step; the hook always tells the tokens."""
         line = self.engine_config.get("line")
         return set(re.findall(r"\(\?P<(\w+)>", line)) if line else {"tokens"}
 
@@ -190,6 +193,6 @@ def _passes(batch: Batch) -> str:
 
 
 def _sequences(data: DataConfig) -> str:
-    """How sequences are filled where padding is among them, and how they grow; empty for full ones of one length."""
+    """Say how sequences are padded, or how they grow; return "" for full sequences of one length."""
     filled = f"{data.name} {'packed' if data.isolates else 'padded'}" if data.pads else ""
     return f"growing {' '.join(map(str, data.seq_len_schedule))}" if data.seq_len_schedule else filled

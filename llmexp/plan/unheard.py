@@ -1,15 +1,21 @@
-"""What makes the steps of a program heard of, for the moments at which none has been."""
+"""The advice for a program from which llmexp has heard of no step."""
 
 from __future__ import annotations
 
 from llmexp.record.plan import RunPlan
 from llmexp.record.printed import Output
 
-_BY_HOOK = "call llmexp.hook.step(tokens=..., loss=...) after each, or describe the line that ends one: engine.options.pattern='…(?P<loss>[0-9.]+)…'"
+_BY_HOOK = (
+    "call llmexp.hook.step(tokens=..., loss=...) after each, or describe the line that ends one: "
+    "engine.options.pattern='…(?P<loss>[0-9.]+)…'"
+)
 
 
 def unheard(plan: RunPlan, output: Output) -> str:
-    """Say what to do about it, and what was printed instead; empty where the ranks run llmexp's own loop, which tells its steps."""
+    """Say what makes a program's steps heard, and what it printed instead.
+
+    Return "" where the ranks run llmexp's own loop, which always reports its steps.
+    """
     told = plan.engine_config
     if not told.keys() >= {"line", "callback", "every_step"}:
         return ""

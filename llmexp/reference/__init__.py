@@ -1,4 +1,7 @@
-"""The paper's tables (arXiv 2311.03687v2) as data, and the cell that a run may be held against. README.md names the doubtful cells."""
+"""The paper's tables (arXiv 2311.03687v2) as data, and the search for the cell that a run can be compared with.
+
+README.md names the doubtful cells.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ SOURCE = "arXiv 2311.03687v2"
 SEQ_LEN = 350
 WORLD_SIZE = 8
 LORA_RANK = 64
-# Not stated; these are adapter.targets' own.
+# The paper does not state them; these are the default of adapter.targets.
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _TRAINING = {"III": "table03_pretrain_bs1", "IV": "table04_pretrain_max_batch", "IX": "table09_finetune_bs1"}
 _Key = tuple[str, frozenset[str], str, int, str]
-# What its memory says of its states: 66.7 GB for 7B Naive are 8 bytes a parameter, two of them Adam's moments. It names neither.
+# The paper names neither; its memory tells: 66.7 GB for 7B Naive are 8 bytes a parameter, with Adam's two moments.
 DTYPE, OPTIMIZER = "bf16", "adamw"
-# Table II names no method for Megatron, and says that no optimisation was on.
+# Table II names no method for Megatron and says that no optimisation was on.
 _MEGATRON_METHOD = "Naive"
 _DOUBT, _ODD = "doubt:", "lint:"
 PAPER_FIGURE = "figure 4, as the text gives it; of A800 it says near linear"
@@ -26,7 +29,10 @@ PAPER_FIGURE = "figure 4, as the text gives it; of A800 it says near linear"
 
 @dataclass(frozen=True)
 class PaperCell:
-    """A cell of tables II to IV and IX: tokens/s over all 8 GPUs, peak bytes of a GPU (its GB read as 10^9); None where it ran out of memory."""
+    """A cell of tables II to IV and IX: tokens/s over all 8 GPUs and peak bytes of a GPU (a GB read as 10^9).
+
+    Both are None where the run ran out of memory.
+    """
 
     table: str
     model: str
@@ -39,7 +45,7 @@ class PaperCell:
 
     @property
     def task(self) -> str:
-        """What the table measures."""
+        """The task that the table measures."""
         return "finetune" if self.table == "IX" else "pretrain"
 
     @property
@@ -54,30 +60,33 @@ class PaperCell:
 
     @property
     def remark(self) -> str:
-        """Why the figure is doubtful, or what is odd about it; empty where nothing is."""
+        """A sentence on why the figure is doubtful, or what is odd about it; empty where neither is the case."""
         return self.note.replace(_ODD, "odd:") if self.note.startswith((_DOUBT, _ODD)) else ""
 
 
 @dataclass(frozen=True)
 class PaperScaling:
-    """The scaling efficiency on so many GPUs that the text gives for figure 4."""
+    """A scaling efficiency that the text gives for figure 4."""
 
     percent: float
     note: str
 
 
 def read_table(name: str) -> list[dict[str, str]]:
-    """The rows of one CSV of this package, by its name without the suffix; values as text."""
+    """Return the rows of one of this package's CSV files, by its name without the suffix; values are text."""
     return list(csv.DictReader((files(__name__) / f"{name}.csv").read_text(encoding="utf-8").splitlines()))
 
 
 def paper_cell(model: str, method: str, hardware: str, batch_micro: int, engine: str = "deepspeed") -> PaperCell | None:
-    """Find the cell of the same model, hardware, samples per GPU, engine and set of atoms (table III before IV; with L or QL, IX), or None."""
+    """Find the cell of the same model, hardware, samples per GPU, engine and set of atoms, or None.
+
+    Table III comes before IV; methods with L or QL are in table IX.
+    """
     return _cells().get((model.upper(), _atoms(method), hardware.lower(), batch_micro, engine))
 
 
 def paper_scaling(model: str, method: str, hardware: str, batch_micro: int, gpus: int) -> PaperScaling | None:
-    """Find the efficiency of the same model, set of atoms, hardware and samples per GPU on so many GPUs, or None."""
+    """Find the efficiency of the same model, set of atoms, hardware, samples per GPU and number of GPUs, or None."""
     wanted = (model.upper(), _atoms(method), hardware.lower(), batch_micro, gpus)
     for row in read_table("figure04_scaling"):
         if (row["model"], _atoms(row["method"]), row["hardware"], int(row["batch_size"]), int(row["gpus"])) == wanted:
@@ -97,7 +106,7 @@ def _cells() -> dict[_Key, PaperCell]:
 
 
 def _megatron_cells() -> Iterator[PaperCell]:
-    """Table II's, each beside its batch as printed; 32 beside that many over all GPUs too, which it may mean."""
+    """Yield table II's cells, each with the printed batch size and with an eighth of it: it may be the global one."""
     for row in read_table("table02_megatron_vs_deepspeed"):
         if row["framework"] == "Megatron":
             printed = int(row["batch_size"])

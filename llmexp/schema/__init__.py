@@ -1,7 +1,7 @@
-"""The configuration: every key that a person may set, with its type, unit and range.
+"""The schema of the configuration: every key that a person may set, with its type, unit and range.
 
-The YAML of `conf/` composes into the configuration of a task, such as `TrainingConfig`, which has `RunConfig`'s sections and its own;
-`llmexp.cli.check` turns pydantic's findings into one line with the nearest valid key.
+The YAML of `conf/` composes into the configuration of a task, such as `TrainingConfig`, which has the sections of
+`RunConfig` and its own. `llmexp.cli.check` turns pydantic's findings into one line with the nearest valid key.
 """
 
 from __future__ import annotations

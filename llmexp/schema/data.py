@@ -1,4 +1,4 @@
-"""What the model reads: a type for each kind of data, told apart by data.name."""
+"""The data that the model reads: each kind has its own type, and data.name tells the types apart."""
 
 from __future__ import annotations
 
@@ -14,28 +14,31 @@ Files = Annotated[tuple[str, ...], Tuple]
 
 
 class _Data(Tagged):
-    """What all kinds have. seq_len counts positions, padding included."""
+    """The keys that all kinds of data share; seq_len counts positions, padding included."""
 
     name: str
     seq_len: Annotated[int, Field(ge=2), Whole]
     seq_len_schedule: Annotated[tuple[Annotated[int, Field(ge=2), Whole], ...], Tuple] = Field(
         (),
-        description="lengths that the steps pass through in equal shares, each greater than the one before, the last seq_len; none: all have it",
+        description=(
+            "lengths that the steps pass through in equal shares, each greater than the one before, the last "
+            "seq_len; none: all have it"
+        ),
     )
 
     @property
     def places(self) -> dict[str, str]:
-        """Folders, files or hub names that are read, by their dotted keys."""
+        """The folders, files or hub names that are read, by their dotted keys."""
         return {}
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Files and folders that are read, of patterns what stands before the first star."""
+        """The files and folders that are read; a pattern is cut before its first star."""
         return tuple(self.places.values())
 
     @property
     def dataset(self) -> str | None:
-        """The place of a dataset of Hugging Face; None where none is read."""
+        """The place of the Hugging Face dataset; None where none is read."""
         return None
 
     @property
@@ -53,7 +56,8 @@ class _Data(Tagged):
         lengths = self.seq_len_schedule
         if lengths and (list(lengths) != sorted(set(lengths)) or lengths[-1] != self.seq_len):
             raise ValueError(
-                f"data.seq_len_schedule={list(lengths)} must grow from length to length and end at data.seq_len={self.seq_len}"
+                f"data.seq_len_schedule={list(lengths)} must grow from length to length and end at "
+                f"data.seq_len={self.seq_len}"
             )
         return self
 
@@ -68,7 +72,7 @@ class SyntheticData(_Data):
 
 
 class WrittenData(_Data):
-    """What is written in words, which a tokenizer makes into tokens."""
+    """Text that a tokenizer turns into tokens."""
 
     tokenizer: str = Field("bytes", description="'bytes', or a folder or hub name of a transformers tokenizer")
     pack: bool = Field(
@@ -77,17 +81,17 @@ class WrittenData(_Data):
 
     @property
     def places(self) -> dict[str, str]:
-        """The tokenizer's, and that of a dataset."""
+        """The place of the tokenizer, and that of the dataset where there is one."""
         return {"data.tokenizer": self.tokenizer} | ({"data.path": self.dataset} if self.dataset else {})
 
     @property
     def pads(self) -> bool:
-        """Where documents are not joined."""
+        """Whether sequences may end in padding, which they do where documents are not joined."""
         return not self.pack
 
 
 class TextData(WrittenData):
-    """Files as they are."""
+    """Text files, read as they are."""
 
     kinds = ("data=text",)
     said = "data=text reads data.files"
@@ -98,12 +102,12 @@ class TextData(WrittenData):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The files too."""
+        """The places, and the files of data.files."""
         return (*super().inputs, *_before_stars(self.files))
 
 
 class HfData(WrittenData):
-    """A column of a dataset of Hugging Face."""
+    """A text column of a Hugging Face dataset."""
 
     kinds = ("data=hf",)
     said = "data=hf reads data.path"
@@ -116,12 +120,12 @@ class HfData(WrittenData):
 
     @property
     def dataset(self) -> str:
-        """Always there."""
+        """The place of the Hugging Face dataset, which this kind always has."""
         return self.path
 
 
 class InstructionsData(WrittenData):
-    """Questions and answers, of which the answers are learned."""
+    """Records of questions and answers; only the answers are learned."""
 
     kinds = ("data=instructions",)
     said = "data=instructions reads the fields of records, of data.files or data.path"
@@ -137,22 +141,22 @@ class InstructionsData(WrittenData):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The files too."""
+        """The places, and the files of data.files."""
         return (*super().inputs, *_before_stars(self.files))
 
     @property
     def dataset(self) -> str | None:
-        """Where data.path names one."""
+        """The place of the Hugging Face dataset; None where data.path names none."""
         return self.path
 
     @property
     def pads(self) -> bool:
-        """Packed or not: records are not cut to fill a sequence."""
+        """Always true, packed or not: records are not cut to fill a sequence."""
         return True
 
     @property
     def isolates(self) -> bool:
-        """Where they are packed."""
+        """Whether a sequence holds several records, which it does where they are packed."""
         return self.pack
 
     @model_validator(mode="after")

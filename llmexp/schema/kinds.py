@@ -1,4 +1,4 @@
-"""What a value must be, in words: read from the JSON schema of the configuration, so that each key's own type, range and choices are said."""
+"""Messages for wrong values, made from the JSON schema of the configuration, which has each key's type and range."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic_core import ErrorDetails
 
 Node = dict[str, Any]
 Path = Sequence[str | int]
-# How pydantic calls the name of a mapping's entry.
+# Pydantic's word for the name of a mapping's entry.
 NAME = "[key]"
-# Around what tells the types of a section apart.
+# Pydantic puts these quotes around the tags of a section's types.
 QUOTE = "'"
-# JSON Schema's types: in words, and as Python reads what is typed.
+# The types of JSON Schema, in words and as Python types of what is typed.
 WORDS = {
     "integer": "a whole number",
     "number": "a number",
@@ -32,7 +32,10 @@ BOUNDS = {
 
 
 def wrong_value(model: type[BaseModel], error: ErrorDetails, above: str = "") -> str:
-    """Say what pydantic has found as key, value, what it must be, and where it is plain what to write instead; `above`: what keys begin with."""
+    """Say what pydantic has found: the key, its value, what it must be and, where that is plain, what to write instead.
+
+    `above` is the beginning of all keys.
+    """
     if error["type"] == "value_error":
         return error["msg"].removeprefix("Value error, ")
     if error["type"].startswith("union_tag") and isinstance(error["input"], Mapping):
@@ -50,7 +53,7 @@ def wrong_value(model: type[BaseModel], error: ErrorDetails, above: str = "") ->
 
 
 def _wrong_tag(error: ErrorDetails, above: str) -> str:
-    """For the key that tells the types of a section apart."""
+    """Say what is wrong with the key that tells the types of a section apart."""
     told = error["ctx"]
     key = f"{above}{'.'.join(map(str, error['loc']))}.{told['discriminator'].strip(QUOTE)}"
     if "expected_tags" not in told:
@@ -59,13 +62,13 @@ def _wrong_tag(error: ErrorDetails, above: str) -> str:
 
 
 class Kinds:
-    """The kinds of one model's keys."""
+    """A reader of one model's JSON schema that says what each key must be."""
 
     def __init__(self, model: type[BaseModel]) -> None:
         self._schema = model.model_json_schema()
 
     def way(self, path: Path) -> Iterator[tuple[str | int, Node]]:
-        """Each part of a path that names a key, with its kind; pydantic adds the kinds that it has tried."""
+        """Yield each part of a path that names a key, with its node; end at the types that pydantic puts behind."""
         node = self._schema
         for part in path:
             inner = next((found for option in self._options(node) if (found := _inner(option, part))), None)
@@ -75,13 +78,16 @@ class Kinds:
             node = inner
 
     def words(self, node: Node) -> str:
-        """What a value must be, such as 'a whole number of at least 1'."""
+        """Say what a value must be, such as 'a whole number of at least 1'."""
         kinds = list(dict.fromkeys(map(self._one, self._options(node))))
         null = kinds[1:] and kinds[-1] == WORDS["null"]
         return f"{' or '.join(kinds[:-1])}, or null" if null else " or ".join(kinds)
 
     def correction(self, path: str, node: Node, value: Any) -> str:
-        """What to write instead, where a value fits a list's members or a section's key, is a list, or a text that looks like a number."""
+        """Say what to write instead; return "" where that is not plain.
+
+        It is plain for a list, a text that looks like a number, and a value that fits a list or a section's key.
+        """
         options, typed = self._options(node), spelled(value)
         kinds = {"choice" if "enum" in option else option.get("type") for option in options} - {"null"}
         if isinstance(value, list):
@@ -103,7 +109,7 @@ class Kinds:
         return f": did you mean {path}.{fitting}={typed}?" if fitting else ""
 
     def _options(self, node: Node) -> list[Node]:
-        """What a node may be, references followed; a section of one of several types is one that has the keys of all."""
+        """Follow references and list what a node may be; a section's types become one node with the keys of all."""
         if "$ref" in node:
             return self._options(self._schema["$defs"][node["$ref"].rpartition("/")[2]])
         if "oneOf" in node:
@@ -131,7 +137,7 @@ class Kinds:
 
 
 def _inner(node: Node, part: str | int) -> Node | None:
-    """What lies below a node by a key or a place; for the name of a mapping's key, what such names must be."""
+    """Return the node below a node by key or list index; for NAME, return what the names of a mapping must be."""
     if isinstance(part, int):
         places = node.get("prefixItems", [])
         return places[part] if part < len(places) else node.get("items")
@@ -146,7 +152,7 @@ def _fits(node: Node, value: Any) -> bool:
 
 
 def spelled(value: Any) -> str:
-    """A value as it is typed."""
+    """Return a value as a person types it on the command line."""
     if isinstance(value, list | tuple):
         return f"[{','.join(map(spelled, value))}]"
     if isinstance(value, dict):

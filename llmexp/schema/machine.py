@@ -1,4 +1,4 @@
-"""Where a run takes place: the hardware, and which of several machines this is."""
+"""The sections that say where a run takes place: the hardware, and which of several machines this is."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class HardwareConfig(Section):
 
 
 class NodeConfig(Section):
-    """Which of a run's machines this is, where no SLURM job says so."""
+    """The number of this machine among those of a run, and how to reach machine 0, where no SLURM job says so."""
 
     rank: NonNegativeInt | None = Field(None, description="from 0; 0 measures and records")
     address: str | None = Field(None, description="host name or address of machine 0, as the others reach it")

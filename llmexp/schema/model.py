@@ -1,4 +1,4 @@
-"""What is trained: the model, of a type that model.architecture tells, and what an adapter adds to it."""
+"""The sections that say what is trained: the model, whose type follows from model.architecture, and its adapter."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from llmexp.schema.tagged import Tagged
 
 
 class _Model(Tagged):
-    """What all models have."""
+    """The keys that all models share."""
 
     choose = "take such a model"
 
     name: FolderPart
     target: DottedPath | None = Field(
         None,
-        description="a class of transformers' kind, or a function, that builds the model instead of AutoModelForCausalLM",
+        description=(
+            "a class of transformers' kind, or a function, that builds the model instead of AutoModelForCausalLM"
+        ),
     )
     source: str = ""
 
 
 class SizedModel(_Model):
-    """A decoder-only transformer by its sizes; its weights are random."""
+    """A decoder-only transformer that is given by its sizes; its weights are random."""
 
     said = "model={name} is {architecture}"
     instead = dict.fromkeys(("weights", "path"), "set model=<folder or hub name> for a checkpoint")
@@ -46,7 +48,7 @@ class SizedModel(_Model):
     @model_validator(mode="before")
     @classmethod
     def _heads_share_the_width(cls, given: Any) -> Any:
-        """Fill in the head_dim of most models: hidden_size shared out evenly over the heads."""
+        """Fill in the head_dim that most models have: hidden_size / num_heads."""
         if not isinstance(given, dict) or given.get("head_dim") is not None:
             return given
         width, heads = whole(given.get("hidden_size")), whole(given.get("num_heads"))
@@ -68,7 +70,7 @@ class SizedModel(_Model):
 
 
 class DenseModel(SizedModel):
-    """One MLP a layer."""
+    """A model with one MLP in each layer."""
 
     kinds = ("architecture llama", "architecture qwen3")
     instead = SizedModel.instead | dict.fromkeys(("num_experts", "experts_per_token"), "take model=mixtral")
@@ -76,7 +78,7 @@ class DenseModel(SizedModel):
 
 
 class MixtralModel(SizedModel):
-    """Several MLPs a layer, with a router before them."""
+    """A model with several MLPs in each layer and a router before them."""
 
     kinds = ("architecture mixtral",)
 
@@ -94,7 +96,7 @@ class MixtralModel(SizedModel):
 
 
 class HfModel(_Model):
-    """A model of transformers, whose sizes are those of its config.json."""
+    """A model of transformers, whose sizes are read from its config.json."""
 
     kinds = ("model=hf",)
     said = "model={name} has its shape from model.path"
@@ -103,7 +105,10 @@ class HfModel(_Model):
     path: str = Field(description="folder or hub name of a transformers model")
     weights: Literal["random", "pretrained"] = Field(
         "random",
-        description="where training starts: values drawn from the seed, which suffice for throughput, or the safetensors of `path`",
+        description=(
+            "where training starts: values drawn from the seed, which suffice for throughput, or the safetensors of "
+            "`path`"
+        ),
     )
     trust_remote_code: bool = False
 
@@ -117,7 +122,7 @@ ModelConfig = Annotated[DenseModel | MixtralModel | HfModel, Field(discriminator
 
 
 class AdapterConfig(Section):
-    """What the atoms L, QL and P add to a model whose own parameters are frozen; PEFT's names, in its own words."""
+    """The adapter that the atoms L, QL and P add to a model whose own parameters are frozen; the names follow PEFT."""
 
     rank: PositiveInt = Field(64, description="L, QL: rows of A and columns of B")
     alpha: PositiveFloat = Field(16.0, description="L, QL: what B A is multiplied with, times rank")
@@ -130,6 +135,9 @@ class AdapterConfig(Section):
     )
     save: bool | None = Field(
         None,
-        description="leave the adapter in repeat.0/adapter when everything is measured, for PEFT; None: where weights are pretrained",
+        description=(
+            "leave the adapter in repeat.0/adapter when everything is measured, for PEFT; None: where weights are "
+            "pretrained"
+        ),
     )
     virtual_tokens: PositiveInt = Field(20, description="P: trained embeddings before every sequence")

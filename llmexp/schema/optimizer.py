@@ -1,4 +1,4 @@
-"""What updates the parameters: AdamW, or any class of torch's kind; a type for each."""
+"""The optimizers that update the parameters: AdamW and any class with torch's interface have a type each."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from llmexp.schema.tagged import Tagged
 
 
 class _Optimizer(Tagged):
-    """What all optimizers have."""
+    """The keys that all optimizers share."""
 
     name: str
     lr: Annotated[float, Field(ge=0)]
 
 
 class AdamW(_Optimizer):
-    """AdamW with its constants; two moments of each parameter, in precision.moments."""
+    """AdamW with its constants; it keeps two moments of each parameter in precision.moments."""
 
     kinds = ("AdamW",)
     said = "optimizer={name}, which sets no optimizer.target, is AdamW"
@@ -38,12 +38,12 @@ class AdamW(_Optimizer):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of the optimizer's class."""
+        """The keyword arguments of the optimizer's class."""
         return {"lr": self.lr, "betas": list(self.betas), "eps": self.eps, "weight_decay": self.weight_decay}
 
 
 class TargetOptimizer(_Optimizer):
-    """Any optimizer class of torch's kind, whose constants are in `options`."""
+    """Any optimizer class with torch's interface; its constants are in `options`."""
 
     kinds = ("optimizers with optimizer.target",)
     said = "optimizer.target={target} is another class"
@@ -74,22 +74,22 @@ class TargetOptimizer(_Optimizer):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The class alone."""
+        """The dotted paths of classes that the ranks import: the optimizer's class alone."""
         return (self.target,)
 
     @property
     def package(self) -> str:
-        """Top-level module of the class."""
+        """The top-level module of the class."""
         return self.target.partition(".")[0]
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of the class."""
+        """The keyword arguments of the class."""
         return {"lr": self.lr, **self.options}
 
 
 def _type(given: Any) -> str | None:
-    """The type of what is given; None where that is no section."""
+    """Return the name of the type that fits what is given; None where that is no section."""
     if isinstance(given, _Optimizer):
         return type(given).__name__
     if not isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""What every run is told, whatever its task: hardware, engine, protocol, and where it is recorded. A task adds sections of its own."""
+"""The configuration that all tasks share: hardware, engine, protocol and tracking; each task adds its own sections."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from llmexp.schema.sweep import BudgetConfig, SweepConfig, TrackingConfig
 
 
 class TaskConfig(Section):
-    """What is done and measured; the name says which sections there are besides."""
+    """The task that is done and measured; its name decides which further sections there are."""
 
     name: str
 
 
 class EngineConfig(Section):
-    """Who does the work, and who starts its ranks."""
+    """The engine that does the work, and the launcher that starts its ranks."""
 
     name: str
     launcher: Literal["spawn", "torchrun", "deepspeed", "python", "fork"] = Field(
-        description="spawn: llmexp starts an interpreter for each rank; torchrun, deepspeed: these do, as in your own scripts; "
-        "python: a program of one process, plainly; fork: ranks come from one process that has imported for all, on a CPU"
+        description=(
+            "spawn: llmexp starts an interpreter for each rank; torchrun, deepspeed: these do, as in your own scripts; "
+            "python: a program of one process, plainly; fork: ranks come from one process that has imported for all, "
+            "on a CPU"
+        )
     )
     options: dict[str, Any] = Field(
         default_factory=dict, description="merged over the native configuration of the engine"
@@ -32,7 +35,7 @@ class EngineConfig(Section):
 
 
 class MeasureConfig(Section):
-    """The protocol: fresh-process repeats, and limits."""
+    """The measurement protocol: repeats in fresh processes, and limits of time."""
 
     name: str
     repeats: PositiveInt
@@ -64,10 +67,10 @@ class RunConfig(Section):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Files and folders that the ranks read, as far as the configuration names any."""
+        """The files and folders that the ranks read, as far as the configuration names any."""
         return ()
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Dotted paths of classes that the ranks import."""
+        """The dotted paths of classes that the ranks import."""
         return ()

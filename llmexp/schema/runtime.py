@@ -1,4 +1,4 @@
-"""Where the ranks run: llmexp's own interpreter, another one, or one in a container; a type for each."""
+"""The runtimes of the ranks: llmexp's own interpreter, another one, and one in a container have a type each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Words = Annotated[tuple[str, ...], Tuple]
 
 
 class _Runtime(Tagged):
-    """What is loaded and set before ranks start, wherever they do."""
+    """The keys that all runtimes share: what is loaded and set before ranks start."""
 
     name: str
     modules: Words = Field((), description="names for `module load`, on the host")
@@ -52,7 +52,7 @@ class InterpreterRuntime(_Runtime):
 
     @property
     def plain(self) -> bool:
-        """Where it is llmexp's own."""
+        """Whether ranks run in llmexp's own interpreter with nothing before it."""
         return self.python is None and super().plain
 
 
@@ -72,12 +72,12 @@ class ContainerRuntime(_Runtime):
 
     @property
     def plain(self) -> bool:
-        """Never."""
+        """Always false: a container is another interpreter."""
         return False
 
 
 def _type(given: Any) -> str | None:
-    """The type of what is given; None where that is no section."""
+    """Return the name of the type that fits what is given; None where that is no section."""
     if isinstance(given, _Runtime):
         return type(given).__name__
     if not isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""What sections of the configuration are made of: their base and the types of their values."""
+"""The base class of the configuration's sections and the types of their values."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 CpKind = Literal["ring", "ulysses"]
 Dtype = Literal["fp32", "bf16"]
 BYTES_PER_ELEMENT: dict[str, int] = {"fp32": 4, "bf16": 2}
-# int8: blocks of 256 with an fp32 scale each, as bitsandbytes has them (arXiv 2110.02861, section 2.1).
+# int8 has blocks of 256 with an fp32 scale each, as in bitsandbytes (arXiv 2110.02861, section 2.1).
 BYTES_PER_MOMENT: dict[str, float] = BYTES_PER_ELEMENT | {"int8": 1 + 4 / 256}
 
 
 def whole(value: Any) -> Any:
-    """A whole number as such where YAML has read a float, as of 16e9."""
+    """Return an int for a float that is a whole number, because YAML reads 16e9 as a float."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -1,4 +1,4 @@
-"""Where what is measured is recorded, the sweep that it belongs to, and what that may cost."""
+"""The sections of tracking, of the sweep that a run belongs to, and of what a sweep may cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llmexp.schema.section import PositiveFloat, Section
 
 
 class TrackingConfig(Section):
-    """Where results are copied to after each run; the run's folder always has them."""
+    """The tracker that results are copied to after each run; the run's folder always has them."""
 
     name: Literal["mlflow", "none"]
     uri: str | None = None
@@ -31,7 +31,9 @@ class SweepConfig(Section):
     outputs: str = "outputs"
     control: bool = Field(
         False,
-        description="measure one run twice, Naive if it is there: how far apart are two measurements of the same thing?",
+        description=(
+            "measure one run twice, Naive if it is there: how far apart are two measurements of the same thing?"
+        ),
     )
     side_by_side: bool = Field(
         True, description="runs that need fewer GPUs than this machine has share it where that disturbs none"
@@ -39,7 +41,7 @@ class SweepConfig(Section):
 
 
 class BudgetConfig(Section):
-    """What a sweep may be expected to cost when it starts; None: any amount."""
+    """The limits of a sweep's expected cost when it starts; None sets no limit."""
 
     device_hours: PositiveFloat | None = None
     usd: PositiveFloat | None = Field(None, description="at hardware.price_per_device_hour_usd")

@@ -1,4 +1,4 @@
-"""Sections that are one of several types: which of them a section took, and what is said of a key that only others have."""
+"""Sections of several types: this module finds the type of a section and explains keys that only other types have."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from llmexp.schema.section import Section
 
 
 class Tagged(Section):
-    """One of the types that a section may be, which has exactly the keys that count for it."""
+    """One of the types that a section may have; it has exactly the keys that apply to it."""
 
     kinds: ClassVar[tuple[str, ...]]
-    """What a person writes to have it, or calls it."""
+    """The words that a person writes to get this type, or calls it by."""
 
     said: ClassVar[str]
-    """What it is, with the section's values in braces."""
+    """A sentence that says what it is, with the section's values in braces."""
 
     instead: ClassVar[Mapping[str, str]] = {}
-    """What to write instead of a key of another type, {value} being what was typed, where there is such a thing."""
+    """Advice on what to write instead of a key of another type, by key; {value} stands for what was typed."""
 
     choose: ClassVar[str] = "add {that}"
-    """How to come to the type that has the key."""
+    """Advice on how to get the type that has the key."""
 
 
 def types_of(annotation: Any) -> tuple[type[BaseModel], ...]:
-    """The types of sections that a field may hold; none of a field that holds no section."""
+    """Return the types of sections that a field may hold; the result is empty for a field that holds no section."""
     options = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
     bare = (get_args(option)[0] if get_origin(option) is Annotated else option for option in options)
     return tuple(option for option in bare if isinstance(option, type) and issubclass(option, BaseModel))
@@ -40,7 +40,7 @@ def types_of(annotation: Any) -> tuple[type[BaseModel], ...]:
 
 @dataclass(frozen=True)
 class Taken:
-    """The type that a section took, with what was given to it."""
+    """The type that a section has, with what was given to the section."""
 
     section: str
     types: tuple[type[BaseModel], ...]
@@ -49,7 +49,10 @@ class Taken:
 
     @classmethod
     def by(cls, model: type[BaseModel], error: ErrorDetails, container: Mapping[str, Any]) -> Taken | None:
-        """That of the section in which pydantic found an error, by the tag that it puts behind the section's name; None of untagged sections."""
+        """Find the type of the section in which pydantic found an error; return None for a section without tags.
+
+        Pydantic puts the tag of the type behind the section's name.
+        """
         section, *below = error["loc"]
         field = model.model_fields.get(str(section))
         types = types_of(field.annotation) if field else ()
@@ -60,7 +63,7 @@ class Taken:
         return cls(str(section), types, found, container[str(section)]) if issubclass(found, Tagged) else None
 
     def explain(self, error: ErrorDetails) -> str | None:
-        """What pydantic has found as one line; None for a key that no type of the section has."""
+        """Say in one line what pydantic has found; return None for a key that no type of the section has."""
         below, above = error["loc"][2:], f"{self.section}."
         if error["type"] == "extra_forbidden":
             return self._foreign(str(below[0]), error["input"])
@@ -73,7 +76,7 @@ class Taken:
         return wrong_value(self.chosen, error | {"loc": below}, above)
 
     def _foreign(self, key: str, value: Any) -> str | None:
-        """Name the types that have a key which this one has not."""
+        """Say which types have a key that this one does not have."""
         *others, last = [
             kind for each in self.types if issubclass(each, Tagged) and key in each.model_fields for kind in each.kinds
         ] or [""]
@@ -86,7 +89,10 @@ class Taken:
 
     def _missing(self, key: str) -> str:
         field = self.chosen.model_fields[key]
-        return f"{self.section}.{key} is missing, and {self._said}: set {self.section}.{key}=<{field.description or 'value'}>"
+        return (
+            f"{self.section}.{key} is missing, and {self._said}: "
+            f"set {self.section}.{key}=<{field.description or 'value'}>"
+        )
 
     @property
     def _said(self) -> str:
@@ -94,5 +100,5 @@ class Taken:
 
 
 def _tags(kind: type[BaseModel], discriminator: Any) -> tuple[str, ...]:
-    """Those of a type: the values of the key that tells the types apart, or its own name where several keys do."""
+    """Return a type's tags: the values of the key that tells the types apart, or its own name where several keys do."""
     return get_args(kind.model_fields[discriminator].annotation) if isinstance(discriminator, str) else (kind.__name__,)

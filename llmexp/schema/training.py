@@ -1,4 +1,4 @@
-"""How a model is trained: parallelism, dtypes, switches of memory and kernels, batch, protocol."""
+"""The sections that say how a model is trained: parallelism, dtypes, memory, kernels, batch and protocol."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from llmexp.schema.section import CpKind, Dtype, PositiveInt, Section
 
 
 class TrainingTaskConfig(TaskConfig):
-    """What is trained: all parameters from random weights, or a model that goes on from its own."""
+    """The kind of training: pre-training from random weights, or fine-tuning of a model."""
 
     name: Literal["pretrain", "finetune"]
     save_model: bool = Field(
         False,
-        description="leave all weights, adapters merged, in repeat.0/model when everything is measured: a folder for transformers",
+        description=(
+            "leave all weights, adapters merged, in repeat.0/model when everything is measured: a folder for "
+            "transformers"
+        ),
     )
 
 
 class ParallelismConfig(Section):
-    """Degrees of parallelism; their product is the world size. dp: null takes what the hardware has."""
+    """The degrees of parallelism; dp x tp x pp x cp is the world size. With dp null, all devices are used."""
 
     dp: PositiveInt | None
     tp: PositiveInt = 1
@@ -40,14 +43,16 @@ class ParallelismConfig(Section):
     cp: PositiveInt = Field(1, description="context parallelism: every sequence cut over so many ranks")
     cp_kind: CpKind | None = Field(
         None,
-        description="with cp: ring, where keys and values pass from rank to rank, or ulysses, where each rank attends with some of the heads; "
-        "None: the engine's own",
+        description=(
+            "with cp: ring, where keys and values pass from rank to rank, or ulysses, where each rank attends with "
+            "some of the heads; None: the engine's own"
+        ),
     )
     ep: PositiveInt = 1
 
 
 class PrecisionConfig(Section):
-    """Storage dtypes; master is the dtype of the copy that the optimizer updates (equal to parameters: no copy)."""
+    """The storage dtypes; the optimizer updates a copy in the master dtype, or the parameters where both are equal."""
 
     name: str
     parameters: Dtype
@@ -58,7 +63,7 @@ class PrecisionConfig(Section):
 
 
 class MemoryConfig(Section):
-    """Where a rank keeps what is no training state."""
+    """The place where a rank keeps what is not training state."""
 
     activation_offload: bool = Field(
         False, description="what backward needs of forward waits in host memory, parameters left out"
@@ -66,7 +71,7 @@ class MemoryConfig(Section):
 
 
 class KernelsConfig(Section):
-    """Kernels in the place of the model's own."""
+    """The kernels that replace the model's own."""
 
     liger: bool = Field(
         False, description="Liger's fused kernels for norms, rotary embeddings, gated MLPs and the loss; GPUs only"
@@ -74,25 +79,31 @@ class KernelsConfig(Section):
 
 
 class BatchConfig(Section):
-    """Samples per rank and forward pass, and how many such passes one optimizer step accumulates."""
+    """The samples per rank and forward pass, and the number of such passes that one optimizer step accumulates."""
 
     micro: PositiveInt
     accumulation: PositiveInt
 
 
 class TrainingMeasureConfig(MeasureConfig):
-    """The protocol of a training run: steps to warm up and to measure, when fewer will do, and what is recorded of each."""
+    """The protocol of a training run: the numbers of steps, when fewer are enough, and what is recorded of each."""
 
     warmup_steps: PositiveInt
     steps: PositiveInt
     tokens: PositiveInt | None = Field(
         None,
-        description="train each repeat on so many, warm-up included, and report how its loss fell; decides `steps`. None: no such budget",
+        description=(
+            "train each repeat on so many, warm-up included, and report how its loss fell; decides `steps`. None: no "
+            "such budget"
+        ),
     )
     stop_at_interval_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None,
-        description="end a repeat before all steps, and the run before all repeats, once half the 95 % interval of tokens_per_s, over that repeat's "
-        "steps or over the repeats, is less than this share of it; None: all steps of all repeats",
+        description=(
+            "end a repeat before all steps, and the run before all repeats, once half the 95 % interval of "
+            "tokens_per_s, over that repeat's steps or over the repeats, is less than this share of it; "
+            "None: all steps of all repeats"
+        ),
     )
     min_steps: PositiveInt = Field(
         40,
@@ -106,14 +117,15 @@ class TrainingMeasureConfig(MeasureConfig):
     def _one_end(self) -> TrainingMeasureConfig:
         if self.tokens and self.stop_at_interval_share:
             raise ValueError(
-                f"measure.tokens={self.tokens} says where a run ends, and measure.stop_at_interval_share={self.stop_at_interval_share} might end it "
+                f"measure.tokens={self.tokens} says where a run ends, and "
+                f"measure.stop_at_interval_share={self.stop_at_interval_share} might end it "
                 "before: leave one of them out"
             )
         return self
 
 
 class TrainingConfig(RunConfig):
-    """One training run, fully composed: what Hydra's groups and the command line gave."""
+    """The configuration of one training run, fully composed from Hydra's groups and the command line."""
 
     method: str
     task: TrainingTaskConfig
@@ -130,10 +142,10 @@ class TrainingConfig(RunConfig):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The model's, the data's and the tokenizer's places."""
+        """The places of the model, the data and the tokenizer."""
         return (self.model.path, *self.data.inputs) if isinstance(self.model, HfModel) else self.data.inputs
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The optimizer's and the model's class."""
+        """The classes of the optimizer and the model."""
         return (*self.optimizer.targets, *([self.model.target] if self.model.target else []))
