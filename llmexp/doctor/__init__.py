@@ -1,1 +1,1 @@
-"""What on this machine would stop or disturb a measurement: checks that start nothing and import nothing heavy."""
+"""Checks of what would stop or disturb a measurement on this machine; they start nothing and import nothing heavy."""

@@ -1,4 +1,4 @@
-"""What llmexp doctor checks of the machine: folders, ports, SLURM, memory, the processor's clock."""
+"""Checks of the machine for `llmexp doctor`: folders, ports, SLURM, memory, the processor's clock."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SLURM_COMMANDS = ("sbatch", "srun", "squeue", "scancel", "sacct", "scontrol")
 
 
 def check_hardware() -> Finding:
-    """What hardware=auto stands for."""
+    """Say which hardware `hardware=auto` selects."""
     found = detect()
     return Finding("ok", "hardware", f"auto is {found.hardware}: {found.devices} x {found.device_name or 'CPU rank'}")
 
 
 def check_bf16() -> Finding:
-    """What precision=auto stands for where there is no GPU, and what bf16 would cost."""
+    """Say which precision `precision=auto` selects without a GPU, and what bf16 would cost there."""
     lacks = bf16.cpu_lacks()
     if not lacks:
         return Finding("ok", "bf16", f"this processor multiplies it: precision=auto is {bf16.NATIVE} on hardware=cpu")
@@ -39,7 +39,7 @@ def check_bf16() -> Finding:
 
 
 def check_folder(what: str, folder: Path, remedy: str) -> Finding:
-    """Whether a folder, which need not exist yet, can be written and has space."""
+    """Check that a folder, which need not exist yet, can be written to and has enough space."""
     there = nearest_existing(folder)
     try:
         with tempfile.TemporaryFile(dir=there):
@@ -57,7 +57,7 @@ def check_folder(what: str, folder: Path, remedy: str) -> Finding:
 
 
 def check_store(outputs: Path) -> Finding:
-    """Whether MLflow's SQLite store can lie in outputs."""
+    """Check that MLflow's SQLite store can lie in outputs."""
     server = os.environ.get("MLFLOW_TRACKING_URI")
     if server and not server.startswith("sqlite:"):
         return Finding("ok", "store", "MLFLOW_TRACKING_URI names a server")
@@ -69,7 +69,7 @@ def check_store(outputs: Path) -> Finding:
 
 
 def check_ports() -> Finding:
-    """Whether ranks can meet on 127.0.0.1, and llmexp ui has its port."""
+    """Check that ranks can meet on 127.0.0.1 and that the default port of `llmexp ui` is free."""
     if not _can_bind(0):
         return Finding(
             "fail", "ports", "no port of 127.0.0.1 can be taken, and ranks meet there: is the loopback interface up?"
@@ -80,7 +80,7 @@ def check_ports() -> Finding:
 
 
 def check_slurm() -> Finding:
-    """SLURM's commands: all of them or none."""
+    """Check that either all of SLURM's commands are installed or none of them."""
     missing = [name for name in SLURM_COMMANDS if not shutil.which(name)]
     if len(missing) == len(SLURM_COMMANDS):
         return Finding("ok", "slurm", "none here: runs start on this node")
@@ -92,7 +92,7 @@ def check_slurm() -> Finding:
 
 
 def check_memory() -> Finding:
-    """Host memory that processes here can have, and how much of it is free."""
+    """Report the host memory that processes here may use, and how much of it is free."""
     limit_bytes, total_bytes = host_memory_bytes(), machine_memory_bytes()
     free_bytes = min(limit_bytes, available_memory_bytes())
     limited = f", of this control group; the machine has {total_bytes / GIB:.1f}" if limit_bytes < total_bytes else ""
@@ -107,7 +107,7 @@ def check_memory() -> Finding:
 
 
 def check_governor() -> Finding:
-    """Whether the processor's clock stays up while ranks wait for each other."""
+    """Check that the processor's clock stays high while ranks wait for each other."""
     found = governor()
     if found is None:
         return Finding("ok", "governor", "not shown, as in most virtual machines and containers")

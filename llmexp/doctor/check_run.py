@@ -1,4 +1,4 @@
-"""What llmexp doctor checks of runs that are named: whether each could start here."""
+"""Checks of named runs for `llmexp doctor`: whether each could start here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from llmexp.record.plan import RunPlan
 
 
 def check_run(plan: RunPlan, node: Detected | None) -> Iterator[Finding]:
-    """What the run needs against what is here; on nodes of SLURM's, None, hardware and memory are checked when its job begins."""
+    """Check what the run needs against what is installed here.
+
+    `node` is None for a run that will start on SLURM nodes: its job checks hardware and memory when it begins.
+    """
     elsewhere, lacking = other_hardware(plan, node) if node else None, missing_libraries(plan)
     yield _hardware(plan, elsewhere, later=node is None)
     yield _engine(plan, lacking)
@@ -40,7 +43,10 @@ def _engine(plan: RunPlan, lacking: str | None) -> Finding:
 
 
 def check_submitting() -> Finding:
-    """SLURM's commands, without which nothing can be submitted."""
+    """Check that SLURM's commands are installed, because nothing can be submitted without them."""
     found = check_slurm()
-    said = f"hydra/launcher=slurm needs {', '.join(SLURM_COMMANDS)}: go to the cluster's login node, or load its slurm module"
+    said = (
+        f"hydra/launcher=slurm needs {', '.join(SLURM_COMMANDS)}: "
+        "go to the cluster's login node, or load its slurm module"
+    )
     return found if found.level == "ok" and "none here" not in found.says else Finding("fail", "slurm", said)

@@ -1,4 +1,4 @@
-"""What llmexp doctor checks of the software: read from metadata, so that nothing heavy is imported."""
+"""Checks of the software for `llmexp doctor`; they read metadata, so that nothing heavy is imported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from llmexp.record.installed import OLDEST_PYTHON, installs, look, versions
 Cuda = tuple[int, int]
 Level = Literal["ok", "warn", "fail"]
 NEWEST_PYTHON = (3, 12)
-# What can be missing, and what is then missed.
+# Each optional module, and what does not work without it.
 OPTIONAL = {
     "mlflow": "no tracking but tracking=none",
     "matplotlib": "no pictures",
@@ -34,7 +34,7 @@ OPTIONAL = {
 
 
 def check_python() -> Finding:
-    """The interpreter's version."""
+    """Check the interpreter's version."""
     said = f"{sys.version_info.major}.{sys.version_info.minor} ({sys.executable})"
     if sys.version_info[:2] < OLDEST_PYTHON:
         return Finding("fail", "python", f"{said}: llmexp needs 3.11 or 3.12")
@@ -43,7 +43,7 @@ def check_python() -> Finding:
 
 
 def check_torch() -> Finding:
-    """The torch build against the NVIDIA driver."""
+    """Check the torch build against the NVIDIA driver."""
     try:
         found = version("torch")
     except PackageNotFoundError:
@@ -57,7 +57,10 @@ def check_torch() -> Finding:
 
 
 def judge_build(built: Cuda | None, driver: Cuda | None) -> tuple[Level, str]:
-    """Hold the CUDA that torch was built for against the newest that the driver serves; None: without CUDA, no driver."""
+    """Compare the CUDA version of the torch build with the newest one that the driver supports.
+
+    `built` is None for a build without CUDA, `driver` is None where there is no driver.
+    """
     if built is None and driver is None:
         return "ok", "a build without CUDA, and no NVIDIA driver"
     if built is None:
@@ -71,32 +74,34 @@ def judge_build(built: Cuda | None, driver: Cuda | None) -> tuple[Level, str]:
     if driver[0] == built[0]:
         return (
             "warn",
-            f"{said}: kernels compiled at run time (Triton, torch.compile) may fail; take a newer driver or an older build of torch",
+            f"{said}: kernels compiled at run time (Triton, torch.compile) may fail; "
+            "take a newer driver or an older build of torch",
         )
     return "fail", f"{said} at most: install a torch built for that (make clean, make run TORCH=...), or a newer driver"
 
 
 def torch_cuda() -> Cuda | None:
-    """The CUDA version that the installed torch was built for, from its version file; None for one without CUDA."""
+    """Return the CUDA version of the installed torch, read from its version file; None for a build without CUDA."""
     source = Path(str(distribution("torch").locate_file("torch/version.py")))
     found = re.search(r"^cuda\b.*= *'(\d+)\.(\d+)", source.read_text(), re.MULTILINE)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def check_engine(name: str) -> Finding:
-    """Whether an engine's ranks can start at all."""
+    """Check that the modules which an engine's ranks import are installed."""
     missing = [module for module in get_engine("pretrain", name).modules if find_spec(module) is None]
     if not missing:
         return Finding("ok", name, "has what its ranks import")
     return Finding(
         "warn",
         name,
-        f"needs {', '.join(missing)}: {installs(get_engine('pretrain', name).extras)}, torch first; without internet, make wheelhouse elsewhere",
+        f"needs {', '.join(missing)}: {installs(get_engine('pretrain', name).extras)}, torch first; "
+        "without internet, make wheelhouse elsewhere",
     )
 
 
 def check_libraries() -> Finding:
-    """Versions outside what llmexp takes, or other than those it is tested with."""
+    """Check for versions outside the ranges that llmexp accepts, or different from the tested ones."""
     refused = [f"{name} {here} (takes {taken})" for name, here, taken in outside_ranges()]
     if refused:
         return Finding("fail", "libraries", f"{', '.join(refused)}: {installs('train')} with -c constraints.txt")
@@ -115,7 +120,7 @@ def check_libraries() -> Finding:
 
 
 def check_optional() -> Finding:
-    """What only some runs or commands ask for."""
+    """Check for modules that only some runs or commands need."""
     missing = [f"{name} ({missed})" for name, missed in OPTIONAL.items() if find_spec(name) is None]
     if missing:
         return Finding("warn", "optional", f"not installed: {', '.join(missing)}; pip install what you need of them")
@@ -123,7 +128,10 @@ def check_optional() -> Finding:
 
 
 def check_compiler(needs_nvcc: bool) -> Finding:
-    """What compiles DeepSpeed's own Adam (a C++ compiler, ninja, with GPUs nvcc), and what torch.compile generates (a compiler and Python.h)."""
+    """Check the tools that compile DeepSpeed's own Adam and the code that torch.compile generates.
+
+    The first needs a C++ compiler, ninja and, with GPUs, nvcc; the second needs a compiler and Python.h.
+    """
     found = look()
     for_adam = {name: path for name, path in build_tools(found).items() if needs_nvcc or not name.startswith("nvcc")}
     for_c = compile_tools(found, "cuda" if needs_nvcc else "cpu")
@@ -141,13 +149,13 @@ def check_compiler(needs_nvcc: bool) -> Finding:
 
 
 def pinned_versions() -> dict[str, str]:
-    """Distribution to version: constraints.txt, which the package carries."""
+    """Return the pinned version of each distribution, from the constraints.txt inside the package."""
     lines = (files("llmexp") / "constraints.txt").read_text().splitlines()
     return {name: pinned for name, _, pinned in (line.partition("==") for line in lines) if pinned}
 
 
 def outside_ranges() -> list[tuple[str, str, str]]:
-    """Name, version and llmexp's range of each installed distribution whose version llmexp's own metadata excludes."""
+    """Return name, version and accepted range of each installed distribution that llmexp's own metadata excludes."""
     wanted = [
         one
         for one in map(Requirement, requires("llmexp") or [])

@@ -1,4 +1,4 @@
-"""What `llmexp doctor` says of one thing on this machine."""
+"""The result of one check of `llmexp doctor`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Finding:
-    """fail: what is here is broken; warn: some runs or commands cannot be, or a measurement suffers. `says` ends with what to do."""
+    """The result of one check; `says` ends with what to do about it.
+
+    fail: what is installed here is broken. warn: some runs or commands are impossible, or a measurement suffers.
+    """
 
     level: Literal["ok", "warn", "fail"]
     what: str

@@ -1,1 +1,4 @@
-"""From a plan to a result on this node: pre-flight, spawn, watch, classify how it ended, collect what it left. Never imports torch."""
+"""From a plan to a result on this node: pre-flight, spawn, watch, classify the ending, collect the output.
+
+The package never imports torch.
+"""

@@ -1,4 +1,4 @@
-"""What a person can do about a bad ending, where that can be told."""
+"""Advice on what a user can do about a bad ending, where that is known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llmexp.record.result import RunStatus
 
 
 def advised(plan: RunPlan, repeat: Path, ending: Ending) -> Ending:
-    """Return the ending with the advice behind its reason."""
+    """Return the ending with the advice appended to its reason."""
     advice = ""
     if ending.status is RunStatus.FAILED:
         advice = get_engine(plan.config.task.name, plan.config.engine.name).advice(plan.config, ending.reason)

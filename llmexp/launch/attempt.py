@@ -1,4 +1,4 @@
-"""One attempt at a time in a run's folder; what an earlier one left is kept aside."""
+"""Allow one attempt at a time in a run's folder, and keep what an earlier attempt left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llmexp.record.lock import LockHeldError, acquire, lost_to, who_holds
 
 
 class RunHeldError(RecordError):
-    """Another driver is at this run."""
+    """Another driver holds this run."""
 
 
 class RunLostError(RunHeldError):
@@ -22,9 +22,10 @@ class RunLostError(RunHeldError):
 
 @contextmanager
 def only_attempt(folder: RunFolder, ended_job: str | None = None) -> Iterator[None]:
-    """Hold the folder against other drivers; however this one ends, the next may have it. Raises RunHeldError where another holds it.
+    """Hold the folder against other drivers until the block ends, however it ends.
 
-    `ended_job` is a SLURM job that has ended, whatever its process left in the folder.
+    Raises RunHeldError where another driver holds it. `ended_job` is a SLURM job that has ended, whatever its process
+    left in the folder.
     """
     with ExitStack() as stack:
         try:
@@ -35,9 +36,10 @@ def only_attempt(folder: RunFolder, ended_job: str | None = None) -> Iterator[No
 
 
 def check_still_mine(folder: RunFolder, asking: bool = False) -> None:
-    """Raise RunLostError where another driver has taken the run from this one, which stood still for long, as with a suspended machine.
+    """Raise RunLostError where another driver has taken the run from this one.
 
-    `asking` is for before something is written that would be laid over the other's.
+    That happens where this driver stood still for long, for example on a suspended machine. Use `asking` before a write
+    that would replace the other driver's file.
     """
     if taker := lost_to(folder.drivers, asking):
         silent = f"as this one gave no sign of life for {duration(SILENT_S)} or more"
@@ -45,12 +47,12 @@ def check_still_mine(folder: RunFolder, asking: bool = False) -> None:
 
 
 def holder(folder: RunFolder) -> str | None:
-    """Which driver is at the run, and since when; None where none is."""
+    """Return which driver holds the run, and since when; None where none does."""
     return who_holds(folder.drivers)
 
 
 def set_aside(folder: RunFolder) -> None:
-    """Move what an earlier attempt left to previous/<n>/, its result first: a result never stands without its samples."""
+    """Move an earlier attempt's files to previous/<n>/, its result first: a result never stays without its samples."""
     left = [
         folder.result_path,
         *folder.repeats(),

@@ -1,4 +1,7 @@
-"""Name how a repeat ended from what it left: the ranks' own accounts first, then the launcher's, then the bare exit code."""
+"""Classify how a repeat ended from its files.
+
+The ranks' own reports come first, then the launcher's, then the bare exit code.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,22 @@ from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.record.result import RunStatus
 from llmexp.record.samples import RankFailure
 
-# Signals that a rank also gets because of another one's end: from the launcher's clean-up, from NCCL's watchdog.
+# Signals that a rank also gets because another rank ended: from the launcher's clean-up or NCCL's watchdog.
 SIGNALS_OF_A_PEERS_END = (signal.SIGTERM, signal.SIGABRT)
-# torchrun's account of each failed rank, and the deepspeed launcher's of an unnamed one.
+# torchrun's report on each failed rank, and the deepspeed launcher's report on a rank that it does not name.
 TORCHRUN_FAILURE = re.compile(r"time +: (?P<at>\S+)\n.*\n +rank +: (?P<rank>\d+) .*\n +exitcode +: (?P<code>-?\d+) ")
 DEEPSPEED_FAILURE = re.compile(r"exits with return code = (?P<code>-\d+)")
-# The account of each rank by its supervisor, where ranks are forked.
+# The supervisor's report on each rank, where ranks are forked.
 FORKED_FAILURE = re.compile(r"^rank (?P<rank>\d+) ended with exit code (?P<code>-?\d+)$", re.MULTILINE)
 PYTHON_ERROR = re.compile(r"^(?:\[rank\d+\]: )?((?:\w+\.)*\w+(?:Error|Exception|Exit)(?::.*)?)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What the driver saw of one repeat's end.
+    """The end of one repeat as the driver saw it.
 
-    exit_code: of `launcher`, in words. killed_for_memory: whether the kernel killed for want of memory meanwhile.
+    exit_code: of `launcher`, which is given in words. killed_for_memory: whether the kernel killed a process for lack
+    of memory meanwhile.
     """
 
     repeat: Path
@@ -40,7 +44,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Death:
-    """A rank ended by a signal; None where the launcher does not say which rank."""
+    """The end of a rank by a signal; `rank` is None where the launcher does not say which rank."""
 
     rank: int | None
     signal: int
@@ -51,7 +55,7 @@ class Death:
 
 
 def classify(ended: Ended) -> Ending:
-    """Decide the status; a failure that explains the others wins over them."""
+    """Decide the status; a failure that explains the others takes precedence."""
     failures, deaths = read_failures(ended.repeat), _deaths(ended.repeat)
     by_kind = {failure.kind: failure for failure in reversed(failures)}
     own = next((death for death in deaths if death.signal not in SIGNALS_OF_A_PEERS_END), None)
@@ -73,7 +77,7 @@ def classify(ended: Ended) -> Ending:
 
 
 def read_failures(repeat: Path) -> list[RankFailure]:
-    """The ranks' own accounts, in the order in which they were written; one that a kill cut off is left out."""
+    """Return the ranks' own reports in the order of writing, without those that a kill cut off."""
     found = []
     for path in sorted(repeat.glob("failure.*.json"), key=lambda path: path.stat().st_mtime_ns):
         try:
@@ -105,7 +109,10 @@ def _finished(ended: Ended) -> Ending:
 
 
 def _deaths(repeat: Path) -> list[Death]:
-    """Ranks ended by a signal, by the launcher's log: those of the first second only, as the rest died of the clean-up."""
+    """Return the ranks that a signal ended, from the launcher's log.
+
+    Only those of the first second count, because the clean-up killed the rest.
+    """
     log = _launchers_say(repeat)
     seen = {
         match["rank"]: (datetime.strptime(match["at"], "%Y-%m-%d_%H:%M:%S"), int(match["code"]))
@@ -126,7 +133,10 @@ def _deaths(repeat: Path) -> list[Death]:
 
 
 def _broke(repeat: Path) -> bool:
-    """Whether a rank ended by itself before it could give an account, as where an import fails: then the others died of the clean-up."""
+    """Say whether a rank ended by itself before it could write a report, for example where an import fails.
+
+    The other ranks then died of the clean-up.
+    """
     log = _launchers_say(repeat)
     return any(
         int(match["code"]) > 0 for accounts in (TORCHRUN_FAILURE, FORKED_FAILURE) for match in accounts.finditer(log)
@@ -134,7 +144,7 @@ def _broke(repeat: Path) -> bool:
 
 
 def _last_words(repeat: Path) -> str:
-    """The last Python error in the ranks' logs or else the launcher's, or else the last line of either."""
+    """Return the last Python error in the logs of the ranks, else of the launcher, else the last line of either."""
     logs = [*sorted(repeat.glob("log.[0-9]*.txt")), *sorted(repeat.glob("log.agent*.txt"))]
     texts = [_text(path) for path in logs]
     errors = [error for text in texts for error in _errors(text)[-1:]]

@@ -1,4 +1,7 @@
-"""A copy of llmexp's own sources in one folder, as a wheel would install them: what ranks in another environment run, and queued jobs later."""
+"""Copy llmexp's own sources into one folder, as a wheel would install them.
+
+Ranks in another environment and queued jobs run this copy.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-# In a checkout these lie beside the package that they belong to.
+# In a checkout these packages lie outside their parent packages.
 PACKAGES = (
     "llmexp",
     "llmexp.launchers",
@@ -22,15 +25,16 @@ KINDS = (".py", ".yaml", ".csv", ".txt", ".md", ".typed")
 
 
 def cache_folder() -> Path:
-    """Where llmexp keeps what it makes once for a machine."""
+    """Return the folder for things that llmexp makes once for a machine."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llmexp"
 
 
 @cache
 def snapshot(root: Path | None = None, others: tuple[str, ...] = ()) -> Path:
-    """The folder to put on PYTHONPATH; named by its content, so that it never changes once it is there.
+    """Return the folder to put on PYTHONPATH; its name is a digest of its content, so it never changes once it exists.
 
-    It lies in `root` (None: this machine's cache), and has those of the modules `others` too that are not installed but lie where they are edited.
+    It lies in `root` (None: this machine's cache). It also holds the sources of the modules in `others` that are not
+    installed but lie where they are edited.
     """
     sources = sorted({**dict(_sources()), **dict(_edited(others))}.items())
     digest = hashlib.sha256()
@@ -43,7 +47,7 @@ def snapshot(root: Path | None = None, others: tuple[str, ...] = ()) -> Path:
 
 
 def _edited(modules: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    """Where the files of modules that are not in site-packages go, and where they are."""
+    """Yield target and source of the files of modules that are not in site-packages."""
     installed = [sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")]
     for module in modules:
         spec = find_spec(module)
@@ -54,7 +58,7 @@ def _edited(modules: Iterable[str]) -> Iterator[tuple[str, Path]]:
 
 
 def _files(place: Path) -> Iterator[tuple[str, Path]]:
-    """A module's file, or all files of a package's folder, by their names on PYTHONPATH."""
+    """Yield a module's file, or all files of a package's folder, with their names on PYTHONPATH."""
     found = [path for path in place.rglob("*") if "__pycache__" not in path.parts] if place.is_dir() else [place]
     yield from ((path.relative_to(place.parent).as_posix(), path) for path in found if path.is_file())
 
@@ -67,12 +71,12 @@ def _write(folder: Path, sources: list[tuple[str, Path]]) -> None:
         shutil.copyfile(source, copy)
     try:
         scratch.rename(folder)
-    except OSError:  # another driver was faster; a folder that is there is complete
+    except OSError:  # another driver was faster; an existing folder is complete
         shutil.rmtree(scratch)
 
 
 def _sources() -> Iterator[tuple[str, Path]]:
-    """Where each file goes, and where it is."""
+    """Yield target and source of each file."""
     for package in PACKAGES:
         spec = find_spec(package)
         for root in map(Path, (spec.submodule_search_locations if spec else None) or ()):

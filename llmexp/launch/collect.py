@@ -1,4 +1,4 @@
-"""From what the ranks left in the run's folder to its result."""
+"""Make a run's result from the files that the ranks left in its folder."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from llmexp.tasks import get_task
 
 @dataclass(frozen=True)
 class Answer:
-    """What a run has found out."""
+    """The findings of a run."""
 
     finished: Sequence[Path] = ()
-    """Folders of the repeats that ended well."""
+    """The folders of the repeats that ended well."""
     metrics: dict[str, Metric | None] = field(default_factory=dict)
     points: list[ResultPoint] = field(default_factory=list)
     stability: Stability | None = None
 
 
 def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapping[str, Any]) -> RunResult:
-    """Write the result, then the event that says so; whatever the ending, what is known is kept.
+    """Write the result, then its event; whatever the ending, all that is known is kept.
 
-    Raises RunLostError, and writes nothing, where another driver has taken the run from this one: the folder is the other's.
+    Raises RunLostError, and writes nothing, where another driver has taken the run and owns the folder.
     """
     check_still_mine(folder, asking=True)
     finished = [repeat for repeat in folder.repeats() if _finished(repeat, plan.processes)]
@@ -52,14 +52,14 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
             ending = replace(ending, status=RunStatus.FAILED, reason=str(error))
     result = _result(plan, folder, ending, answer, environment)
     force_to_disk(path for repeat in finished for pattern in ("samples.*", "rank.*") for path in repeat.glob(pattern))
-    check_still_mine(folder, asking=True)  # what was read may have been much
+    check_still_mine(folder, asking=True)  # reading the files may have taken long
     folder.write(folder.result_path, result)
     folder.event(result.status.value, reason=result.reason)
     return result
 
 
 def precise_enough(plan: RunPlan, repeats: Sequence[Path]) -> bool:
-    """Whether the finished repeats know what is asked for as well as the protocol wants, so that no more are needed."""
+    """Say whether the finished repeats are as precise as the protocol requires, so that no more are needed."""
     task = get_task(plan.config.task.name)
     return task.may_end_early(plan) and task.is_known_enough(plan, [task.read(repeat, plan) for repeat in repeats])
 
@@ -67,7 +67,7 @@ def precise_enough(plan: RunPlan, repeats: Sequence[Path]) -> bool:
 def _answer(
     plan: RunPlan, folder: RunFolder, finished: list[Path], environment: Mapping[str, Any]
 ) -> tuple[Answer, str]:
-    """Compute what the finished repeats say, and what must be said of it; raises RecordError."""
+    """Return what the finished repeats show, and a remark on it; raises RecordError."""
     if not finished:
         raise RecordError("there is no finished repeat to measure")
     task = get_task(plan.config.task.name)
@@ -87,7 +87,7 @@ def _answer(
 
 
 def _machine(plan: RunPlan, folder: RunFolder, finished: list[Path], node: int, cpu: Mapping[str, Any]) -> Machine:
-    """Ranks on cpu share out all cores that they may use; beside GPUs each needs one to feed its device."""
+    """Read how busy one machine was; on cpu ranks use all usable cores, beside GPUs each rank needs one core."""
     usable = cpu["usable_cores"] or cpu["logical_cores"]
     wanted = usable if plan.config.hardware.device == "cpu" else min(usable, plan.ranks_per_node)
     own = [repeat / f"samples.{node * plan.ranks_per_node}.jsonl" for repeat in finished]
@@ -96,7 +96,7 @@ def _machine(plan: RunPlan, folder: RunFolder, finished: list[Path], node: int, 
 
 
 def _counted(plan: RunPlan, repeats: Sequence[AnyRepeat], node: int) -> list[GpuWindow | None]:
-    """What NVML counted for the ranks of one machine."""
+    """Return what NVML counted for the ranks of one machine."""
     first = node * plan.ranks_per_node
     return [rank.gpu for repeat in repeats for rank in repeat.ranks[first : first + plan.ranks_per_node]]
 
@@ -133,7 +133,7 @@ def _result(
 
 
 def _without_secrets(failure: RankFailure | None) -> RankFailure | None:
-    """A library that was refused says with which token."""
+    """Redact the failure: a library that was refused access quotes the token in its message."""
     return failure and failure.model_copy(
         update={"message": redact(failure.message), "traceback": redact(failure.traceback)}
     )

@@ -1,4 +1,4 @@
-"""What atom C needs where the ranks run: they compile what torch.compile generates."""
+"""The tools that atom C needs where the ranks run: the ranks compile the code that torch.compile generates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from llmexp.record.plan import RunPlan
 
 
 def compile_tools(found: Installed, device: str) -> dict[str, str | None]:
-    """Where that lies which torch.compile needs, None for what is missing: C++ for a CPU; for a GPU Triton, whose launchers are in C."""
+    """Return the path of each tool that torch.compile needs, None for a missing one.
+
+    It needs a C++ compiler for a CPU, and a C compiler for a GPU, because Triton's launchers are in C.
+    """
     compilers = {
         "cpu": {f"C++ compiler ({', '.join(COMPILERS)})": found.compiler},
         "cuda": {f"C compiler ({', '.join(C_COMPILERS)})": found.c_compiler},
@@ -20,7 +23,7 @@ def compile_tools(found: Installed, device: str) -> dict[str, str | None]:
 
 
 def uncompilable(plan: RunPlan) -> str | None:
-    """Say what torch.compile lacks where the plan's ranks run, if the plan has C and something is missing."""
+    """Say what torch.compile lacks where the plan's ranks run; None without C or where nothing is missing."""
     if not plan.compiles:
         return None
     missing = [
@@ -34,11 +37,15 @@ def uncompilable(plan: RunPlan) -> str | None:
 
 
 def compiler_variables(plan: RunPlan) -> dict[str, str]:
-    """What torch.compile reads: the C++ compiler that was found, where by itself it knows g++ alone, and a cache for these instructions alone."""
+    """Return the environment variables for torch.compile.
+
+    They name the C++ compiler that was found, as torch.compile itself knows only g++, and a cache for this choice of
+    CPU instructions alone.
+    """
     if not plan.compiles:
         return {}
     found, instructions = Runtime(plan).installed.compiler, os.environ.get("ATEN_CPU_CAPABILITY")
-    # Of another choice of instructions it takes what it kept all the same (torch 2.13), and the ranks' memory breaks.
+    # torch 2.13 reuses cached code that was compiled for other instructions, which corrupts the ranks' memory.
     cache = f"{gettempdir()}/torchinductor_{os.getuid()}_{instructions}" if instructions else None
     variables = {"CXX": found, "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR") or cache}
     return {name: value for name, value in variables.items() if value}

@@ -1,4 +1,4 @@
-"""Show a run's progress on standard error: one living line on a terminal, now and then a plain line elsewhere."""
+"""Show a run's progress on standard error: one live line on a terminal, a plain line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -18,25 +18,28 @@ Show = Callable[[], None]
 
 @contextmanager
 def display(progress: Progress) -> Iterator[Show]:
-    """Give a function that reads and shows the present state; it may be called at every tick."""
+    """Yield a function that reads and shows the present state; it may be called at every tick."""
     with _living(progress) if sys.stderr.isatty() else nullcontext(_plain(progress)) as show:
         yield show
 
 
 class Enduring:
-    """A text stream whose reader may go, as a closed terminal or `| head` does: what is measured goes on, and what is said goes nowhere."""
+    """A text stream that still works when its reader is gone, such as a closed terminal or `| head`.
+
+    The measurement goes on, and the text is lost.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write, while somebody reads."""
+        """Write, as long as there is a reader."""
         with self._for_somebody():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Flush, while somebody reads."""
+        """Flush, as long as there is a reader."""
         with self._for_somebody():
             self._stream.flush()
 
@@ -45,7 +48,7 @@ class Enduring:
         try:
             yield
         except OSError as error:
-            if error.errno in (errno.EPIPE, errno.EIO):  # for good; or what is still buffered fails at exit
+            if error.errno in (errno.EPIPE, errno.EIO):  # permanent, because buffered text would otherwise fail at exit
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
     def __getattr__(self, name: str) -> Any:
@@ -54,7 +57,7 @@ class Enduring:
 
 @contextmanager
 def enduring() -> Iterator[None]:
-    """Let what is printed within the block be lost rather than break it."""
+    """Let text that is printed within the block be lost rather than break the block."""
     with redirect_stdout(cast(TextIO, Enduring(sys.stdout))), redirect_stderr(cast(TextIO, Enduring(sys.stderr))):
         yield
 
@@ -85,8 +88,8 @@ def _living(progress: Progress) -> Iterator[Show]:
     from rich.progress import Progress as Bars
     from rich.table import Column
 
-    # Drawn at our own ticks: rich's refreshing thread would wake ten times a second beside the measured ranks.
-    # Of any width and without markup, for it may hold a line of somebody's program.
+    # Drawn at our own ticks: rich's refresh thread would wake ten times a second beside the measured ranks. The column
+    # has any width and no markup, because it may hold a line of a user's program.
     text = TextColumn("{task.description}", markup=False, table_column=Column())
     with Bars(BarColumn(20), text, console=Console(stderr=True), auto_refresh=False, transient=True) as bars:
         task = bars.add_task(str(progress), total=progress.steps_in_all)

@@ -1,4 +1,4 @@
-"""How a run ended, and why: the part of its result that is decided here."""
+"""The ending of a run and its reason: the part of its result that the driver decides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from llmexp.tasks import get_task
 
 @dataclass(frozen=True)
 class Ending:
-    """A status, the reason in one line (of a success only where its loss diverged), and the rank's own account of its failure."""
+    """A status, its reason in one line, and the failed rank's own report.
+
+    A success has a reason only where its loss diverged.
+    """
 
     status: RunStatus
     reason: str = ""
@@ -24,7 +27,7 @@ SUCCESS = Ending(RunStatus.SUCCESS)
 
 
 def in_words(plan: RunPlan, folder: RunFolder, result: RunResult) -> str:
-    """The status and its reason; of a success what came out, and the folders that it left."""
+    """Describe the status and its reason; for a success also its outcome and the folders that it saved."""
     parts = [f"{result.status}: {result.reason}" if result.reason else f"{result.status}"]
     parts += filter(None, [get_task(plan.config.task.name).outcome(plan, result.metrics)])
     parts += [f"{name.rpartition('/')[2]} in {folder.path / name}" for name in result.what_ran.get("saved", ())]

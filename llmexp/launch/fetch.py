@@ -1,4 +1,7 @@
-"""Weights of a hub name, brought to this node before any rank starts; the ranks read them from the Hugging Face cache."""
+"""Fetch the weights of a hub name to this node before any rank starts.
+
+The ranks read them from the Hugging Face cache.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ LOOK_S = 10.0
 
 
 def fetch_weights(plan: RunPlan, log: Path) -> None:
-    """Fetch what a hub name needs and this node's cache has not, saying how far it is; raises ConfigError in one line where that fails."""
+    """Fetch what a hub name needs and this node's cache lacks, and print the progress.
+
+    Raises ConfigError in one line where that fails.
+    """
     model = plan.model_to_fetch
     if model is None or Path(model.path).expanduser().is_dir():
         return
@@ -31,6 +37,6 @@ def fetch_weights(plan: RunPlan, log: Path) -> None:
 
 
 def _last_line(log: Path) -> str:
-    """What a progress bar shows now: it goes back to the line's start for every new state."""
+    """Return the last line, or a progress bar's present state: the bar goes to the line's start for each state."""
     lines = [line.strip() for line in log.read_text(errors="replace").replace("\r", "\n").splitlines()]
     return next((line for line in reversed(lines) if line), "")

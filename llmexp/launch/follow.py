@@ -1,4 +1,4 @@
-"""Read what ranks write while they write it: new samples only, and whether anything was written at all."""
+"""Read what ranks write while they run: new samples only, and whether anything was written at all."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ S = TypeVar("S", bound=Sample)
 
 
 class SampleFollower(Generic[S]):
-    """The samples that a file has gained since the last look."""
+    """A reader of the samples that a file has gained since the last read."""
 
     def __init__(self, path: Path, kind: type[S]) -> None:
         self._file, self._kind = Appended(path), kind
 
     def read(self) -> list[S]:
-        """New complete lines; a line still being written waits for the next look."""
+        """Return new complete lines; an incomplete line waits for the next read."""
         return [self._kind.model_validate_json(line) for line in self._file.read()]
 
 
 class Silence:
-    """How long no rank of a repeat has written a sample or a line of its log."""
+    """A clock of how long no rank of a repeat has written a sample or a line of its log."""
 
     def __init__(self, repeat: Path) -> None:
         self._repeat = repeat
@@ -32,7 +32,7 @@ class Silence:
         self._since_s = time.monotonic()
 
     def seconds(self) -> float:
-        """Seconds since the files were last seen to grow."""
+        """Return the seconds since the files were last seen to grow."""
         written = sum(path.stat().st_size for pattern in ("samples.*", "log.*") for path in self._repeat.glob(pattern))
         if written != self._written_bytes:
             self._written_bytes, self._since_s = written, time.monotonic()

@@ -1,7 +1,8 @@
-"""The other end of engine.launcher=fork: a process that has imported an engine's worker forks the ranks of one repeat after the other.
+"""The server for engine.launcher=fork: it has imported an engine's worker and forks the ranks of each repeat.
 
-As a server, `python -m llmexp.launch.fork_server <worker>`: its standard input is a socket, each message an order, and its end the server's.
-By hand, `python -m llmexp.launch.fork_server <worker> <ranks> <port> <folder>`: the ranks of one repeat.
+As a server, `python -m llmexp.launch.fork_server <worker>`: its standard input is a socket, each message is an order,
+and the server ends when the socket closes.
+By hand, `python -m llmexp.launch.fork_server <worker> <ranks> <port> <folder>`: it forks the ranks of one repeat.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from llmexp.launch.ranks import LOOPBACK, Ranks, listening, variables
 from llmexp.launch.supervisor import hold
 from llmexp.record.process import die_with_parent
 
-# What makes a forked process a rank; it imports torch.
+# The module that turns a forked process into a rank; it imports torch.
 STARTER = "llmexp.launchers.rank.forked"
 MESSAGE_BYTES = 65536
 
 
 def serve(worker: str) -> None:
-    """Import, then fork a supervisor for each order until the driver goes."""
+    """Import the worker, then fork a supervisor for each order until the driver goes."""
     importlib.import_module(STARTER).prepare(worker)
     signal.signal(signal.SIGCHLD, _reap)
     orders = socket.socket(fileno=os.dup(0))
@@ -40,14 +41,14 @@ def serve(worker: str) -> None:
 
 
 def _reap(*_: object) -> None:
-    """Wait for supervisors that have ended, so that what they and their ranks computed counts as this run's own work, not as another program's."""
+    """Wait for ended supervisors, so that their CPU time counts as this run's own and not as another program's."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def _keep(words: Sequence[str], line: int, log: int) -> None:
-    """Hold one repeat's ranks until they or the driver end, tell the exit code by the line and leave."""
+    """Hold one repeat's ranks until they or the driver end, send the exit code over the line and exit."""
     die_with_parent()
     os.setsid()
     for source, target in ((line, 0), (log, 1), (log, 2)):

@@ -1,7 +1,8 @@
-"""engine.launcher=fork, the driver's end: one process imports what ranks need, and every repeat of a sweep forks its ranks from it.
+"""The driver's side of engine.launcher=fork: a sweep's repeats fork their ranks from one process.
 
-A fresh interpreter takes seconds to import torch, DeepSpeed and transformers; a forked one has them. Ranks of GPUs cannot be made so: importing these
-libraries looks for GPUs, and a process that has done so cannot be forked for them.
+That process imports once what ranks need: a fresh interpreter takes seconds to import torch, DeepSpeed and
+transformers. Ranks on GPUs cannot be forked: importing these libraries looks for GPUs, and a process that has done so
+cannot be forked for them.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from pathlib import Path
 from llmexp.launch.fork_server import MESSAGE_BYTES
 from llmexp.launch.spawn import Agent, exit_code
 
-# Between the closing of a process's sockets and its end.
+# The time between the closing of a process's sockets and its end.
 ENDING_S = 1.0
 
 
 class ForkServer:
-    """A process that has imported one engine's worker in one environment; it ends when the driver does, however that ends."""
+    """A process that has imported one engine's worker in one environment; it always ends when the driver ends."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         self._made_for = (tuple(command), dict(env))
@@ -32,31 +33,34 @@ class ForkServer:
             )
 
     def serves(self, command: Sequence[str], env: Mapping[str, str]) -> bool:
-        """Whether it is there and was made for these."""
+        """Say whether the server runs and was made for this command and environment."""
         return self.process.poll() is None and self._made_for == (tuple(command), dict(env))
 
     def fork(self, words: Sequence[str], line: socket.socket, log: Path) -> None:
-        """Order a supervisor of ranks, which holds `line` as its standard input; where the server has gone, `line` is closed and nothing comes."""
+        """Order a supervisor of ranks, which gets `line` as its standard input.
+
+        Where the server has gone, `line` is closed and no answer comes.
+        """
         with log.open("ab") as file, suppress(ConnectionError):
             socket.send_fds(self._orders, ["\0".join(words).encode()], [line.fileno(), file.fileno()])
 
     def exit_code(self) -> int:
-        """Return its own where it has ended, or is about to; else that of a supervisor which was killed before it could tell."""
+        """Return the server's exit code where it has ended or is about to, else -9: the supervisor was killed."""
         with suppress(subprocess.TimeoutExpired):
             return self.process.wait(ENDING_S)
         return -signal.SIGKILL
 
     def close(self) -> None:
-        """Let it end, and the ranks that it has forked."""
+        """Let the server end, and the ranks that it has forked."""
         self._orders.close()
         self.process.wait()
 
 
 class ForkedAgent(Agent):
-    """One repeat's ranks, forked; their supervisor is the server's child, and tells its exit code by the line."""
+    """One repeat's ranks, forked; their supervisor is a child of the server and sends its exit code over the line."""
 
     server: ForkServer | None = None
-    """Of this driver, for its next repeat too."""
+    """This driver's server, which serves its next repeat too."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +73,10 @@ class ForkedAgent(Agent):
             self._server.fork((ranks, port, folder), supervisors_end, log)
 
     def stop(self) -> int:
-        """See Agent; where nobody is left to tell, the server's own exit code, or -9 where the supervisor alone was killed."""
+        """Stop as Agent does.
+
+        Without an answer, return the server's exit code, or -9 where only the supervisor was killed.
+        """
         if self._code is None:
             with suppress(OSError):
                 self._line.shutdown(socket.SHUT_WR)
@@ -80,7 +87,7 @@ class ForkedAgent(Agent):
 
 
 def _server_for(command: Sequence[str], env: Mapping[str, str], log: Path) -> ForkServer:
-    """The server at hand, or a new one in its place where it is gone or was made for another worker or environment."""
+    """Return the present server, or a new one where it is gone or was made for another worker or environment."""
     server = ForkedAgent.server
     if server is None or not server.serves(command, env):
         if server:

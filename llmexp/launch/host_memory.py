@@ -1,4 +1,4 @@
-"""The host's memory under a run: whether it comes to its end, told before the kernel kills something or the machine does nothing but swap."""
+"""Watch the host's memory during a run, to end the run before the kernel kills a process or the machine only swaps."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from llmexp.machine.processes import held_bytes
 from llmexp.record.result import RunStatus
 
 GIB = 2**30
-# Free and reclaimable memory, of all that processes here may have, below which the run is ended.
+# The run ends where less than this share is free or reclaimable, of all memory that processes here may use.
 LEAST_LEFT_SHARE = 0.02
-# Share of the last ten seconds in which every process that could have worked waited for memory (the kernel's `full avg10`).
+# Share of the last 10 s in which all processes that could have worked waited for memory (the kernel's `full avg10`).
 MOST_STALLED_SHARE = 0.2
-# Where the kernel does not tell that: swapped in, and as much swapped out, over as many seconds.
+# Where the kernel does not report that: the highest rate of swapping out and in again, over the window below.
 MOST_SWAPPED_BYTES_PER_S = 20e6
 WINDOW_S = 10.0
 
 
 class HostMemory:
-    """Looked at once a tick; a reading takes a fraction of a millisecond."""
+    """A watch on the host's memory that is read once a tick; a reading takes a fraction of a millisecond."""
 
     def __init__(self) -> None:
         self._all_bytes = host_memory_bytes()
@@ -32,7 +32,7 @@ class HostMemory:
         self._was_low = False
 
     def exhausted(self, run: Callable[[], Iterable[psutil.Process]]) -> Ending | None:
-        """The ending where memory has come to its end, by the fault of the run's processes or of others; None as long as it suffices."""
+        """Return the ending where the run's processes or others have exhausted memory; None as long as it suffices."""
         left_bytes = host_memory_left_bytes()
         low, self._was_low = self._was_low, left_bytes < LEAST_LEFT_SHARE * self._all_bytes
         why = f"only {LEAST_LEFT_SHARE:.0%} may be left" if low and self._was_low else self._thrashing()
@@ -50,7 +50,7 @@ class HostMemory:
         return f"{rate / 1e6:.0f} MB/s are swapped out and in again" if rate > MOST_SWAPPED_BYTES_PER_S else None
 
     def _both_ways_bytes_per_s(self) -> float:
-        """What was swapped in and as much out a second, over the last window; 0 before it is full."""
+        """Return the lesser of the rates of swapping in and out over the last window; 0 before the window is full."""
         self._swapped.append((time.monotonic(), *swapped_bytes()))
         (then_s, in_then, out_then), (now_s, in_now, out_now) = self._swapped[0], self._swapped[-1]
         if now_s - then_s < WINDOW_S:
@@ -60,8 +60,11 @@ class HostMemory:
 
 
 def _ending(why: str, left_bytes: int, all_bytes: int, own_bytes: int) -> Ending:
-    """Out of memory where the run holds most of what is taken; else another's fault, which is no answer about the run."""
-    figures = f"host memory: {left_bytes / GIB:.1f} of {all_bytes / GIB:.1f} GiB left, the run's processes hold {own_bytes / GIB:.1f} GiB: {why}"
+    """Return OOM where the run holds most of the memory in use, else FAILED, which is no answer about the run."""
+    figures = (
+        f"host memory: {left_bytes / GIB:.1f} of {all_bytes / GIB:.1f} GiB left, "
+        f"the run's processes hold {own_bytes / GIB:.1f} GiB: {why}"
+    )
     if own_bytes >= (all_bytes - left_bytes) / 2:
         return Ending(RunStatus.OOM, figures)
     return Ending(RunStatus.FAILED, f"{figures}; other processes hold most of it")

@@ -1,4 +1,4 @@
-"""Signals that end a run: the first one interrupts it, and whatever follows must not keep it from writing its result."""
+"""Signals that end a run: the first one interrupts it, and later ones must not keep it from writing its result."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from llmexp.record.result import RunStatus
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends a run as Ctrl-C does."""
+    """SIGTERM came; it ends a run as Ctrl-C does."""
 
 
 class HungUp(KeyboardInterrupt):
-    """SIGHUP: the terminal is gone."""
+    """SIGHUP came: the terminal is gone."""
 
 
 class OutOfTime(KeyboardInterrupt):
-    """SIGUSR2, by which SLURM says that the job's time limit is near."""
+    """SIGUSR2 came: SLURM warns that the job's time limit is near."""
 
 
 INTERRUPTS = {signal.SIGTERM: Terminated, signal.SIGHUP: HungUp, signal.SIGUSR2: OutOfTime}
@@ -31,9 +31,9 @@ TOLD = {Terminated: "terminated by SIGTERM", HungUp: "its terminal was closed, b
 
 @contextmanager
 def signals_interrupt() -> Iterator[None]:
-    """Raise Terminated at SIGTERM, HungUp at SIGHUP and OutOfTime at SIGUSR2 within the block, once; outside the main thread signals cannot be taken.
+    """Raise Terminated at SIGTERM, HungUp at SIGHUP and OutOfTime at SIGUSR2 within the block, once.
 
-    SIGHUP stays ignored where it is, as by nohup.
+    Outside the main thread signals cannot be handled. SIGHUP stays ignored where it already is, as by nohup.
     """
     if not _takes_signals():
         yield
@@ -52,14 +52,14 @@ def signals_interrupt() -> Iterator[None]:
 
 
 def ignore_signals() -> None:
-    """From now on, let none of them interrupt: SLURM sends SIGTERM to a job's step and to the job."""
+    """Ignore all of these signals from now on: SLURM sends SIGTERM both to a job's step and to the job."""
     if _takes_signals():
         for number in INTERRUPTS:
             signal.signal(number, signal.SIG_IGN)
 
 
 def interrupted_by(interruption: KeyboardInterrupt) -> Ending:
-    """How a run ended that was interrupted."""
+    """Return the ending of a run that was interrupted."""
     if isinstance(interruption, OutOfTime):
         return Ending(RunStatus.TIMEOUT, "SLURM's time limit for the job, of which it warned with SIGUSR2")
     return Ending(RunStatus.KILLED, TOLD.get(type(interruption), "interrupted by the user"))

@@ -1,7 +1,8 @@
-"""DeepSpeed's compiled ops: built by the driver before any rank starts, in one visible step, and kept for this machine.
+"""DeepSpeed's compiled ops: the driver builds them before any rank starts, visibly, and keeps them for this machine.
 
-Ranks never compile: killed while they do, they would leave a lock on which the next run hangs in silence. An op that is in the folder is
-complete, because it came by rename; a build that was killed leaves nothing but its own scratch folder, and a lock that ended with its holder.
+Ranks never compile: a rank that is killed while it compiles would leave a lock on which the next run hangs silently.
+An op in the folder is complete, because it was renamed into place. A build that was killed leaves only its own scratch
+folder, and a lock that ended with its holder.
 """
 
 from __future__ import annotations
@@ -33,24 +34,30 @@ COMPILER = f"C++ compiler ({', '.join(COMPILERS)})"
 
 
 def needed_op(plan: RunPlan) -> str | None:
-    """The op that DeepSpeed would compile for this plan: that of its own Adam, on the host with offload. torch's optimizers need none."""
+    """Return the op that DeepSpeed would compile for this plan, None where it needs none.
+
+    Only DeepSpeed's own Adam needs one, a host version with offload; torch's optimizers need none.
+    """
     if plan.config.engine.name != "deepspeed" or "optimizer" not in plan.engine_config:
         return None
     return "cpu_adam" if "offload_optimizer" in plan.engine_config["zero_optimization"] else "fused_adam"
 
 
 def unbuildable(plan: RunPlan) -> str | None:
-    """Say what this machine lacks to build what the plan needs and is not built yet, or None."""
+    """Say what this machine lacks to build an op that the plan needs and that is not built yet, or None."""
     op = needed_op(plan)
     missing = _missing(plan, op) if op else []
     if not missing:
         return None
     lacking = " and no ".join(missing)
-    return f"DeepSpeed's own optimizer needs its {op} compiled, and this machine has no {lacking}; optimizer=adamw compiles nothing"
+    return (
+        f"DeepSpeed's own optimizer needs its {op} compiled, and this machine has no {lacking}; "
+        "optimizer=adamw compiles nothing"
+    )
 
 
 def prepare_ops(plan: RunPlan) -> dict[str, str]:
-    """Build what the plan needs and this machine has not got yet; return variables for the ranks. Raises BuildError."""
+    """Build the op that the plan needs unless it is built; return variables for the ranks; raises BuildError."""
     op = needed_op(plan)
     if op is None:
         return {}
@@ -65,7 +72,7 @@ def prepare_ops(plan: RunPlan) -> dict[str, str]:
 
 
 def build_tools(found: Installed) -> dict[str, str | None]:
-    """Where that lies which compiles the ops; None for what is missing."""
+    """Return the path of each tool that compiles the ops; None for a missing one."""
     return {COMPILER: found.compiler, "ninja": found.ninja, "nvcc (CUDA toolkit)": found.nvcc}
 
 
@@ -81,7 +88,7 @@ def _build(runtime: Runtime, op: str, library: Path) -> None:
     started_s = time.monotonic()
     for killed in library.parent.glob("build.*"):
         shutil.rmtree(killed, ignore_errors=True)
-    # A fresh TORCH_EXTENSIONS_DIR has no lock in it that anybody could have left.
+    # A fresh TORCH_EXTENSIONS_DIR cannot hold a lock that another process left.
     scratch = library.parent / f"build.{os.getpid()}"
     with runtime.start(
         [runtime.python, *BUILDER, op], agent_log(scratch), {**os.environ, "TORCH_EXTENSIONS_DIR": str(scratch)}
@@ -91,7 +98,8 @@ def _build(runtime: Runtime, op: str, library: Path) -> None:
     log = agent_log(scratch).replace(library.with_suffix(".log"))
     if not in_time or code:
         raise BuildError(
-            f"DeepSpeed's {op} {'could not be built' if in_time else f'was not built within {duration(BUILD_TIMEOUT_S)}'}: see {log}"
+            f"DeepSpeed's {op} "
+            f"{'could not be built' if in_time else f'was not built within {duration(BUILD_TIMEOUT_S)}'}: see {log}"
         )
     (scratch / op / library.name).replace(library)
     shutil.rmtree(scratch)
@@ -100,7 +108,7 @@ def _build(runtime: Runtime, op: str, library: Path) -> None:
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which ends with its holder; wait aloud while another driver builds."""
+    """Hold the folder's lock, which ends with its holder; print a line while another driver builds."""
     with ExitStack() as stack:
         try:
             stack.enter_context(
@@ -117,7 +125,11 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _library(plan: RunPlan, op: str) -> Path:
-    """Where the built op lies: a folder for each Python, torch, DeepSpeed, image, CPU (they compile for the CPU at hand) and CUDA toolkit."""
+    """Return the path of the built op.
+
+    The folder depends on Python, torch, DeepSpeed, the image, the CPU (ops are compiled for the present one) and the
+    CUDA toolkit.
+    """
     found = Runtime(plan).installed
     parts = [
         found.cache_tag,

@@ -1,4 +1,7 @@
-"""What is certain on this node before anything starts: a combination not supported, memory that cannot suffice, other hardware, no compiler."""
+"""Find, before anything starts, the certain reasons why a run cannot be measured on this node.
+
+They are: an unsupported combination, too little memory, other hardware, missing libraries or no compiler.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +31,23 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
 
 
 def certain_skip(plan: RunPlan, node: Detected | None = None) -> str | None:
-    """Say why the run would be skipped at once on this node, or, where it is another's (None), as far as the hardware's file tells."""
+    """Say why the run would be skipped at once on this node.
+
+    Where the run is for another node (None), only the hardware's file is used.
+    """
     short = None if plan.skip or plan.config.force else _certain_shortage(plan, node)
     return f"{short}; force=true starts it all the same" if short else plan.skip
 
 
 def other_hardware(plan: RunPlan, node: Detected) -> str | None:
-    """Say that the plan is for hardware which is not this node's, or None."""
+    """Say that the plan is for hardware which this node does not have, or None."""
     hardware, ranks = plan.config.hardware, plan.ranks_per_node
     if hardware.device == "cpu":
         return None
-    wanted = f"hardware={hardware.name} is not this node's: it takes {ranks} x {' or '.join(hardware.device_names) or 'NVIDIA GPU'}"
+    wanted = (
+        f"hardware={hardware.name} is not this node's: "
+        f"it takes {ranks} x {' or '.join(hardware.device_names) or 'NVIDIA GPU'}"
+    )
     if not node.device_name:
         return f"{wanted}, and no NVIDIA GPU is visible here"
     alien = bool(hardware.device_names) and node.device_name not in hardware.device_names
@@ -46,13 +55,16 @@ def other_hardware(plan: RunPlan, node: Detected) -> str | None:
 
 
 def missing_libraries(plan: RunPlan) -> str | None:
-    """Say what the plan's ranks import and its runtime has not, or None."""
+    """Say which modules the plan's ranks import that its runtime lacks, or None."""
     config = plan.config
     found = Runtime(plan).installed
     if found.error:
         return f"runtime={config.runtime.name} does not start: {found.error}"
     if version_of(found.python) < OLDEST_PYTHON:
-        return f"runtime={config.runtime.name} is Python {found.python}; llmexp's ranks need {'.'.join(map(str, OLDEST_PYTHON))} or later"
+        return (
+            f"runtime={config.runtime.name} is Python {found.python}; "
+            f"llmexp's ranks need {'.'.join(map(str, OLDEST_PYTHON))} or later"
+        )
     if not found.missing:
         return None
     missing = ", ".join(dict.fromkeys(found.missing)) + (
@@ -65,7 +77,7 @@ def missing_libraries(plan: RunPlan) -> str | None:
 
 
 def _certain_shortage(plan: RunPlan, node: Detected | None) -> str | None:
-    """Hold the plan's sure memory against this node's, or, where it is another's (None), against what the hardware's file says."""
+    """Compare the plan's certain memory with this node's, or, for another node (None), with the hardware's file."""
     hardware, ranks = plan.config.hardware, plan.ranks_per_node
     if plan.memory is None:
         return None
@@ -73,5 +85,5 @@ def _certain_shortage(plan: RunPlan, node: Detected | None) -> str | None:
     if hardware.device == "cpu":
         return shortage(plan.memory, ranks, None, host_bytes)
     device_bytes = (node.memory_bytes if node else None) or hardware.memory_bytes
-    # Unknown memory is taken to suffice: for `shortage`, None would mean that ranks live on the host.
+    # Unknown memory is assumed to suffice: for `shortage`, None would mean that ranks live on the host.
     return shortage(plan.memory, ranks, device_bytes or plan.memory.device, host_bytes)

@@ -1,4 +1,4 @@
-"""What is done once on a node before a plan's ranks start: weights fetched, ops built, and the environment that all repeats have."""
+"""Prepare a node once before a plan's ranks start: fetch weights, build ops, set the environment of all repeats."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ from llmexp.record.plan import RunPlan
 
 
 def prepare(plan: RunPlan, log: Path) -> dict[str, str]:
-    """Bring to this node what the ranks need, saying so, and return their environment; `log` is of the fetching.
+    """Bring what the ranks need to this node, print the progress, and return their environment.
 
-    Raises ConfigError and BuildError where the node cannot be prepared.
+    `log` is the log of the fetching. Raises ConfigError or BuildError where the node cannot be prepared.
     """
     fetch_weights(plan, log)
     return environment(plan, prepare_ops(plan) | compiler_variables(plan))
 
 
 def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:
-    """The ranks' environment: this process's own, the cores shared out, then what the runtime, `extra` and the plan's command say."""
+    """Return the ranks' environment.
+
+    It is this process's own, the cores divided among the ranks, then the variables of the runtime, `extra` and the
+    plan's command.
+    """
     own = {name: value for name, value in os.environ.items() if name not in plan.command.unset}
-    # A psutil.py in the working directory is nobody's psutil.
+    # PYTHONSAFEPATH keeps a psutil.py in the working directory from being imported.
     return {
         **own,
         "PYTHONSAFEPATH": "1",
@@ -39,7 +43,7 @@ def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def _interfaces(plan: RunPlan) -> dict[str, str]:
-    """Ranks of one node need none that other machines reach."""
+    """Return variables that keep the ranks of one node on the loopback interface, unless they are set."""
     loopback = "lo" if sys.platform == "linux" else "lo0"
     names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if plan.config.hardware.nodes == 1 else ()
     return {name: loopback for name in names if name not in os.environ}

@@ -1,4 +1,4 @@
-"""How far a run has got, how fast it goes and how long it will take, from the samples that rank 0 writes."""
+"""A run's progress, rate and remaining time, computed from the samples that rank 0 writes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from llmexp.record.samples import Sample
 from llmexp.tasks import get_task
 
 RECENT_STEPS = 10
-# A program that has printed for so long without a step is one whose steps are not heard of.
+# After this much printing without a step, the program is taken to report no steps to llmexp.
 UNHEARD_AFTER_S = 30.0
 GIB = 1024**3
 
 
 class Progress:
-    """A run's advance; the estimate takes every repeat to be like the present one."""
+    """The progress of a run; its estimate assumes that every repeat is like the present one."""
 
     def __init__(self, plan: RunPlan) -> None:
         self._plan, self.name = plan, plan.name
@@ -50,7 +50,7 @@ class Progress:
         self._recent.clear()
         self._follower = SampleFollower(folder / "samples.0.jsonl", get_task(self._plan.config.task.name).sample_type)
         self._begun_s = time.monotonic()
-        # llmexp's own loops need no such look.
+        # llmexp's own loops always report their steps.
         self._logs, self._printing_since_s = Logs(folder) if unheard(self._plan, Output()) else None, None
 
     def update(self) -> None:
@@ -68,7 +68,7 @@ class Progress:
 
     @property
     def advance(self) -> str:
-        """Repeat, step, rate, memory and the time left, in words."""
+        """Repeat, step, rate, memory and remaining time, in words."""
         repeat = f"repeat {self._repeat + 1}/{self.repeats} · " if self.repeats > 1 else ""
         if not self._recent:
             return f"{repeat}starting{self._unheard}"
@@ -84,7 +84,7 @@ class Progress:
 
     @property
     def _unheard(self) -> str:
-        """Why this may last, where ranks have been printing for long; empty before."""
+        """The likely reason for a missing first step, after the ranks have printed for long; empty before."""
         if (
             self._logs is None
             or self._printing_since_s is None
@@ -95,12 +95,12 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """What was done a second over the recent steps, each replica taken to do what rank 0 does."""
+        """Amount done per second over the recent steps, assuming that each replica does as much as rank 0."""
         return self._plan.replicas * sum(sample.amount for sample in self._recent) / self._recent_s
 
     @property
     def remaining_s(self) -> float:
-        """Seconds until the last repeat's last step at the recent pace, starting up included."""
+        """Seconds until the last repeat's last step at the recent pace, start-ups included."""
         step_s = self._recent_s / len(self._recent)
         startups_left = self.repeats - self._repeat - 1
         return max(0, self.steps_in_all - self.steps_done) * step_s + startups_left * self._startup_s

@@ -1,7 +1,8 @@
-"""One node's ranks: by which variables they find each other, where they meet, and the first bad end among them.
+"""One node's ranks: the variables by which they find each other, their store, and the first bad end among them.
 
-Started as `python -m llmexp.launch.ranks <ranks> <node> <nodes> <address> <port> <words…>`: fresh interpreters of `python <words…>`, one a rank. It
-imports no torch, as torchrun's agent does for seconds, and holds no rendezvous, whose state torchrun's default one unpickles from whoever reaches it.
+`python -m llmexp.launch.ranks <ranks> <node> <nodes> <address> <port> <words…>` starts fresh interpreters of
+`python <words…>`, one per rank. Unlike torchrun's agent it does not import torch, which takes seconds. It has no
+rendezvous either: torchrun's default one unpickles its state from anybody who can reach it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from llmexp.launch.supervisor import SIGNALLED
 from llmexp.record.process import STORE_FD
 
 LOOPBACK = "127.0.0.1"
-# What Python ignores and would hand on.
+# Signals that Python ignores and would pass on as ignored.
 IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class Ranks:
-    """Processes that `start` makes when this is made, from their numbers on node `node` to their process ids, and how they end.
+    """Processes that `start` makes at construction, from their numbers on node `node` to process ids, and how they end.
 
-    The first rank of node 0 serves the store in which all find each other, on the socket `store`, which is closed here once it has it.
+    The first rank of node 0 serves the store in which all ranks find each other, on the socket `store`. The socket is
+    closed here once that rank has it.
     """
 
     def __init__(
@@ -36,7 +38,10 @@ class Ranks:
                 store.close()
 
     def poll(self) -> int | None:
-        """Return 0 once all have ended well, else the exit code of one that has not, -n where signal n ended it; None as long as they run."""
+        """Return 0 once all have ended well, None as long as they run.
+
+        Otherwise return the exit code of one that has not, -n where signal n ended it.
+        """
         for pid, rank in list(self._left.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if not ended:
@@ -55,13 +60,16 @@ class Ranks:
 
 
 def listening(address: str, port: int) -> socket.socket:
-    """The store's socket, on this address alone, where torch's own would listen on every interface of the machine."""
+    """Return the store's socket, which listens on this address only; torch's own would listen on every interface."""
     family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
     return socket.create_server((address, port), family=family, backlog=socket.SOMAXCONN)
 
 
 def variables(number: int, ranks: int, store: socket.socket | None, node: int = 0, nodes: int = 1) -> dict[str, str]:
-    """What torch, the engines and people's own programs learn a rank's place from; `number` counts within the node."""
+    """Return the variables that tell torch, engines and users' programs a rank's place.
+
+    `number` counts within the node.
+    """
     counted = {
         "RANK": node * ranks + number,
         "LOCAL_RANK": number,
@@ -74,7 +82,7 @@ def variables(number: int, ranks: int, store: socket.socket | None, node: int = 
 
 
 def fresh(words: list[str], ranks: int, node: int, nodes: int, meeting: Mapping[str, str]) -> Ranks:
-    """Start fresh interpreters, one a rank; `meeting` is MASTER_ADDR and MASTER_PORT."""
+    """Start fresh interpreters, one per rank; `meeting` is MASTER_ADDR and MASTER_PORT."""
     store = listening(meeting["MASTER_ADDR"], int(meeting["MASTER_PORT"])) if node == 0 else None
 
     def start(number: int) -> int:

@@ -1,4 +1,4 @@
-"""One run on this node, from its plan to its result: set aside, check, spawn, watch, classify, collect."""
+"""Carry out one run on this node, from its plan to its result: set aside, check, spawn, watch, classify, collect."""
 
 from __future__ import annotations
 
@@ -42,15 +42,18 @@ UNEXPECTED = Ending(RunStatus.FAILED, "llmexp itself failed; its own output says
 
 
 def always() -> bool:
-    """Whatever the folder holds."""
+    """Return True, whatever the folder holds."""
     return True
 
 
 def run_one(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = always) -> RunResult | None:
-    """Run a plan and leave its result in the folder; raises KeyboardInterrupt, after writing the result, where the user or a signal ends it.
+    """Run a plan and leave its result in the folder.
 
-    `wanted` is asked once no other driver can change the folder; None where it says no. Raises RunHeldError where another driver is at the run,
-    or has taken it from this one, whose machine stood still for long; then nothing more is written.
+    `wanted` is asked once no other driver can change the folder; returns None where it says no.
+
+    Raises KeyboardInterrupt, after writing the result, where the user or a signal ends the run. Raises RunHeldError
+    where another driver holds the run, or has taken it because this machine stood still for long; then nothing more is
+    written.
     """
     started_s = time.monotonic()
     with only_attempt(folder):
@@ -119,7 +122,7 @@ def _team(plan: RunPlan, folder: RunFolder) -> PeerNodes:
 
 
 def _others(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
-    """The other machines, where a run takes several, by name, and their processors."""
+    """Return the names and processors of the other machines, where a run takes several."""
     if plan.config.hardware.nodes == 1:
         return {}
     members = sorted(_team(plan, folder).members, key=lambda member: member.node)
@@ -127,7 +130,7 @@ def _others(plan: RunPlan, folder: RunFolder) -> dict[str, Any]:
 
 
 def _of_others(group: Group) -> Ending | None:
-    """The ending that another machine brought about, which no rank's account would explain."""
+    """Return the ending that another machine caused, which no rank's report would explain."""
     if group.lost:
         return Ending(RunStatus.KILLED, f"{', '.join(map(str, group.lost))} was lost")
     unable = next(iter(group.unable), None)

@@ -1,4 +1,4 @@
-"""The surroundings in which a plan's ranks run on this node: what is installed there, and how a command is started in them."""
+"""The environment in which a plan's ranks run on this node: what is installed, and how a command starts there."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from llmexp.schema import RunConfig
 
 # The first use of an image may have to fetch it.
 ASK_TIMEOUT_S = 1800.0
-# Every rank reads its plan with the one and watches its peers with the other.
+# Every rank reads its plan with pydantic and watches its peers with psutil.
 RANK_MODULES = ("pydantic", "psutil")
-# Which ranks in a container need as those outside do, and no configuration may hold.
+# Variables that ranks in a container need as those outside do, and that no configuration may hold.
 SECRETS = ("HF_TOKEN",)
-# Of the container in which this process asks what is installed, one after the other.
+# The name of the container in which this process asks what is installed, one question after the other.
 _ASKING = f"llmexp-{uuid.uuid4().hex[:12]}"
 
 
 class Runtime:
-    """Where the ranks of a plan run; `python` is the word that starts an interpreter there."""
+    """The place where the ranks of a plan run; `python` is the word that starts an interpreter there."""
 
     def __init__(self, plan: RunPlan) -> None:
         self._plan, self._config = plan, plan.config.runtime
@@ -42,7 +42,10 @@ class Runtime:
 
     @property
     def installed(self) -> Installed:
-        """What that interpreter has of all that results name or the ranks import; another one than llmexp's own is asked once a process."""
+        """The distributions that results name and the modules that ranks import, as that interpreter has them.
+
+        An interpreter other than llmexp's own is asked once per process.
+        """
         config = self._plan.config
         engine = get_engine(config.task.name, config.engine.name)
         distributions = dict.fromkeys((*DISTRIBUTIONS, *engine.distributions, *contributors(self._plan)))
@@ -55,7 +58,7 @@ class Runtime:
         return _ask(tuple(asking), tuple(env.items()))
 
     def start(self, argv: Sequence[str], log: Path, env: Mapping[str, str]) -> Agent:
-        """Start a command there, which writes into its log's folder, the one above and llmexp's cache."""
+        """Start a command there, which writes into its log's folder, the folder above and llmexp's cache."""
         if self._plan.config.engine.launcher == "fork":
             return ForkedAgent(argv, env, log)
         if self._config.plain:
@@ -66,7 +69,7 @@ class Runtime:
     def _around(
         self, argv: Sequence[str], env: Mapping[str, str], name: str, writes: tuple[str, ...]
     ) -> tuple[list[str], dict[str, str]]:
-        """The command with all that stands before it, and its environment; a container is called `name`."""
+        """Return the command that enters the runtime first, and its environment; a container is called `name`."""
         env = self._environment(env)
         told = [
             key
@@ -79,11 +82,11 @@ class Runtime:
         ), env
 
     def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """What other surroundings need: this llmexp's code, none that lies in the working directory, and no site-packages of the user's."""
+        """Add the variables by which other interpreters import this llmexp, and no other modules of the user's."""
         paths = (str(snapshot()), env.get("PYTHONPATH", ""))
         extra = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1"}
         if self._config.container == "docker":
-            # The user's number may have neither a name nor a home in the image, and torch's caches ask for both.
+            # The user's id may have neither a name nor a home in the image, and torch's caches ask for both.
             extra |= {"HOME": str(cache_folder()), "USER": "llmexp"}
         elif not self._config.container and os.path.isabs(self.python):
             extra["PATH"] = os.pathsep.join([os.path.dirname(self.python), env.get("PATH", os.defpath)])
@@ -91,13 +94,19 @@ class Runtime:
 
 
 def _container(log: Path) -> str:
-    """The name of what writes this log: the same for all repeats of a run, so that its next start finds what a killed driver and supervisor left."""
+    """Return the name of the container that writes this log.
+
+    It is the same for all repeats of a run, so that the next start finds what a killed driver and supervisor left.
+    """
     folder = log.parent.parent if log.parent.name.startswith("repeat.") else log.parent
     return f"llmexp-{sha256(bytes(folder / log.name)).hexdigest()[:12]}"
 
 
 def contributors(plan: RunPlan) -> list[str]:
-    """Distributions of other packages whose code the ranks run: those of the method's atoms, the engine, the optimizer's and the model's class."""
+    """Return other packages' distributions whose code the ranks run.
+
+    They provide the method's atoms, the engine, the optimizer's class and the model's class.
+    """
     named = {plugins.distribution(point) for point in _points(plan)}
     packages = {target.partition(".")[0] for target in plan.config.targets}
     known = packages_distributions() if packages else {}
@@ -105,7 +114,7 @@ def contributors(plan: RunPlan) -> list[str]:
 
 
 def contributing_modules(plan: RunPlan) -> set[str]:
-    """The importable names, without dots, of the same code."""
+    """Return the importable top-level names of the same code."""
     return {point.module.partition(".")[0] for point in _points(plan)} | {
         target.partition(".")[0] for target in plan.config.targets
     }
@@ -129,11 +138,11 @@ def _ask(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> Installed:
 
 
 def _why(done: subprocess.CompletedProcess[str]) -> str:
-    """The last line that speaks of an error; the very last may be a shell's lament over it."""
+    """Return the last line that mentions an error; the very last line may only be a shell's comment on it."""
     said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()
     return next((line for line in reversed(said) if "error" in line.lower()), said[-1])
 
 
 def _inputs(config: RunConfig) -> tuple[str, ...]:
-    """Folders and files that the configuration names and that exist here; a container must show them to the ranks."""
+    """Return the existing folders and files that the configuration names; a container must show them to the ranks."""
     return tuple(str(Path(name).expanduser().absolute()) for name in config.inputs if Path(name).expanduser().exists())

@@ -1,4 +1,4 @@
-"""Start one repeat's ranks and hold them: an own session, a pinned environment, and an end that leaves nothing behind."""
+"""Start one repeat's ranks and hold them in their own session, with a pinned environment, and end all of them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ import psutil
 from llmexp.launch.supervisor import GRACE_S, PATIENCE_S, SIGNALLED
 from llmexp.machine.processes import handles
 
-# Of the first node, or the only one; another's has its number before the suffix.
+# The log of the first node, or the only one; another node's number comes before the suffix.
 AGENT_LOG = "log.agent.txt"
-# A supervisor that takes longer to end its ranks does not end them.
+# A supervisor that takes longer than this does not end its ranks.
 ENDS_WITHIN_S = 2 * (GRACE_S + PATIENCE_S)
 
 
 class Agent:
-    """The command that starts a node's ranks, under a supervisor; a context manager that ends all of them, at last by the command `ending`."""
+    """The command that starts a node's ranks, under a supervisor.
+
+    It is a context manager that ends all of them, finally by the command `ending`.
+    """
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path, ending: Sequence[str] = ()) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
-        # Nothing is ever said on this line: each side learns from its closing that the other has gone.
+        # Nothing is ever sent on this line: each side learns from its closing that the other has gone.
         self._line, supervisors_end = socket.socketpair()
         with log.open("ab") as file, supervisors_end:
             supervisor = [sys.executable, "-m", "llmexp.launch.supervisor", shlex.join(ending), *argv]
@@ -51,17 +54,17 @@ class Agent:
         self.stop()
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when everything has ended, for select."""
+        """Return a descriptor for select that becomes readable when everything has ended."""
         return self._line.fileno()
 
     def ends_within(self, seconds: float) -> bool:
-        """Block until everything has ended, or for that long; asleep all the while."""
+        """Sleep until everything has ended, or for that many seconds; say whether everything has ended."""
         return bool(select.select([self], [], [], seconds)[0])
 
     def stop(self) -> int:
         """End all processes that still run; return the command's exit code, -n where signal n ended it."""
         self._line.close()
-        self._supervisor.send_signal(signal.SIGCONT)  # somebody may have stopped it
+        self._supervisor.send_signal(signal.SIGCONT)  # a user may have stopped it
         try:
             return exit_code(self._supervisor.wait(ENDS_WITHIN_S))
         except subprocess.TimeoutExpired:
@@ -71,17 +74,20 @@ class Agent:
             return exit_code(self._supervisor.wait())
 
     def ask_for_stacks(self, elsewhere: Iterable[psutil.Process] = ()) -> None:
-        """Send SIGUSR1 to the processes that handle it, as ranks do by writing their Python stacks to their logs; it would end any other."""
+        """Send SIGUSR1 to the processes that handle it, as it would end any other.
+
+        Ranks handle it: they write their Python stacks to their logs.
+        """
         for process in {*psutil.Process(self.pid).children(recursive=True), *elsewhere}:
             if handles(process.pid, signal.SIGUSR1):
                 process.send_signal(signal.SIGUSR1)
 
 
 def exit_code(told: int) -> int:
-    """The exit code that a supervisor means, -n where signal n ended the command."""
+    """Return the exit code that a supervisor means, -n where signal n ended the command."""
     return SIGNALLED - told if told > SIGNALLED else told
 
 
 def agent_log(repeat: Path, node: int = 0) -> Path:
-    """What a node's launcher says."""
+    """Return the path of a node's launcher log."""
     return repeat / (f"log.agent.{node}.txt" if node else AGENT_LOG)

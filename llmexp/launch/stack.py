@@ -1,4 +1,4 @@
-"""The stack of a plan: which code, libraries and device would run it here."""
+"""The stack of a plan: the code, libraries and device that would run it here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from llmexp.record.worker_sources import worker_sources
 
 
 def stack_digest(plan: RunPlan, device: str | None = None) -> str:
-    """12 hexadecimal digits that change when code that its worker can import, the engine's libraries or the device model (None: this node's) do."""
+    """Return 12 hexadecimal digits that identify the stack.
+
+    They change with the code that the plan's worker can import, the engine's libraries or the device model (None: this
+    node's).
+    """
     names = (*get_engine(plan.config.task.name, plan.config.engine.name).distributions, *contributors(plan))
     installed = Runtime(plan).installed.distributions
     versions = {name: installed[name] for name in names if name in installed}

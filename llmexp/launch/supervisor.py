@@ -1,9 +1,10 @@
-"""The process between the driver and the ranks: when either end goes, it leaves none of the others behind.
+"""The process between the driver and the ranks: when either side goes, it leaves no process of the other behind.
 
-The driver may be SIGKILLed, launchers start ranks in sessions of their own, and ranks start processes too. The supervisor adopts them
-all and waits for two things without polling: the launcher's end, and the end of its own standard input, which only the driver holds open.
-Started as `python -m llmexp.launch.supervisor <ending command, one word> <command…>`; the ending command, where there is one, ends what is not a
-descendant, before the start too: a supervisor that was killed could not.
+The driver may be SIGKILLed, launchers start ranks in sessions of their own, and ranks start processes too. The
+supervisor adopts them all and waits for two things without polling: the launcher's end, and the end of its own standard
+input, which only the driver holds open. It is started as `python -m llmexp.launch.supervisor <ending command, one word>
+<command…>`. The ending command, where there is one, ends processes that are not descendants. It runs before the start
+too, because a supervisor that was killed could not run it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def keep(argv: Sequence[str], ending: Sequence[str] = ()) -> int:
     """Run the command until it ends or the driver goes; return its exit code, 128 + n where signal n ended it."""
 
     def start() -> Callable[[], int | None]:
-        # Safe here: this process has no threads.
+        # preexec_fn is safe here: this process has no threads.
         return subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent).poll
 
     _end_elsewhere(ending)
@@ -41,15 +42,15 @@ def keep(argv: Sequence[str], ending: Sequence[str] = ()) -> int:
 
 
 def hold(start: Callable[[], Callable[[], int | None]]) -> int:
-    """Start children and wait until they end or the driver goes, then end what is left of them; return as `keep` does.
+    """Start children, wait until they end or the driver goes, then end those that are left; return as `keep` does.
 
-    What `start` returns is asked whenever a child has ended: None as long as the others run, else the exit code, -n where signal n ended it.
+    The function that `start` returns is called whenever a child has ended. It gives None as long as the others run,
+    else the exit code, -n where signal n ended it.
     """
     adopt_orphans()
     children = _child_signals()
-    signal.signal(
-        signal.SIGUSR2, signal.SIG_IGN
-    )  # for the command too: SLURM sends its warning to every process, the driver answers it
+    # The command ignores it too: SLURM sends its warning to every process, and the driver answers it.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     poll = start()
     while (code := poll()) is None:
         ready, _, _ = select.select([0, children], [], [])
@@ -77,7 +78,7 @@ def _end_elsewhere(ending: Sequence[str]) -> None:
 
 
 def sweep() -> None:
-    """End every descendant: ask, wait a grace period, kill until none is left."""
+    """End every descendant: ask, wait for a grace period, then kill until none is left."""
     me = psutil.Process()
     _signal_all(me, signal.SIGTERM)
     psutil.wait_procs(me.children(recursive=True), timeout=GRACE_S)
@@ -98,7 +99,7 @@ def _signal_all(parent: psutil.Process, number: signal.Signals) -> None:
 
 
 def _child_signals() -> int:
-    """A file descriptor that becomes readable whenever a child ends."""
+    """Return a file descriptor that becomes readable whenever a child ends."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -1,4 +1,4 @@
-"""Wait for a repeat to end, asleep, and end it where it takes too long, stands still or takes the host's last memory."""
+"""Sleep until a repeat ends; end it where it takes too long, makes no progress or exhausts the host's memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Limits:
     started_s: float
 
     def reached(self, silence: Silence) -> Ending | None:
-        """The ending by the limit that is reached, or None."""
+        """Return the ending for the limit that is reached, or None."""
         measure = self.measure
         if time.monotonic() - self.started_s > measure.timeout_s:
             return Ending(
@@ -46,9 +46,10 @@ class Limits:
 
 
 def watch(agent: Agent | Group, repeat: Path, limits: Limits, tick: Callable[[], None]) -> Ending | None:
-    """Return None when the agent has ended by itself, or the ending for which its ranks must be stopped, after they were asked for their stacks.
+    """Return None when the agent has ended by itself, else the ending for which its ranks must be stopped.
 
-    Raises RunLostError where another driver has taken the run from this one.
+    Where a limit is reached, the ranks are first asked for their stacks. Raises RunLostError where another
+    driver has taken the run from this one.
     """
     silence, memory = Silence(repeat), HostMemory()
     while not agent.ends_within(TICK_S):
@@ -65,5 +66,5 @@ def watch(agent: Agent | Group, repeat: Path, limits: Limits, tick: Callable[[],
 
 
 def processes_of(repeat: Path) -> set[psutil.Process]:
-    """All that the run started, also where a container's daemon did it."""
+    """Return all processes that the run started, also those that a container's daemon started."""
     return {*psutil.Process().children(recursive=True), *RunFolder(repeat.parent).rank_processes()}

@@ -1,7 +1,10 @@
-"""Runs as jobs of a SLURM cluster: submitted as arrays, followed by their folders first and by SLURM second. Never imports torch.
+"""Runs as jobs of a SLURM cluster, submitted as arrays; their folders are read first, SLURM is asked second.
 
-options  what a person sets            submit   plans to arrays of jobs, through submitit
-jobs     which job runs which run      queue    SLURM's own commands
-settle   what a job's end means        follow   wait for all of them
-board    the living table              advance  its steps and rates
+The package never imports torch.
+
+options    what a user sets               submit   turns plans into arrays of jobs, through submitit
+jobs       which job runs which run       queue    calls SLURM's own commands
+finalize   what a job's end means         follow   waits for all jobs
+reconcile  takes up runs of other shells  own      tells which jobs belong to a sweep
+board      the live table of jobs         advance  the steps and rates in it
 """

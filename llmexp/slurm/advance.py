@@ -1,4 +1,4 @@
-"""How far the running jobs' runs have got, by what rank 0 writes on the shared filesystem."""
+"""The progress of the runs in running jobs, read from what rank 0 writes on the shared filesystem."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from llmexp.record.plan import RunPlan
 from llmexp.slurm.jobs import Submitted
 from llmexp.slurm.queue import Job
 
-# The filesystem serves the measured ranks too.
+# The filesystem serves the measured ranks too, so it is read rarely.
 READ_EVERY_S = 2.0
 
 
 @dataclass
 class _Run:
-    """A run's progress, the inode of the repeat's folder that it is of, and when it is to be read again."""
+    """A run's progress, the inode of the repeat's folder that it describes, and when to read it again."""
 
     progress: Progress
     repeat: int = 0
@@ -25,13 +25,13 @@ class _Run:
 
 
 class Advances:
-    """Tells each run's steps and rate in words; reads only what has been written since, and nothing where it cannot."""
+    """Describes each run's steps and rate; it reads only what is new, and gives '' where it cannot read."""
 
     def __init__(self) -> None:
         self._runs: dict[Job, _Run] = {}
 
     def of(self, run: Submitted) -> str:
-        """'' before the first repeat has begun."""
+        """Return the run's progress in words; '' before the first repeat has begun."""
         try:
             known = self._runs.get(run.job) or self._runs.setdefault(
                 run.job, _Run(Progress(RunPlan.read(run.folder.plan_path)))
@@ -49,7 +49,7 @@ class Advances:
         if not begun:
             known.repeat = 0
             return
-        repeat = begun[-1].stat().st_ino  # after preemption the same name is another folder
+        repeat = begun[-1].stat().st_ino  # after preemption the same name belongs to another folder
         if repeat != known.repeat:
             known.progress.begin(len(begun) - 1, begun[-1])
             known.repeat = repeat

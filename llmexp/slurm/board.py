@@ -1,4 +1,4 @@
-"""Show where jobs stand on standard error: a living table on a terminal, a line for each change elsewhere."""
+"""Show the state of jobs on standard error: a live table on a terminal, a line for each change elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_ROWS = 20
 
 @contextmanager
 def board() -> Iterator[Show]:
-    """Give a function that shows the present states; it may be called at every tick."""
+    """Yield a function that shows the present states; it may be called at every tick."""
     with _living() if sys.stderr.isatty() else nullcontext(_plain()) as show:
         yield show
 
@@ -51,7 +51,7 @@ def _living() -> Iterator[Show]:
 
 
 def table_of(runs: Sequence[Followed], advances: Advances) -> Table:
-    """The jobs that have not ended, those that run first with their steps; how many of each state stands in the title."""
+    """Return a table of the jobs that have not ended, running ones first; its title counts the jobs in each state."""
     from rich.table import Table
 
     left = sorted((run for run in runs if not run.is_done), key=lambda run: not _runs(run))

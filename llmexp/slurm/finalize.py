@@ -1,4 +1,4 @@
-"""What a job's end means for its run, where the run itself could not say: killed by SLURM, or with its node."""
+"""Write results for runs that could not write their own: SLURM killed the job, or its node failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llmexp.record.result import RunResult, RunStatus
 from llmexp.slurm.jobs import Submitted
 from llmexp.slurm.queue import FORGOTTEN, JobState
 
-# What SLURM's words mean; any other is a kill.
+# SLURM's states and the status that each means; any other state is a kill.
 STATUS = {
     "OUT_OF_MEMORY": RunStatus.OOM,
     "TIMEOUT": RunStatus.TIMEOUT,
@@ -22,15 +22,20 @@ STATUS = {
 
 
 def is_final(submitted: Submitted, state: JobState | None) -> bool:
-    """Whether the run's result stands: an answer does; anything else only once SLURM will not run the job again."""
+    """Say whether the run's result is final.
+
+    An answer always is; any other result is final only once SLURM will not run the job again.
+    """
     result = submitted.new_result()
     return result is not None and (result.status.is_answer or (state is not None and state.has_ended))
 
 
 def finalize(submitted: Submitted, state: JobState) -> RunResult | None:
-    """Write the result that an ended job could not; None where the job never came to the run, whose earlier result then stays.
+    """Write the result that an ended job could not write.
 
-    Raises RecordError where the run goes on all the same, on a node that SLURM has lost.
+    Returns None where the job never reached the run; its earlier result then stays.
+
+    Raises RecordError where the run still goes on, on a node that SLURM has lost.
     """
     with only_attempt(submitted.folder, ended_job=submitted.job.number):
         if submitted.folder.result():
@@ -42,7 +47,7 @@ def finalize(submitted: Submitted, state: JobState) -> RunResult | None:
 
 
 def finalize_ended(submitted: Submitted, state: JobState) -> bool:
-    """Settle a run whose job has ended; False where it seems to go on, or its folder cannot be written."""
+    """Settle a run whose job has ended; return False where the run seems to go on or its folder cannot be written."""
     try:
         finalize(submitted, state)
     except (RecordError, OSError):
@@ -51,7 +56,10 @@ def finalize_ended(submitted: Submitted, state: JobState) -> bool:
 
 
 def skip(plan: RunPlan, folder: RunFolder, reason: str) -> None:
-    """Write the result of a run that would be skipped on any node, so that it waits for none; raises RunHeldError where another driver is at it."""
+    """Write the result of a run that any node would skip, so that it needs no job.
+
+    Raises RunHeldError where another driver holds the run.
+    """
     with only_attempt(folder):
         set_aside(folder)
         folder.write(folder.plan_path, plan)
@@ -67,7 +75,10 @@ def _reason(submitted: Submitted, state: JobState) -> str:
         return f"{job} would wait for ever: {state.reason}"
     if state.name == FORGOTTEN:
         return f"{job} is gone, SLURM keeps no record of its end, and it left no result"
-    return f"{job} ended {state.name}{where}{before}{_last_words(submitted) if state.name in ('FAILED', 'COMPLETED') else ''}"
+    return (
+        f"{job} ended {state.name}{where}{before}"
+        f"{_last_words(submitted) if state.name in ('FAILED', 'COMPLETED') else ''}"
+    )
 
 
 def _last_words(submitted: Submitted) -> str:

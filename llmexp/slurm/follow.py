@@ -1,4 +1,7 @@
-"""Wait for jobs to the end: a run's own result counts, SLURM is asked why there is none, and its silence does not last for ever."""
+"""Wait until all jobs have ended.
+
+A run's own result counts first. SLURM is asked why a result is missing; the wait ends if SLURM stays silent too long.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from llmexp.slurm.own import own
 from llmexp.slurm.queue import LAUNCH_FAILED, Job, JobState, cancel, release, states
 
 TICK_S = 0.5
-# A result written on a node may take this long to be seen here.
+# A result written on a node may take this long to be visible here.
 GRACE_S = 5.0
 
 
 @dataclass
 class Followed:
-    """A run that is waited for, and what was last known of it."""
+    """A run that is waited for, and its last known state."""
 
     submitted: Submitted
     state: JobState | None = None
@@ -36,7 +39,7 @@ class Followed:
     _ended_s: float | None = None
 
     def update(self, state: JobState | None) -> None:
-        """Take note of a new result, and of SLURM's word where it gave one; settle what has ended without a result."""
+        """Record a new result and SLURM's answer, where there is one; settle a run that ended without a result."""
         asked, self.state = state is not None, state or self.state
         if asked or self._is_written():
             self._tell(self.submitted.new_result())
@@ -58,24 +61,26 @@ class Followed:
 
     @property
     def has_answered(self) -> bool:
-        """Whether the job did what it was for: it measured, or found that an earlier result holds."""
+        """Say whether the job did its work: it measured, or found that an earlier result is still valid."""
         return self.submitted.new_result() is not None or (self.state is not None and self.state.name == "COMPLETED")
 
     def _settle(self, state: JobState) -> None:
         self.is_done = self.settled_here = True
         if not finalize_ended(self.submitted, state):
             say(
-                f"{self.submitted.label} · job {self.submitted.job} is {state}, yet something is at work in its folder; llmexp status tells later"
+                f"{self.submitted.label} · job {self.submitted.job} is {state}, "
+                "yet something is at work in its folder; llmexp status tells later"
             )
         elif result := self.submitted.new_result():
             self._tell(result)
         else:
             say(
-                f"{self.submitted.label} · job {self.submitted.job} is {state} and never came to the run; its earlier result stays"
+                f"{self.submitted.label} · job {self.submitted.job} is {state} "
+                "and never came to the run; its earlier result stays"
             )
 
     def _is_let_go(self, state: JobState) -> bool:
-        """Whether a job that its node refused is queued again: once, as SLURM sets such a node aside."""
+        """Say whether a job that its node refused is queued again; this is done once, as SLURM drains such a node."""
         if state.reason != LAUNCH_FAILED or self._released:
             return False
         self._released = bool(own([self.submitted])) and release(self.submitted.job)
@@ -84,12 +89,13 @@ class Followed:
         return self._released
 
     def _warn(self, state: JobState) -> None:
-        """Say that the job may wait for ever, once for each reason."""
+        """Warn that the job may wait forever, once for each reason."""
         if state.is_unplaceable and state.reason != self._warned:
             self._warned = state.reason
             run = self.submitted
             say(
-                f"{run.label} · job {run.job} cannot be placed as it asks: {state.reason}; llmexp cancel {run.folder.path} ends it"
+                f"{run.label} · job {run.job} cannot be placed as it asks: {state.reason}; "
+                f"llmexp cancel {run.folder.path} ends it"
             )
 
     def _is_written(self) -> bool:
@@ -101,26 +107,30 @@ class Followed:
         return new
 
     def _tell(self, result: RunResult | None) -> None:
-        """Say how the run ended, once for each ending: one that was preempted ends again."""
+        """Say how the run ended, once for each ending: a preempted run ends again."""
         if result is None or result.ended_at == self._told:
             return
         self._told = result.ended_at
         ended = f"{result.status}: {result.reason}" if result.reason else f"{result.status}"
         say(
-            f"{self.submitted.label} · {ended} · job {self.submitted.job}{'' if result.status.is_answer else f' · {self.submitted.log}'}"
+            f"{self.submitted.label} · {ended} · job {self.submitted.job}"
+            f"{'' if result.status.is_answer else f' · {self.submitted.log}'}"
         )
 
 
 @dataclass
 class _Asking:
-    """Asks SLURM now and then, and bears its silence for a while."""
+    """Asks SLURM from time to time, and tolerates its silence for a while."""
 
     options: SlurmOptions
     _next_s: float = 0.0
     _silent_since_s: float | None = None
 
     def ask(self, jobs: Iterable[Job]) -> dict[Job, JobState]:
-        """States where it is time to ask and SLURM answers, else nothing; raises SlurmError once it has been silent too long."""
+        """Return the states if it is time to ask and SLURM answers, else an empty dict.
+
+        Raises SlurmError once SLURM has been silent too long.
+        """
         if time.monotonic() < self._next_s:
             return {}
         try:
@@ -145,7 +155,7 @@ class _Asking:
 def follow(
     submitted: Sequence[Submitted], options: SlurmOptions, show: Callable[[Sequence[Followed]], None]
 ) -> list[Followed]:
-    """Return when every run has ended for good; raises SlurmError where SLURM stays silent."""
+    """Wait until every run is in its final state; raises SlurmError where SLURM stays silent."""
     runs = [Followed(one) for one in submitted]
     asking = _Asking(options)
     while left := [run for run in runs if not run.is_done]:

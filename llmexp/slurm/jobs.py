@@ -1,8 +1,9 @@
-"""Which job runs which run: <sweep>/slurm/jobs.jsonl, a line a submission, so that any shell on any day can take over.
+"""The record of which job runs which run: <sweep>/slurm/jobs.jsonl has a line for each submission.
 
-A line is written before SLURM is asked, with the name that this submission alone has, and once more with the number that SLURM gave, or that it
-refused. A driver may be killed in between: its jobs are known by that name, in the queue or by the log that they have begun, and a job finds its
-run by it.
+Any shell can take over from it on any day. A line is written before SLURM is asked, with a name that only this
+submission has. A second line adds the number that SLURM gave, or says that SLURM refused. A driver may be killed in
+between: its jobs are then known by that name, in the queue or by the logs of jobs that have begun. A job finds its run
+by that name too.
 """
 
 from __future__ import annotations
@@ -27,14 +28,17 @@ from llmexp.record.result import RunResult
 from llmexp.record.unreadable_record import unreadable_record
 from llmexp.slurm.queue import Job
 
-# How the name of a job's log goes on after its number.
+# The suffix of a job's log file, after the job's number.
 LOG = "_0_log.out"
 _NUMBER = re.compile(r"\d+(_\d+)?")
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """One run's latest job; `replaces` is when the result that lay in the folder at that time had ended, '' where there was none."""
+    """One run's latest job.
+
+    `replaces` is the end time of the result that was in the folder at submission, '' where there was none.
+    """
 
     folder: RunFolder
     job: Job
@@ -42,7 +46,7 @@ class Submitted:
 
     @cached_property
     def label(self) -> str:
-        """The run as a person tells it from the others."""
+        """The run's name for people, which tells it from other runs."""
         try:
             return RunPlan.read(self.folder.plan_path).name
         except (OSError, RecordError):
@@ -50,40 +54,43 @@ class Submitted:
 
     @property
     def log(self) -> Path:
-        """What the process that supervises the run prints, and SLURM about it."""
+        """The log of the process that supervises the run; SLURM's messages are in it too."""
         return submission_folder(self.folder.path.parent, self.job.name) / f"{self.job}{LOG}"
 
     def new_result(self) -> RunResult | None:
-        """The result of this job, not of an earlier one; None where there is none yet."""
+        """Return the result of this job, not of an earlier one; None where there is none yet."""
         result = self.folder.result()
         return result if result and result.ended_at != self.replaces else None
 
 
 @dataclass(frozen=True)
 class Intent:
-    """A run that SLURM is about to be asked to take; `task` is its place in the array, None where it is a job of its own."""
+    """A run that SLURM is about to be asked to take.
+
+    `task` is its place in the array, None where it is a job of its own.
+    """
 
     folder: RunFolder
     name: str
     task: int | None
     replaces: str
     at: str = field(default="", compare=False)
-    """When SLURM was asked, in ISO 8601, where that is noted."""
+    """The time at which SLURM was asked, in ISO 8601, where it is recorded."""
 
     def taken(self, array: str) -> Submitted:
-        """What it is once SLURM has given this number to all jobs of its submission."""
+        """Return the submission after SLURM has given this number to all of its jobs."""
         return Submitted(
             self.folder, Job(array if self.task is None else f"{array}_{self.task}", self.name), self.replaces
         )
 
 
 def slurm_folder(sweep: Path) -> Path:
-    """Where a sweep keeps what belongs to its jobs."""
+    """Return the folder in which a sweep keeps the files of its jobs."""
     return sweep / "slurm"
 
 
 def submission_folder(sweep: Path, name: str) -> Path:
-    """The logs of a submission's jobs, and the script that SLURM was given."""
+    """Return the folder of a submission: its jobs' logs, and the script that SLURM was given."""
     return slurm_folder(sweep) / name
 
 
@@ -98,29 +105,29 @@ def only_submitter(sweep: Path) -> Iterator[None]:
 
 
 def intend(intents: Iterable[Intent]) -> None:
-    """Note what SLURM is about to be asked for."""
+    """Record what SLURM is about to be asked for."""
     _append((one.folder, {"name": one.name, "task": one.task, "replaces": one.replaces}) for one in intents)
 
 
 def withdraw(refused: Iterable[Intent]) -> None:
-    """Note that SLURM has not taken these, and never will."""
+    """Record that SLURM has refused these submissions for good."""
     _append(
         (one.folder, {"name": one.name, "task": one.task, "replaces": one.replaces, "refused": True}) for one in refused
     )
 
 
 def note(submitted: Iterable[Submitted]) -> None:
-    """Append submissions, which are then known for good."""
+    """Record the job numbers of submissions, which are then known for good."""
     _append((one.folder, {"job": one.job.number, "name": one.job.name, "replaces": one.replaces}) for one in submitted)
 
 
 def submissions(folders: Iterable[RunFolder]) -> list[Submitted]:
-    """The latest submission of each run that has one whose number is known."""
+    """Return the latest submission with a known number of each run that has one."""
     return [one for sweep, named in _by_sweep(folders) for one in _latest(sweep, named)[0].values()]
 
 
 def readable(folders: Sequence[RunFolder]) -> tuple[list[RunFolder], list[RecordError]]:
-    """The runs of sweeps whose jobs can be read, and why those of the others cannot."""
+    """Return the runs of sweeps whose jobs can be read, and the errors of the other sweeps."""
     wrong: dict[Path, RecordError] = {}
     for sweep in dict.fromkeys(folder.path.parent for folder in folders):
         try:
@@ -131,12 +138,18 @@ def readable(folders: Sequence[RunFolder]) -> tuple[list[RunFolder], list[Record
 
 
 def unanswered(folders: Iterable[RunFolder]) -> list[Intent]:
-    """Runs that SLURM was asked to take last without its answer being noted, and that have not begun: the driver is at it, or was killed."""
+    """Return runs whose last request to SLURM has no recorded answer and that have not begun.
+
+    Their driver is still submitting, or was killed.
+    """
     return [one for sweep, named in _by_sweep(folders) for one in _latest(sweep, named)[1].values()]
 
 
 def run_of(sweep: Path, name: str, task: int | None) -> RunFolder | None:
-    """The run of a submission's job; None where a later submission has taken its place. Raises RecordError where it was never noted."""
+    """Return the run of a submission's job; None where a later submission has replaced it.
+
+    Raises RecordError where the submission was never recorded.
+    """
     noted = _lines(sweep)
     refused = {line["name"] for line in noted if "refused" in line}
     lines = [line for line in noted if "job" not in line and line["name"] not in refused]
@@ -155,7 +168,10 @@ def _by_sweep(folders: Iterable[RunFolder]) -> Iterable[tuple[Path, dict[str, Ru
 
 
 def _latest(sweep: Path, named: dict[str, RunFolder]) -> tuple[dict[str, Submitted], dict[str, Intent]]:
-    """Each run's latest submission, and what was asked for after it without an answer; a number that is noted late stays with its submission."""
+    """Return each run's latest submission, and each later request that has no answer.
+
+    A number that is recorded late stays with its own submission.
+    """
     known: dict[str, dict[str, Submitted | Intent]] = {}
     for line in _lines(sweep):
         if folder := named.get(line["folder"]):
@@ -178,12 +194,12 @@ def _read(folder: RunFolder, line: dict[str, Any]) -> Submitted | Intent:
 
 
 def _began(sweep: Path, name: str) -> str | None:
-    """The number of a submission by the log of a job of it that has begun; None where none has."""
+    """Return a submission's number, read from the log of one of its jobs; None where no job has begun."""
     return next((log.name.partition("_")[0] for log in submission_folder(sweep, name).glob(f"*{LOG}")), None)
 
 
 def _lines(sweep: Path) -> list[dict[str, Any]]:
-    """Raises RecordError where a line is not one of this version's."""
+    """Return the recorded lines; raises RecordError where this version did not write a line."""
     lines = list(read_json_lines(_path(sweep)))
     try:
         for line in lines:
@@ -194,7 +210,7 @@ def _lines(sweep: Path) -> list[dict[str, Any]]:
 
 
 def _check(line: dict[str, Any]) -> None:
-    """Raise KeyError, TypeError where a line is not what `_append` writes."""
+    """Raise KeyError or TypeError where a line is not what `_append` writes."""
     texts, task = [line[name] for name in ("folder", "name", "replaces")], None if "job" in line else line["task"]
     number = line.get("job", "0")
     if not all(isinstance(text, str) for text in (*texts, number)) or not isinstance(task, int | None):
@@ -215,7 +231,7 @@ def _append(lines: Iterable[tuple[RunFolder, dict[str, Any]]]) -> None:
 
 
 def _is_cut_off(file: BinaryIO) -> bool:
-    """Whether the last line has no end, as where the disk was full: what follows must not become a part of it."""
+    """Say whether the last line has no end, for example after a full disk: a new line must not become part of it."""
     size = file.seek(0, os.SEEK_END)
     return size > 0 and (file.seek(size - 1), file.read(1))[1] != b"\n"
 

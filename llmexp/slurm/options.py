@@ -1,4 +1,4 @@
-"""What is asked of SLURM for each run: the keys of hydra.launcher with hydra/launcher=slurm."""
+"""The options that SLURM gets for each run: the keys of hydra.launcher with hydra/launcher=slurm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from llmexp.errors import ConfigError
 from llmexp.schema.kinds import wrong_value
 from llmexp.schema.section import NonNegativeInt, PositiveFloat, PositiveInt, Section, Tuple
 
-# The formats of sbatch's --time: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds.
+# The formats of sbatch's --time: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes,
+# days-hours:minutes:seconds.
 SlurmTime = Annotated[
     str,
     Field(
@@ -22,7 +23,7 @@ SlurmTime = Annotated[
 
 
 class SlurmOptions(Section):
-    """None leaves a thing to the cluster's own default, or to what the run needs."""
+    """The options of hydra/launcher=slurm; None means the cluster's default, or what the run needs."""
 
     partition: str | None = None
     account: str | None = None
@@ -70,7 +71,7 @@ DEFAULTS = {name: field.get_default(call_default_factory=True) for name, field i
 
 
 def read_options(given: Mapping[str, Any]) -> SlurmOptions:
-    """Check what hydra.launcher holds; raises ConfigError with one line."""
+    """Check the values of hydra.launcher; raises ConfigError with one line."""
     try:
         return SlurmOptions.model_validate(dict(given))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""SLURM's own commands: where its jobs stand, and an end to them."""
+"""SLURM's own commands: ask for the state of jobs, cancel and release them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from llmexp.errors import ConfigError, SlurmError
 
 COMMANDS = ("sbatch", "srun", "squeue", "scancel")
-# A job in one of these is never seen to run again.
+# A job that is seen in one of these states does not run again.
 ENDED = (
     "BOOT_FAIL",
     "CANCELLED",
@@ -24,10 +24,10 @@ ENDED = (
     "REVOKED",
     "TIMEOUT",
 )
-# Reasons for which a queued job would stay queued until somebody looks.
+# Reasons for which a queued job stays queued until a person acts.
 LAUNCH_FAILED = "launch failed requeued held"
 HOPELESS = ("BadConstraints", "DependencyNeverSatisfied", LAUNCH_FAILED, "job requeued in held state")
-# Reasons that no other job's end changes: an administrator may, or who submitted it.
+# Reasons that do not change when other jobs end, but only by an administrator or the user who submitted.
 UNPLACEABLE = re.compile(
     r"PartitionConfig|PartitionNodeLimit|PartitionTimeLimit|PartitionDown|PartitionInactive|ReservationDeleted"
     r"|Invalid(Account|QOS)|AccountNotAllowed|QOSNotAllowed|(QOS|Assoc)(Max\w*PerJob(Limit)?|Min\w+)"
@@ -38,7 +38,10 @@ _ANSWERS_WITHIN_S = 120
 
 @dataclass(frozen=True)
 class Job:
-    """A job by its number and its name, which no other submission has: a controller that lost its latest state gives numbers away again."""
+    """A job by its number and its submission's unique name.
+
+    The name is needed because a controller that lost its latest state gives numbers out again.
+    """
 
     number: str
     name: str
@@ -54,7 +57,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobState:
-    """One job as SLURM sees it; `name` is SLURM's own word, or 'forgotten' where it knows the job no more."""
+    """The state of one job; `name` is SLURM's own word, or 'forgotten' where SLURM no longer knows the job."""
 
     name: str
     reason: str = ""
@@ -62,17 +65,17 @@ class JobState:
 
     @property
     def has_ended(self) -> bool:
-        """Whether SLURM will do nothing more with the job."""
+        """Say whether SLURM will do nothing more with the job."""
         return self.name in ENDED or self.name == FORGOTTEN
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether the job waits for something that does not come by itself."""
+        """Say whether the job waits for something that does not happen by itself."""
         return not self.has_ended and self.reason in HOPELESS
 
     @property
     def is_unplaceable(self) -> bool:
-        """Whether the job waits, not for others to end, but for a change of what it asks or of what the cluster allows."""
+        """Say whether only a change of the job's request or of the cluster's limits would let it start."""
         return self.name == "PENDING" and UNPLACEABLE.fullmatch(self.reason) is not None
 
     def __str__(self) -> str:
@@ -81,7 +84,7 @@ class JobState:
 
 
 def has_slurm() -> bool:
-    """Whether SLURM's commands are here."""
+    """Say whether SLURM's commands are installed."""
     return all(shutil.which(name) for name in COMMANDS)
 
 
@@ -95,7 +98,10 @@ def check_slurm() -> None:
 
 
 def states(jobs: Iterable[Job]) -> dict[Job, JobState]:
-    """Where each job stands; raises SlurmError where the controller does not answer. Accounting, where there is some, names what SLURM forgot."""
+    """Return the state of each job; raises SlurmError where the controller does not answer.
+
+    Where there is accounting, it gives the state of jobs that the controller forgot.
+    """
     wanted = list(jobs)
     if not wanted:
         return {}
@@ -105,7 +111,7 @@ def states(jobs: Iterable[Job]) -> dict[Job, JobState]:
 
 
 def arrays_of(names: Iterable[str]) -> dict[str, str]:
-    """The number that SLURM gave the jobs of each submission, by its name; nothing of those that it does not have. Raises SlurmError."""
+    """Return the array number of each submission that SLURM knows, by the submission's name; raises SlurmError."""
     wanted = ",".join(dict.fromkeys(names))
     done = _run("squeue", "--noheader", "--states=all", f"--name={wanted}", "--format=%i|%j") if wanted else None
     if done and done.returncode:
@@ -115,7 +121,10 @@ def arrays_of(names: Iterable[str]) -> dict[str, str]:
 
 
 def scripts_of(jobs: Iterable[Job]) -> dict[str, str]:
-    """By its number, the script that SLURM was given of each job that it has; raises SlurmError. Whoever owns the job cannot change that."""
+    """Return the script of each job that SLURM knows, by the job's number; raises SlurmError.
+
+    The job's owner cannot change this record.
+    """
     wanted = list(jobs)
     if not wanted:
         return {}
@@ -126,7 +135,7 @@ def scripts_of(jobs: Iterable[Job]) -> dict[str, str]:
 
 
 def cancel(jobs: Sequence[Job]) -> None:
-    """End jobs, queued or running; raises SlurmError where SLURM does not take it."""
+    """Cancel jobs, queued or running; raises SlurmError where SLURM refuses."""
     for name in dict.fromkeys(job.name for job in jobs):
         done = _run("scancel", f"--name={name}", *(job.number for job in jobs if job.name == name))
         if done.returncode:
@@ -134,12 +143,12 @@ def cancel(jobs: Sequence[Job]) -> None:
 
 
 def release(job: Job) -> bool:
-    """Let a held job be placed again; False where SLURM does not take it."""
+    """Release a held job, so that it can be placed again; return False where SLURM refuses."""
     return _run("scontrol", "release", job.number).returncode == 0
 
 
 def max_array_size() -> int | None:
-    """The length of the longest array that the cluster takes; None where it does not say."""
+    """Return the length of the longest array that the cluster accepts; None where it does not say."""
     for line in _run("scontrol", "show", "config").stdout.splitlines():
         name, _, value = line.partition("=")
         if name.strip() == "MaxArraySize" and value.strip().isdigit():
@@ -148,7 +157,7 @@ def max_array_size() -> int | None:
 
 
 def _squeue(jobs: list[Job]) -> dict[Job, JobState]:
-    """Jobs in the queue, and those that ended a short time ago; one that is not there is not an error."""
+    """Return the state of jobs in the queue or ended recently; a job that is missing is not an error."""
     done = _run("squeue", "--noheader", "--array", "--states=all", f"--jobs={_arrays(jobs)}", "--format=%i|%T|%r|%N|%j")
     if done.returncode and "Invalid job id" not in done.stderr:
         raise SlurmError(f"squeue: {_first_line(done.stderr)}")
@@ -157,7 +166,10 @@ def _squeue(jobs: list[Job]) -> dict[Job, JobState]:
 
 
 def _sacct(jobs: list[Job]) -> dict[Job, JobState]:
-    """How forgotten jobs ended, by the accounting; nothing where there is none. The last of a job's attempts counts."""
+    """Return how forgotten jobs ended, from the accounting; empty where there is none.
+
+    The last of a job's attempts counts.
+    """
     if not jobs or not shutil.which("sacct"):
         return {}
     numbers = ",".join(map(str, jobs))
@@ -179,7 +191,7 @@ def _sacct(jobs: list[Job]) -> dict[Job, JobState]:
 
 
 def _arrays(jobs: Iterable[Job]) -> str:
-    """The jobs with each array named once."""
+    """Return the array numbers of the jobs, each one once, separated by commas."""
     return ",".join(dict.fromkeys(job.array for job in jobs))
 
 

@@ -1,4 +1,4 @@
-"""Take up runs that some other shell submitted: settle those whose jobs have ended, and tell where the others stand."""
+"""Take up runs that another shell submitted: settle those whose jobs have ended, and give the state of the others."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from llmexp.slurm.follow import GRACE_S
 from llmexp.slurm.jobs import Intent, Submitted, note, submissions, unanswered
 from llmexp.slurm.queue import JobState, arrays_of, has_slurm, states
 
-# Whoever submitted has looked by then; a line left by a refusal that was not noted would speak for ever.
+# The submitting user has looked by then. Without this limit, a refusal that was not recorded would be reported for
+# ever.
 UNKNOWN_FOR = timedelta(days=1)
 
 
 def under_way(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
-    """Runs whose latest job is queued or running, by SLURM's word; raises SlurmError where it gives none."""
+    """Return runs whose latest job SLURM reports as queued or running; raises SlurmError where it does not answer."""
     return {run: state for run, state in _asked(folders).items() if not state.has_ended}
 
 
 def reconcile(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
-    """Write the results that ended jobs could not, and give the other jobs; raises SlurmError where SLURM does not answer.
+    """Write the results that ended jobs could not write, and return the other jobs.
 
-    Its silence on what it was asked to take long ago, without its answer being noted, is borne.
+    Raises SlurmError where SLURM does not answer, unless the only open question is an old request without a recorded
+    answer.
     """
     folders = list(folders)
     try:
@@ -39,7 +41,7 @@ def reconcile(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
 
 
 def _asked(folders: Iterable[RunFolder]) -> dict[Submitted, JobState]:
-    """SLURM's word on every run that its latest job has given no answer yet."""
+    """Return SLURM's state of every run that has no answer from its latest job yet."""
     folders = list(folders)
     _find_lost(folders)
     known = _expected(folders)
@@ -58,7 +60,7 @@ def _is_recent(lost: Intent) -> bool:
 
 
 def _find_lost(folders: Sequence[RunFolder]) -> None:
-    """Note the numbers of jobs that SLURM took, whose driver was killed before it could."""
+    """Record the numbers of jobs that SLURM took from a driver that was killed before it could record them."""
     lost = unanswered(folders)
     if lost and has_slurm():
         arrays = arrays_of(one.name for one in lost)
@@ -66,7 +68,7 @@ def _find_lost(folders: Sequence[RunFolder]) -> None:
 
 
 def _has_answered(run: Submitted) -> bool:
-    """False too where the result cannot be read, so that SLURM is asked."""
+    """Say whether the run has an answer; False too where the result cannot be read, so that SLURM is asked."""
     try:
         result = run.new_result()
     except RecordError:

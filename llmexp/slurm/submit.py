@@ -1,4 +1,4 @@
-"""Plans to SLURM jobs through submitit: runs that need the same of a node are one array."""
+"""Submit plans as SLURM jobs through submitit; runs with the same request form one array."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from llmexp.slurm.options import SlurmOptions
 from llmexp.slurm.queue import max_array_size
 
 Planned = tuple[RunPlan, RunFolder]
-# What a run takes besides measure.timeout_s: to begin, to be drawn and recorded.
+# Minutes that a run takes besides measure.timeout_s: to start, to draw figures and to be recorded.
 STARTING_AND_ENDING_MIN = 5
-# SLURM's warning before the time limit: what ending the ranks and recording takes.
+# Seconds between SLURM's warning and the time limit: enough to end the ranks and record the run.
 WARNING_S = 60
-# sbatch's words where it does not know whether the controller took the jobs.
+# sbatch's messages where it does not know whether the controller took the jobs.
 UNSURE = re.compile(r"timed out|(receive|send|shutdown) failure|Zero Bytes", re.IGNORECASE)
 
 
@@ -41,7 +41,10 @@ def check_submitit() -> None:
 
 
 def submit(planned: Sequence[Planned], options: SlurmOptions, module: str) -> list[Submitted]:
-    """Queue all runs; a job is `python -m module SWEEP NAME`, with its submission's name. Raises ConfigError with sbatch's words where it refuses."""
+    """Queue all runs; each job is `python -m module SWEEP NAME`, where NAME is its submission's name.
+
+    Raises ConfigError with sbatch's message where it refuses.
+    """
     submitted: list[Submitted] = []
     for asked, runs in _arrays(planned, options):
         for plan, folder in runs:
@@ -56,7 +59,7 @@ def submit(planned: Sequence[Planned], options: SlurmOptions, module: str) -> li
 
 
 def asked_of(plan: RunPlan, options: SlurmOptions) -> dict[str, Any]:
-    """What one run asks of SLURM, in submitit's words."""
+    """Return what one run requests from SLURM, in submitit's terms."""
     ranks = plan.ranks_per_node
     gpus = (
         options.gpus_per_node if options.gpus_per_node is not None else ranks * (plan.config.hardware.device == "cuda")
@@ -81,7 +84,7 @@ def asked_of(plan: RunPlan, options: SlurmOptions) -> dict[str, Any]:
 
 
 def _arrays(planned: Sequence[Planned], options: SlurmOptions) -> Iterator[tuple[dict[str, Any], list[Planned]]]:
-    """Runs that ask for the same, no more of them than an array may have."""
+    """Group runs with the same request, at most as many as one array may have."""
     groups: dict[str, tuple[dict[str, Any], list[Planned]]] = {}
     setup = [*options.setup, *_code(planned)]
     for plan, folder in planned:
@@ -94,7 +97,7 @@ def _arrays(planned: Sequence[Planned], options: SlurmOptions) -> Iterator[tuple
 
 
 def _code(planned: Sequence[Planned]) -> list[str]:
-    """Shell lines by which jobs run the code of this moment, and nothing that is edited in the working directory since."""
+    """Return shell lines that make jobs run the present code, whatever is edited in the working directory later."""
     folder = slurm_folder(planned[0][1].path.parent).absolute()
     others = sorted(set[str]().union(*(contributing_modules(plan) for plan, _ in planned)))
     code, checkouts = snapshot(folder / "code", tuple(others)), folder / "checkouts" / now().replace(":", "")
@@ -113,7 +116,10 @@ def _intents(folders: Sequence[RunFolder]) -> list[Intent]:
 
 
 def _submit_array(intents: Sequence[Intent], asked: dict[str, Any], module: str) -> str:
-    """Give the jobs of one submission to SLURM; all that they need is there before, so that they do not need this process any more."""
+    """Submit the jobs of one submission to SLURM.
+
+    Everything that they need is written before, so that they do not depend on this process.
+    """
     from submitit import SlurmExecutor
     from submitit.core.utils import FailedJobError
 
@@ -126,7 +132,7 @@ def _submit_array(intents: Sequence[Intent], asked: dict[str, Any], module: str)
     if len(intents) > 1:
         executor.parameters["map_count"] = len(intents)
     try:
-        with redirect_stderr(StringIO()):  # submitit prints what it raises too
+        with redirect_stderr(StringIO()):  # submitit also prints the error that it raises
             return executor._submit_command(join([sys.executable, "-u", "-m", module, str(sweep), name])).job_id
     except FailedJobError as error:
         if isinstance(error.__cause__, CalledProcessError) and not UNSURE.search(str(error)):
@@ -135,7 +141,7 @@ def _submit_array(intents: Sequence[Intent], asked: dict[str, Any], module: str)
 
 
 def _refusal(text: str) -> ConfigError | SlurmError:
-    """sbatch's own words: bad input, but for a controller that does not answer."""
+    """Return sbatch's message as a ConfigError, or as a SlurmError where the controller does not answer."""
     said = "; ".join(
         dict.fromkeys(
             re.findall(r"^sbatch: (?:error: |fatal: )?(?:Batch job submission failed: )?(.+)$", text, re.MULTILINE)

@@ -1,7 +1,12 @@
-"""A sweep of planned runs, from what it may cost to its report: one run's failure never stops the others, and the folders are the only memory.
+"""A sweep of planned runs, from its expected cost to its report.
 
-run        the whole of it        cost, budget  what it may take        report  what it leaves
-runner     who measures the plans: here (in turn, or side_by_side), cluster (SLURM), or a launcher of another package of Hydra's (cli.launchers)
-measuring  one plan: kept, measured or held by another driver (share); resume says why
-alone, allocated  the same in a process of its own, and in a SLURM job
+One run's failure never stops the others, and the folders are the only memory.
+
+run               the whole sweep
+cost, budget      what it is expected to take, and which runs a budget allows
+runner            the interface of whatever measures the plans: here (this machine, with concurrent_runs for several
+                  at a time), cluster (SLURM), or a launcher of another Hydra package (cli.launchers)
+measuring         measures one plan, keeps its result, or leaves it to another driver (share); resume gives the reason
+alone, allocated  measure one plan in a process of its own, and in a SLURM job
+report            prints the table and writes the files
 """

@@ -1,4 +1,7 @@
-"""What a SLURM job runs on its node, `python -m llmexp.sweep.allocated SWEEP NAME`: one planned run, and an exit code that SLURM understands too."""
+"""Measure one planned run in a SLURM job on its node: `python -m llmexp.sweep.allocated SWEEP NAME`.
+
+The exit code tells SLURM too whether the run has an answer.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,8 @@ from llmexp.sweep.measuring import joined, measure, record
 
 def main(sweep: Path, name: str) -> None:
     """Measure the run that this job of the submission `name` is for."""
-    signal.signal(
-        signal.SIGUSR2, signal.SIG_IGN
-    )  # SLURM's warning; the run takes it itself, and SIGTERM, while it lasts
+    # SIGUSR2 is SLURM's warning; while the run lasts, the run handles it and SIGTERM itself.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     task = os.environ.get("SLURM_ARRAY_TASK_ID")
     try:
         folder = run_of(sweep, name, int(task) if task else None)
@@ -32,7 +34,10 @@ def main(sweep: Path, name: str) -> None:
 
 
 def run_allocated(plan: RunPlan, folder: RunFolder) -> None:
-    """Measure the run that was planned in this folder and leave with 0 where it has an answer, else 1: its result is written by then."""
+    """Measure the run planned in this folder, then exit with 0 where it has an answer, else 1.
+
+    Its result is written by then.
+    """
     try:
         if joined(plan):
             sys.exit(0)

@@ -1,4 +1,4 @@
-"""One planned run in a process of its own: `python -m llmexp.sweep.alone`, with the plan on standard input."""
+"""Measure one planned run in a process of its own: `python -m llmexp.sweep.alone`, with the plan on standard input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llmexp.sweep.share import wait_for_any
 
 
 def main() -> int:
-    """Measure the plan as a sweep does; 0 where that went well, whatever the run's own ending."""
+    """Measure the plan as a sweep does; return 0 where that met no error, whatever the run's own status."""
     die_with_parent()
     plan, began = RunPlan.of(json.load(sys.stdin)), now()
     folder = folder_of(plan)
@@ -24,7 +24,7 @@ def main() -> int:
     except LlmexpError as error:
         print(f"llmexp: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:  # whoever started this got it too
+    except KeyboardInterrupt:  # the process that started this one got the interrupt too
         return 130
     return 0
 

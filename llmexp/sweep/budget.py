@@ -1,4 +1,4 @@
-"""What of a sweep a budget allows."""
+"""Choose the runs of a sweep that a budget allows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from llmexp.sweep.cost import Cost, time_on_devices
 
 
 def within_budget(costs: Sequence[Cost], budget: BudgetConfig) -> list[bool]:
-    """Which runs the budget allows, cheapest first; raises ConfigError where not all and budget.when_over=refuse, or none at all."""
+    """Say of each run whether the budget allows it; the cheapest runs come first.
+
+    Raises ConfigError where the budget allows no run, or not all of them and budget.when_over=refuse.
+    """
     limits = {
         unit: limit for unit, limit in (("device_hours", budget.device_hours), ("usd", budget.usd)) if limit is not None
     }
@@ -31,13 +34,13 @@ def within_budget(costs: Sequence[Cost], budget: BudgetConfig) -> list[bool]:
 
 
 def left_out_line(costs: Sequence[Cost], allowed: Sequence[bool]) -> str:
-    """Names the runs that a budget leaves out; empty where there are none."""
+    """Name the runs that a budget leaves out; empty where there are none."""
     names = [f"{cost.plan.name} ({_amount(cost)})" for cost, stays in zip(costs, allowed, strict=True) if not stays]
     return f"left out by the budget, {len(names)} of {len(costs)} runs: {', '.join(names)}" if names else ""
 
 
 def _amounts(costs: Sequence[Cost], unit: str) -> list[float | None]:
-    """What each run takes of a limit; raises ConfigError where money is limited and nothing has a price."""
+    """Return what each run takes of a limit; raises ConfigError where money is limited and a run has no price."""
     if unit == "device_hours":
         return [cost.device_hours for cost in costs]
     unpriced = next(
@@ -47,7 +50,8 @@ def _amounts(costs: Sequence[Cost], unit: str) -> list[float | None]:
     if unpriced:
         hardware = unpriced.plan.config.hardware.name
         raise ConfigError(
-            f"budget.usd: hardware={hardware} has no price: set hardware.price_per_device_hour_usd, or budget.device_hours instead"
+            f"budget.usd: hardware={hardware} has no price: "
+            "set hardware.price_per_device_hour_usd, or budget.device_hours instead"
         )
     return [cost.usd for cost in costs]
 
@@ -67,12 +71,13 @@ def _check(costs: Sequence[Cost], amounts: Sequence[float | None], unit: str, li
     if total > limit:
         taken = f"{_device_hours(total)} ({time_on_devices(costs)})" if unit == "device_hours" else f"{total:,.2f} USD"
         raise ConfigError(
-            f"budget.{unit}={limit:g}: the sweep is expected to take {taken}; budget.when_over=trim keeps the cheapest runs"
+            f"budget.{unit}={limit:g}: the sweep is expected to take {taken}; "
+            "budget.when_over=trim keeps the cheapest runs"
         )
 
 
 def _cheapest(amounts: Sequence[float | None], limit: float) -> list[bool]:
-    """Which amounts stay within the limit, taken from the least on; an unknown one never does."""
+    """Say of each amount whether it fits, when the smallest are taken first; an unknown amount never fits."""
     known = sorted((amount, index) for index, amount in enumerate(amounts) if amount is not None)
     sums = accumulate(amount for amount, _ in known)
     fitting = {index for (_, index), spent in zip(known, sums, strict=True) if spent <= limit}
@@ -91,5 +96,5 @@ def _amount(cost: Cost) -> str:
 
 
 def _device_hours(amount: float) -> str:
-    """Digits enough for what takes seconds, and no exponent for what takes months."""
+    """Format device-hours with enough digits for seconds, and without an exponent for months."""
     return f"{amount:.3g} device-hours" if amount < 100 else f"{amount:,.1f} device-hours"

@@ -1,4 +1,4 @@
-"""A sweep on SLURM: what is missing is submitted, what is under way already is waited for, and what has an answer is kept."""
+"""A sweep on SLURM: it submits missing runs, waits for those already under way, and keeps existing answers."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from llmexp.sweep.resume import LOST_RESULT, restored_plan, why_again
 
 
 class RunsOnCluster:
-    """Submits to SLURM what is missing and waits for it."""
+    """Submits the missing runs to SLURM and waits for them."""
 
     def __init__(self, options: SlurmOptions) -> None:
         self._options = options
 
     def run(self, plans: Sequence[RunPlan]) -> Sequence[bool] | None:
-        """Answer for each plan; None with `detach`, where nobody waits."""
+        """Say of each plan whether it has an answer; None with `detach`, where the command does not wait."""
         planned = [(plan, folder_of(plan)) for plan in plans]
         with only_submitter(planned[0][1].path.parent):
             queued = list(under_way(folder for _, folder in planned))
@@ -54,9 +54,10 @@ class RunsOnCluster:
 
 
 def cancel(folders: Sequence[RunFolder], named: Sequence[Path]) -> bool:
-    """End the jobs of runs that lie below the paths named, and say which. Raises SlurmError, ConfigError.
+    """Cancel the jobs of runs that lie below the named paths, and print which; raises SlurmError or ConfigError.
 
-    False where something is left, which is said too: a sweep's jobs cannot be read, or are not its own, or a link led to it.
+    Returns False where a job is left, and prints why: the sweep's jobs cannot be read, do not belong to the sweep, or
+    were found through a link.
     """
     check_slurm()
     there, left = _below(named, folders)
@@ -77,7 +78,10 @@ def cancel(folders: Sequence[RunFolder], named: Sequence[Path]) -> bool:
 
 
 def _below(named: Sequence[Path], folders: Sequence[RunFolder]) -> tuple[list[RunFolder], list[str]]:
-    """The runs that lie where they were looked for, and what is said of the others, which links led to: whose these are nobody has said."""
+    """Return the runs that lie below the named paths, and a message for each sweep that only a link led to.
+
+    The user did not name such a sweep, so it may belong to somebody else.
+    """
     roots = [path.resolve() for path in named]
     there = [folder for folder in folders if any(folder.path.resolve().is_relative_to(root) for root in roots)]
     elsewhere = dict.fromkeys(folder.path.resolve().parent for folder in folders if folder not in there)
@@ -93,9 +97,9 @@ def _not_own(run: Submitted) -> str:
 
 
 def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
-    """Whether the folder has the answer; the stack is judged with the device that the result names, as this machine's is another.
+    """Say whether the folder has the answer; a result that another version wrote is kept too, with a message.
 
-    One that another version wrote is kept too, and said.
+    The stack is compared with the device that the result names, because this machine has another one.
     """
     try:
         earlier = folder.result()
@@ -119,7 +123,7 @@ def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
 
 
 def _is_skipped(plan: RunPlan, folder: RunFolder) -> bool:
-    """Whether the run needs no job to answer that it cannot be; its result then says why."""
+    """Say whether the run is certain to be skipped, so that it needs no job; its result then gives the reason."""
     why = certain_skip(plan)
     if why:
         skip(plan, folder, why)
@@ -139,7 +143,10 @@ def _announce(submitted: Sequence[Submitted], queued: Sequence[Submitted]) -> No
 
 
 def _answers(planned: Sequence[tuple[RunPlan, RunFolder]], ended: Sequence[Followed]) -> list[bool]:
-    """One answer for each plan; those that SLURM ended are recorded here, as their own process no longer could."""
+    """Return one answer for each plan.
+
+    Runs that SLURM ended are recorded here, because their own process no longer could.
+    """
     by_name = {run.submitted.folder.path.name: run for run in ended}
     found = []
     for plan, folder in planned:

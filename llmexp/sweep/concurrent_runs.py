@@ -1,4 +1,7 @@
-"""Runs of a local sweep that leave GPUs free: several at a time on disjoint ones, each in its own process, none where it would disturb another."""
+"""Measure several runs of a local sweep at a time, on disjoint GPUs, each in its own process.
+
+A run that would disturb another one gets the machine to itself.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,17 @@ from llmexp.record.plan import RunPlan
 # A rank feeds its GPU with one core; its process has more threads than that.
 CORES_PER_DEVICE = 2
 ALONE = (sys.executable, "-m", "llmexp.sweep.alone")
-# Its figures are to be published: a neighbour shares the power of the machine, its fans and the host's memory bandwidth.
+# The figures of these presets are published: a neighbour would share the machine's power, its fans and the host's
+# memory bandwidth.
 ALONE_BY_PROTOCOL = ("paper", "adaptive")
 Run = Callable[[RunPlan, Sequence[str]], bool]
 
 
 def may_stand_beside(plan: RunPlan) -> bool:
-    """Whether a run leaves alone what it shares with others, host memory and slow links among them, is a first look, and has cores enough."""
+    """Say whether a run may share the machine with others.
+
+    It must leave host memory and slow links alone, must not use a preset for publication, and must have enough cores.
+    """
     hardware = plan.config.hardware
     if hardware.device != "cuda" or hardware.nodes > 1 or plan.loads_host:
         return False
@@ -32,13 +39,13 @@ def may_stand_beside(plan: RunPlan) -> bool:
 
 
 def worth_it(plans: Sequence[RunPlan], devices: Sequence[str]) -> bool:
-    """Whether any two of these runs would stand side by side on these devices."""
+    """Say whether any two of these runs could be measured side by side on these devices."""
     sizes = sorted(plan.processes for plan in plans if plan.config.sweep.side_by_side and may_stand_beside(plan))
     return len(sizes) > 1 and sizes[0] + sizes[1] <= len(devices)
 
 
 def run_all(plans: Sequence[RunPlan], devices: Sequence[str], run: Run | None = None) -> list[bool]:
-    """Run all plans, in order as far as devices are free; one that may stand beside no other has the machine to itself."""
+    """Run all plans, in order as far as devices are free; a run that may not stand beside others gets all devices."""
     run, waiting, free = run or run_alone, list(enumerate(plans)), list(devices)
     done: dict[int, bool] = {}
     with ThreadPoolExecutor(len(devices)) as threads:
@@ -56,14 +63,14 @@ def run_all(plans: Sequence[RunPlan], devices: Sequence[str], run: Run | None = 
 
 
 def _devices_for(plan: RunPlan, free: Sequence[str], devices: Sequence[str]) -> list[str]:
-    """What the next run takes now: its own number of devices, or all of them to be alone; none where it must wait."""
+    """Return the next run's devices: as many as it needs, or all so that it is alone; empty where it must wait."""
     if may_stand_beside(plan):
         return list(free[: plan.processes]) if len(free) >= plan.processes else []
     return list(free) if len(free) == len(devices) else []
 
 
 def run_alone(plan: RunPlan, devices: Sequence[str]) -> bool:
-    """Measure a plan in a process that sees these devices alone; what it says is passed on line by line."""
+    """Measure a plan in a process that sees only these devices; its output is passed on line by line."""
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(devices)}
     with subprocess.Popen(
         ALONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env

@@ -1,4 +1,7 @@
-"""What a sweep will cost, before it starts: by earlier runs in its outputs folder, where those say nothing by the paper's cells, else unknown."""
+"""The expected cost of a sweep before it starts.
+
+It comes from earlier runs in the outputs folder, else from the paper's cells; otherwise it is unknown.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ from llmexp.record.result import RunStatus
 from llmexp.sweep.resume import why_again
 from llmexp.tasks import get_task
 
-# How long a run holds its devices is told by what it did then only where it came to an end of its own.
+# The time that an earlier run held its devices is evidence only where the run ended by itself.
 _TELLING = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.TIMEOUT)
-# In the order of trust.
+# Sources in the order of trust.
 _SOURCES = {
     "nothing": "{} answered or skipped already",
     "same": "{} as they took before",
@@ -33,7 +36,7 @@ _SOURCES = {
 
 @dataclass(frozen=True)
 class Cost:
-    """The time that a run will hold its devices, None where nothing tells, and what tells it (a key of _SOURCES)."""
+    """The time that a run will hold its devices, None where it is unknown, and its source (a key of _SOURCES)."""
 
     plan: RunPlan
     held_s: float | None
@@ -41,12 +44,12 @@ class Cost:
 
     @property
     def device_hours(self) -> float | None:
-        """Of all devices together; on cpu a rank counts as a device."""
+        """Device-hours of all devices together; on cpu a rank counts as a device."""
         return None if self.held_s is None else self.held_s * self.plan.processes / 3600
 
     @property
     def usd(self) -> float | None:
-        """At the hardware's price; None too where that has none, unless the run costs nothing."""
+        """Cost at the hardware's price; None too where the hardware has no price, unless the run costs nothing."""
         price = self.plan.config.hardware.price_per_device_hour_usd
         if self.device_hours is None or (price is None and self.device_hours):
             return None
@@ -55,26 +58,32 @@ class Cost:
 
 @dataclass
 class _History:
-    """What earlier runs took, by id, and how those that succeeded went, by the work that they did."""
+    """The times that earlier runs held their devices, by id, and the successful runs, by the kind of their work."""
 
     held_s: dict[str, list[float]] = field(default_factory=dict)
     like: dict[str, list[RunOverview]] = field(default_factory=dict)
 
 
 def costs_of(plans: Sequence[RunPlan], folders: Sequence[RunFolder]) -> list[Cost]:
-    """The cost of each plan, whose folder is the one beside it."""
+    """Return the cost of each plan; `folders` gives each plan's folder in the same order."""
     history = _read_history(Path(plans[0].config.sweep.outputs))
     return [Cost(plan, *_held_s(plan, folder, history)) for plan, folder in zip(plans, folders, strict=True)]
 
 
 def cost_line(costs: Sequence[Cost]) -> str:
-    """Runs to measure, how long on how many devices, money where every one of them has a price, the longest run, and where this is from."""
+    """Describe the cost: runs to measure, their time on devices, money, the longest run, and the sources.
+
+    Money is given only where each of those runs has a price.
+    """
     sources = Counter(cost.source for cost in costs)
     if sources["nothing"] == len(costs):
         return "expected cost: none, every run is answered or skipped already"
     known = [cost for cost in costs if cost.held_s]
     if not known:
-        return f"expected cost: unknown, nothing like {'these runs' if len(costs) > 1 else 'this run'} has been measured in the outputs folder yet"
+        return (
+            f"expected cost: unknown, nothing like {'these runs' if len(costs) > 1 else 'this run'} "
+            "has been measured in the outputs folder yet"
+        )
     longest = max(known, key=lambda cost: cost.held_s or 0.0)
     prices = [cost.usd for cost in known]
     money = f", {sum(map(float, filter(None, prices))):.2f} USD" if None not in prices else ""
@@ -87,7 +96,10 @@ def cost_line(costs: Sequence[Cost]) -> str:
 
 
 def time_on_devices(costs: Sequence[Cost]) -> str:
-    """How long runs hold how many devices, one run after the other; those that take no time, or an unknown one, are left out."""
+    """Say how long runs hold how many devices, one run after the other.
+
+    Runs that take no time, or an unknown one, are left out.
+    """
     held_s: dict[int, float] = defaultdict(float)
     for cost in costs:
         held_s[cost.plan.processes] += cost.held_s or 0.0
@@ -126,7 +138,7 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
 
 
 def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
-    """Whether the folder has the answer, so that nothing will be measured."""
+    """Say whether the folder has the answer, so that nothing will be measured."""
     from llmexp.launch.stack import stack_digest
 
     with suppress(RecordError):
@@ -136,12 +148,12 @@ def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:
 
 
 def _held_like_s(run: RunOverview, plan: RunPlan) -> float:
-    """The run's start-up as often as there are repeats, and all samples at its rate."""
+    """Return one start-up for each repeat, plus all samples at the earlier run's rate, in seconds."""
     rate = run.rate or 0.0
     startup_s = max(0.0, (run.held_s or 0.0) / run.repeats - (run.warmup_samples + run.samples) * run.amount / rate)
     return plan.config.measure.repeats * startup_s + _amount(plan) / rate
 
 
 def _amount(plan: RunPlan) -> float:
-    """What all samples of all repeats come to."""
+    """Return the amount of work of all samples of all repeats."""
     return plan.config.measure.repeats * plan.samples * plan.amount

@@ -1,4 +1,4 @@
-"""Runs measured on this machine, by this process."""
+"""Runs that this process measures on this machine."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from llmexp.sweep.share import settle
 
 
 class RunsHere:
-    """Measures run after run; several at a time where they leave GPUs free."""
+    """Measures one run after the other, or several at a time where they leave GPUs free."""
 
     def __init__(self, began: str) -> None:
-        """`began` is when the sweep did, in ISO 8601: what other drivers measure after that is not measured again."""
+        """`began` is the sweep's start in ISO 8601; runs that other drivers end later are not measured again."""
         self._began = began
 
     def run(self, plans: Sequence[RunPlan]) -> Sequence[bool] | None:
-        """Measure the plans; None on another machine of theirs than the first, which did what that one asked of it."""
+        """Measure the plans; None on every machine but a run's first, which has then done what the first one asked."""
         if any(joined(plan) for plan in plans):
             return None
         devices = detect().device_ids
@@ -33,7 +33,10 @@ class RunsHere:
         )
 
     def _attempt(self, plan: RunPlan) -> bool | None:
-        """Measure one plan and say whether that met no error, which is shown while it is fresh; None where another driver is at it."""
+        """Measure one plan and say whether that met no error; None where another driver holds the run.
+
+        An error is printed at once.
+        """
         try:
             return measure(plan, folder_of(plan), self._began) or None
         except LlmexpError as error:

@@ -1,4 +1,4 @@
-"""One planned run: measured unless its folder has the answer, drawn, and copied to its tracker."""
+"""Measure one planned run unless its folder has the answer, draw it, and copy it to its tracker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llmexp.tasks import get_task
 
 
 def joined(plan: RunPlan) -> bool:
-    """Whether this is another machine of the run than its first; then all that the first one asked of it has been done."""
+    """Say whether this is a further machine of the run; everything that the first machine asked for is then done."""
     from llmexp.launch.nodes.join import join
     from llmexp.launch.nodes.place import place_of
 
@@ -23,7 +23,9 @@ def joined(plan: RunPlan) -> bool:
 
 
 def measure(plan: RunPlan, folder: RunFolder, began: str | None = None) -> bool:
-    """Run a plan unless its folder has the answer; the tracker has the folder afterwards. False where another driver is at the run.
+    """Run a plan unless its folder has the answer; the tracker has the folder afterwards.
+
+    Returns False where another driver holds the run.
 
     Raises RecordError where the folder cannot be read or written: the disk is full, read-only or gone.
     """
@@ -56,7 +58,10 @@ def _measure(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
 
 
 def remeasure(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = lambda: True) -> bool:
-    """Run a plan whatever its folder holds, draw it and copy it to the tracker; False where `wanted`, asked once it holds the folder, says no."""
+    """Run a plan whatever its folder holds, draw it and copy it to the tracker.
+
+    `wanted` is asked once this process holds the folder; False where it says no.
+    """
     from llmexp.launch.run import run_one
     from llmexp.report.plots import can_draw, draw_run
 
@@ -69,7 +74,7 @@ def remeasure(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = lam
 
 
 def _keep(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
-    """Say that the result stands, and why."""
+    """Say that the result is kept, and why."""
     result = folder.result()
     if result:
         why = (
@@ -78,7 +83,8 @@ def _keep(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
             else f"stack {result.stack}; rerun=all measures again"
         )
         print(
-            f"{folder.path.name}: {result.status} already, {result.ended_at}, {why}{restored_plan(plan, folder, result)}",
+            f"{folder.path.name}: {result.status} already, {result.ended_at}, {why}"
+            f"{restored_plan(plan, folder, result)}",
             flush=True,
         )
     record(plan, folder)
@@ -86,7 +92,7 @@ def _keep(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
 
 
 def record(plan: RunPlan, folder: RunFolder) -> None:
-    """Copy a run to its tracker; what is there already is left alone."""
+    """Copy a run to its tracker; what is already there does not change."""
     if plan.config.tracking.name == "mlflow":
         from llmexp.record.mlflow import record_runs
 
@@ -94,5 +100,5 @@ def record(plan: RunPlan, folder: RunFolder) -> None:
 
 
 def folder_of(plan: RunPlan) -> RunFolder:
-    """The run's folder below the sweep's."""
+    """Return the run's folder, which lies below the sweep's."""
     return RunFolder(plan.folder)

@@ -1,4 +1,4 @@
-"""What a command reports at its end: its own runs on the terminal, all runs of the sweep's folder in files and in MLflow."""
+"""The report at a command's end: its own runs on the terminal, all runs of the sweep's folder in files and MLflow."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
-    """Print the table of these runs; leave that of the whole folder, these first, beside them as Markdown, CSV and PNG, and in the tracker.
+    """Print the table of these runs, and write that of the whole folder as Markdown, CSV and PNG and to the tracker.
 
-    What is as it should be already is neither drawn nor written again.
+    These runs come first in the files. Files that are up to date are neither drawn nor written again.
     """
     from llmexp.report.table import build_report
     from llmexp.report.terminal import print_report
@@ -33,7 +33,7 @@ def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
 
 
 def _leave(table: Report, texts: Mapping[Path, str], picture: Path, tracking: TrackingConfig) -> None:
-    """Write, draw and copy to the tracker what is not there."""
+    """Write, draw and copy to the tracker whatever is missing or out of date."""
     from llmexp.report.plots import can_draw
 
     root, digest = picture.parent, hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:16]
@@ -51,13 +51,17 @@ def _leave(table: Report, texts: Mapping[Path, str], picture: Path, tracking: Tr
 
 
 def _written(table: Report, texts: Mapping[Path, str], picture: Path) -> list[Path]:
-    """Draw the pictures, then write the texts, by which it is known that the pictures are theirs; returns all that is there then."""
+    """Draw the pictures, then write the texts, and return all files.
+
+    The texts come last: up-to-date texts show that the pictures belong to them.
+    """
     from llmexp.report.plots import can_draw, draw_report
 
     drawn = draw_report(table, picture) if can_draw() else []
     if not drawn:
         print(
-            "no pictures: matplotlib is not installed here; where it is, llmexp report --figure FILE draws them from the folders"
+            "no pictures: matplotlib is not installed here; "
+            "where it is, llmexp report --figure FILE draws them from the folders"
         )
     for path, text in texts.items():
         write_atomically(path, text)
@@ -72,6 +76,6 @@ def _text(path: Path) -> str | None:
 
 
 def _others(folders: Sequence[RunFolder]) -> list[RunFolder]:
-    """The other runs of the sweep, whoever made them, whenever, and however they stand."""
+    """Return the other runs of the sweep's folder, whoever made them, at any time and in any state."""
     own = {folder.path.name for folder in folders}
     return [run for run in find_runs(folders[0].path.parent) if run.path.name not in own]

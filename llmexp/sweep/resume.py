@@ -1,4 +1,4 @@
-"""Why a run is done, or not done again; and what is mended without that."""
+"""Decide why a run is measured, or not measured again, and restore a lost plan.json without measuring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ LOST_RESULT = "its result.json is damaged"
 
 
 def why_run(plan: RunPlan, folder: RunFolder, stack: str, began: str | None) -> str | None:
-    """Say why a run is done: '' the first time, else a reason; None where its result stands, or another driver's since `began` (ISO 8601)."""
+    """Say why a run is measured: '' the first time, else a reason; None where its result is valid.
+
+    A result that another driver wrote since `began` (ISO 8601) is valid too.
+    """
     try:
         earlier = folder.result()
     except DamagedError:
@@ -23,12 +26,18 @@ def why_run(plan: RunPlan, folder: RunFolder, stack: str, began: str | None) -> 
 
 
 def is_anothers(earlier: RunResult, began: str | None) -> bool:
-    """Whether another driver measured this since `began`, so that nobody need do it twice; a killed run is nobody's result, nor one of the future."""
+    """Say whether another driver measured this run since `began`, so that it need not be measured twice.
+
+    A killed run does not count, nor a result from the future.
+    """
     return began is not None and began <= earlier.ended_at <= now() and earlier.status is not RunStatus.KILLED
 
 
 def why_again(config: RunConfig, folder: RunFolder, earlier: RunResult, stack: str) -> str | None:
-    """Say why the run is measured again although it has a result, or None to keep that; `stack` is the digest of what would run it now."""
+    """Say why a run is measured again although it has a result; None to keep the result.
+
+    `stack` is the digest of what would run it now.
+    """
     if config.rerun == "all":
         return "rerun=all"
     if earlier.status is RunStatus.SKIPPED and config.force:
@@ -38,15 +47,18 @@ def why_again(config: RunConfig, folder: RunFolder, earlier: RunResult, stack: s
     if not earlier.status.is_answer:
         return f"it ended {earlier.status}"
     if config.rerun == "stale" and earlier.stack != stack:
-        return f"libraries, device or llmexp's own code have changed since: its stack is {earlier.stack}, now it is {stack}"
+        return (
+            "libraries, device or llmexp's own code have changed since: "
+            f"its stack is {earlier.stack}, now it is {stack}"
+        )
     lost = folder.lost_samples(earlier)
     return f"its {lost} is missing" if lost else None
 
 
 def restored_plan(plan: RunPlan, folder: RunFolder, earlier: RunResult) -> str:
-    """Write a lost plan.json again beside its result, and say so: one id is one plan, but for what asked for it and why it was skipped.
+    """Write a lost plan.json again beside its result, and say so; '' where nothing was lost.
 
-    These two the result has.
+    One id stands for one plan, except for the command that asked for it and the reason of a skip: the result has both.
     """
     try:
         RunPlan.read(folder.plan_path)

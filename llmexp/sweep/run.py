@@ -1,4 +1,4 @@
-"""A whole sweep: checked, announced, measured, reported."""
+"""Run a whole sweep: check it, announce it, measure it and report it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from llmexp.tasks import get_task
 
 
 def run_sweep(plans: Sequence[RunPlan], runner: Runner) -> int:
-    """Let the runner measure all plans, print and write their report; 0 where every run answered its question, else 1.
+    """Let the runner measure all plans, print and write their report; return 0 where every run has an answer, else 1.
 
-    Raises ConfigError, before anything starts, where what they record cannot be kept or the budget does not suffice.
+    Raises ConfigError, before anything starts, where the records cannot be kept or the budget is too small.
     """
     check_store(plans[0])
     plans = affordable(plans)
@@ -35,7 +35,7 @@ def run_sweep(plans: Sequence[RunPlan], runner: Runner) -> int:
 
 
 def check_store(plan: RunPlan) -> None:
-    """Raise ConfigError where sweep.outputs can be no folder that is written to, or the plan's MLflow store is not safe."""
+    """Raise ConfigError where sweep.outputs cannot be a writable folder, or the plan's MLflow store is not safe."""
     tracking, outputs = plan.config.tracking, Path(plan.config.sweep.outputs)
     if not nearest_existing(outputs).is_dir():
         raise ConfigError(f"sweep.outputs={outputs}: {nearest_existing(outputs)} is a file; name a folder")
@@ -58,7 +58,10 @@ def _has_answer(folder: RunFolder) -> bool:
 
 
 def affordable(plans: Sequence[RunPlan]) -> list[RunPlan]:
-    """Announce the sweep and its cost, and give the runs that its budget allows; raises ConfigError where that refuses."""
+    """Announce the sweep and its cost, and return the runs that its budget allows.
+
+    Raises ConfigError where the budget refuses the sweep.
+    """
     costs = costs_of(plans, [folder_of(plan) for plan in plans])
     allowed = within_budget(costs, plans[0].config.budget)
     kept = list(compress(plans, allowed))
@@ -69,7 +72,7 @@ def affordable(plans: Sequence[RunPlan]) -> list[RunPlan]:
 
 
 def announcement(plans: Sequence[RunPlan]) -> str:
-    """One line: what will run, where it goes."""
+    """Say in one line what will run, and where its results go."""
     work: dict[str, list[str]] = {}
     for plan in plans:
         first, *rest = plan.subject.values()

@@ -1,4 +1,4 @@
-"""The one way in which plans are measured, wherever that is."""
+"""The interface through which a sweep measures its plans, on any machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from llmexp.record.plan import RunPlan
 
 
 class Runner(Protocol):
-    """Whoever measures the plans of a sweep."""
+    """An object that measures the plans of a sweep."""
 
     def run(self, plans: Sequence[RunPlan]) -> Sequence[bool] | None:
-        """Measure those without an answer and say of each plan whether that met no error of its own; None where they go on without this process."""
+        """Measure the plans without an answer and say of each plan whether it met no error of its own.
+
+        Returns None where the runs go on without this process.
+        """

@@ -1,4 +1,7 @@
-"""Several drivers on one sweep: each does what no other is at, comes back for the rest and takes the others' results."""
+"""Share one sweep between several drivers.
+
+Each driver measures the runs that no other holds, comes back for the rest and takes the others' results.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ _LOOK_EVERY_S = 0.5
 
 
 def settle(folders: Sequence[RunFolder], attempt: Callable[[Sequence[int]], Sequence[bool | None]]) -> list[bool]:
-    """Attempt all runs, and come back to those that other drivers held until every one has ended; say of each whether it met no error.
+    """Attempt all runs, retry those that other drivers held, and say of each whether it met no error.
 
-    `attempt` is given places in `folders` and answers for each of them; None where another driver is at the run.
+    `attempt` gets indices into `folders` and says the same of each of them; None where another driver holds the run.
     """
     found = dict(enumerate(attempt(range(len(folders)))))
     while held := {place: folders[place] for place, well in found.items() if well is None}:
@@ -24,7 +27,7 @@ def settle(folders: Sequence[RunFolder], attempt: Callable[[Sequence[int]], Sequ
 
 
 def wait_for_any(held: Mapping[int, RunFolder]) -> list[int]:
-    """Those that no other driver is at any more; says whom it waits for."""
+    """Wait until other drivers have released at least one of these runs, and return those; print the drivers' names."""
     said: dict[int, str] = {}
     while True:
         holders = {index: holder(folder) for index, folder in held.items()}

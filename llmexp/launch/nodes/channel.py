@@ -1,7 +1,8 @@
-"""A connection between two machines of a run, on which strangers are not heard.
+"""A connection between two machines of a run that rejects messages of strangers.
 
-Each side first says a number that it never used before. Every message then carries a code (HMAC-SHA-256, RFC 2104) of itself, its place in the order,
-both numbers and the sweep's secret, so that nobody without that can make one up, say one again, or send one back.
+Each side first sends a number that it never used before. Every later message carries a code (HMAC-SHA-256, RFC 2104)
+over its text, its place in the order, both numbers and the sweep's secret. So nobody without the secret can forge a
+message, repeat one, or send one back.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from collections.abc import Callable, Iterator
 
 from llmexp.launch.nodes.messages import MESSAGE, Message
 
-# A machine that vanished without a word is known after idle + interval x count = 20 s.
+# A machine that vanished silently is detected after idle + interval x count = 20 s.
 KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
-# Of one who has connected and says nothing.
+# The time that a connected machine may take for its first message.
 PATIENCE_S = 10.0
 LONGEST_BYTES = 2**20
 
 
 class Channel:
-    """Carries messages of those who know the secret; `alive` until the other side has gone, or says what is none of them."""
+    """Carries messages between owners of the secret.
+
+    `alive` is true until the other side has gone, or sends anything that is not such a message.
+    """
 
     def __init__(self, connection: socket.socket, secret: bytes) -> None:
         self._connection, self._secret, self._read, self.alive = connection, secret, b"", True
@@ -38,16 +42,16 @@ class Channel:
         self._send(self._number)
 
     def fileno(self) -> int:
-        """For select: readable when something was said, or the other side has gone."""
+        """Return a descriptor for select: readable when a message has come or the other side has gone."""
         return self._connection.fileno()
 
     @property
     def own_address(self) -> str:
-        """This machine's, by which the other side has reached it, or it that one."""
+        """The address by which this machine has reached the other side, or was reached."""
         return str(self._connection.getsockname()[0])
 
     def say(self, message: Message) -> None:
-        """Send a message; to one that has gone, or does not give its number in time, nothing."""
+        """Send a message; nothing is sent where the other side has gone or does not give its number in time."""
         self._await(lambda: bool(self._others), PATIENCE_S)
         if self.alive:
             words = message.model_dump_json().encode()
@@ -55,18 +59,18 @@ class Channel:
             self._sent += 1
 
     def heard(self) -> Iterator[Message]:
-        """What has been said since; waits where nothing was, so call it when readable."""
+        """Yield new messages; this blocks where there are none, so call it when the channel is readable."""
         self._receive()
         while self._heard:
             yield self._heard.popleft()
 
     def wait(self, within_s: float) -> Message | None:
-        """The next message; None where none comes in time or the other side goes."""
+        """Return the next message; None where none comes in time or the other side goes."""
         self._await(lambda: bool(self._heard), within_s)
         return self._heard.popleft() if self._heard else None
 
     def close(self) -> None:
-        """Leave; the other side learns of it."""
+        """Close the connection; the other side notices."""
         self.alive = False
         self._connection.close()
 
@@ -87,7 +91,7 @@ class Channel:
             self.alive = False
 
     def _take(self, line: bytes) -> None:
-        """Take in the other side's number, and then its messages; raises ValueError for what is neither."""
+        """Accept the other side's number, then its messages; raises ValueError for anything else."""
         if not self._others:
             if len(line) != len(self._number) or line == self._number:
                 raise ValueError

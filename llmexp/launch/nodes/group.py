@@ -1,4 +1,4 @@
-"""One repeat's ranks on all machines, held as one: the first machine's own agent, and its word to the others."""
+"""One repeat's ranks on all machines, held as one: the first machine's own agent, and its messages to the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llmexp.launch.nodes.messages import Stacks, Stop
 from llmexp.launch.nodes.peers import Member
 from llmexp.launch.spawn import Agent
 
-# Longer than another machine's own clean-up takes (supervisor.py).
+# Longer than the clean-up of another machine takes (supervisor.py).
 STOP_WITHIN_S = 60.0
 
 
@@ -35,7 +35,10 @@ class Group:
         self.stop()
 
     def ends_within(self, seconds: float) -> bool:
-        """Block until the ranks of all machines have ended, or those of one badly, or for that long."""
+        """Block until the ranks of all machines have ended, those of one have failed, or the seconds are over.
+
+        Says whether the ranks have ended or failed.
+        """
         own = [] if self._ended else [self._own]
         ready = _ready([*own, *(member.channel for member in self._at_work())], seconds)
         self._listen(ready)
@@ -46,7 +49,10 @@ class Group:
         )
 
     def stop(self) -> int:
-        """End all processes that still run; return the exit code of the command that failed first, as those that are ended here fail too."""
+        """End all processes that still run; return the exit code of the command that failed first.
+
+        Later failures do not count, because commands that are ended here fail too.
+        """
         self._failed = self._failed or self._first_to_fail()
         for member in self._at_work():
             member.channel.say(Stop())
@@ -57,15 +63,15 @@ class Group:
 
     @property
     def launcher(self) -> str:
-        """Whose exit code that is, in words."""
+        """The name of the launcher that the exit code belongs to."""
         return f"the launcher of {self._failed}" if self._failed else "the launcher"
 
     def _first_to_fail(self) -> Member | None:
-        """Another machine whose part failed where the first machine's own has not."""
+        """Return another machine whose part failed while the first machine's own part did not."""
         return None if self._code else next((member for member in self._members if member.code), None)
 
     def ask_for_stacks(self, elsewhere: Iterable[psutil.Process] = ()) -> None:
-        """As an agent does, on every machine."""
+        """Ask for stacks as an agent does, on every machine."""
         for member in self._at_work():
             member.channel.say(Stacks())
         if not self._ended:
@@ -78,7 +84,7 @@ class Group:
 
     @property
     def unable(self) -> list[Member]:
-        """Machines that could not start or go on with their part, with the reason."""
+        """Machines that could not start or continue their part, with the reason."""
         return [member for member in self._members if member.reason]
 
     def _at_work(self) -> list[Member]:

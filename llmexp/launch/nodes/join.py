@@ -1,4 +1,7 @@
-"""Another machine of a run: it starts and ends its part of the ranks as the first one says, and leaves recording to that one."""
+"""Take part in a run as a further machine: start and end ranks as the first machine says.
+
+The first machine does all recording.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +37,18 @@ from llmexp.record.system import SystemSampler
 # The first machine may measure runs of its own before it needs the others.
 FIND_WITHIN_S = 6 * 3600.0
 AGAIN_AFTER_S = 1.0
-# Of a file that another machine has written: NFS shows it when its caches expire.
+# The wait for a file that another machine has written: NFS shows it when its caches expire.
 SEEN_WITHIN_S = 90.0
 
 
 @cache
 def join(place: Place, sweep: Path) -> None:
-    """Serve the first machine until it has no more runs, once a process; raises NodeError where it is not found or lost in the middle of a run.
+    """Serve the first machine until it has no more runs, once per process.
 
-    `sweep`: the folder that both share, whose secret proves that it is the first machine, and outside of which it has nothing to say.
+    Raises NodeError where it is not found or lost in the middle of a run.
+
+    `sweep` is the folder that both machines share. Its secret proves that the peer is the first machine, and orders for
+    runs outside of it are refused.
     """
     channel = _found(place, sweep)
     say(f"node {place.node} of {place.nodes}: the first node, {place.address}, measures and records")
@@ -76,7 +82,7 @@ def _connected(place: Place) -> socket.socket:
 
 
 def _take_part(channel: Channel, place: Place, sweep: Path, message: Start) -> None:
-    """Run this machine's ranks of a repeat and say how they ended."""
+    """Run this machine's ranks of a repeat and report how they ended."""
     repeat, kills = Path(message.repeat), oom_kills()
     places = {"folder": repeat, "node": place.node, "address": message.address, "port": message.port}
     try:
@@ -102,7 +108,7 @@ def _check(plan: RunPlan, stack: str) -> None:
 
 
 def _run(channel: Channel, plan: RunPlan, places: dict[str, Any]) -> tuple[int, Ending]:
-    """The exit code of this machine's part, and the ending of the run that it brings about, SUCCESS where it brings none."""
+    """Return the exit code of this machine's part, and the ending of the run that it causes, SUCCESS where none."""
     repeat = places["folder"]
     env = prepare(plan, repeat.parent / f"log.fetch.{places['node']}.txt")
     folder, log = RunFolder(repeat.parent), agent_log(repeat, places["node"])
@@ -116,7 +122,10 @@ def _run(channel: Channel, plan: RunPlan, places: dict[str, Any]) -> tuple[int, 
 
 
 def _attend(channel: Channel, agent: Agent, repeat: Path) -> Ending | None:
-    """Do what the first machine says until the ranks here end or must be ended; the ending where this host's memory comes to its end."""
+    """Follow the first machine's messages until the ranks here end or must be ended.
+
+    Returns the ending where this host's memory is exhausted, else None.
+    """
     memory = HostMemory()
     while not agent.ends_within(0):
         ends: list[Agent | Channel] = [agent, channel]

@@ -1,4 +1,4 @@
-"""What the machines of a run say to each other."""
+"""The messages that the machines of a run send each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llmexp.record.samples import Record
 
 
 class Here(Record):
-    """Another machine than the first: its number, its name and its processors."""
+    """A further machine introduces itself: its number, its name and its processors."""
 
     event: Literal["here"] = "here"
     node: int
@@ -20,13 +20,17 @@ class Here(Record):
 
 
 class Welcome(Record):
-    """The first machine has taken it in."""
+    """The first machine has accepted the sender of Here."""
 
     event: Literal["welcome"] = "welcome"
 
 
 class Start(Record):
-    """Start your ranks of a repeat, by this folder, if your stack is this one; all ranks meet at address and port."""
+    """The first machine orders the start of a repeat's ranks.
+
+    The receiver starts its ranks in the folder `repeat` if its stack equals `stack`; all ranks meet at address and
+    port.
+    """
 
     event: Literal["start"] = "start"
     repeat: str
@@ -36,19 +40,22 @@ class Start(Record):
 
 
 class Stacks(Record):
-    """Let your ranks write their stacks to their logs."""
+    """The first machine asks for the ranks' stacks in their logs."""
 
     event: Literal["stacks"] = "stacks"
 
 
 class Stop(Record):
-    """End your ranks."""
+    """The first machine orders the end of the ranks."""
 
     event: Literal["stop"] = "stop"
 
 
 class Ended(Record):
-    """The ranks here have ended: the exit code of what started them, and where that ends the run the reason and its status."""
+    """The ranks of the sender have ended.
+
+    `code` is the exit code of their launcher; `reason` and `status` are those of the run where this ends the run.
+    """
 
     event: Literal["ended"] = "ended"
     code: int

@@ -1,6 +1,7 @@
-"""The machines of a run as the first one sees them: it tells the others when to start and stop, and learns at once when one is lost.
+"""The machines of a run as the first one sees them.
 
-Commands are not said: each machine reads the plan in the shared run folder.
+The first machine tells the others when to start and stop, and learns at once when one is lost. Commands are not sent:
+each machine reads the plan in the shared run folder.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from llmexp.launch.ranks import LOOPBACK, listening
 from llmexp.record.duration import duration
 from llmexp.record.result import RunStatus
 
-# Strangers beyond these wait until others of them have been sent away.
+# Further connections wait until some of these strangers have been rejected.
 MOST_KNOCKING = 64
 
 
 @dataclass(eq=False)
 class Member:
-    """Another machine: its number, what it said of itself, and how its part of the present repeat ended."""
+    """Another machine: its number, its own description, and how its part of the present repeat ended."""
 
     node: int
     host: str
@@ -38,14 +39,14 @@ class Member:
     code: int | None = None
     reason: str = ""
     status: RunStatus = RunStatus.FAILED
-    """Of the run, where there is a reason."""
+    """The run's status, where there is a reason."""
     killed_for_memory: bool = False
 
     def __str__(self) -> str:
         return f"node {self.node} ({self.host})"
 
     def listen(self) -> None:
-        """Take in what it has said."""
+        """Process the messages that it has sent."""
         for message in self.channel.heard():
             if isinstance(message, Ended):
                 self.code, self.reason = message.code, message.reason
@@ -53,14 +54,17 @@ class Member:
 
 
 class PeerNodes:
-    """All machines but the first, once they have come; on one machine there is nobody. `sweep` is the folder that all of them share."""
+    """All machines but the first, once they have come; empty on one machine. `sweep` is the folder that all share."""
 
     def __init__(self, place: Place, within_s: float, sweep: Path) -> None:
         self.place, self._within_s, self._sweep = place, within_s, sweep
         self.members: list[Member] = []
 
     def start(self, repeat: Path, stack: str) -> dict[str, Any]:
-        """Let all whose stack is this one start their part of a repeat; returns what the first machine fills into its command. Raises NodeError."""
+        """Start the others' parts of a repeat; return the values for the first machine's command; raises NodeError.
+
+        Only a machine whose stack is `stack` takes part.
+        """
         self.gather()
         address = next((member.channel.own_address for member in self.members), LOOPBACK)
         meeting = {"address": address, "port": _free_port(address)}
@@ -70,12 +74,12 @@ class PeerNodes:
         return meeting | {"node": 0}
 
     def close(self) -> None:
-        """Let the others go."""
+        """Close the connections, so that the others stop waiting."""
         for member in self.members:
             member.channel.close()
 
     def gather(self) -> None:
-        """Wait until all are there; where one was lost, for another in its place. Raises NodeError."""
+        """Wait until all machines are there, or a substitute for each lost one; raises NodeError."""
         for lost in (member for member in self.members if not member.channel.alive):
             lost.channel.close()
         self.members = [member for member in self.members if member.channel.alive]
@@ -86,7 +90,10 @@ class PeerNodes:
             self._let_in(server, make_secret(self._sweep, self.place.port))
 
     def _let_in(self, server: socket.socket, secret: bytes) -> None:
-        """Take in each that knows the secret and is missing; who does not, or says nothing, is sent away and keeps nobody waiting."""
+        """Accept each missing machine that knows the secret.
+
+        A stranger or a silent connection is closed, and delays nobody.
+        """
         knocking: dict[Channel, float] = {}
         try:
             self._answer(server, secret, knocking)
@@ -115,7 +122,7 @@ class PeerNodes:
                 knocking[Channel(server.accept()[0], secret)] = time.monotonic() + PATIENCE_S
 
     def _take_in(self, channel: Channel) -> bool:
-        """Whether it was one that is missing; a second one of a number, and a stranger, are sent away."""
+        """Say whether a missing machine has come; a stranger, or a machine that is there already, is rejected."""
         for message in channel.heard():
             if isinstance(message, Here) and message.node in self._missing():
                 channel.say(Welcome())
@@ -133,12 +140,15 @@ class PeerNodes:
 
 @cache
 def peers_of(place: Place, within_s: float, sweep: Path) -> PeerNodes:
-    """The machines of this process's runs: they come once and stay for all runs of a sweep."""
+    """Return the machines of this process's runs: they come once and stay for all runs of a sweep."""
     return PeerNodes(place, within_s, sweep)
 
 
 def _bound(address: str) -> str:
-    """Where to listen: at this machine's address; at all of them where its name is one of the loopback interface here, as Debian has it."""
+    """Return the address to listen at: this machine's own, or all of them ('') where its name resolves to loopback.
+
+    Debian maps a machine's own name to the loopback interface.
+    """
     found = str(socket.getaddrinfo(address, None)[0][4][0])
     return found if not ip_address(found).is_loopback or address in ("localhost", found) else ""
 

@@ -1,4 +1,7 @@
-"""Which machine of a run this is, and where its machines meet: from the configuration, else from the SLURM job around this process."""
+"""Determine which machine of a run this is, and where the machines meet.
+
+The configuration decides, else the SLURM job around this process.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,17 @@ from llmexp.errors import ConfigError, LlmexpError
 from llmexp.schema import RunConfig
 
 PORT = 29400
-# Two jobs that share a first machine must not meet at one port.
+# Two jobs that share a first machine must not meet at the same port.
 JOB_PORTS = range(20000, 29000)
 
 
 class NodeError(LlmexpError):
-    """A machine of the run did not come, or cannot do what is asked of it."""
+    """A machine of the run did not come, or cannot do its part."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Machine `node` of `nodes`; the others find number 0 at address and port."""
+    """Machine `node` of `nodes`; the others find machine 0 at address and port."""
 
     node: int = 0
     nodes: int = 1
@@ -29,7 +32,10 @@ class Place:
 
 
 def place_of(config: RunConfig) -> Place:
-    """This machine's place in a run; raises ConfigError where a run takes several machines and nothing says which this is."""
+    """Return this machine's place in a run.
+
+    Raises ConfigError where a run needs several machines and nothing says which one this is.
+    """
     nodes, said = config.hardware.nodes, config.node
     if nodes == 1 and said.rank:
         raise ConfigError(
@@ -40,7 +46,8 @@ def place_of(config: RunConfig) -> Place:
     rank = said.rank if said.rank is not None else _slurm_rank(nodes)
     if rank is None:
         raise ConfigError(
-            f"hardware.nodes={nodes}: start it on each of them, with node.rank=0 (1, ...) and node.address=<host of 0>, or in a SLURM job"
+            f"hardware.nodes={nodes}: start it on each of them, "
+            "with node.rank=0 (1, ...) and node.address=<host of 0>, or in a SLURM job"
         )
     if rank >= nodes:
         raise ConfigError(f"node.rank={rank}: hardware.nodes={nodes} are numbered 0 to {nodes - 1}")
@@ -51,7 +58,7 @@ def place_of(config: RunConfig) -> Place:
 
 
 def _slurm_rank(nodes: int) -> int | None:
-    """SLURM_NODEID, where the job has as many machines as the run."""
+    """Return SLURM_NODEID where the job has as many machines as the run, else None."""
     here = os.environ.get("SLURM_NODEID")
     return int(here) if here is not None and os.environ.get("SLURM_JOB_NUM_NODES") == str(nodes) else None
 

@@ -1,4 +1,4 @@
-"""What only the machines of one sweep know: some bytes in its folder, which they share, for the eyes of one user."""
+"""The secret of one sweep's machines: random bytes in the folder that they share, readable by one user only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from llmexp.launch.nodes.place import NodeError
 
 
 def make_secret(sweep: Path, port: int) -> bytes:
-    """Leave a new one for those that come to this port; raises OSError."""
+    """Write a new secret for the machines that come to this port; raises OSError."""
     secret, path = secrets.token_bytes(32), _path(sweep, port)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -20,7 +20,7 @@ def make_secret(sweep: Path, port: int) -> bytes:
 
 
 def read_secret(sweep: Path, port: int) -> bytes:
-    """The one that is there now; raises NodeError where another user wrote it, OSError where none has."""
+    """Return the present secret; raises NodeError where another user wrote it, OSError where there is none."""
     path = _path(sweep, port)
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
