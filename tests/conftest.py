@@ -31,7 +31,9 @@ from llmexp.record.samples import StateBytes, StepSample, TrainingSummary
 # Let oneDNN and precision=auto leave bf16 instructions alone, so that every machine plans and runs the same: fp32 where no test says otherwise.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 # What torch.compile keeps for one kind of instructions breaks ranks that use another (torch 2.13: corrupted memory).
-os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{gettempdir()}/llmexp-tests-inductor-{os.environ.get('ATEN_CPU_CAPABILITY', 'own')}")
+os.environ.setdefault(
+    "TORCHINDUCTOR_CACHE_DIR", f"{gettempdir()}/llmexp-tests-inductor-{os.environ.get('ATEN_CPU_CAPABILITY', 'own')}"
+)
 
 Write = Callable[..., Path]
 MakeRun = Callable[..., RunFolder]
@@ -125,14 +127,20 @@ def tiny_plan() -> Callable[..., TrainingPlan]:
     def plan(method: str = "Naive", **changes: Any) -> TrainingPlan:
         on_gpu = changes.get("hardware__name", changes.get("hardware", {}).get("name", "cpu")) != "cpu"
         choices = CHOICES | ({"precision": "bf16_mixed"} if on_gpu else {})
-        config: dict[str, Any] = {group: OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml")) for group, name in choices.items()}
+        config: dict[str, Any] = {
+            group: OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"))
+            for group, name in choices.items()
+        }
         config |= IN_NO_GROUP | {"method": method}
         for key, value in changes.items():
             section, _, field = key.partition("__")
             config[section] = config[section] | {field: value} if field else value
         if config["hardware"]["name"] != "cpu":
             config["hardware"] |= GPU
-        return resolve(validate(config), [f"method={method}", *(f"{key.replace('__', '.')}={value}" for key, value in changes.items())])
+        return resolve(
+            validate(config),
+            [f"method={method}", *(f"{key.replace('__', '.')}={value}" for key, value in changes.items())],
+        )
 
     return plan
 
@@ -142,8 +150,15 @@ def result_of() -> Callable[..., RunResult]:
     """The result of a plan that ended with a status; keywords set further fields."""
 
     def result(plan: TrainingPlan, status: str, **fields: Any) -> RunResult:
-        names = {section: getattr(plan.config, section).name for section in ("task", "engine", "model", "hardware", "sweep")}
-        planned = {"id": plan.id, "processes": plan.processes, "devices": plan.devices, "command": plan.rerun_command} | plan.in_result
+        names = {
+            section: getattr(plan.config, section).name for section in ("task", "engine", "model", "hardware", "sweep")
+        }
+        planned = {
+            "id": plan.id,
+            "processes": plan.processes,
+            "devices": plan.devices,
+            "command": plan.rerun_command,
+        } | plan.in_result
         return RunResult(status=status, **names | planned | {"stack": "0123456789ab"} | fields)
 
     return result
@@ -156,7 +171,13 @@ def write_samples() -> Callable[..., None]:
     `from_s` is the Unix time of the first one's begin, which older versions do not write.
     """
 
-    def write(repeat: Path, rank: int, steps: Iterable[tuple[Any, ...]], warmup: Container[int] = range(2), from_s: float | None = None) -> None:
+    def write(
+        repeat: Path,
+        rank: int,
+        steps: Iterable[tuple[Any, ...]],
+        warmup: Container[int] = range(2),
+        from_s: float | None = None,
+    ) -> None:
         lines, start_s = [], 0.0
         for number, (duration_s, loss, *tokens) in enumerate(steps):
             positions, real_tokens, *records = tokens or (350, 350)
@@ -185,13 +206,20 @@ def write_samples() -> Callable[..., None]:
 def write_repeat(tmp_path: Path, write_samples: Callable[..., None]) -> Write:
     """Write one repeat: `ranks` maps a rank to its summary's fields, `samples` a rank to its (duration, positions, real tokens, loss) a step."""
 
-    def write(index: int, ranks: dict[int, dict[str, Any]], samples: dict[int, list[tuple[float, int, int, float]]], warmup: int = 1) -> Path:
+    def write(
+        index: int,
+        ranks: dict[int, dict[str, Any]],
+        samples: dict[int, list[tuple[float, int, int, float]]],
+        warmup: int = 1,
+    ) -> Path:
         folder = tmp_path / f"repeat.{index}"
         folder.mkdir(parents=True)
         for rank, fields in ranks.items():
             (folder / f"rank.{rank}.json").write_text(_summary(rank, fields).model_dump_json())
         for rank, steps in samples.items():
-            write_samples(folder, rank, [(duration_s, loss, *tokens) for duration_s, *tokens, loss in steps], range(warmup))
+            write_samples(
+                folder, rank, [(duration_s, loss, *tokens) for duration_s, *tokens, loss in steps], range(warmup)
+            )
         return folder
 
     return write
@@ -226,8 +254,13 @@ def make_run(tmp_path: Path, tiny_plan: Callable[..., TrainingPlan], result_of: 
         folder = RunFolder(tmp_path / plan.config.sweep.name / plan.folder_name)
         folder.write(folder.plan_path, plan)
         if status:
-            values = {name: value if isinstance(value, Metric) else Metric(mean=value) for name, value in (metrics or {}).items()}
-            folder.write(folder.result_path, result_of(plan, status, reason=reason, metrics=values, stability=stability))
+            values = {
+                name: value if isinstance(value, Metric) else Metric(mean=value)
+                for name, value in (metrics or {}).items()
+            }
+            folder.write(
+                folder.result_path, result_of(plan, status, reason=reason, metrics=values, stability=stability)
+            )
         return folder
 
     return make
@@ -244,7 +277,12 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         made.append(new_figure(*arguments))
         return made[-1]
 
-    for module in ("report.plots", "report.run_plots", "tasks.training.report.loss_plot", "tasks.training.report.scaling_plot"):
+    for module in (
+        "report.plots",
+        "report.run_plots",
+        "tasks.training.report.loss_plot",
+        "tasks.training.report.scaling_plot",
+    ):
         monkeypatch.setattr(f"llmexp.{module}.new_figure", keep)
     return made
 

@@ -24,7 +24,11 @@ def _base64(text: str) -> str:
 
 def _jwt() -> str:
     return ".".join(
-        [_base64(json.dumps({"alg": "HS256", "typ": "JWT"})), _base64(json.dumps({"sub": "1234567890", "iat": 1516239022})), _some(43, _URL)]
+        [
+            _base64(json.dumps({"alg": "HS256", "typ": "JWT"})),
+            _base64(json.dumps({"sub": "1234567890", "iat": 1516239022})),
+            _some(43, _URL),
+        ]
     )
 
 

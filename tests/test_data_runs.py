@@ -48,7 +48,10 @@ def test_packed_and_padded_instructions_are_two_rows_with_their_real_tokens(
     assert all(step.positions == 2 * 512 > step.real_tokens for step in padded_steps)
     assert sum(step.samples for step in packed_steps) > 1.5 * sum(step.samples for step in padded_steps)
     assert sum(step.real_tokens for step in packed_steps) > 1.5 * sum(step.real_tokens for step in padded_steps)
-    assert (padded.what_ran["attention_implementation"], packed.what_ran["attention_implementation"]) == ("llmexp_sdpa", "llmexp_sdpa_records")
+    assert (padded.what_ran["attention_implementation"], packed.what_ran["attention_implementation"]) == (
+        "llmexp_sdpa",
+        "llmexp_sdpa_records",
+    )
     assert padded.what_ran["data_records"] == packed.what_ran["data_records"] == 400
 
 

@@ -36,7 +36,18 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed", "hook"),
     "slurm": (*PLANNING, "engines", "analysis", "launch"),
     "sweep": (*PLANNING, "engines", "analysis", "report", "launch", "slurm"),
-    "cli": (*PLANNING, "engines", "analysis", "report", "reference", "launch", "doctor", "slurm", "sweep", "hydra_plugins"),
+    "cli": (
+        *PLANNING,
+        "engines",
+        "analysis",
+        "report",
+        "reference",
+        "launch",
+        "doctor",
+        "slurm",
+        "sweep",
+        "hydra_plugins",
+    ),
     "hydra_plugins": ("errors", "schema", "slurm", "sweep", "cli"),
     "__main__": ("errors", "cli"),
 }
@@ -59,7 +70,17 @@ ONLY_IN = {
 }
 # What the machine is asked by; nothing outside of its room does so.
 ASKING = frozenset(
-    {"sched_getaffinity", "cpu_affinity", "cpu_count", "virtual_memory", "swap_memory", "cpu_times", "cpu_percent", "getloadavg", "processor"}
+    {
+        "sched_getaffinity",
+        "cpu_affinity",
+        "cpu_count",
+        "virtual_memory",
+        "swap_memory",
+        "cpu_times",
+        "cpu_percent",
+        "getloadavg",
+        "processor",
+    }
 )
 ASKED = re.compile(r"(/proc|/sys)(/|$)|(nvidia-smi|lscpu)$")
 # What only one engine needs: nothing else imports it, neither another engine nor what engines share.
@@ -145,7 +166,11 @@ def test_the_rule_sees_an_offence(module: str, source: str) -> None:
 def questions(source: str) -> list[str]:
     """Where a source asks the machine what it is: by a file of the kernel's, a command, or a function of os, psutil or platform."""
     nodes = list(ast.walk(ast.parse(source)))
-    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str) and ASKED.match(node.value)]
+    texts = [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and ASKED.match(node.value)
+    ]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     return texts + [f"{call.value.id}.{call.attr}" for call in calls if isinstance(call, ast.Attribute) and _asks(call)]
 
@@ -173,7 +198,9 @@ def test_a_question_to_the_machine_is_seen(source: str) -> None:
 
 
 def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
-    names = [f"llmexp.{name}" for name in MODULES if name and not within(name, ("measure", "launchers", "hydra_plugins"))]
+    names = [
+        f"llmexp.{name}" for name in MODULES if name and not within(name, ("measure", "launchers", "hydra_plugins"))
+    ]
     loads = f"import importlib, sys\nfor name in {names}: importlib.import_module(name)\nprint([name for name in {LAZY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
@@ -182,6 +209,10 @@ def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
 def test_planning_needs_none_of_what_only_ranks_need() -> None:
     absent = [name for name, rooms in ONLY_IN.items() if within(rooms[-1], ("launchers",))]
     hide = f"import runpy, sys\nfor name in {absent}: sys.modules[name] = None\nrunpy.run_module('llmexp', run_name='__main__', alter_sys=True)"
-    done = subprocess.run([sys.executable, "-c", hide, "plan", "method=F+R+Z3", "model=13b", "hardware=a800"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", hide, "plan", "method=F+R+Z3", "model=13b", "hardware=a800"],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert "F+R+Z3" in done.stdout

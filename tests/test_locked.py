@@ -23,7 +23,9 @@ def locked(file: str) -> dict[str, str]:
 
 
 def pinned() -> dict[str, str]:
-    lines = (line.partition("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#"))
+    lines = (
+        line.partition("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
+    )
     return {name: version for name, _, version in lines}
 
 
@@ -31,18 +33,31 @@ def asked_for() -> set[str]:
     """All that llmexp and its extras require on this machine, as the installed distributions say."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    left = set(map(Requirement, project["dependencies"] + [one for extra in ("train", "megatron", "slurm", "dev") for one in extras[extra]]))
+    left = set(
+        map(
+            Requirement,
+            project["dependencies"] + [one for extra in ("train", "megatron", "slurm", "dev") for one in extras[extra]],
+        )
+    )
     found: set[str] = set()
     while left:
         found |= {canonicalize_name(one.name) for one in left}
         further = {Requirement(text) for one in left for text in requires(one.name) or []}
-        left = {one for one in further if canonicalize_name(one.name) not in found and (one.marker is None or one.marker.evaluate({"extra": ""}))}
+        left = {
+            one
+            for one in further
+            if canonicalize_name(one.name) not in found and (one.marker is None or one.marker.evaluate({"extra": ""}))
+        }
     return found
 
 
 def make(*words: str) -> subprocess.CompletedProcess[str]:
     """Without what the make around these tests was told."""
-    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "LOCKED", "TORCH")}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "LOCKED", "TORCH")
+    }
     return subprocess.run(["make", *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
@@ -62,7 +77,9 @@ def test_a_locked_file_holds_versions_with_hashes_and_nothing_else(file: Path) -
 def test_the_locked_versions_are_those_of_the_constraints(torch: str) -> None:
     versions = locked("libraries.txt") | {"torch": locked(torch)["torch"].removesuffix("+cpu")}
     assert versions == pinned()
-    assert [name for name, version in locked(torch).items() if name != "torch" and versions.get(name, version) != version] == []
+    assert [
+        name for name, version in locked(torch).items() if name != "torch" and versions.get(name, version) != version
+    ] == []
 
 
 def test_all_that_llmexp_and_its_extras_require_is_locked() -> None:
@@ -78,7 +95,9 @@ def test_locked_installs_by_hash_alone(tmp_path: Path, torch: str) -> None:
     assert len(own) == 2
     assert all({"--no-deps", "--no-build-isolation"} <= set(one.split()) for one in installs)
     assert all("--require-hashes" in one.split() for one in installs if one not in own)
-    assert {"build.txt", f"torch-{torch}.txt", "libraries.txt"} == set(re.findall(r"--requirement locked/(\S+)", "\n".join(installs)))
+    assert {"build.txt", f"torch-{torch}.txt", "libraries.txt"} == set(
+        re.findall(r"--requirement locked/(\S+)", "\n".join(installs))
+    )
 
 
 def test_an_environment_that_was_begun_locked_stays_so(tmp_path: Path) -> None:

@@ -10,18 +10,30 @@ SCRIPT = f'export PATH={BIN}:$PATH; eval "$(llmexp -sc install=bash)"; COMP_LINE
 
 
 def test_module_from_any_folder(tmp_path: Path):
-    done = subprocess.run([sys.executable, "-m", "llmexp", "+methd=F", "-m"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "llmexp", "+methd=F", "-m"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("llmexp: unknown key 'methd'")
 
 
 def test_console_script_from_any_folder(tmp_path: Path):
-    done = subprocess.run([BIN / "llmexp", "method=R+F", "--cfg", "job", "--package", "method"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [BIN / "llmexp", "method=R+F", "--cfg", "job", "--package", "method"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "R+F\n", "")
 
 
 def test_info_is_hydras_own(tmp_path: Path):
-    done = subprocess.run([sys.executable, "-m", "llmexp", "model=7b", "--info", "defaults-tree"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "llmexp", "model=7b", "--info", "defaults-tree"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "model: 7b" in done.stdout
 
@@ -36,7 +48,9 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path):
 def test_nothing_is_imported_from_the_working_directory(tmp_path: Path):
     for library in ("psutil", "pydantic", "hydra", "yaml", "typing_extensions"):
         (tmp_path / f"{library}.py").write_text("open('ran', 'w')")
-    done = subprocess.run([sys.executable, "-m", "llmexp", "plan", "method=F", "model=tiny"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "llmexp", "plan", "method=F", "model=tiny"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert not (tmp_path / "ran").exists()
 
@@ -52,10 +66,16 @@ def test_a_locale_that_cannot_write_what_is_said_is_none(tmp_path: Path):
 def complete(line: str, folder: Path) -> list[str]:
     script = f'{SCRIPT}; hydra_bash_completion; echo "${{COMPREPLY[*]}}"'
     env = {**os.environ, "LINE": line}
-    return subprocess.run(["bash", "-c", script], env=env, cwd=folder, capture_output=True, text=True, check=True).stdout.split()
+    return subprocess.run(
+        ["bash", "-c", script], env=env, cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.split()
 
 
 def test_bash_completes_groups_options_and_keys(tmp_path: Path):
     assert "model=" in complete("llmexp mod", tmp_path)
-    assert complete("llmexp hardware=rtx", tmp_path) == ["hardware=rtx3090", "hardware=rtx3090_nvlink", "hardware=rtx4090"]
+    assert complete("llmexp hardware=rtx", tmp_path) == [
+        "hardware=rtx3090",
+        "hardware=rtx3090_nvlink",
+        "hardware=rtx4090",
+    ]
     assert complete("llmexp plan meth", tmp_path) == ["method="]

@@ -37,7 +37,9 @@ def llmexp(tmp_path: Path) -> Llmexp:
 
 
 def environment() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")} | {"CUDA_VISIBLE_DEVICES": ""}
+    return {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")} | {
+        "CUDA_VISIBLE_DEVICES": ""
+    }
 
 
 def results(root: Path) -> dict[str, RunResult]:
@@ -46,8 +48,17 @@ def results(root: Path) -> dict[str, RunResult]:
 
 
 @pytest.mark.sweep
-def test_the_deepspeed_launcher_starts_ranks_too_and_the_same_command_keeps_its_results(llmexp: Llmexp, tmp_path: Path) -> None:
-    words = ("method=F", "engine.launcher=deepspeed", "measure=smoke", "measure.profile=false", "tracking=none", "hardware=cpu")
+def test_the_deepspeed_launcher_starts_ranks_too_and_the_same_command_keeps_its_results(
+    llmexp: Llmexp, tmp_path: Path
+) -> None:
+    words = (
+        "method=F",
+        "engine.launcher=deepspeed",
+        "measure=smoke",
+        "measure.profile=false",
+        "tracking=none",
+        "hardware=cpu",
+    )
     with socket.socket() as taken:
         with suppress(OSError):  # taken already
             taken.bind(("127.0.0.1", DEEPSPEEDS_OWN_PORT))
@@ -56,7 +67,10 @@ def test_the_deepspeed_launcher_starts_ranks_too_and_the_same_command_keeps_its_
     assert done.returncode == 0, done.stderr
     first = results(tmp_path / "outputs")["F"]
     assert (first.status, first.processes, first.what_ran["backend"]) == ("success", 2, "gloo")
-    assert sorted(path.name for path in (tmp_path / "outputs").glob("main/*/repeat.0/rank.*.json")) == ["rank.0.json", "rank.1.json"]
+    assert sorted(path.name for path in (tmp_path / "outputs").glob("main/*/repeat.0/rank.*.json")) == [
+        "rank.0.json",
+        "rank.1.json",
+    ]
     again = llmexp(*words)
     assert again.returncode == 0
     assert "success already" in again.stdout
@@ -74,7 +88,10 @@ def test_padding_accumulation_and_ranks_are_counted_once(llmexp: Llmexp, tmp_pat
         "measure.profile=false",
         *QUICK,
     )
-    assert llmexp("method=Z2", "engine=torch", "engine.launcher=fork", "tracking=none", "hardware=cpu", *words).returncode == 0
+    assert (
+        llmexp("method=Z2", "engine=torch", "engine.launcher=fork", "tracking=none", "hardware=cpu", *words).returncode
+        == 0
+    )
     (folder,) = find_runs(tmp_path / "outputs")
     result = folder.result()
     assert result is not None
@@ -103,8 +120,12 @@ def test_what_cannot_fit_is_skipped_with_its_arithmetic_before_any_rank_starts(l
 
 def test_a_killed_driver_leaves_the_truth_and_no_process(llmexp: Llmexp, tmp_path: Path) -> None:
     words = ["method=Naive", "engine=torch", "engine.launcher=fork", "measure.steps=100000", "hardware=cpu", *QUICK]
-    driver = subprocess.Popen([sys.executable, "-m", "llmexp", *words], cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL)
-    (folder,) = wait_for(lambda: [found for found in find_runs(tmp_path / "outputs") if (found.repeat(0) / "samples.0.jsonl").exists()])
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "llmexp", *words], cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL
+    )
+    (folder,) = wait_for(
+        lambda: [found for found in find_runs(tmp_path / "outputs") if (found.repeat(0) / "samples.0.jsonl").exists()]
+    )
     ranks = psutil.Process(driver.pid).children(recursive=True)
     driver.kill()
     driver.wait()
@@ -121,8 +142,12 @@ def test_a_killed_driver_leaves_the_truth_and_no_process(llmexp: Llmexp, tmp_pat
 
 def test_a_killed_rank_ends_the_run_and_is_named(tmp_path: Path) -> None:
     words = ["method=Z2", "engine=torch", "measure.steps=100000", "hardware=cpu", "tracking=none", *QUICK]
-    driver = subprocess.Popen([sys.executable, "-m", "llmexp", *words], cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL)
-    (folder,) = wait_for(lambda: [found for found in find_runs(tmp_path / "outputs") if (found.repeat(0) / "samples.0.jsonl").exists()])
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "llmexp", *words], cwd=tmp_path, env=environment(), stderr=subprocess.DEVNULL
+    )
+    (folder,) = wait_for(
+        lambda: [found for found in find_runs(tmp_path / "outputs") if (found.repeat(0) / "samples.0.jsonl").exists()]
+    )
     victim = next(p for p in psutil.Process(driver.pid).children(recursive=True) if p.environ().get("RANK") == "1")
     victim.kill()
     assert driver.wait(timeout=60) == 1

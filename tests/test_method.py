@@ -42,7 +42,11 @@ def test_what_cannot_be_is_refused(text, message):
 
 def test_offload_means_more_with_zero_3():
     assert describe(Method.parse("Z2+O").techniques) == {"zero_stage": 2, "offload_optimizer": True}
-    assert describe(Method.parse("Z3+O").techniques) == {"zero_stage": 3, "offload_optimizer": True, "offload_parameters": True}
+    assert describe(Method.parse("Z3+O").techniques) == {
+        "zero_stage": 3,
+        "offload_optimizer": True,
+        "offload_parameters": True,
+    }
 
 
 @pytest.mark.parametrize("atom", ATOMS.values(), ids=ATOMS)
@@ -65,7 +69,8 @@ def test_full_ft_is_what_fine_tuning_calls_naive():
 
 
 @pytest.mark.parametrize(
-    ("method", "reason"), [("L+QL", "exclude each other"), ("P+L", "exclude each other"), ("Q", "does not belong to task=finetune")]
+    ("method", "reason"),
+    [("L+QL", "exclude each other"), ("P+L", "exclude each other"), ("Q", "does not belong to task=finetune")],
 )
 def test_adapters_stand_alone(method, reason):
     with pytest.raises(ConfigError, match=reason):

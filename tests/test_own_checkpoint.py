@@ -15,12 +15,29 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunStatus
 
 pytestmark = [pytest.mark.sweep, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
-SIZES = {"vocab_size": 300, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+SIZES = {
+    "vocab_size": 300,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    always = ("task=finetune", "method=L", "hardware=cpu", "parallelism.dp=2", "data.seq_len=64", "measure=smoke", "tracking=none")
-    return subprocess.run([sys.executable, "-m", "llmexp", *always, *words], cwd=folder, capture_output=True, text=True, timeout=300)
+    always = (
+        "task=finetune",
+        "method=L",
+        "hardware=cpu",
+        "parallelism.dp=2",
+        "data.seq_len=64",
+        "measure=smoke",
+        "tracking=none",
+    )
+    return subprocess.run(
+        [sys.executable, "-m", "llmexp", *always, *words], cwd=folder, capture_output=True, text=True, timeout=300
+    )
 
 
 def test_two_overrides_leave_an_adapter(tmp_path: Path) -> None:

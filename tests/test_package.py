@@ -31,7 +31,9 @@ def files(folder: Path) -> Iterator[Path]:
     """All files below a folder but those that Python, editors and pip leave."""
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
-        if path.is_file() and not any(part.startswith(".") or part == "__pycache__" or part.endswith(".egg-info") for part in parts):
+        if path.is_file() and not any(
+            part.startswith(".") or part == "__pycache__" or part.endswith(".egg-info") for part in parts
+        ):
             yield path
 
 
@@ -58,14 +60,20 @@ def test_every_file_is_python_or_of_a_kind_that_is_packaged() -> None:
 
 
 def test_every_folder_with_python_or_conf_is_packaged_or_known_not_to_be() -> None:
-    with_code = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".") and (path / "__init__.py").is_file()}
+    with_code = {
+        path.name
+        for path in ROOT.iterdir()
+        if path.is_dir() and not path.name.startswith(".") and (path / "__init__.py").is_file()
+    }
     assert with_code - NOT_PACKAGED <= set(FOLDERS.values())
 
 
 def built(kind: str, source: Path, into: Path) -> Path:
     """What setuptools makes of sources, called as pip and build call it."""
     asked = f"from setuptools.build_meta import build_{kind}; print('', build_{kind}({str(into)!r}), sep='\\n')"
-    done = subprocess.run([sys.executable, "-c", asked], cwd=source, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", asked], cwd=source, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     return into / done.stdout.splitlines()[-1]
 

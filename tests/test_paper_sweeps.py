@@ -20,7 +20,14 @@ WORDS = (
 
 def run(folder: Path, *words: str) -> str:
     environment = dict(os.environ) | {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "300"}
-    done = subprocess.run([sys.executable, "-m", "llmexp", *WORDS, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        [sys.executable, "-m", "llmexp", *WORDS, *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -33,7 +40,9 @@ def rows(folder: Path, sweep: str) -> list[dict[str, str]]:
 def test_figure_4_on_one_and_two_ranks_is_weak_and_strong_scaling_of_the_same_training(tmp_path: Path) -> None:
     said = run(tmp_path, "experiment=paper_fig04", "parallelism.dp=1,2")
     found = {(int(row["processes"]), int(row["batch_accumulation"])): row for row in rows(tmp_path, "paper_fig04")}
-    assert {key: (row["method"], row["state"]) for key, row in found.items()} == dict.fromkeys([(1, 1), (1, 8), (2, 1), (2, 4)], ("Q", "success"))
+    assert {key: (row["method"], row["state"]) for key, row in found.items()} == dict.fromkeys(
+        [(1, 1), (1, 8), (2, 1), (2, 4)], ("Q", "success")
+    )
     for kind, one, two in (("weak", (1, 1), (2, 1)), ("strong", (1, 8), (2, 4))):
         rates = [float(found[key]["tokens_per_s"]) for key in (one, two)]
         assert float(found[one][f"{kind}_scaling_efficiency"]) == 1

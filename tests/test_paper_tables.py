@@ -16,9 +16,15 @@ pytestmark = pytest.mark.sweep
 WORDS = ("model=tiny", "measure=smoke", "measure.profile=false", "hardware=cpu", "-m")
 
 
-@pytest.mark.parametrize(("experiment", "task", "methods"), [("paper_table03", "pretrain", 22), ("paper_table09", "finetune", 18)])
-def test_all_methods_run_on_two_cpu_ranks_are_tracked_and_end_with_their_table(tmp_path: Path, experiment: str, task: str, methods: int) -> None:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")} | {"CUDA_VISIBLE_DEVICES": ""}
+@pytest.mark.parametrize(
+    ("experiment", "task", "methods"), [("paper_table03", "pretrain", 22), ("paper_table09", "finetune", 18)]
+)
+def test_all_methods_run_on_two_cpu_ranks_are_tracked_and_end_with_their_table(
+    tmp_path: Path, experiment: str, task: str, methods: int
+) -> None:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")} | {
+        "CUDA_VISIBLE_DEVICES": ""
+    }
     done = subprocess.run(
         [sys.executable, "-m", "llmexp", f"experiment={experiment}", *WORDS],
         cwd=tmp_path,
@@ -32,7 +38,9 @@ def test_all_methods_run_on_two_cpu_ranks_are_tracked_and_end_with_their_table(t
     found = {result.method: result for folder in find_runs(sweep) if (result := folder.result())}
     assert len(found) == methods
     for method, result in found.items():
-        assert (result.task, result.status, result.processes, result.evidence) == (task, "success", 2, "measured"), result.reason
+        assert (result.task, result.status, result.processes, result.evidence) == (task, "success", 2, "measured"), (
+            result.reason
+        )
         assert ("flash" in result.what_ran["attention_kernel"]) == ("F" in method.split("+"))
         tokens_per_s, state_bytes = result.metrics["tokens_per_s"], result.metrics["training_state_bytes"]
         assert tokens_per_s is not None

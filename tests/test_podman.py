@@ -21,7 +21,16 @@ pytestmark = [pytest.mark.sweep, pytest.mark.ranks]
 ROOT = Path(__file__).parents[1]
 LINKS = ("bin", "sbin", "lib", "lib64")
 EMPTY = ("usr", "etc", "tmp", "proc", "sys", "dev", "run", "var")
-RUN = ["engine=torch", "hardware=cpu", "model=tiny", "model.num_layers=1", "data=synthetic", "data.seq_len=32", "measure=smoke", "tracking=none"]
+RUN = [
+    "engine=torch",
+    "hardware=cpu",
+    "model=tiny",
+    "model.num_layers=1",
+    "data=synthetic",
+    "data.seq_len=32",
+    "measure=smoke",
+    "tracking=none",
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +47,9 @@ def image() -> Iterator[str]:
             tar.addfile(entry)
     subprocess.run(["podman", "import", "-", name], input=archive.getvalue(), capture_output=True, check=True)
     try:
-        tried = subprocess.run(["podman", "run", "--rm", "--volume", "/usr:/usr:ro", name, "true"], capture_output=True, text=True)
+        tried = subprocess.run(
+            ["podman", "run", "--rm", "--volume", "/usr:/usr:ro", name, "true"], capture_output=True, text=True
+        )
         if tried.returncode:
             pytest.skip(f"podman starts no container here: {tried.stderr.strip()}")
         yield name
@@ -54,9 +65,17 @@ def _entry(name: str, kind: bytes) -> tarfile.TarInfo:
 
 @pytest.fixture
 def command(image: str, tmp_path: Path) -> list[str]:
-    shown = dict.fromkeys(("/usr", str(ROOT), sys.prefix, sys.base_prefix, *(path for path in sys.path if path.endswith("site-packages"))))
+    shown = dict.fromkeys(
+        ("/usr", str(ROOT), sys.prefix, sys.base_prefix, *(path for path in sys.path if path.endswith("site-packages")))
+    )
     options = [word for folder in shown for word in ("--volume", f"{folder}:{folder}:ro")]
-    runtime = ["runtime=docker", "runtime.program=podman", f"runtime.image={image}", f"runtime.python={sys.executable}", f"runtime.options={options}"]
+    runtime = [
+        "runtime=docker",
+        "runtime.program=podman",
+        f"runtime.image={image}",
+        f"runtime.python={sys.executable}",
+        f"runtime.options={options}",
+    ]
     return [sys.executable, "-m", "llmexp", *RUN, *runtime, f"sweep.outputs={tmp_path}"]
 
 
@@ -69,7 +88,9 @@ def test_ranks_in_a_container_measure(command: list[str], tmp_path: Path) -> Non
 
 
 def test_a_container_ends_where_driver_and_supervisor_are_killed_at_once(command: list[str], tmp_path: Path) -> None:
-    driver = psutil.Popen([*command, "measure.steps=100000"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    driver = psutil.Popen(
+        [*command, "measure.steps=100000"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     wait_for(lambda: [*tmp_path.glob("*/*/repeat.0/samples.0.jsonl")])
     (container,) = running()
     supervisor = next(child for child in driver.children() if "llmexp.launch.supervisor" in child.cmdline())

@@ -50,8 +50,14 @@ def test_types_of_one_section_say_what_they_are():
     [
         ("data=synthetic", "SyntheticData DenseModel AdamW HereRuntime"),
         ("model=tiny-moe data=text optimizer=lion8bit", "TextData MixtralModel TargetOptimizer HereRuntime"),
-        ("model=hf model.path=org/a data=hf data.path=org/b runtime=venv runtime.python=/x", "HfData HfModel AdamW InterpreterRuntime"),
-        ("task=finetune model=tiny model.architecture=qwen3 runtime=docker runtime.image=a", "InstructionsData DenseModel AdamW ContainerRuntime"),
+        (
+            "model=hf model.path=org/a data=hf data.path=org/b runtime=venv runtime.python=/x",
+            "HfData HfModel AdamW InterpreterRuntime",
+        ),
+        (
+            "task=finetune model=tiny model.architecture=qwen3 runtime=docker runtime.image=a",
+            "InstructionsData DenseModel AdamW ContainerRuntime",
+        ),
     ],
 )
 def test_a_plan_that_is_read_again_has_sections_of_the_same_types(words, kinds):

@@ -25,7 +25,10 @@ WORDS = (
 
 
 def run(folder: Path, *words: str) -> str:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")} | {"CUDA_VISIBLE_DEVICES": "", "COLUMNS": "300"}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")} | {
+        "CUDA_VISIBLE_DEVICES": "",
+        "COLUMNS": "300",
+    }
     command = [sys.executable, "-m", "llmexp", *WORDS, *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
@@ -35,7 +38,8 @@ def run(folder: Path, *words: str) -> str:
 def final_losses(folder: Path, key: str) -> dict[str, float]:
     with (folder / "outputs" / "main" / "report.csv").open() as file:
         return {
-            next(word for word in row["command"].split() if word.startswith(key)): float(row["smoothed_final_loss"]) for row in csv.DictReader(file)
+            next(word for word in row["command"].split() if word.startswith(key)): float(row["smoothed_final_loss"])
+            for row in csv.DictReader(file)
         }
 
 
@@ -57,7 +61,9 @@ def test_methods_on_one_budget_are_held_against_naive_and_recorded(tmp_path: Pat
 
 
 @pytest.mark.sweep
-def test_a_learning_rate_of_zero_never_gets_there_one_of_1e20_diverges_and_short_text_is_read_again(tmp_path: Path) -> None:
+def test_a_learning_rate_of_zero_never_gets_there_one_of_1e20_diverges_and_short_text_is_read_again(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "short.txt").write_text("All work and no play makes Jack a dull boy. " * 100)
     said = run(tmp_path, "optimizer.lr=1e-3,0,1e20", "tracking=none", "data.files=[short.txt]")
     losses = final_losses(tmp_path, "optimizer.lr=")

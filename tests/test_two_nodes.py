@@ -31,8 +31,16 @@ RUN = [
 def test_two_nodes_train_as_one_does_and_each_tells_what_disturbs_it(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        meet = ["hardware.nodes=2", "hardware.network_interface=lo", "node.address=127.0.0.1", f"node.port={probe.getsockname()[1]}"]
-    nodes = [start([*RUN, *meet, f"node.rank={rank}", f"sweep.outputs={tmp_path}"], tmp_path / f"node{rank}") for rank in (1, 0)]
+        meet = [
+            "hardware.nodes=2",
+            "hardware.network_interface=lo",
+            "node.address=127.0.0.1",
+            f"node.port={probe.getsockname()[1]}",
+        ]
+    nodes = [
+        start([*RUN, *meet, f"node.rank={rank}", f"sweep.outputs={tmp_path}"], tmp_path / f"node{rank}")
+        for rank in (1, 0)
+    ]
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as hog:
         try:
             for node in nodes:
@@ -42,10 +50,20 @@ def test_two_nodes_train_as_one_does_and_each_tells_what_disturbs_it(tmp_path: P
             hog.kill()
     alone = ["engine.launcher=fork", f"sweep.outputs={tmp_path}", "sweep.name=alone"]
     assert subprocess.run([*RUN, *alone], capture_output=True).returncode == 0
-    one, two = sorted((run.result() for run in find_runs(tmp_path)), key=lambda result: len(result.environment.get("other_nodes", ())))
-    assert (one.processes, two.processes, two.environment["other_nodes"]) == (2, 2, [f"node 1 ({socket.gethostname()})"])
+    one, two = sorted(
+        (run.result() for run in find_runs(tmp_path)), key=lambda result: len(result.environment.get("other_nodes", ()))
+    )
+    assert (one.processes, two.processes, two.environment["other_nodes"]) == (
+        2,
+        2,
+        [f"node 1 ({socket.gethostname()})"],
+    )
     assert two.environment["communication"]["interfaces"] == ["lo"]
-    contended = [reason.partition("contention: ")[0] for reason in two.stability.reasons if "contention: other processes took" in reason]
+    contended = [
+        reason.partition("contention: ")[0]
+        for reason in two.stability.reasons
+        if "contention: other processes took" in reason
+    ]
     assert contended == ["", "node 1: "]
     for loss in ("first_loss", "final_loss"):
         assert two.metrics[loss].mean == pytest.approx(one.metrics[loss].mean, rel=1e-6)
@@ -53,4 +71,6 @@ def test_two_nodes_train_as_one_does_and_each_tells_what_disturbs_it(tmp_path: P
 
 def start(command: list[str], temporary: Path) -> subprocess.Popen[bytes]:
     temporary.mkdir()
-    return subprocess.Popen(command, env={**os.environ, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return subprocess.Popen(
+        command, env={**os.environ, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )

@@ -39,7 +39,9 @@ def test_two_environments_stand_in_one_table(tmp_path: Path, other: Path) -> Non
         "measure.profile=false",
         "tracking=none",
     ]
-    done = subprocess.run([sys.executable, "-m", "llmexp", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-m", "llmexp", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     used = {run.result().environment["interpreter"] for run in find_runs(tmp_path / "outputs")}
     assert used == {sys.executable, str(other)}

@@ -18,7 +18,9 @@ LEFT_OUT = {"torch", "mlflow", "matplotlib", "bitsandbytes", "datasets", "pytorc
 
 def names(requirements: Iterable[str]) -> set[str]:
     found = map(Requirement, requirements)
-    return {canonicalize_name(one.name) for one in found if one.marker is None or one.marker.evaluate({"extra": ""})} - LEFT_OUT
+    return {
+        canonicalize_name(one.name) for one in found if one.marker is None or one.marker.evaluate({"extra": ""})
+    } - LEFT_OUT
 
 
 def collected() -> set[str]:

@@ -42,7 +42,8 @@ class ParallelDims(Record):
     def arithmetic(self) -> str:
         """The product of the degrees in words."""
         kind = f" ({self.cp_kind})" if self.cp_kind else ""
-        return f"dp {self.dp} x tp {self.tp} x pp {self.pp} x cp {self.cp}{kind} = {self.world_size} rank{'s' * (self.world_size > 1)}"
+        product = f"dp {self.dp} x tp {self.tp} x pp {self.pp} x cp {self.cp}{kind}"
+        return f"{product} = {self.world_size} rank{'s' * (self.world_size > 1)}"
 
     @property
     def v_shaped(self) -> bool:

@@ -88,7 +88,8 @@ class Section:
     def title(self) -> str:
         """The work that all rows share, in one line."""
         shown = self.shown(self.rows[0]) if self.rows else {}
-        said = (self.words_of(name).format(shown[name]) for name, value in self.shared.items() if value not in (HERE, ""))
+        named = (name for name, value in self.shared.items() if value not in (HERE, ""))
+        said = (self.words_of(name).format(shown[name]) for name in named)
         return ", ".join("1 rank" if each == "1 ranks" else each for each in said)
 
     def words_of(self, name: str) -> str:

@@ -17,7 +17,9 @@ MINUTE = {"started_at": "2026-01-01T00:00:00.000+00:00", "ended_at": "2026-01-01
 
 
 @pytest.fixture
-def run_of(tmp_path: Path, tiny_plan: Callable[..., TrainingPlan], result_of: Callable[..., RunResult]) -> Callable[..., RunFolder]:
+def run_of(
+    tmp_path: Path, tiny_plan: Callable[..., TrainingPlan], result_of: Callable[..., RunResult]
+) -> Callable[..., RunFolder]:
     """A run of a minute with the measured windows of each repeat's ranks."""
 
     def run(name: str, status: str, *repeats: tuple[float, ...], **fields: Any) -> RunFolder:
@@ -34,7 +36,9 @@ def run_of(tmp_path: Path, tiny_plan: Callable[..., TrainingPlan], result_of: Ca
 
 def summary(rank: int, window_s: float) -> TrainingSummary:
     sizes = {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1}
-    return TrainingSummary(rank=rank, window_wall_s=window_s, time_to_first_step_s=1.0, state_bytes={}, what_ran={}, **sizes)
+    return TrainingSummary(
+        rank=rank, window_wall_s=window_s, time_to_first_step_s=1.0, state_bytes={}, what_ran={}, **sizes
+    )
 
 
 def test_the_slowest_rank_of_every_repeat_counts(run_of: Callable[..., RunFolder]) -> None:

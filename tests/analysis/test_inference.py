@@ -5,14 +5,27 @@ from statistics import fmean
 import pytest
 from scipy.special import stdtrit
 
-from llmexp.analysis.inference import Estimate, apart, batch_levels, batch_rates, half_width, log_ratio, of_repeats, repeats_for, t_factor, trend
+from llmexp.analysis.inference import (
+    Estimate,
+    apart,
+    batch_levels,
+    batch_rates,
+    half_width,
+    log_ratio,
+    of_repeats,
+    repeats_for,
+    t_factor,
+    trend,
+)
 from llmexp.record.result import Metric
 
 
 @pytest.mark.parametrize("freedom", [1, 1.5, 2, 2.7, 4, 9, 26, 120, 1999, 5000])
 @pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99, 0.995])
 def test_students_factors_are_scipys(freedom, confidence):
-    assert t_factor(freedom, confidence) == pytest.approx(stdtrit(freedom, (1 + confidence) / 2), rel=1e-5 if freedom < 2000 else 2e-3)
+    assert t_factor(freedom, confidence) == pytest.approx(
+        stdtrit(freedom, (1 + confidence) / 2), rel=1e-5 if freedom < 2000 else 2e-3
+    )
 
 
 @pytest.mark.parametrize("count", [3, 15])
@@ -88,4 +101,10 @@ def test_a_trend_and_an_end_err_less_often_than_they_say_though_values_depend_on
 
     drawn = [[dependent(11) for _ in range(3)] for _ in range(tries)]
     assert sum(trend([values[1:] for values in series], 1).differs(0.95) for series in drawn) / tries < 0.06
-    assert sum(apart([values[0] for values in series], [values[1:] for values in series]).differs(0.95) for series in drawn) / tries < 0.06
+    assert (
+        sum(
+            apart([values[0] for values in series], [values[1:] for values in series]).differs(0.95) for series in drawn
+        )
+        / tries
+        < 0.06
+    )

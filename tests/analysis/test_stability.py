@@ -28,7 +28,9 @@ def repeat_of(write_repeat):
 
 
 def judged(*repeats, machine=QUIET):
-    return judge(repeats, [tokens_per_s(repeat, ONE) for repeat in repeats], [machine], "tokens_per_s", PRETRAIN.against(repeats))
+    return judge(
+        repeats, [tokens_per_s(repeat, ONE) for repeat in repeats], [machine], "tokens_per_s", PRETRAIN.against(repeats)
+    )
 
 
 def scattered(level_s=1.0, scatter=0.02, count=60, seed=0):
@@ -57,11 +59,15 @@ def test_one_process_does_not_say_how_far_the_next_would_be_however_steady_its_s
 
 
 def test_a_drift_is_told_with_its_ratio(repeat_of):
-    times_s = [level * scatter for level, scatter in zip([1 + 0.2 * n / 59 for n in range(60)], scattered(), strict=True)]
+    times_s = [
+        level * scatter for level, scatter in zip([1 + 0.2 * n / 59 for n in range(60)], scattered(), strict=True)
+    ]
     found = judged(repeat_of(times_s))
     assert found.verdict == "unstable"
     assert found.drift_ratio == pytest.approx(1.13, abs=0.02)
-    assert found.reasons == [f"drift: steps of the window's last third took {found.drift_ratio:.2f} times those of its first"]
+    assert found.reasons == [
+        f"drift: steps of the window's last third took {found.drift_ratio:.2f} times those of its first"
+    ]
 
 
 def test_a_drift_of_one_repeat_among_steady_ones_counts(repeat_of):
@@ -73,7 +79,10 @@ def test_a_drift_of_one_repeat_among_steady_ones_counts(repeat_of):
 
 def test_compiling_inside_the_window_is_told_however_steady_the_steps(write_repeat):
     steps = [(1.0, 10, 10, 1.0)] * 60
-    found = [read_training(write_repeat(n, {0: {"window_wall_s": 55.0, "compiled_in_window": n}}, {0: steps}, warmup=5), 1) for n in (0, 1)]
+    found = [
+        read_training(write_repeat(n, {0: {"window_wall_s": 55.0, "compiled_in_window": n}}, {0: steps}, warmup=5), 1)
+        for n in (0, 1)
+    ]
     assert judged(found[0], found[0]).verdict == "stable"
     assert judged(*found).reasons == ["compilation: torch.compile made 1 graph inside the measured window"]
 
@@ -97,14 +106,21 @@ def test_noise_is_told_with_its_interval(repeat_of):
     assert found.verdict == "unknown"
     share = (found.high - found.low) / 2 / 10
     assert share > 0.05
-    assert any(reason.startswith("noise: the 95 % interval of tokens/s is ± ") and "6 batches of steps" in reason for reason in found.reasons)
+    assert any(
+        reason.startswith("noise: the 95 % interval of tokens/s is ± ") and "6 batches of steps" in reason
+        for reason in found.reasons
+    )
 
 
 def test_repeats_that_differ_are_not_known_though_each_is_steady_and_more_would_tell(repeat_of):
-    found = judged(*(repeat_of(scattered(level_s, seed=n), warmup_s=[level_s] * 5) for n, level_s in enumerate((1.0, 1.03, 1.06))))
+    found = judged(
+        *(repeat_of(scattered(level_s, seed=n), warmup_s=[level_s] * 5) for n, level_s in enumerate((1.0, 1.03, 1.06)))
+    )
     assert (found.verdict, found.source) == ("unknown", "repeats")
     assert "from 3 repeats: about 4 would make it less than 5%" in found.reasons[0]
-    apart = judged(*(repeat_of(scattered(level_s, seed=n), warmup_s=[level_s] * 5) for n, level_s in enumerate((1.0, 1.5, 2.0))))
+    apart = judged(
+        *(repeat_of(scattered(level_s, seed=n), warmup_s=[level_s] * 5) for n, level_s in enumerate((1.0, 1.5, 2.0)))
+    )
     assert "from 3 repeats: find what makes them differ so much" in apart.reasons[0]
 
 
@@ -130,25 +146,34 @@ def test_a_warm_up_longer_than_the_window_is_held_against_it_by_pieces_of_the_wi
 
 def test_steps_profiled_after_the_window_are_no_warm_up(write_repeat, write_samples):
     folder = write_repeat(0, {0: {}}, {})
-    write_samples(folder, 0, [(seconds, 1.0) for seconds in [9.0, *[1.0] * 24, *[7.0] * 5]], warmup={*range(5), *range(25, 30)})
+    write_samples(
+        folder, 0, [(seconds, 1.0) for seconds in [9.0, *[1.0] * 24, *[7.0] * 5]], warmup={*range(5), *range(25, 30)}
+    )
     assert warmup_change([read_training(folder, 1)]).ratio == pytest.approx(1)
 
 
 def test_a_host_that_holds_the_device_up_between_steps_is_told(write_repeat):
     steps = [(9.0, 10, 10, 1.0), *[(1.0, 10, 10, 1.0)] * 24]
     # 20 s of steps in windows of 20.8 and 25 s.
-    repeats = [read_training(write_repeat(k, {0: {"window_wall_s": wall_s}}, {0: steps}, warmup=5), 1) for k, wall_s in enumerate((20.8, 25.0))]
+    repeats = [
+        read_training(write_repeat(k, {0: {"window_wall_s": wall_s}}, {0: steps}, warmup=5), 1)
+        for k, wall_s in enumerate((20.8, 25.0))
+    ]
     assert judged(repeats[0], repeats[0]).verdict == "stable"
     found = judged(repeats[1])
     assert found.verdict == "unstable"
-    assert found.reasons == ["host between steps: only 80.0 % of the window was inside steps, between them the device waited for the host"]
+    assert found.reasons == [
+        "host between steps: only 80.0 % of the window was inside steps, between them the device waited for the host"
+    ]
     assert judged(*repeats).reasons[0] == found.reasons[0]
 
 
 def test_contention_is_told_even_of_a_run_too_short_to_judge(repeat_of):
     assert judged(repeat_of([1.0] * 2), machine=CONTENDED).verdict == "unstable"
     steady = judged(repeat_of([1.0] * 60), machine=CONTENDED)
-    assert steady.reasons == ["contention: other processes took 0.90 of 2 cores while the ranks compute with 2 (load average up to 3.2)"]
+    assert steady.reasons == [
+        "contention: other processes took 0.90 of 2 cores while the ranks compute with 2 (load average up to 3.2)"
+    ]
 
 
 def test_too_few_steps_leave_the_verdict_open(repeat_of):
@@ -162,7 +187,9 @@ def test_too_few_steps_leave_the_verdict_open(repeat_of):
 def test_sequences_that_grow_are_no_drift_and_leave_the_verdict_open(write_repeat):
     times_s = [1.0] * 20 + [2.0] * 20
     sizes = [10] * 20 + [20] * 20
-    steps = [(1.0, 10, 10, 1.0)] * 5 + [(seconds, size, size, 1.0) for seconds, size in zip(times_s, sizes, strict=True)]
+    steps = [(1.0, 10, 10, 1.0)] * 5 + [
+        (seconds, size, size, 1.0) for seconds, size in zip(times_s, sizes, strict=True)
+    ]
     folder = write_repeat(0, {0: {"window_wall_s": sum(times_s)}}, {0: steps}, warmup=5)
     found = judged(read_training(folder, 1))
     assert (found.verdict, found.drift_ratio, found.warmup_ratio, found.low) == ("unknown", None, None, None)

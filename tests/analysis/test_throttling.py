@@ -11,7 +11,12 @@ ALL = {"power cap": 0.0, "heat": 0.0, "heat, by hardware": 0.0, "power brake": 0
 
 def card(highest, boost=None, default=None):
     """The clocks that NVML says a card has, in MHz, as it is delivered."""
-    told = {"sm_clock_max": highest, "clock_boost": boost, "application_clock": default, "application_clock_default": default}
+    told = {
+        "sm_clock_max": highest,
+        "clock_boost": boost,
+        "application_clock": default,
+        "application_clock_default": default,
+    }
     return {f"{name}_megahertz": value for name, value in told.items() if value}
 
 
@@ -44,14 +49,20 @@ def under_load(kind, clocks, **values):
         ({"heat": 12.34}, "GPU 0 throttled (heat) for 12.3 of 100.0 s, 12.3 % of the window"),
         ({"heat_by_hardware": 1.1}, "GPU 0 throttled (heat, by hardware) for 1.1 of 100.0 s, 1.1 % of the window"),
         ({"power_brake": 50.0}, "GPU 0 throttled (power brake) for 50.0 of 100.0 s, 50.0 % of the window"),
-        ({"power_cap": 60.0, "cap_w": 400.0}, "GPU 0 throttled (power cap lowered to 400 W from 700 W) for 60.0 of 100.0 s, 60.0 % of the window"),
+        (
+            {"power_cap": 60.0, "cap_w": 400.0},
+            "GPU 0 throttled (power cap lowered to 400 W from 700 W) for 60.0 of 100.0 s, 60.0 % of the window",
+        ),
     ],
 )
 def test_more_than_a_hundredth_of_the_window_speaks_against_a_run(of_100_s, said):
     assert disturbances(machine(window(**of_100_s))) == [said]
 
 
-@pytest.mark.parametrize("of_100_s", [{"heat": 0.9}, {"heat_by_hardware": 1.0}, {"power_cap": 99.0}, {"sync_boost": 99.0, "reliability": 99.0}])
+@pytest.mark.parametrize(
+    "of_100_s",
+    [{"heat": 0.9}, {"heat_by_hardware": 1.0}, {"power_cap": 99.0}, {"sync_boost": 99.0, "reliability": 99.0}],
+)
 def test_a_moment_the_card_s_own_power_cap_and_what_is_no_throttling_do_not(of_100_s):
     assert disturbances(machine(window(**of_100_s))) == []
 
@@ -73,14 +84,19 @@ def test_samples_do_not_tell_of_what_is_counted_on_every_gpu(bit):
 
 def test_samples_tell_of_what_is_not_counted():
     only_heat = GpuWindow(index=0, seconds=100.0, throttled_s={"heat": 0.0})
-    samples = [gpu(throttle_reasons=0x20 | 0x80), gpu(throttle_reasons=0x04, power_cap_watts=300, power_cap_default_watts=700)]
+    samples = [
+        gpu(throttle_reasons=0x20 | 0x80),
+        gpu(throttle_reasons=0x04, power_cap_watts=300, power_cap_default_watts=700),
+    ]
     assert disturbances(machine(only_heat, samples=samples)) == [
         "GPU 0 throttled (power brake) in 1 of 2 samples, up to 0 °C",
         "GPU 0 throttled (power cap lowered to 300 W from 700 W) in 1 of 2 samples",
     ]
 
 
-@pytest.mark.parametrize(("kind", "clock", "full"), [(H100, 1005, 1980), (GEFORCE, 1500, 3105), (card(1980, 1980, 1005), 1005, 1980)])
+@pytest.mark.parametrize(
+    ("kind", "clock", "full"), [(H100, 1005, 1980), (GEFORCE, 1500, 3105), (card(1980, 1980, 1005), 1005, 1980)]
+)
 def test_a_low_clock_that_stands_still_under_load_without_a_reason_is_locked(kind, clock, full):
     (said,) = disturbances(under_load(kind, [clock] * 3))
     assert said == f"GPU 0 throttled: clocks locked at {clock} MHz of {full} MHz"
@@ -99,7 +115,17 @@ def test_a_low_clock_that_stands_still_under_load_without_a_reason_is_locked(kin
         ({}, [1005, 1005, 1005], {}),
         (V100, [1290, 1290, 1290], {"throttle_reasons": 0x02}),
     ],
-    ids=["few samples", "high enough", "it moves", "power", "a reason not known here", "waits", "GeForce", "no highest clock", "as delivered"],
+    ids=[
+        "few samples",
+        "high enough",
+        "it moves",
+        "power",
+        "a reason not known here",
+        "waits",
+        "GeForce",
+        "no highest clock",
+        "as delivered",
+    ],
 )
 def test_what_may_be_else_than_locked_is_not_called_so(kind, clocks, values):
     assert disturbances(under_load(kind, clocks, **values)) == []
@@ -118,10 +144,15 @@ def test_an_application_clock_below_the_default_is_named_by_itself():
 
 
 def test_clocks_are_those_of_the_run_s_gpus_at_moments_inside_the_windows():
-    inside = [gpu(**H100, sm_clock_megahertz=clock) | gpu(1, own_processes=0, sm_clock_megahertz=300) for clock in (1980, 1755)]
+    inside = [
+        gpu(**H100, sm_clock_megahertz=clock) | gpu(1, own_processes=0, sm_clock_megahertz=300)
+        for clock in (1980, 1755)
+    ]
     after = gpu(**H100, sm_clock_megahertz=345)
     one = replace(machine(samples=[*inside, after], within=inside), name="node 1")
-    assert sm_clocks(one) == [SmClock(gpu="node 1: GPU 0", mean_megahertz=1867.5, lowest_megahertz=1755, card_megahertz=1980, samples=2)]
+    assert sm_clocks(one) == [
+        SmClock(gpu="node 1: GPU 0", mean_megahertz=1867.5, lowest_megahertz=1755, card_megahertz=1980, samples=2)
+    ]
     assert sm_clocks(machine(samples=[after])) == []
 
 

@@ -45,5 +45,7 @@ def test_the_peak_of_memory_is_the_commands_own(tmp_path: Path) -> None:
     asks = f"{imports}; print(cost_of([sys.executable, '-c', sys.argv[1]], Path.cwd()).peak_rss_bytes)"
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     held = [f"held = b'x' * {size}" for size in (1, 10**8)]
-    small, large = (int(subprocess.check_output([sys.executable, "-c", asks, one], cwd=tmp_path, env=env)) for one in held)
+    small, large = (
+        int(subprocess.check_output([sys.executable, "-c", asks, one], cwd=tmp_path, env=env)) for one in held
+    )
     assert small < 10**8 < large

@@ -21,12 +21,20 @@ def test_the_trainer_trains_the_plans_model_over_the_plans_window(tmp_path: Path
 def test_the_trainer_is_handed_the_adapter(tmp_path: Path) -> None:
     plan, _ = comparable([*TINY, "data=synthetic", "task=finetune", "method=QL+F"])
     assert trainers(plan, tmp_path / "Trainer.0") > 0
-    assert (ratio(plan, {"llmexp": [1.0, 1.0], "Trainer": [1.1, 1.1]}).verdict, plan.trainable_parameters) == ("BROKEN", 591_872)
+    assert (ratio(plan, {"llmexp": [1.0, 1.0], "Trainer": [1.1, 1.1]}).verdict, plan.trainable_parameters) == (
+        "BROKEN",
+        591_872,
+    )
 
 
 def test_what_the_words_leave_open_is_equal_on_both_sides() -> None:
     plan, _ = comparable([*TINY, "precision=fp32"])
-    assert (plan.method, plan.dims.world_size, plan.config.precision.name, plan.config.data.name) == ("F", 1, "fp32", "synthetic")
+    assert (plan.method, plan.dims.world_size, plan.config.precision.name, plan.config.data.name) == (
+        "F",
+        1,
+        "fp32",
+        "synthetic",
+    )
 
 
 @pytest.mark.parametrize("word", ["method=Z2", "precision=bf16_mixed", "parallelism.dp=2", "--pairs=1"])

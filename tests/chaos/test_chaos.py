@@ -77,14 +77,20 @@ def test_a_clock_is_set_for_the_sweeps_processes_alone(surroundings: Surrounding
 
 def test_what_runs_in_a_container_outlives_who_started_it_and_is_found(surroundings: Surroundings) -> None:
     with Containers(surroundings) as containers:
-        client = subprocess.Popen([containers.program, "run", "--rm", "--name", "one", "--env", "TOLD", IMAGE, "sleep", "100"], env={"TOLD": "1"})
+        client = subprocess.Popen(
+            [containers.program, "run", "--rm", "--name", "one", "--env", "TOLD", IMAGE, "sleep", "100"],
+            env={"TOLD": "1"},
+        )
         while not surroundings.processes():
             time.sleep(0.02)
         client.kill()
         client.wait()
         (left,) = surroundings.processes()
         assert left.environ()["TOLD"] == "1"
-        assert subprocess.run([containers.program, "run", "--name", "one", IMAGE, "true"], capture_output=True).returncode == NAME_TAKEN
+        assert (
+            subprocess.run([containers.program, "run", "--name", "one", IMAGE, "true"], capture_output=True).returncode
+            == NAME_TAKEN
+        )
         subprocess.run([containers.program, "rm", "--force", "one"], check=True)
         assert surroundings.processes() == []
 
@@ -93,10 +99,14 @@ def test_a_success_without_its_samples_is_seen(success: RunFolder, surroundings:
     sweep = success.path.parent
     assert list(status_is_true(surroundings, sweep, list)) == []
     (success.repeat(0) / "samples.1.jsonl").unlink()
-    assert list(status_is_true(surroundings, sweep, list)) == [f"{success.path.name} is a success, but rank 1 has 0 of 3 steps in repeat.0"]
+    assert list(status_is_true(surroundings, sweep, list)) == [
+        f"{success.path.name} is a success, but rank 1 has 0 of 3 steps in repeat.0"
+    ]
 
 
-def test_a_success_that_is_measured_again_meanwhile_is_none_without_samples(success: RunFolder, surroundings: Surroundings, monkeypatch) -> None:
+def test_a_success_that_is_measured_again_meanwhile_is_none_without_samples(
+    success: RunFolder, surroundings: Surroundings, monkeypatch
+) -> None:
     run = subprocess.run
 
     def run_and_set_aside(*args, **words):

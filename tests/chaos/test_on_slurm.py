@@ -27,6 +27,8 @@ def test_a_cluster_that_breaks_loses_nothing() -> None:
 
 @pytest.mark.skipif(not missing(), reason="a SLURM can be brought up here")
 def test_where_no_cluster_can_be_brought_up_its_faults_are_refused_in_one_line() -> None:
-    done = subprocess.run([sys.executable, "-m", "chaos", "--only", "slurm"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "chaos", "--only", "slurm"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 2
     assert "it needs" in done.stderr.splitlines()[-1]

@@ -9,7 +9,9 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "engines.md"
 
 def test_the_documents_table_is_what_the_engines_say(capsys):
     assert carry_out("engines", ["--format", "markdown"]) == 0
-    assert capsys.readouterr().out in DOCUMENT.read_text(), "write what `llmexp engines --format markdown` prints into docs/engines.md"
+    assert capsys.readouterr().out in DOCUMENT.read_text(), (
+        "write what `llmexp engines --format markdown` prints into docs/engines.md"
+    )
 
 
 def test_what_is_asked_for_a_machine_is_answered_for_it(capsys):

@@ -37,14 +37,34 @@ def test_the_defaults_are_valid_and_frozen(container):
             None,
             "optimizer.betas is missing, and optimizer=adamw, which sets no optimizer.target, is AdamW: set optimizer.betas=",
         ),
-        ("optimizer", "target", "a.B", "and optimizer.target=a.B is another class: put it into optimizer.options, as optimizer=sgd does"),
+        (
+            "optimizer",
+            "target",
+            "a.B",
+            "and optimizer.target=a.B is another class: put it into optimizer.options, as optimizer=sgd does",
+        ),
         ("optimizer", "target", "B", "optimizer.target=B: must be a dotted path, such as torch.optim.SGD"),
-        ("optimizer", "options", {"k": 5}, "optimizer.options={k:5} is of optimizers with optimizer.target, and optimizer=adamw, which sets no"),
+        (
+            "optimizer",
+            "options",
+            {"k": 5},
+            "optimizer.options={k:5} is of optimizers with optimizer.target, and optimizer=adamw, which sets no",
+        ),
         ("data", "seq_len", True, "data.seq_len=true: must be a whole number of at least 2"),
         ("optimizer", "betas", [0.9], "optimizer.betas=[0.9]: must be a list of 2, each a number"),
         ("hardware", "peak_flops_per_s", {"fp8": 1e12}, "hardware.peak_flops_per_s.fp8=fp8: must be one of fp32, bf16"),
-        ("hardware", "peak_flops_per_s", {"bf16": -1.0}, "hardware.peak_flops_per_s.bf16=-1.0: must be a number above 0"),
-        ("hardware", "environment", {"A": 1}, "hardware.environment.A=1: must be a text: write 'hardware.environment.A=\"1\"'"),
+        (
+            "hardware",
+            "peak_flops_per_s",
+            {"bf16": -1.0},
+            "hardware.peak_flops_per_s.bf16=-1.0: must be a number above 0",
+        ),
+        (
+            "hardware",
+            "environment",
+            {"A": 1},
+            "hardware.environment.A=1: must be a text: write 'hardware.environment.A=\"1\"'",
+        ),
         ("engine", "options", 4, "engine.options=4: must be a mapping, as in {name: value}"),
         ("adapter", "dropout", 1.0, "adapter.dropout=1.0: must be a number of at least 0 and below 1"),
         ("node", "port", 0, "node.port=0: must be a whole number of at least 1 and of at most 65535, or null"),
@@ -53,11 +73,26 @@ def test_the_defaults_are_valid_and_frozen(container):
         ("model", "num_kv_heads", 3, "model.num_heads=4 is not a multiple of model.num_kv_heads=3"),
         ("model", "hidden_size", None, "model.hidden_size is missing"),
         ("model", "architecture", "gpt", "model.architecture=gpt: must be one of llama, qwen3, mixtral, hf"),
-        ("model", "architecture", "mixtral", "model.num_experts is missing, and model=tiny is mixtral: set model.num_experts="),
+        (
+            "model",
+            "architecture",
+            "mixtral",
+            "model.num_experts is missing, and model=tiny is mixtral: set model.num_experts=",
+        ),
         ("model", "layers", 3, "unknown key 'model.layers': did you mean model.num_layers?"),
         ("runtime", "name", 3, "runtime.name=3: must be a text: write 'runtime.name=\"3\"'"),
-        ("runtime", "container", "podman", "runtime.container=podman is of runtime=apptainer or runtime=docker, and runtime=here is llmexp's own"),
-        ("model", "hidden_size", 130, "model.hidden_size=130 is not a multiple of model.num_heads=4: set model.head_dim=<size>"),
+        (
+            "runtime",
+            "container",
+            "podman",
+            "runtime.container=podman is of runtime=apptainer or runtime=docker, and runtime=here is llmexp's own",
+        ),
+        (
+            "model",
+            "hidden_size",
+            130,
+            "model.hidden_size=130 is not a multiple of model.num_heads=4: set model.head_dim=<size>",
+        ),
     ],
 )
 def test_the_error_names_field_value_and_choices(section, key, value, message, container):
@@ -78,11 +113,31 @@ def test_a_missing_key_says_how_to_set_it(container):
     ("section", "given", "message"),
     [
         ("data", {"seq_len": 8}, "data.name is missing: set data.name=<value>"),
-        ("data", ["text"], "data=[text]: must be a section with name, seq_len, seq_len_schedule, tokenizer, pack, files"),
-        ("runtime", "here", "runtime=here: must be a section with name, modules, setup, environment, python, container"),
-        ("runtime", {"name": "odd", "container": "docker"}, "runtime.image is missing, and runtime=odd is a container of docker: set runtime.image="),
-        ("runtime", {"name": "odd", "container": "lxc", "image": "a"}, "runtime.container=lxc: must be one of apptainer, docker"),
-        ("data", {"name": "instructions", "seq_len": 8, "path": 3}, "data.path=3: must be a text, or null: write 'data.path=\"3\"'"),
+        (
+            "data",
+            ["text"],
+            "data=[text]: must be a section with name, seq_len, seq_len_schedule, tokenizer, pack, files",
+        ),
+        (
+            "runtime",
+            "here",
+            "runtime=here: must be a section with name, modules, setup, environment, python, container",
+        ),
+        (
+            "runtime",
+            {"name": "odd", "container": "docker"},
+            "runtime.image is missing, and runtime=odd is a container of docker: set runtime.image=",
+        ),
+        (
+            "runtime",
+            {"name": "odd", "container": "lxc", "image": "a"},
+            "runtime.container=lxc: must be one of apptainer, docker",
+        ),
+        (
+            "data",
+            {"name": "instructions", "seq_len": 8, "path": 3},
+            "data.path=3: must be a text, or null: write 'data.path=\"3\"'",
+        ),
         ("data", {"name": "hf", "seq_len": 8, "path": 3}, "data.path=3: must be a text: write 'data.path=\"3\"'"),
     ],
 )
@@ -107,7 +162,9 @@ def test_below_free_mappings_any_key_goes():
     check_key("hardware.environment.NCCL_DEBUG")
 
 
-@pytest.mark.parametrize(("key", "guess"), [("btach.micro", "batch"), ("tp", "parallelism.tp"), ("precision.mastr", "precision.master")])
+@pytest.mark.parametrize(
+    ("key", "guess"), [("btach.micro", "batch"), ("tp", "parallelism.tp"), ("precision.mastr", "precision.master")]
+)
 def test_an_unknown_key_names_the_nearest(key, guess):
     with pytest.raises(ConfigError, match=rf"did you mean {guess}\?"):
         check_key(key)

@@ -30,7 +30,9 @@ def test_plan_says_that_an_adaptive_protocol_may_take_fewer_steps(llmexp):
 
 
 def test_plan_says_what_would_run(llmexp, here: Path):
-    code, out, _ = llmexp("plan", "method=F+Z3+O", "model=13b", "hardware=rtx4090", "precision=bf16_pure", "batch.accumulation=2")
+    code, out, _ = llmexp(
+        "plan", "method=F+Z3+O", "model=13b", "hardware=rtx4090", "precision=bf16_pure", "batch.accumulation=2"
+    )
     assert code == 0
     for expected in [
         "13b F+Z3+O on rtx4090",
@@ -125,7 +127,9 @@ def test_sync_goes_where_each_run_was_planned_to_go_and_says_what_it_could_not_r
 
 def test_ui_serves_the_store(llmexp, monkeypatch):
     Path("there").mkdir()
-    monkeypatch.setattr("llmexp.cli.commands.ui.serve_ui", lambda tracking, port, outputs: port if outputs == Path("there") else -1)
+    monkeypatch.setattr(
+        "llmexp.cli.commands.ui.serve_ui", lambda tracking, port, outputs: port if outputs == Path("there") else -1
+    )
     assert llmexp("ui", "--port", "7", "--outputs", "there")[0] == 7
 
 
@@ -140,7 +144,10 @@ def test_no_command_opens_a_sqlite_store_on_a_network(llmexp, runner, here: Path
     assert not (here / "outputs" / "mlflow.db").exists()
 
 
-@pytest.mark.parametrize("line", ["--config-dir mine plan model=mine", "-m plan --config-dir mine model=mine", "model=mine plan --config-dir=mine"])
+@pytest.mark.parametrize(
+    "line",
+    ["--config-dir mine plan model=mine", "-m plan --config-dir mine model=mine", "model=mine plan --config-dir=mine"],
+)
 def test_a_command_is_found_behind_flags_and_their_values(line, llmexp, here: Path):
     (here / "mine" / "model").mkdir(parents=True)
     shape = "vocab_size: 64\nhidden_size: 16\nintermediate_size: 32\nnum_layers: 1\nnum_heads: 2\nnum_kv_heads: 2\nmax_positions: 512\n"

@@ -58,14 +58,35 @@ def test_hydra_composes_once_a_choice_of_groups(monkeypatch: pytest.MonkeyPatch)
         loader = hydra.config_loader
         composed: list[list[str]] = []
         compose = loader.load_sweep_config
-        monkeypatch.setattr(loader, "load_sweep_config", lambda master, words: composed.append(words) or compose(master, words))
-        words = accept(loader, ["model=tiny,1b", "method=Naive,F,R+Z3", "batch.micro=1,2,4,8,16", "seed=0,1", "data=synthetic", "hardware=h100"])
+        monkeypatch.setattr(
+            loader, "load_sweep_config", lambda master, words: composed.append(words) or compose(master, words)
+        )
+        words = accept(
+            loader,
+            [
+                "model=tiny,1b",
+                "method=Naive,F,R+Z3",
+                "batch.micro=1,2,4,8,16",
+                "seed=0,1",
+                "data=synthetic",
+                "hardware=h100",
+            ],
+        )
         jobs = plan_jobs(loader, hydra.compose_config(CONFIG, words, RunMode.MULTIRUN))
     assert len({job.plan.id for job in jobs}) == len(jobs) == 60
-    assert {(job.plan.config.model.name, job.plan.batch.micro, job.plan.config.seed, job.plan.method) for job in jobs} == {
-        (model, micro, seed, method) for model in ("tiny", "1b") for micro in (1, 2, 4, 8, 16) for seed in (0, 1) for method in ("Naive", "F", "R+Z3")
+    assert {
+        (job.plan.config.model.name, job.plan.batch.micro, job.plan.config.seed, job.plan.method) for job in jobs
+    } == {
+        (model, micro, seed, method)
+        for model in ("tiny", "1b")
+        for micro in (1, 2, 4, 8, 16)
+        for seed in (0, 1)
+        for method in ("Naive", "F", "R+Z3")
     }
-    assert composed == [["model=tiny", "data=synthetic", "hardware=h100"], ["model=1b", "data=synthetic", "hardware=h100"]]
+    assert composed == [
+        ["model=tiny", "data=synthetic", "hardware=h100"],
+        ["model=1b", "data=synthetic", "hardware=h100"],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,9 @@ def test_a_line_for_everything_that_is_checked(llmexp, here):
 
 @pytest.mark.parametrize(("levels", "code"), [(("ok", "warn"), 0), (("fail", "ok"), 1)])
 def test_only_what_fails_makes_it_fail(llmexp, monkeypatch, levels, code):
-    monkeypatch.setattr("llmexp.cli.commands.doctor.examine", lambda outputs: [Finding(level, "thing", "do this") for level in levels])
+    monkeypatch.setattr(
+        "llmexp.cli.commands.doctor.examine", lambda outputs: [Finding(level, "thing", "do this") for level in levels]
+    )
     assert llmexp("doctor") == (code, "".join(f"{level:<4}  thing      do this\n" for level in levels), "")
 
 
@@ -32,10 +34,21 @@ def lines(out: str) -> dict[str, tuple[str, str]]:
 
 def test_words_of_a_run_say_what_that_run_needs(llmexp, here, monkeypatch):
     monkeypatch.setattr("llmexp.launch.preflight.Runtime.installed", Installed(python="3.11.9", missing=("peft",)))
-    code, out, err = llmexp("doctor", "task=finetune", "method=QL", "engine=torch", "hardware=h100", "sweep.outputs=somewhere/else", "tracking=none")
+    code, out, err = llmexp(
+        "doctor",
+        "task=finetune",
+        "method=QL",
+        "engine=torch",
+        "hardware=h100",
+        "sweep.outputs=somewhere/else",
+        "tracking=none",
+    )
     found = lines(out)
     assert (code, err) == (1, "")
-    assert found["hardware"] == ("fail", "hardware=h100 is not this node's: it takes 8 x NVIDIA H100 80GB HBM3, and no NVIDIA GPU is visible here")
+    assert found["hardware"] == (
+        "fail",
+        "hardware=h100 is not this node's: it takes 8 x NVIDIA H100 80GB HBM3, and no NVIDIA GPU is visible here",
+    )
     assert found["engine"][0] == "fail"
     assert "engine=torch with method=QL, data=instructions needs peft: pip install" in found["engine"][1]
     assert found["outputs"][1].startswith("somewhere/else: ")
@@ -46,7 +59,9 @@ def test_words_of_a_run_say_what_that_run_needs(llmexp, here, monkeypatch):
 def test_a_run_that_can_start_here_fails_nowhere(llmexp, monkeypatch):
     monkeypatch.setattr("llmexp.launch.preflight.Runtime.installed", Installed(python="3.11.9"))
     _, out, _ = llmexp("doctor", "method=Naive,F", "model=tiny", "hardware=cpu", "tracking=none")
-    assert [line.split()[0] for line in out.splitlines() if line.split()[1] in ("hardware", "engine", "compiler", "run")] == ["ok"] * 5
+    assert [
+        line.split()[0] for line in out.splitlines() if line.split()[1] in ("hardware", "engine", "compiler", "run")
+    ] == ["ok"] * 5
     assert "pretrain tiny F is supported" in out
 
 

@@ -49,7 +49,9 @@ KINDS: dict[str, Callable[[Path], object]] = {
     "a link to itself": lambda path: path.symlink_to(path),
     "too large": lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 2**31),
 }
-ODDITIES = {f"{name} is {kind}": replaced(name, put) for name in RECORDS for kind, put in KINDS.items()} | {"strange names": strange_names}
+ODDITIES = {f"{name} is {kind}": replaced(name, put) for name in RECORDS for kind, put in KINDS.items()} | {
+    "strange names": strange_names
+}
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +100,9 @@ def listener() -> Iterator[socket.socket]:
         yield server
 
 
-def test_a_tracker_that_a_folder_names_gets_nothing_without_a_word(llmexp, runs, listener, monkeypatch, here: Path) -> None:
+def test_a_tracker_that_a_folder_names_gets_nothing_without_a_word(
+    llmexp, runs, listener, monkeypatch, here: Path
+) -> None:
     uri = f"http://127.0.0.1:{listener.getsockname()[1]}"
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "my-own-token")
     change(runs["F"].plan_path, lambda plan: plan["config"]["tracking"].update(name="mlflow", uri=uri))
@@ -127,7 +131,10 @@ def test_what_a_link_leads_to_is_not_copied(llmexp, runs, here: Path, empty_stor
 
 def test_what_a_plan_would_start_is_shown_before_it_is_measured_again(llmexp, runs, runner, here: Path) -> None:
     runner.ran.clear()
-    change(runs["F"].plan_path, lambda plan: plan["config"]["runtime"].update(setup=[f"touch {here}/ran"], environment={"LD_PRELOAD": "x.so"}))
+    change(
+        runs["F"].plan_path,
+        lambda plan: plan["config"]["runtime"].update(setup=[f"touch {here}/ran"], environment={"LD_PRELOAD": "x.so"}),
+    )
     code, _, err = llmexp("reproduce", str(runs["F"].path))
     assert (code, runner.ran, (here / "ran").exists()) == (2, [], False)
     for told in (f'runtime.setup=["touch {here}/ran"]', 'runtime.environment={"LD_PRELOAD": "x.so"}', "--yes"):

@@ -12,7 +12,10 @@ import pytest
 from llmexp import __version__
 from llmexp.record.folder import RunFolder
 
-NO_VERSION, VERSION = "it does not say which version of llmexp wrote it: ", "llmexp 9.1 wrote it: read it with that version, or move "
+NO_VERSION, VERSION = (
+    "it does not say which version of llmexp wrote it: ",
+    "llmexp 9.1 wrote it: read it with that version, or move ",
+)
 
 
 def edited(name: str, edit: Callable[[dict], object]) -> Callable[[RunFolder], None]:
@@ -32,17 +35,38 @@ def unnamed_event(run: RunFolder) -> None:
 
 DAMAGES = {
     "result.json is not a result of this llmexp": [
-        (edited("result.json", lambda result: result.update(colour="red", written_by="9.1")), "colour: Extra inputs", VERSION),
-        (edited("result.json", lambda result: (result.pop("hardware"), result.pop("written_by"))), "hardware: Field required", NO_VERSION),
         (
-            edited("result.json", lambda result: result.update(status="lost", written_by="", environment={"distributions": {"llmexp": "9.1"}})),
+            edited("result.json", lambda result: result.update(colour="red", written_by="9.1")),
+            "colour: Extra inputs",
+            VERSION,
+        ),
+        (
+            edited("result.json", lambda result: (result.pop("hardware"), result.pop("written_by"))),
+            "hardware: Field required",
+            NO_VERSION,
+        ),
+        (
+            edited(
+                "result.json",
+                lambda result: result.update(
+                    status="lost", written_by="", environment={"distributions": {"llmexp": "9.1"}}
+                ),
+            ),
             "status: Input should be",
             VERSION,
         ),
     ],
     "plan.json is not a plan of this llmexp": [
-        (edited("plan.json", lambda plan: (plan["config"].pop("engine"), plan.update(written_by="9.1"))), "config.engine: Field required", VERSION),
-        (edited("plan.json", lambda plan: (plan.pop("batch"), plan.pop("written_by"))), "batch: Field required", NO_VERSION),
+        (
+            edited("plan.json", lambda plan: (plan["config"].pop("engine"), plan.update(written_by="9.1"))),
+            "config.engine: Field required",
+            VERSION,
+        ),
+        (
+            edited("plan.json", lambda plan: (plan.pop("batch"), plan.pop("written_by"))),
+            "batch: Field required",
+            NO_VERSION,
+        ),
     ],
     "events.jsonl is not a list of events of this llmexp": [(unnamed_event, "it has no 'status'", VERSION)],
 }
@@ -68,7 +92,9 @@ def runs(llmexp, runner, here: Path, swept: Path) -> dict[str, RunFolder]:
 
 
 @pytest.mark.parametrize(("file", "damage", "wrong", "writer"), CASES)
-def test_status_report_and_sync_say_it_in_a_line_and_tell_the_others(file, damage, wrong, writer, llmexp, runs, here: Path, empty_store: Path):
+def test_status_report_and_sync_say_it_in_a_line_and_tell_the_others(
+    file, damage, wrong, writer, llmexp, runs, here: Path, empty_store: Path
+):
     damage(runs["F"])
     shutil.copy(empty_store, here / "mlflow.db")
     tracking = f"sqlite:///{here}/mlflow.db"

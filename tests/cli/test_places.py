@@ -66,7 +66,10 @@ def test_what_is_typed_besides_wins_wherever_it_stands() -> None:
 
 @pytest.mark.parametrize(
     ("word", "reason"),
-    [("model=7b,./mine", "./mine is a place and not an option, and the two are not swept together"), ("data=./mine.txt", "data=text")],
+    [
+        ("model=7b,./mine", "./mine is a place and not an option, and the two are not swept together"),
+        ("data=./mine.txt", "data=text"),
+    ],
 )
 def test_what_cannot_be_meant_is_one_line(word: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
@@ -75,14 +78,19 @@ def test_what_cannot_be_meant_is_one_line(word: str, reason: str) -> None:
 
 def plans(words: Sequence[str]) -> list[tuple[str, str, str, str]]:
     jobs = jobs_of(run_parser().parse_intermixed_args(list(words)))
-    return [(job.plan.id, str(job.plan.config.model.path), job.plan.config.data.tokenizer, job.plan.rerun_command) for job in jobs]
+    return [
+        (job.plan.id, str(job.plan.config.model.path), job.plan.config.data.tokenizer, job.plan.rerun_command)
+        for job in jobs
+    ]
 
 
 def test_the_command_that_repeats_a_run_gives_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["hardware=cpu", "model=org/a,org/b c", "model.weights=random", "method=Naive,Z2"]
     swept = plans(words)
-    assert [(path, tokenizer) for _, path, tokenizer, _ in swept] == [(name, name) for name in ("org/a", "org/b c") for _ in range(2)]
+    assert [(path, tokenizer) for _, path, tokenizer, _ in swept] == [
+        (name, name) for name in ("org/a", "org/b c") for _ in range(2)
+    ]
     for run in swept:
         assert plans(shlex.split(run[-1])[3:])[0][:3] == run[:3]
 

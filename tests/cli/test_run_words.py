@@ -9,7 +9,9 @@ import pytest
 from llmexp.record.folder import find_runs
 
 
-@pytest.mark.parametrize("words", [*itertools.permutations(["-m", "+method=R+F", "model=7b"]), ("--multirun", "++method=F+R", "+model=7b")])
+@pytest.mark.parametrize(
+    "words", [*itertools.permutations(["-m", "+method=R+F", "model=7b"]), ("--multirun", "++method=F+R", "+model=7b")]
+)
 def test_flags_and_plus_signs_may_stand_anywhere(words, llmexp):
     code, out, _ = llmexp("plan", "--json", "hardware=a800", *words)
     plan = json.loads(out)
@@ -17,7 +19,9 @@ def test_flags_and_plus_signs_may_stand_anywhere(words, llmexp):
     assert (plan["method"], plan["config"]["model"]["name"], plan["dims"]["dp"]) == ("F+R", "7b", 8)
 
 
-@pytest.mark.parametrize("words", [("--cfg", "job", "+method=F"), ("+method=F", "--cfg", "job"), ("-m", "method=F", "-c", "job")])
+@pytest.mark.parametrize(
+    "words", [("--cfg", "job", "+method=F"), ("+method=F", "--cfg", "job"), ("-m", "method=F", "-c", "job")]
+)
 def test_cfg_shows_the_composed_configuration(words, llmexp):
     code, out, err = llmexp(*words)
     assert (code, err) == (0, "")
@@ -34,7 +38,9 @@ def test_cfg_of_a_sweep_shows_every_run(llmexp):
 def test_keys_of_the_schema_that_no_yaml_names_can_be_set_plainly(llmexp, here: Path):
     for name in ("a.txt", "b.txt"):
         (here / name).write_text("text")
-    _, out, _ = llmexp("plan", "--json", "measure.phases=false", "engine.options.gradient_clipping=1.0", "data.files=[a.txt,b.txt]")
+    _, out, _ = llmexp(
+        "plan", "--json", "measure.phases=false", "engine.options.gradient_clipping=1.0", "data.files=[a.txt,b.txt]"
+    )
     config = json.loads(out)["config"]
     assert config["measure"]["phases"] is False
     assert config["engine"]["options"] == {"gradient_clipping": 1.0}
@@ -42,7 +48,15 @@ def test_keys_of_the_schema_that_no_yaml_names_can_be_set_plainly(llmexp, here: 
 
 
 def test_the_repeating_command_is_as_people_type_it(llmexp):
-    _, out, _ = llmexp("plan", "--json", "measure.profile_steps=3", "+method=R+F,Z2", "budget.device_hours=9", "budget.when_over=trim", "-m")
+    _, out, _ = llmexp(
+        "plan",
+        "--json",
+        "measure.profile_steps=3",
+        "+method=R+F,Z2",
+        "budget.device_hours=9",
+        "budget.when_over=trim",
+        "-m",
+    )
     commands = [json.loads(line)["rerun_command"] for line in out.splitlines()]
     assert commands == [f"python -m llmexp measure.profile_steps=3 method={method}" for method in ("R+F", "Z2")]
 
@@ -57,7 +71,9 @@ def test_options_from_a_folder_of_ones_own(llmexp, here: Path):
     assert small["rerun_command"] == f"python -m llmexp 'hydra.searchpath=[file://{here}/mine]' model=small"
 
 
-@pytest.mark.parametrize(("file", "known"), [("model/tiny.yaml", "conf/model/tiny.yaml"), ("config.yaml", "conf/config.yaml")])
+@pytest.mark.parametrize(
+    ("file", "known"), [("model/tiny.yaml", "conf/model/tiny.yaml"), ("config.yaml", "conf/config.yaml")]
+)
 def test_a_file_of_ones_own_with_the_name_of_another_is_refused(file, known, llmexp, here: Path):
     (here / "mine" / "model").mkdir(parents=True)
     (here / "mine" / file).write_text("name: mine\n")
@@ -94,7 +110,11 @@ def test_help_explains_every_group_and_atom(llmexp):
     from llmexp.method import ATOMS
 
     code, out, _ = llmexp("--help")
-    groups = [path.name for path in (Path(__file__).parents[2] / "conf").iterdir() if path.is_dir() and not path.name.startswith(("_", "hydra"))]
+    groups = [
+        path.name
+        for path in (Path(__file__).parents[2] / "conf").iterdir()
+        if path.is_dir() and not path.name.startswith(("_", "hydra"))
+    ]
     assert code == 0
     for word in [*groups, *ATOMS]:
         assert f"\n  {word} " in out
@@ -116,7 +136,10 @@ def test_the_defaults_alone_can_be_repeated(llmexp):
     assert json.loads(llmexp("plan", "--json", "method=Naive")[1])["id"] == first["id"]
 
 
-@pytest.mark.parametrize("words", [("model=7b", "plan", "--json"), ("-m", "model=7b", "plan", "--json"), ("-m", "plan", "--json", "model=7b")])
+@pytest.mark.parametrize(
+    "words",
+    [("model=7b", "plan", "--json"), ("-m", "model=7b", "plan", "--json"), ("-m", "plan", "--json", "model=7b")],
+)
 def test_a_command_may_come_after_overrides(words, llmexp):
     code, out, _ = llmexp(*words)
     assert (code, json.loads(out)["config"]["model"]["name"]) == (0, "7b")

@@ -44,7 +44,9 @@ def test_a_mixed_folder(llmexp, runner, here: Path):
     assert sorted(counts[0].partition(": ")[2].split(", ")) == [
         f"1 {state}" for state in ("failed", "killed", "planned", "running", "skipped", "success")
     ]
-    assert todo == ["failed, killed, planned: the same command does these runs and keeps the others; llmexp logs RUN shows what a run printed"]
+    assert todo == [
+        "failed, killed, planned: the same command does these runs and keeps the others; llmexp logs RUN shows what a run printed"
+    ]
 
 
 def test_what_has_its_answer_needs_nothing(llmexp, runner):

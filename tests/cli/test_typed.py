@@ -16,7 +16,14 @@ from llmexp.cli.words import jobs_of
 from llmexp.plan.training_plan import TrainingPlan
 
 TOKENIZER = r"data.tokenizer=$\{model.path\}"
-SHAPE = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "model_type": "llama"}
+SHAPE = {
+    "vocab_size": 512,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "model_type": "llama",
+}
 
 
 @pytest.fixture
@@ -37,7 +44,10 @@ def checkpoints(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["model=hf", "model.path=./mine", TOKENIZER, "model.weights=pretrained", "seed=3"], ["model=./mine", "seed=3"]),
+        (
+            ["model=hf", "model.path=./mine", TOKENIZER, "model.weights=pretrained", "seed=3"],
+            ["model=./mine", "seed=3"],
+        ),
         (["model=hf", "model.path='./it\\'s mine'", "model.weights=pretrained", TOKENIZER], ["model=./it's mine"]),
         (["model=hf", "model.path=./bare", "model.weights=pretrained"], ["model=./bare"]),
         (["model=hf", "model.path=org/a", "model.weights=random", TOKENIZER], ["model=org/a", "model.weights=random"]),
@@ -47,11 +57,21 @@ def checkpoints(here: Path) -> None:
         ),
         (["data=instructions", "data.files=[./mine.jsonl]"], ["data=./mine.jsonl"]),
         (
-            ["model=hf", "model.path=./mine", TOKENIZER, "model.weights=pretrained", "data=instructions", "data.files=[./mine.jsonl]"],
+            [
+                "model=hf",
+                "model.path=./mine",
+                TOKENIZER,
+                "model.weights=pretrained",
+                "data=instructions",
+                "data.files=[./mine.jsonl]",
+            ],
             ["model=./mine", "data=./mine.jsonl"],
         ),
         (["model=7b", TOKENIZER], ["model=7b", "data.tokenizer=${model.path}"]),
-        (["model=hf", "model.path=./bare", "model.weights=pretrained", TOKENIZER], ["model=./bare", "data.tokenizer=${model.path}"]),
+        (
+            ["model=hf", "model.path=./bare", "model.weights=pretrained", TOKENIZER],
+            ["model=./bare", "data.tokenizer=${model.path}"],
+        ),
     ],
 )
 def test_options_that_a_place_stands_for_are_said_by_the_place(words: list[str], expected: list[str]) -> None:
@@ -97,9 +117,15 @@ def as_bash_reads(command: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "commands"),
     [
-        (["model=./mine", "hardware=cpu", "method=Naive,Z2"], ["model=./mine hardware=cpu method=Naive", "model=./mine hardware=cpu method=Z2"]),
+        (
+            ["model=./mine", "hardware=cpu", "method=Naive,Z2"],
+            ["model=./mine hardware=cpu method=Naive", "model=./mine hardware=cpu method=Z2"],
+        ),
         (["model=./it's mine", "hardware=cpu"], ["""'model=./it'"'"'s mine' hardware=cpu"""]),
-        (["hardware=cpu", "task=finetune", "method=L", "data=mine.jsonl"], ["hardware=cpu task=finetune method=L data=mine.jsonl"]),
+        (
+            ["hardware=cpu", "task=finetune", "method=L", "data=mine.jsonl"],
+            ["hardware=cpu task=finetune method=L data=mine.jsonl"],
+        ),
     ],
 )
 def test_a_command_pasted_into_bash_repeats_its_run(words: list[str], commands: list[str]) -> None:

@@ -28,15 +28,30 @@ WRONG = {
     "measure.steps=many": ["measure.steps=many: must be a whole number of at least 1"],
     "batch.micro=1.5": ["batch.micro=1.5: must be a whole number of at least 1"],
     "parallelism.tp=3": ["tp 3", "does not divide the 2 devices"],
-    "hardware=a800 parallelism.cp=8 data.seq_len=350": ["parallelism.cp=8 cuts data.seq_len=350", "data.seq_len=344 or data.seq_len=352"],
+    "hardware=a800 parallelism.cp=8 data.seq_len=350": [
+        "parallelism.cp=8 cuts data.seq_len=350",
+        "data.seq_len=344 or data.seq_len=352",
+    ],
     "model=tiny model.num_experts=8": ["model.num_experts=8 is of architecture mixtral", "model=tiny is llama"],
     "model=tiny-moe model.experts_per_token=5": ["model.experts_per_token=5 is more than model.num_experts=4"],
     "model=tiny parallelism.ep=2": ["parallelism.ep=2", "model=tiny has none", "model=mixtral"],
-    "engine=torch engine.launcher=python": ["engine.launcher=python does not start engine=torch: choices are spawn, torchrun"],
-    "engine=megatron engine.launcher=deepspeed": ["engine.launcher=deepspeed does not start engine=megatron: choices are spawn, torchrun"],
-    "engine=script engine.launcher=deepspeed": ["engine.launcher=deepspeed does not start engine=script: choices are spawn, torchrun, python"],
-    "engine=script engine.launcher=python parallelism.dp=2": ["dp 2 x tp 1 x pp 1 x cp 1 = 2 ranks", "engine.launcher=spawn"],
-    "engine=script engine.launcher=python parallelism.tp=2": ["dp 1 x tp 2 x pp 1 x cp 1 = 2 ranks", "engine.launcher=spawn"],
+    "engine=torch engine.launcher=python": [
+        "engine.launcher=python does not start engine=torch: choices are spawn, torchrun"
+    ],
+    "engine=megatron engine.launcher=deepspeed": [
+        "engine.launcher=deepspeed does not start engine=megatron: choices are spawn, torchrun"
+    ],
+    "engine=script engine.launcher=deepspeed": [
+        "engine.launcher=deepspeed does not start engine=script: choices are spawn, torchrun, python"
+    ],
+    "engine=script engine.launcher=python parallelism.dp=2": [
+        "dp 2 x tp 1 x pp 1 x cp 1 = 2 ranks",
+        "engine.launcher=spawn",
+    ],
+    "engine=script engine.launcher=python parallelism.tp=2": [
+        "dp 1 x tp 2 x pp 1 x cp 1 = 2 ranks",
+        "engine.launcher=spawn",
+    ],
     "engine=script engine.launcher=python hardware.nodes=2": ["starts one process", "hardware.nodes=2"],
     "model=hf": ["model.path"],
     "data=hf": ["data.path is missing"],
@@ -121,32 +136,65 @@ WRONG_WORDS = {
     "data.path=a.txt": [
         "data.path=a.txt is of data=hf or data=instructions, and data=text reads data.files: write data.files=[a.txt], or leave it out"
     ],
-    "data=synthetic data.path=a": ["data.path=a is of data=hf or data=instructions, and data=synthetic draws its tokens", "add one of those"],
-    "data=synthetic data.files=[a]": ["data.files=[a] is of data=text or data=instructions, and data=synthetic draws its tokens and reads nothing"],
-    "data=hf data.path=a data.files=[b]": ["is of data=text or data=instructions, and data=hf reads data.path: write data.path=<dataset>"],
+    "data=synthetic data.path=a": [
+        "data.path=a is of data=hf or data=instructions, and data=synthetic draws its tokens",
+        "add one of those",
+    ],
+    "data=synthetic data.files=[a]": [
+        "data.files=[a] is of data=text or data=instructions, and data=synthetic draws its tokens and reads nothing"
+    ],
+    "data=hf data.path=a data.files=[b]": [
+        "is of data=text or data=instructions, and data=hf reads data.path: write data.path=<dataset>"
+    ],
     "data.split=test": ["data.split=test is of data=hf or data=instructions, and data=text reads data.files"],
-    "data.field=story": ["data.field=story is of data=hf, and data=text reads data.files: add data=hf, or leave it out"],
-    "data=synthetic data.pack=false": ["data.pack=false is of data=text, data=hf or data=instructions, and data=synthetic draws its tokens"],
-    "data=synthetic,text data.tokenizer=./mine": ["run data=synthetic: data.tokenizer=./mine is of data=text, data=hf or data=instructions"],
-    "model=tiny model.path=./mine": ["model.path=./mine is of model=hf, and model=tiny is llama: set model=<folder or hub name>"],
-    "model=hf model.path=org/a model.num_layers=2": ["architecture qwen3 or architecture mixtral, and model=a has its shape from model.path"],
-    "optimizer.factored=true": ["optimizer.factored=true is of optimizers with optimizer.target, and optimizer=adamw", "as optimizer=sgd is"],
-    "optimizer=sgd optimizer.eps=1e-8": ["is of AdamW, and optimizer.target=torch.optim.SGD is another class: put it into optimizer.options"],
+    "data.field=story": [
+        "data.field=story is of data=hf, and data=text reads data.files: add data=hf, or leave it out"
+    ],
+    "data=synthetic data.pack=false": [
+        "data.pack=false is of data=text, data=hf or data=instructions, and data=synthetic draws its tokens"
+    ],
+    "data=synthetic,text data.tokenizer=./mine": [
+        "run data=synthetic: data.tokenizer=./mine is of data=text, data=hf or data=instructions"
+    ],
+    "model=tiny model.path=./mine": [
+        "model.path=./mine is of model=hf, and model=tiny is llama: set model=<folder or hub name>"
+    ],
+    "model=hf model.path=org/a model.num_layers=2": [
+        "architecture qwen3 or architecture mixtral, and model=a has its shape from model.path"
+    ],
+    "optimizer.factored=true": [
+        "optimizer.factored=true is of optimizers with optimizer.target, and optimizer=adamw",
+        "as optimizer=sgd is",
+    ],
+    "optimizer=sgd optimizer.eps=1e-8": [
+        "is of AdamW, and optimizer.target=torch.optim.SGD is another class: put it into optimizer.options"
+    ],
     "optimizer=sgd optimizer.implementation=deepspeed": ["is of AdamW", "take optimizer=adamw, or leave it out"],
     "runtime.python=/x": ["runtime=here is llmexp's own interpreter: write runtime=venv runtime.python=/x"],
-    "runtime=venv runtime.python=/x runtime.image=a.sif": ["runtime.image=a.sif is of runtime=apptainer or runtime=docker", "add one of those"],
+    "runtime=venv runtime.python=/x runtime.image=a.sif": [
+        "runtime.image=a.sif is of runtime=apptainer or runtime=docker",
+        "add one of those",
+    ],
     "data=hf data.path=./nowhere": ["data.path=./nowhere: there is no such file or folder"],
     "data.tokenizer=/nowhere/there": ["data.tokenizer=/nowhere/there: there is no such file or folder"],
     "model=./nowhere": ["model.path=./nowhere: there is no such folder"],
     "model=a/b/c": ["a/b/c", "organisation/model"],
-    "tracking.uri=ftp://nowhere": ["tracking.uri=ftp://nowhere", "sqlite:///", "http://", "postgresql://", "databricks"],
+    "tracking.uri=ftp://nowhere": [
+        "tracking.uri=ftp://nowhere",
+        "sqlite:///",
+        "http://",
+        "postgresql://",
+        "databricks",
+    ],
     "tracking.uri=localhost:5000": ["did you mean http://localhost:5000?"],
     "++runtime.environment.HF_TOKEN=abc": ["runtime.environment.HF_TOKEN would be recorded", "export HF_TOKEN"],
     "data.path=https://me:hunter2@host/set data=hf": ["data.path holds a URL with a login"],
     f"model.name={TOKENS['Hugging Face']}": ["model.name holds a token (Hugging Face)"],
     f"++engine.options.upload.api_key={'0123abcd' * 5}": ["engine.options.upload.api_key holds a token or a password"],
     f"++engine.options.uploads=[{{to:{TOKENS['GitHub']}}}]": ["engine.options.uploads holds a token (GitHub)"],
-    f"hydra/launcher=slurm ++hydra.launcher.options.comment={TOKENS['Databricks']}": ["hydra.launcher.options.comment holds a token (Databricks)"],
+    f"hydra/launcher=slurm ++hydra.launcher.options.comment={TOKENS['Databricks']}": [
+        "hydra.launcher.options.comment holds a token (Databricks)"
+    ],
     "tracking.uri=./mlruns": ["did you mean sqlite:///./mlruns/mlflow.db?"],
     "tracking.uri=sqlite://a.db": ["did you mean sqlite:///a.db?"],
     "tracking.uri=postgres://host/db": ["did you mean postgresql://?"],
@@ -183,7 +231,9 @@ def test_words_of_other_programs_and_wrong_values_are_one_line_and_start_nothing
     assert list(here.iterdir()) == []
 
 
-def test_a_tracker_of_the_environment_that_mlflow_cannot_use_is_one_line_and_starts_nothing(llmexp, runner, here: Path, monkeypatch):
+def test_a_tracker_of_the_environment_that_mlflow_cannot_use_is_one_line_and_starts_nothing(
+    llmexp, runner, here: Path, monkeypatch
+):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "ftp://nowhere")
     check_refused(llmexp("method=Naive"), ["MLFLOW_TRACKING_URI=ftp://nowhere", "sqlite:///"])
     assert runner.ran == []
@@ -225,7 +275,9 @@ def test_a_place_that_is_typed_another_way_is_told_how(words, expected, llmexp, 
     check_refused(llmexp(*words.split()), [expected])
 
 
-def test_outputs_that_cannot_be_written_to_are_said_before_anything_starts(llmexp, here: Path, monkeypatch: pytest.MonkeyPatch):
+def test_outputs_that_cannot_be_written_to_are_said_before_anything_starts(
+    llmexp, here: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write wherever the filesystem lets anybody
     expected = [f"sweep.outputs=mine: {here} cannot be written to; name another folder"]
     check_refused(llmexp("model=tiny", "hardware=cpu", "sweep.outputs=mine"), expected)

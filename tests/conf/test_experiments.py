@@ -47,7 +47,11 @@ def test_a_cell_of_paper_table03_can_be_asked_for_by_its_own_values():
     assert planned("experiment=paper_table03", "hardware=a800", "model=13b") == [
         pair for pair in planned("experiment=paper_table03") if pair[0] == "13b"
     ]
-    assert planned("experiment=paper_table03", "hardware=a800", "method=O+Z2+R,Q") == [("7b", "R+Z2+O"), ("13b", "R+Z2+O"), ("7b", "Q")]
+    assert planned("experiment=paper_table03", "hardware=a800", "method=O+Z2+R,Q") == [
+        ("7b", "R+Z2+O"),
+        ("13b", "R+Z2+O"),
+        ("7b", "Q"),
+    ]
 
 
 def test_the_command_line_wins_over_cells():
@@ -59,26 +63,43 @@ def test_paper_table03_keeps_the_papers_protocol():
     assert len(found) == 22
     for plan in found:
         config = plan.config
-        assert (config.data.name, config.data.seq_len, config.precision.name, config.batch.micro) == ("synthetic", 350, "bf16_pure", 1)
+        assert (config.data.name, config.data.seq_len, config.precision.name, config.batch.micro) == (
+            "synthetic",
+            350,
+            "bf16_pure",
+            1,
+        )
         assert (config.measure.warmup_steps, config.measure.steps, plan.dims.world_size) == (30, 100, 8)
 
 
 def test_paper_table09_is_the_papers_41_rows_each_with_its_cell():
     found = plans("experiment=paper_table09", "hardware=a800")
-    printed = {(row["model"].lower(), Method.parse(row["method"], "finetune")) for row in read_table("table09_finetune_bs1")}
+    printed = {
+        (row["model"].lower(), Method.parse(row["method"], "finetune")) for row in read_table("table09_finetune_bs1")
+    }
     assert len(found) == 41
     assert {(plan.config.model.name, Method.parse(plan.method, "finetune")) for plan in found} == printed
     for plan in found:
-        assert (plan.skip, plan.config.task.name, plan.config.adapter.rank, plan.config.data.seq_len) == (None, "finetune", 64, 350)
+        assert (plan.skip, plan.config.task.name, plan.config.adapter.rank, plan.config.data.seq_len) == (
+            None,
+            "finetune",
+            64,
+            350,
+        )
         cell = paper_cell(plan.config.model.name, plan.method, "a800", 1)
         assert cell
         assert cell.table == "IX"
 
 
 def test_paper_table02_has_both_engines_and_both_readings_of_megatrons_batch():
-    found = {(plan.config.engine.name, plan.method, plan.batch.micro): plan for plan in plans("experiment=paper_table02", "hardware=a800")}
+    found = {
+        (plan.config.engine.name, plan.method, plan.batch.micro): plan
+        for plan in plans("experiment=paper_table02", "hardware=a800")
+    }
     assert {key for key in found if key[0] == "deepspeed"} == {("deepspeed", "Naive", 1), ("deepspeed", "Naive", 4)}
-    assert {key for key in found if key[0] == "megatron"} == {("megatron", method, micro) for method in ("Naive", "Z1") for micro in (1, 4, 32)}
+    assert {key for key in found if key[0] == "megatron"} == {
+        ("megatron", method, micro) for method in ("Naive", "Z1") for micro in (1, 4, 32)
+    }
     for (engine, method, _), plan in found.items():
         assert plan.skip is None
         assert (plan.dims.world_size, plan.config.data.seq_len, plan.config.model.name) == (8, 350, "7b")
@@ -88,17 +109,25 @@ def test_paper_table02_has_both_engines_and_both_readings_of_megatrons_batch():
 def test_paper_fig04_is_weak_and_strong_scaling_that_meet_on_8_gpus():
     found = {(plan.dims.world_size, plan.batch.global_) for plan in plans("experiment=paper_fig04", "hardware=rtx4090")}
     assert found == {(n, 2 * n) for n in (1, 2, 4, 8)} | {(n, 16) for n in (1, 2, 4)}
-    assert {(plan.method, plan.batch.micro, plan.config.data.seq_len) for plan in plans("experiment=paper_fig04", "hardware=a800")} == {("Q", 2, 350)}
+    assert {
+        (plan.method, plan.batch.micro, plan.config.data.seq_len)
+        for plan in plans("experiment=paper_fig04", "hardware=a800")
+    } == {("Q", 2, 350)}
 
 
 def test_paper_fig04_skips_what_a_smaller_machine_has_not():
-    skipped = {plan.dims.world_size for plan in plans("experiment=paper_fig04", "hardware=rtx4090", "hardware.devices_per_node=4") if plan.skip}
+    skipped = {
+        plan.dims.world_size
+        for plan in plans("experiment=paper_fig04", "hardware=rtx4090", "hardware.devices_per_node=4")
+        if plan.skip
+    }
     assert skipped == {8}
 
 
 def test_paper_fig04_on_two_cores_is_its_first_halves():
     found = {
-        (plan.dims.world_size, plan.batch.global_) for plan in plans("experiment=paper_fig04", "model=tiny", "hardware=cpu", "parallelism.dp=1,2")
+        (plan.dims.world_size, plan.batch.global_)
+        for plan in plans("experiment=paper_fig04", "model=tiny", "hardware=cpu", "parallelism.dp=1,2")
     }
     assert found == {(1, 2), (2, 4), (1, 16), (2, 16)}
 
@@ -117,7 +146,9 @@ def test_gpu_7b_is_the_rows_that_fit_one_card_with_the_smaller_batches_first():
 
 
 def test_first_run_is_small_and_on_real_text():
-    assert planned("experiment=first_run") == [("tiny", method) for method in ("Naive", "F", "R", "Z2", "Z3+O", "F+R+Z3")]
+    assert planned("experiment=first_run") == [
+        ("tiny", method) for method in ("Naive", "F", "R", "Z2", "Z3+O", "F+R+Z3")
+    ]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -127,7 +158,9 @@ def test_an_experiment_is_its_own_sweep(name):
 
 def test_the_command_line_wins_over_the_experiments_values():
     (job,) = jobs_of(
-        run_parser().parse_intermixed_args(["experiment=paper_table03", "sweep.name=mine", "batch.micro=2", "precision=fp32", "method=F", "model=7b"])
+        run_parser().parse_intermixed_args(
+            ["experiment=paper_table03", "sweep.name=mine", "batch.micro=2", "precision=fp32", "method=F", "model=7b"]
+        )
     )
     config = job.plan.config
     assert (config.sweep.name, config.batch.micro, config.precision.name) == ("mine", 2, "fp32")
@@ -135,7 +168,9 @@ def test_the_command_line_wins_over_the_experiments_values():
 
 def test_gpu_finetune_is_what_one_card_can_hold_with_the_papers_batch_first():
     found = plans("experiment=gpu_finetune", "hardware=h200")
-    assert {(plan.dims.world_size, plan.config.data.seq_len, plan.config.task.name, plan.skip) for plan in found} == {(1, 350, "finetune", None)}
+    assert {(plan.dims.world_size, plan.config.data.seq_len, plan.config.task.name, plan.skip) for plan in found} == {
+        (1, 350, "finetune", None)
+    }
     assert {plan.config.model.name for plan in found if plan.batch.micro == 1} == {"7b", "13b", "70b"}
     assert all("QL" in plan.method for plan in found if plan.config.model.name == "70b")
     first_larger = next(index for index, plan in enumerate(found) if plan.batch.micro > 1)

@@ -10,7 +10,11 @@ from llmexp.cli.words import jobs_of
 
 ROOT = Path(__file__).parents[2]
 NEED_A_PATH_OR_GPU = ("hf", "gpu")
-FILES = [path for path in (ROOT / "conf").glob("*/*.yaml") if path.parent.name != "experiment" and path.stem not in NEED_A_PATH_OR_GPU]
+FILES = [
+    path
+    for path in (ROOT / "conf").glob("*/*.yaml")
+    if path.parent.name != "experiment" and path.stem not in NEED_A_PATH_OR_GPU
+]
 VALUES = {
     "runtime=venv": "runtime.python=/x/bin/python",
     "runtime=apptainer": "runtime.image=a.sif",

@@ -20,7 +20,9 @@ from llmexp.cli.words import jobs_of
         (["experiment=first_run", "method=Naive", "task=finetune"], "text"),
     ],
 )
-def test_finetuning_reads_instructions_unless_the_words_or_an_experiment_say_otherwise(words: list[str], data: str) -> None:
+def test_finetuning_reads_instructions_unless_the_words_or_an_experiment_say_otherwise(
+    words: list[str], data: str
+) -> None:
     (job,) = jobs_of(run_parser().parse_intermixed_args(words))
     assert job.plan.config.data.name == data
 

@@ -30,7 +30,14 @@ from llmexp.plan.detect import Detected
 from llmexp.schema import RunConfig
 from llmexp.tasks.training.metrics import METRICS
 
-SHAPE = {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "model_type": "llama"}
+SHAPE = {
+    "vocab_size": 512,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "model_type": "llama",
+}
 RECORD = {"instruction": "Add the numbers.", "input": "1 2", "output": "3"}
 # What the pages call a program, a text or records of the reader's own.
 OWN_FILES = ("train.py", "sft.py", "corpus/a.txt")
@@ -180,7 +187,11 @@ def test_make_has_its_targets_and_variables() -> None:
 
 
 def test_modules_and_their_words_are_there() -> None:
-    found = [command for command in TYPED if command.words[:2] == ("python", "-m") and command.words[2] not in ("llmexp", "venv")]
+    found = [
+        command
+        for command in TYPED
+        if command.words[:2] == ("python", "-m") and command.words[2] not in ("llmexp", "venv")
+    ]
     for command in found:
         place = ROOT.joinpath(*command.words[2].split("."))
         assert place.is_dir() or place.with_suffix(".py").is_file(), str(command)
@@ -191,7 +202,12 @@ def test_modules_and_their_words_are_there() -> None:
 
 def test_pip_is_asked_for_extras_that_there_are() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    asked = {extra for command in TYPED for word in command.after("pip", "install") or () for extra in re.findall(r"^\.\[(.*)\]$", word)}
+    asked = {
+        extra
+        for command in TYPED
+        for word in command.after("pip", "install") or ()
+        for extra in re.findall(r"^\.\[(.*)\]$", word)
+    }
     assert {each for extra in asked for each in extra.split(",")} <= set(extras)
     assert asked
 

@@ -25,7 +25,9 @@ def test_a_folder_that_cannot_be_written_fails_with_the_remedy(tmp_path):
     assert finding.says.endswith(": set sweep.outputs")
 
 
-@pytest.mark.parametrize(("kind", "level"), [("ext4", "ok"), ("nfs4", "warn"), ("lustre", "warn"), ("fuse.sshfs", "warn")])
+@pytest.mark.parametrize(
+    ("kind", "level"), [("ext4", "ok"), ("nfs4", "warn"), ("lustre", "warn"), ("fuse.sshfs", "warn")]
+)
 def test_sqlite_on_a_network_filesystem_is_warned_of_with_the_alternatives(tmp_path, mounted, kind, level):
     mounted(kind)
     finding = check_store(tmp_path / "outputs")
@@ -76,7 +78,10 @@ def test_a_governor_that_saves_power_is_warned_of(tmp_path, monkeypatch, governo
 
 @pytest.mark.parametrize(
     ("flags", "says"),
-    [("avx2", "precision=auto is fp32 on hardware=cpu; in bf16 matrix products take 10 or more times"), ("amx_bf16", "is bf16_mixed")],
+    [
+        ("avx2", "precision=auto is fp32 on hardware=cpu; in bf16 matrix products take 10 or more times"),
+        ("amx_bf16", "is bf16_mixed"),
+    ],
 )
 def test_doctor_says_whether_the_processor_multiplies_bf16(tmp_path, monkeypatch, flags, says):
     (tmp_path / "cpuinfo").write_text(f"flags\t\t: fpu {flags}\n")

@@ -42,7 +42,8 @@ def test_torchs_cuda_is_held_against_the_drivers(built, driver, level, says):
 
 
 @pytest.mark.parametrize(
-    ("line", "cuda"), [("cuda: Optional[str] = '13.0'", (13, 0)), ("cuda = '12.4'", (12, 4)), ("cuda: Optional[str] = None", None)]
+    ("line", "cuda"),
+    [("cuda: Optional[str] = '13.0'", (13, 0)), ("cuda = '12.4'", (12, 4)), ("cuda: Optional[str] = None", None)],
 )
 def test_torchs_version_file_names_its_cuda(tmp_path, monkeypatch, line, cuda):
     class Installed:
@@ -93,8 +94,16 @@ def test_other_versions_than_the_tested_are_named_and_a_build_of_the_same_is_not
 
 
 def test_a_version_that_llmexp_does_not_take_fails(monkeypatch):
-    monkeypatch.setattr(module, "requires", lambda name: ["psutil>=5.9", "transformers<6,>=5.0; extra == 'train'", "pytest>=8; extra == 'dev'"])
-    monkeypatch.setattr(module, "versions", lambda names: {name: {"psutil": "7.0", "transformers": "4.57", "pytest": "1.0"}[name] for name in names})
+    monkeypatch.setattr(
+        module,
+        "requires",
+        lambda name: ["psutil>=5.9", "transformers<6,>=5.0; extra == 'train'", "pytest>=8; extra == 'dev'"],
+    )
+    monkeypatch.setattr(
+        module,
+        "versions",
+        lambda names: {name: {"psutil": "7.0", "transformers": "4.57", "pytest": "1.0"}[name] for name in names},
+    )
     assert outside_ranges() == [("transformers", "4.57", "<6,>=5.0")]
     assert check_libraries().level == "fail"
 
@@ -108,5 +117,9 @@ def test_the_compiler_is_asked_for_what_the_device_needs(monkeypatch):
     assert says(False, **all_but_nvcc) == "c++, /bin/ninja, /include/Python.h"
     remedy = "install it for deepspeed_adamw and adamw_cpuadam; optimizer=adamw without C compiles nothing"
     assert says(True, **all_but_nvcc) == f"no nvcc (CUDA toolkit): {remedy}"
-    assert "no Python.h (python3-dev): install it for C (torch.compile); " in says(False, compiler="c++", ninja="/bin/ninja")
-    assert "install it for deepspeed_adamw and adamw_cpuadam, C (torch.compile); " in says(False, ninja="/bin/ninja", python_header="/Python.h")
+    assert "no Python.h (python3-dev): install it for C (torch.compile); " in says(
+        False, compiler="c++", ninja="/bin/ninja"
+    )
+    assert "install it for deepspeed_adamw and adamw_cpuadam, C (torch.compile); " in says(
+        False, ninja="/bin/ninja", python_header="/Python.h"
+    )

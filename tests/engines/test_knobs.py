@@ -33,7 +33,9 @@ def test_the_reason_says_what_would_do(words: list[str], reason: str) -> None:
     assert reason in str(plan("hardware=cpu", *words).skip)
 
 
-@pytest.mark.parametrize("words", [[OFFLOAD, "engine=deepspeed", "method=F+R+Z2+O"], [OFFLOAD, "engine=torch", "method=Z1"]])
+@pytest.mark.parametrize(
+    "words", [[OFFLOAD, "engine=deepspeed", "method=F+R+Z2+O"], [OFFLOAD, "engine=torch", "method=Z1"]]
+)
 def test_what_goes_with_activation_offload_is_planned(words: list[str]) -> None:
     assert plan("hardware=cpu", *words).skip is None
 

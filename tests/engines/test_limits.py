@@ -9,7 +9,10 @@ from planning import make_plan
     [
         ("engine=torch", "engine=torch runs data and pipeline parallelism only, not cp=2"),
         ("engine=deepspeed parallelism.cp_kind=ring", "engine=deepspeed runs parallelism.cp_kind=ulysses, not ring"),
-        ("engine=deepspeed method=C", "C compiles decoder layers whole, and with parallelism.cp the ranks talk inside them"),
+        (
+            "engine=deepspeed method=C",
+            "C compiles decoder layers whole, and with parallelism.cp the ranks talk inside them",
+        ),
         ("engine=deepspeed parallelism.pp=2", "engine=deepspeed runs data and context parallelism only, not pp=2"),
         ("engine=deepspeed method=F+R+Z3+O", None),
         ("engine=megatron parallelism.cp_kind=ulysses method=F+R+Z1", None),

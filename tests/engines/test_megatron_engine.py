@@ -28,9 +28,15 @@ def plan() -> Callable[..., TrainingPlan]:
         (["method=C"], "C compiles decoder layers of transformers"),
         (["method=Q"], "Q replaces linear layers"),
         (["parallelism.pp=2", "parallelism.schedule=gpipe"], "its pipeline schedules are 1f1b, interleaved, not gpipe"),
-        (["parallelism.pp=2", "parallelism.virtual_stages=2", "parallelism.schedule=zbv"], "its pipeline schedules are 1f1b, interleaved, not zbv"),
+        (
+            ["parallelism.pp=2", "parallelism.virtual_stages=2", "parallelism.schedule=zbv"],
+            "its pipeline schedules are 1f1b, interleaved, not zbv",
+        ),
         (["model=tiny-moe", "parallelism.tp=2"], "experts with parallelism.tp=2 need parallelism.sequence=true"),
-        (["model=tiny-moe", "+engine.options.transformer.moe_grouped_gemm=true"], "moe_grouped_gemm needs TransformerEngine's"),
+        (
+            ["model=tiny-moe", "+engine.options.transformer.moe_grouped_gemm=true"],
+            "moe_grouped_gemm needs TransformerEngine's",
+        ),
         (["model=hf", "model.path=org/name"], "it builds architecture llama, qwen3, mixtral, not hf"),
         (["model.target=package.Model"], "it builds its own model, not model.target"),
         (["optimizer=deepspeed_adamw"], "its optimizer is AdamW"),
@@ -42,18 +48,29 @@ def plan() -> Callable[..., TrainingPlan]:
         (["method=F", "precision=fp32"], "F: the flash kernels of CUDA take bf16"),
     ],
 )
-def test_what_it_lacks_is_a_skip_with_the_reason(words: list[str], reason: str, plan: Callable[..., TrainingPlan]) -> None:
+def test_what_it_lacks_is_a_skip_with_the_reason(
+    words: list[str], reason: str, plan: Callable[..., TrainingPlan]
+) -> None:
     assert reason in str(plan(*words).skip)
 
 
 @pytest.mark.parametrize(
-    "words", [["method=F+R+Z1"], ["precision=bf16_pure", "method=F+R"], ["precision=fp32"], ["model=qwen3-8b"], ["model=mixtral", "parallelism.ep=8"]]
+    "words",
+    [
+        ["method=F+R+Z1"],
+        ["precision=bf16_pure", "method=F+R"],
+        ["precision=fp32"],
+        ["model=qwen3-8b"],
+        ["model=mixtral", "parallelism.ep=8"],
+    ],
 )
 def test_what_it_has_is_not_skipped(words: list[str], plan: Callable[..., TrainingPlan]) -> None:
     assert plan(*words).skip is None
 
 
-def test_an_interleaved_pipeline_sends_one_by_one_and_keeps_what_it_sends_on_a_host(plan: Callable[..., TrainingPlan]) -> None:
+def test_an_interleaved_pipeline_sends_one_by_one_and_keeps_what_it_sends_on_a_host(
+    plan: Callable[..., TrainingPlan],
+) -> None:
     pipeline = ("parallelism.pp=2", "parallelism.dp=1", "batch.accumulation=2")
     for words in (pipeline, (*pipeline, "parallelism.virtual_stages=2")):
         for hardware, freed in (("a800", True), ("cpu", False)):
@@ -66,17 +83,30 @@ def test_an_interleaved_pipeline_sends_one_by_one_and_keeps_what_it_sends_on_a_h
 @pytest.mark.parametrize(
     "words",
     [
-        ("parallelism.virtual_stages=2", "+engine.options.transformer.batch_p2p_comm=true", "+engine.options.transformer.overlap_p2p_comm=false"),
+        (
+            "parallelism.virtual_stages=2",
+            "+engine.options.transformer.batch_p2p_comm=true",
+            "+engine.options.transformer.overlap_p2p_comm=false",
+        ),
         ("+engine.options.transformer.deallocate_pipeline_outputs=true",),
     ],
 )
-def test_options_that_would_train_wrongly_without_a_word_are_skipped(words: tuple[str, ...], plan: Callable[..., TrainingPlan]) -> None:
-    assert "trains wrongly" in str(plan("hardware=cpu", "parallelism.pp=2", "parallelism.dp=1", "batch.accumulation=2", *words).skip)
+def test_options_that_would_train_wrongly_without_a_word_are_skipped(
+    words: tuple[str, ...], plan: Callable[..., TrainingPlan]
+) -> None:
+    assert "trains wrongly" in str(
+        plan("hardware=cpu", "parallelism.pp=2", "parallelism.dp=1", "batch.accumulation=2", *words).skip
+    )
 
 
-def test_gloo_gathers_tokens_where_tensor_parallel_ranks_have_different_numbers_of_them(plan: Callable[..., TrainingPlan]) -> None:
+def test_gloo_gathers_tokens_where_tensor_parallel_ranks_have_different_numbers_of_them(
+    plan: Callable[..., TrainingPlan],
+) -> None:
     words = ("model=tiny-moe", "parallelism.tp=2", "parallelism.sequence=true", "parallelism.dp=2", "parallelism.ep=2")
-    chosen = {device: plan(*words, f"hardware={device}").engine_config["transformer"]["moe_token_dispatcher_type"] for device in ("a800", "cpu")}
+    chosen = {
+        device: plan(*words, f"hardware={device}").engine_config["transformer"]["moe_token_dispatcher_type"]
+        for device in ("a800", "cpu")
+    }
     assert chosen == {"a800": "alltoall", "cpu": "allgather"}
     asked = "+engine.options.transformer.moe_token_dispatcher_type=alltoall"
     assert "moe_token_dispatcher_type=allgather only" in str(plan(*words, "hardware=cpu", asked).skip)
@@ -85,4 +115,7 @@ def test_gloo_gathers_tokens_where_tensor_parallel_ranks_have_different_numbers_
 
 def test_planning_imports_neither_megatron_nor_torch() -> None:
     code = "import sys; from llmexp.engines import get_engine; get_engine('pretrain', 'megatron'); print({'torch', 'megatron'} & {*sys.modules})"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        == "set()"
+    )

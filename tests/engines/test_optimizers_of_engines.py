@@ -14,14 +14,20 @@ def skip_of(words: list[str]) -> str | None:
     ("words", "reason"),
     [
         (["engine=deepspeed", "optimizer=lomo", "precision=fp32"], "set engine=torch"),
-        (["engine=deepspeed", "optimizer=adafactor", "method=Z2"], "Z2: optimizer=adafactor keeps rows and columns of matrices"),
+        (
+            ["engine=deepspeed", "optimizer=adafactor", "method=Z2"],
+            "Z2: optimizer=adafactor keeps rows and columns of matrices",
+        ),
         (["engine=torch", "optimizer=adafactor", "method=Z3"], "which FSDP2's ranks hold in parts"),
         (["engine=torch", "optimizer=adamw8bit", "method=Z3"], "take no partitioned tensors of FSDP2"),
         (["engine=torch", "optimizer=lion", "precision=bf16_pure"], "set precision.moments=fp32"),
         (["engine=torch", "optimizer=lomo", "method=Z1", "precision=fp32"], "leave Z out"),
         (["engine=torch", "optimizer=lomo", "precision=bf16_mixed"], "without a copy in fp32"),
         (["engine=torch", "optimizer=lomo", "precision=fp32", "batch.accumulation=2"], "set batch.accumulation=1"),
-        (["engine=torch", "optimizer=lomo", "precision=fp32", "parallelism.pp=2", "batch.accumulation=2"], "set parallelism.pp=1"),
+        (
+            ["engine=torch", "optimizer=lomo", "precision=fp32", "parallelism.pp=2", "batch.accumulation=2"],
+            "set parallelism.pp=1",
+        ),
         (["engine=torch", "optimizer=adalomo", "precision=fp32", "model=tiny-moe"], "stacks of them"),
         (["engine=megatron", "optimizer=sgd", "precision=fp32"], "its optimizer is AdamW"),
     ],

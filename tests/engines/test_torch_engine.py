@@ -19,8 +19,14 @@ def torch_plan(tiny_plan: Callable[..., TrainingPlan]) -> Callable[..., Training
 
 @pytest.mark.parametrize("method", ["Naive", "F", "R", "C", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "Q", "F+R+C+Z3"])
 @pytest.mark.parametrize("precision", ["bf16_mixed", "bf16_pure", "fp32"])
-def test_nothing_that_users_ask_for_is_skipped(torch_plan: Callable[..., TrainingPlan], method: str, precision: str) -> None:
-    dtypes = {"bf16_mixed": {}, "bf16_pure": {"master": "bf16", "moments": "bf16"}, "fp32": {"parameters": "fp32", "gradients": "fp32"}}
+def test_nothing_that_users_ask_for_is_skipped(
+    torch_plan: Callable[..., TrainingPlan], method: str, precision: str
+) -> None:
+    dtypes = {
+        "bf16_mixed": {},
+        "bf16_pure": {"master": "bf16", "moments": "bf16"},
+        "fp32": {"parameters": "fp32", "gradients": "fp32"},
+    }
     assert torch_plan(method, precision={**PRECISION, "name": precision, **dtypes[precision]}).skip is None
 
 
@@ -28,10 +34,22 @@ def test_nothing_that_users_ask_for_is_skipped(torch_plan: Callable[..., Trainin
     ("method", "changes", "reason"),
     [
         ("Naive", {"parallelism__tp": 2}, "engine=torch runs data and pipeline parallelism only, not tp=2"),
-        ("Z3", {"optimizer__implementation": "deepspeed", "optimizer__name": "mine"}, "optimizer=mine is DeepSpeed's: set optimizer=adamw"),
+        (
+            "Z3",
+            {"optimizer__implementation": "deepspeed", "optimizer__name": "mine"},
+            "optimizer=mine is DeepSpeed's: set optimizer=adamw",
+        ),
         ("Z3", {"optimizer__implementation": "deepspeed_with_offload"}, None),
-        ("Z3+O", {"optimizer__implementation": "deepspeed_with_offload"}, "optimizer=adamw is DeepSpeed's: set optimizer=adamw"),
-        ("Z3", {"precision__moments": "bf16"}, "torch's optimizers keep moments in the dtype that they update: precision.moments=bf16"),
+        (
+            "Z3+O",
+            {"optimizer__implementation": "deepspeed_with_offload"},
+            "optimizer=adamw is DeepSpeed's: set optimizer=adamw",
+        ),
+        (
+            "Z3",
+            {"precision__moments": "bf16"},
+            "torch's optimizers keep moments in the dtype that they update: precision.moments=bf16",
+        ),
         (
             "Naive",
             {"precision": PRECISION | {"gradients": "fp32"}},
@@ -68,11 +86,23 @@ LOOPED = {"parallelism": {"dp": 1, "pp": 2, "virtual_stages": 2}, "batch": {"mic
         ("Q", PIPELINE, None),
         ("Z2", PIPELINE, "Z2: engine=torch does not shard the stages of a pipeline by FSDP2: take Z1"),
         ("Z3+O", PIPELINE, "Z3: "),
-        ("Naive", PIPELINE | {"model__tie_embeddings": True}, "engine=torch: the first and the last stage of a pipeline do not share an embedding"),
-        ("Naive", PIPELINE | {"model__target": "package.Model"}, "engine=torch cuts models of architecture llama, qwen3, mixtral into stages"),
+        (
+            "Naive",
+            PIPELINE | {"model__tie_embeddings": True},
+            "engine=torch: the first and the last stage of a pipeline do not share an embedding",
+        ),
+        (
+            "Naive",
+            PIPELINE | {"model__target": "package.Model"},
+            "engine=torch cuts models of architecture llama, qwen3, mixtral into stages",
+        ),
         ("F+R", LOOPED, None),
         ("R", LOOPED | {"parallelism": LOOPED["parallelism"] | {"schedule": "zbv"}}, "R: zbv splits backward passes"),
-        ("C", LOOPED | {"parallelism": LOOPED["parallelism"] | {"schedule": "dualpipev"}}, "C: dualpipev splits backward passes"),
+        (
+            "C",
+            LOOPED | {"parallelism": LOOPED["parallelism"] | {"schedule": "dualpipev"}},
+            "C: dualpipev splits backward passes",
+        ),
         ("F", LOOPED | {"parallelism": LOOPED["parallelism"] | {"schedule": "zero_bubble"}}, None),
     ],
 )
@@ -85,7 +115,10 @@ def test_what_does_not_go_with_a_pipeline_is_a_skip(
 
 def test_a_pipeline_takes_its_schedule_in_the_place_of_ddp(torch_plan: Callable[..., TrainingPlan]) -> None:
     native = torch_plan("Z1", **LOOPED | {"parallelism": LOOPED["parallelism"] | {"dp": 2}}).engine_config
-    assert native == {"schedule": {"schedule_name": "Interleaved1F1B"}, "zero_redundancy_optimizer": {"parameters_as_bucket_view": True}}
+    assert native == {
+        "schedule": {"schedule_name": "Interleaved1F1B"},
+        "zero_redundancy_optimizer": {"parameters_as_bucket_view": True},
+    }
 
 
 @pytest.mark.parametrize(
@@ -98,7 +131,9 @@ def test_a_pipeline_takes_its_schedule_in_the_place_of_ddp(torch_plan: Callable[
         ("Z3+O", 2, {"fully_shard", "mixed_precision", "cpu_offload"}),
     ],
 )
-def test_the_method_chooses_the_wrapper(torch_plan: Callable[..., TrainingPlan], method: str, ranks: int, wrappers: set[str]) -> None:
+def test_the_method_chooses_the_wrapper(
+    torch_plan: Callable[..., TrainingPlan], method: str, ranks: int, wrappers: set[str]
+) -> None:
     native = torch_plan(method, parallelism__dp=ranks).engine_config
     assert set(native) == wrappers
     assert "fully_shard" not in wrappers or native["fully_shard"]["reshard_after_forward"] == ("Z3" in method)
@@ -123,7 +158,11 @@ def test_options_are_merged_over_the_wrappers_arguments(torch_plan: Callable[...
         ("Z3", {"master": "bf16", "moments": "bf16"}, 6 / 8 + 2 * OUTSIDE_LAYERS, 0),
     ],
 )
-def test_sure_bytes_a_parameter(torch_plan: Callable[..., TrainingPlan], method: str, precision: dict[str, str], device: float, host: float) -> None:
+def test_sure_bytes_a_parameter(
+    torch_plan: Callable[..., TrainingPlan], method: str, precision: dict[str, str], device: float, host: float
+) -> None:
     made = torch_plan(method, parallelism__dp=8, precision=PRECISION | precision)
     assert made.memory is not None
-    assert (made.memory.device, made.memory.host) == pytest.approx((device * made.parameters, host * made.parameters), rel=1e-3)
+    assert (made.memory.device, made.memory.host) == pytest.approx(
+        (device * made.parameters, host * made.parameters), rel=1e-3
+    )

@@ -35,7 +35,9 @@ def llmexp(tmp_path: Path) -> Llmexp:
 def run_in(folder: Path, site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")}
     env = kept | {"PYTHONPATH": str(site), "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.run([sys.executable, "-m", "llmexp", *words], cwd=folder, env=env, capture_output=True, text=True, timeout=600)
+    return subprocess.run(
+        [sys.executable, "-m", "llmexp", *words], cwd=folder, env=env, capture_output=True, text=True, timeout=600
+    )
 
 
 @pytest.fixture(scope="package")

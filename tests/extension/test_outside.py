@@ -12,7 +12,11 @@ import pytest
 from llmexp.record.folder import find_runs
 
 EMBEDDING = 512 * 128
-BROKEN, REMEDY, NO_PACKAGE = "cannot be loaded", "mend or uninstall it", "No module named 'guest.conf'; 'guest' is not a package"
+BROKEN, REMEDY, NO_PACKAGE = (
+    "cannot be loaded",
+    "mend or uninstall it",
+    "No module named 'guest.conf'; 'guest' is not a package",
+)
 Llmexp = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -27,23 +31,41 @@ def pretend_to_install(site: Path, group: str, line: str, source: str = "") -> N
 
 @pytest.mark.ranks
 def test_all_that_a_package_adds_runs(installed: Path, llmexp: Llmexp, tmp_path: Path) -> None:
-    done = llmexp(installed, "experiment=outside", "tracking=none", "measure.profile=false", "measure.threads_per_rank=1")
+    done = llmexp(
+        installed, "experiment=outside", "tracking=none", "measure.profile=false", "measure.threads_per_rank=1"
+    )
     assert done.returncode == 0, done.stderr
     (folder,) = find_runs(tmp_path / "outputs" / "outside")
     result, rank = folder.result(), json.loads((folder.repeat(0) / "rank.0.json").read_text())
     assert result is not None
-    assert (result.status, result.method, result.model, result.hardware, result.engine) == ("success", "Z2+E", "capped", "box", "clipping")
+    assert (result.status, result.method, result.model, result.hardware, result.engine) == (
+        "success",
+        "Z2+E",
+        "capped",
+        "box",
+        "clipping",
+    )
     assert result.what_ran["optimizer_class"] == "llmexp_outside.ranks.SignDescent"
     assert result.what_ran["model_class"] == "llmexp_outside.ranks.CappedLlama"
     assert rank["parameters"] - rank["trainable_parameters"] == EMBEDDING
     assert result.environment["distributions"]["llmexp-outside"] == "1.2"
 
 
-def test_a_plan_says_what_the_package_decides_and_leaves_unsaid_what_only_building_shows(installed: Path, llmexp: Llmexp) -> None:
-    done = llmexp(installed, "plan", "--json", "method=E", "model=tiny", "engine=clipping", "optimizer=sign", "hardware=box")
+def test_a_plan_says_what_the_package_decides_and_leaves_unsaid_what_only_building_shows(
+    installed: Path, llmexp: Llmexp
+) -> None:
+    done = llmexp(
+        installed, "plan", "--json", "method=E", "model=tiny", "engine=clipping", "optimizer=sign", "hardware=box"
+    )
     assert done.returncode == 0, done.stderr
     plan = json.loads(done.stdout)
-    assert plan["atoms"] == [{"code": "E", "help": "embeddings stay as they are, the rest trains", "sets": {"outside_frozen": "embed_tokens"}}]
+    assert plan["atoms"] == [
+        {
+            "code": "E",
+            "help": "embeddings stay as they are, the rest trains",
+            "sets": {"outside_frozen": "embed_tokens"},
+        }
+    ]
     assert plan["engine_config"]["gradient_clipping"] == 0.5
     assert (plan["parameters"], plan["flops_per_token"], plan["memory"]) == (None, None, None)
 
@@ -74,7 +96,9 @@ def test_help_and_configuration_show_what_a_package_adds(installed: Path, llmexp
         ("conf", "mine = guest", "", "conf mine = guest is a module, not a package of YAML files"),
     ],
 )  # fmt: skip
-def test_a_broken_package_is_named_in_one_line(llmexp: Llmexp, tmp_path: Path, group: str, line: str, source: str, message: str) -> None:
+def test_a_broken_package_is_named_in_one_line(
+    llmexp: Llmexp, tmp_path: Path, group: str, line: str, source: str, message: str
+) -> None:
     pretend_to_install(tmp_path, f"llmexp.{group}", line, source)
     done = llmexp(tmp_path, "plan", "method=F" if group != "atoms" else "method=W")
     assert (done.returncode, done.stderr) == (2, f"llmexp: package guest: llmexp.{message}\n")

@@ -28,21 +28,36 @@ def swept(swept_once: tuple[Path, str], tmp_path: Path) -> str:
 
 def test_it_sweeps_and_its_table_has_its_own_columns(swept: str, tmp_path: Path) -> None:
     md5, sha256 = (run.result() for run in find_runs(tmp_path / "outputs"))
-    assert (md5.status, md5.task, md5.engine, md5.processes, md5.devices, md5.repeats) == ("success", "hash", "hashlib", 1, 1, 2)
+    assert (md5.status, md5.task, md5.engine, md5.processes, md5.devices, md5.repeats) == (
+        "success",
+        "hash",
+        "hashlib",
+        1,
+        1,
+        2,
+    )
     assert (md5.model, md5.method, md5.batch, md5.seq_len) == (None, None, None, None)
     assert (md5.metrics["digest_bits"].mean, sha256.metrics["digest_bits"].mean) == (128, 256)
     assert md5.stability.metric == "bytes_per_s"
     assert md5.stability.low < md5.metrics["bytes_per_s"].mean < md5.stability.high
-    assert [(point.params, point.metrics["bytes_per_s"].n) for point in md5.points] == [({"half": 0}, 2), ({"half": 1}, 2)]
+    assert [(point.params, point.metrics["bytes_per_s"].n) for point in md5.points] == [
+        ({"half": 0}, 2),
+        ({"half": 1}, 2),
+    ]
     assert md5.environment["distributions"]["llmexp-outside"] == "1.2"
     heading, rows = swept.partition("hash, on cpu, hashlib, 1 rank, block_bytes 100000")[1:]
     assert heading
-    assert [line.split()[:2] for line in rows.splitlines() if line.split()[:1] in (["1"], ["2"])] == [["1", "md5"], ["2", "sha256"]]
+    assert [line.split()[:2] for line in rows.splitlines() if line.split()[:1] in (["1"], ["2"])] == [
+        ["1", "md5"],
+        ["2", "sha256"],
+    ]
     assert "bytes/s: bytes digested a second, over the measured window" in rows
     assert "MB" not in rows
 
 
-def test_the_same_sweep_again_measures_nothing_and_another_key_does(swept: str, installed: Path, llmexp: Callable[..., object]) -> None:
+def test_the_same_sweep_again_measures_nothing_and_another_key_does(
+    swept: str, installed: Path, llmexp: Callable[..., object]
+) -> None:
     assert llmexp(installed, *SWEEP, "tracking=none").stdout.count(": success already, ") == 2
     again = llmexp(installed, *SWEEP, "digest.block_bytes=1000", "tracking=none")
     assert again.stderr.count(" · success · ") == 2
@@ -65,11 +80,19 @@ def test_its_runs_are_reported_beside_those_of_other_tasks(
 ) -> None:
     made = make_run(metrics={"tokens_per_s": 5.0})
     paths = ("outputs", str(made.path))
-    sections = [line for line in llmexp(installed, "report", *paths, "--format", "markdown").stdout.splitlines() if line.startswith("## ")]
+    sections = [
+        line
+        for line in llmexp(installed, "report", *paths, "--format", "markdown").stdout.splitlines()
+        if line.startswith("## ")
+    ]
     assert [section.split(",")[0] for section in sections] == ["## hash", "## pretrain"]
     text = llmexp(installed, "report", *paths, "--format", "csv").stdout
     rows = {row["task"]: row for row in csv.DictReader(io.StringIO(text))}
-    assert (rows["hash"]["algorithm"], rows["hash"]["digest_bits"], rows["hash"]["tokens_per_s"]) == ("sha256", "256.0", "")
+    assert (rows["hash"]["algorithm"], rows["hash"]["digest_bits"], rows["hash"]["tokens_per_s"]) == (
+        "sha256",
+        "256.0",
+        "",
+    )
     assert (rows["pretrain"]["algorithm"], rows["pretrain"]["tokens_per_s"]) == ("", "5.0")
     assert "40/40" in llmexp(installed, "status").stdout
 
@@ -102,16 +125,33 @@ def test_its_plan_says_what_it_decides(installed: Path, llmexp: Callable[..., ob
     ("words", "said"),
     [
         (("task=hash", "batch.micro=2"), "batch is of task=pretrain or task=finetune: add that, or leave it out"),
-        (("task=hash", "optimizer=lion"), "optimizer=… is a choice that this task has not: leave it out, or name another task"),
-        (("task=hash", "digest.block_bytes=0"), "digest.block_bytes=0: must be a whole number of at least 1, as in 16e9"),
-        (("task=hash", "digest.block=1"), "unknown key 'digest.block': did you mean digest.block_bytes? keys of digest are algorithm, block_bytes"),
+        (
+            ("task=hash", "optimizer=lion"),
+            "optimizer=… is a choice that this task has not: leave it out, or name another task",
+        ),
+        (
+            ("task=hash", "digest.block_bytes=0"),
+            "digest.block_bytes=0: must be a whole number of at least 1, as in 16e9",
+        ),
+        (
+            ("task=hash", "digest.block=1"),
+            "unknown key 'digest.block': did you mean digest.block_bytes? keys of digest are algorithm, block_bytes",
+        ),
         (("task=hash", "engine=torch"), "unknown engine 'torch': choices are hashlib, with task=hash"),
-        (("task=hash", "engine.launcher=spawn"), "engine.launcher=spawn does not start engine=hashlib: choices are python"),
+        (
+            ("task=hash", "engine.launcher=spawn"),
+            "engine.launcher=spawn does not start engine=hashlib: choices are python",
+        ),
         (("digest.block_bytes=1",), "digest is of task=hash: add that, or leave it out"),
-        (("engine=hashlib",), "unknown engine 'hashlib': choices are deepspeed, megatron, script, torch, clipping, with task=pretrain"),
+        (
+            ("engine=hashlib",),
+            "unknown engine 'hashlib': choices are deepspeed, megatron, script, torch, clipping, with task=pretrain",
+        ),
     ],
 )
-def test_what_is_not_its_own_is_one_line(installed: Path, llmexp: Callable[..., object], words: tuple[str, ...], said: str) -> None:
+def test_what_is_not_its_own_is_one_line(
+    installed: Path, llmexp: Callable[..., object], words: tuple[str, ...], said: str
+) -> None:
     done = llmexp(installed, "plan", *words)
     assert (done.returncode, done.stderr) == (2, f"llmexp: {said}\n")
 

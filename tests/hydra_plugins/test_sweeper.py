@@ -52,7 +52,12 @@ def sweep(folder: Path, cells: str, *words: str) -> list[list[str]]:
 
 def test_cells_are_a_union_of_products(tmp_path: Path):
     jobs = sweep(tmp_path, "[{model: tiny, method: [F, R]}, {method: 'Z2,Z3', batch.micro: 2}]")
-    assert jobs == [["model=tiny", "method=F"], ["model=tiny", "method=R"], ["method=Z2", "++batch.micro=2"], ["method=Z3", "++batch.micro=2"]]
+    assert jobs == [
+        ["model=tiny", "method=F"],
+        ["model=tiny", "method=R"],
+        ["method=Z2", "++batch.micro=2"],
+        ["method=Z3", "++batch.micro=2"],
+    ]
 
 
 def test_sweeps_of_the_command_line_multiply_the_cells(tmp_path: Path):
@@ -72,7 +77,11 @@ def test_a_key_on_the_command_line_leaves_the_cells(tmp_path: Path):
 
 def test_a_value_that_cells_hold_selects_them(tmp_path: Path):
     cells = "[{model: 7b, method: [F, R+Z2]}, {model: 13b, method: R}, {method: Q}]"
-    assert sweep(tmp_path, cells, "model=7b") == [["model=7b", "method=F"], ["model=7b", "method=R+Z2"], ["model=7b", "method=Q"]]
+    assert sweep(tmp_path, cells, "model=7b") == [
+        ["model=7b", "method=F"],
+        ["model=7b", "method=R+Z2"],
+        ["model=7b", "method=Q"],
+    ]
 
 
 def test_a_method_that_cells_hold_selects_them_in_any_spelling(tmp_path: Path):

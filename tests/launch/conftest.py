@@ -100,8 +100,13 @@ def make_plan(tiny_plan: Callable[..., TrainingPlan]) -> Callable[..., TrainingP
     def make(behaviour: str = "well", argv: list[str] | None = None, **measure: Any) -> TrainingPlan:
         limits = {"timeout_s": 60.0, "no_progress_timeout_s": 60.0}
         planned = tiny_plan(**{f"measure__{name}": value for name, value in (limits | measure).items()})
-        config = planned.config.model_copy(update={"engine": planned.config.engine.model_copy(update={"name": "scripted"})})
-        command = Command(argv=argv or [sys.executable, str(HERE / "scripts" / "agent.py"), "{folder}", behaviour], env={"EXTRA": "yes"})
+        config = planned.config.model_copy(
+            update={"engine": planned.config.engine.model_copy(update={"name": "scripted"})}
+        )
+        command = Command(
+            argv=argv or [sys.executable, str(HERE / "scripts" / "agent.py"), "{folder}", behaviour],
+            env={"EXTRA": "yes"},
+        )
         return planned.model_copy(update={"config": config, "command": command})
 
     return make

@@ -70,7 +70,9 @@ def test_a_driver_whose_run_another_took_while_it_stood_still_ends_its_ranks_and
     assert "samples.0.jsonl" in os.listdir(folder.path / "previous" / "1" / "repeat.0")
 
 
-def test_a_result_is_not_laid_over_that_of_a_driver_which_took_the_run_and_has_ended(make_plan, folder, capsys, monkeypatch):
+def test_a_result_is_not_laid_over_that_of_a_driver_which_took_the_run_and_has_ended(
+    make_plan, folder, capsys, monkeypatch
+):
     classify = run.classify
 
     def taken_meanwhile(ended):

@@ -109,7 +109,10 @@ def test_crash_is_named(repeat):
 
 def test_kill_by_the_kernel_for_memory_is_out_of_memory(repeat):
     torchrun_says(repeat, -9, -15)
-    assert ending(repeat, killed_for_memory=True) == (RunStatus.OOM, "rank 0 was killed by SIGKILL by the kernel, for want of host memory")
+    assert ending(repeat, killed_for_memory=True) == (
+        RunStatus.OOM,
+        "rank 0 was killed by SIGKILL by the kernel, for want of host memory",
+    )
 
 
 def test_crash_while_the_kernel_kills_others_is_not_out_of_memory(repeat):
@@ -118,15 +121,21 @@ def test_crash_while_the_kernel_kills_others_is_not_out_of_memory(repeat):
 
 
 def test_deepspeeds_launcher_does_not_say_which_rank(repeat):
-    (repeat / "log.agent.txt").write_text("[ERROR] [launch.py:341] ['python', '-u', '--local_rank=1'] exits with return code = -9\n")
+    (repeat / "log.agent.txt").write_text(
+        "[ERROR] [launch.py:341] ['python', '-u', '--local_rank=1'] exits with return code = -9\n"
+    )
     assert ending(repeat) == (RunStatus.KILLED, "a rank was killed by SIGKILL")
 
 
 def test_import_error_before_the_rank_could_write_is_found_in_the_launchers_log(repeat):
     (repeat / "log.agent.txt").write_text(
-        "Traceback\nModuleNotFoundError: No module named 'torch'\n" + TORCHRUN.format(root=1, other=1, later="2026-11-21_03:52:31")
+        "Traceback\nModuleNotFoundError: No module named 'torch'\n"
+        + TORCHRUN.format(root=1, other=1, later="2026-11-21_03:52:31")
     )
-    assert ending(repeat) == (RunStatus.FAILED, "the launcher ended with exit code 1: ModuleNotFoundError: No module named 'torch'")
+    assert ending(repeat) == (
+        RunStatus.FAILED,
+        "the launcher ended with exit code 1: ModuleNotFoundError: No module named 'torch'",
+    )
 
 
 def test_ranks_log_speaks_before_the_launchers(repeat):

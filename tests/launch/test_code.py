@@ -20,7 +20,14 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_interpreter_that_has_only_the_copy_imports_all_of_it_from_there(tmp_path: Path):
     folder = code.snapshot()
     path = ":".join([str(folder), *(entry for entry in sys.path if entry.endswith("site-packages"))])
-    done = subprocess.run([sys.executable, "-S", "-c", WHERE], env={"PYTHONPATH": path}, capture_output=True, text=True, check=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", WHERE],
+        env={"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
     assert [Path(place).is_relative_to(folder) for place in done.stdout.split()] == [True] * 3
 
 

@@ -35,7 +35,9 @@ def test_what_a_result_rests_on_is_on_the_disk_before_it(measured, folder, monke
     forced = []
     monkeypatch.setattr(os, "fsync", lambda file: forced.append(Path(os.readlink(f"/proc/self/fd/{file}"))))
     conclude(measured, folder, SUCCESS, cores(2))
-    *before, result = [path for path in forced if path.suffix != ".json" or "repeat" in path.parent.name or "result" in path.name]
+    *before, result = [
+        path for path in forced if path.suffix != ".json" or "repeat" in path.parent.name or "result" in path.name
+    ]
     assert {path for repeat in folder.repeats() for path in repeat.glob("samples.*")} <= set(before)
     assert {path for repeat in folder.repeats() for path in repeat.glob("rank.*")} <= set(before)
     assert result.name.startswith(f".{folder.result_path.name}.")
@@ -65,14 +67,21 @@ def test_ranks_beside_gpus_need_a_core_each(measured, folder):
     assert verdicts == {4: "unstable", 8: "stable"}
 
 
-def test_what_nvml_counted_for_the_ranks_of_a_machine_speaks_against_the_run_and_samples_that_it_makes_needless_do_not(measured, folder):
+def test_what_nvml_counted_for_the_ranks_of_a_machine_speaks_against_the_run_and_samples_that_it_makes_needless_do_not(
+    measured, folder
+):
     plan = on_gpus(measured)
     folder.system_path.unlink()
     tell(folder, gpu_0_throttle_reasons=0x20, gpu_0_own_processes=1)
     count(folder, rank=0, heat=0.0)
-    assert "GPU 0 throttled (heat) in 1 of 1 samples, up to 0 °C" in conclude(plan, folder, SUCCESS, cores(8)).stability.reasons
+    assert (
+        "GPU 0 throttled (heat) in 1 of 1 samples, up to 0 °C"
+        in conclude(plan, folder, SUCCESS, cores(8)).stability.reasons
+    )
     count(folder, rank=1, heat=0.3)
-    assert conclude(plan, folder, SUCCESS, cores(8)).stability.reasons == ["GPU 1 throttled (heat) for 0.3 of 2.0 s, 15.0 % of the window"]
+    assert conclude(plan, folder, SUCCESS, cores(8)).stability.reasons == [
+        "GPU 1 throttled (heat) for 0.3 of 2.0 s, 15.0 % of the window"
+    ]
     plan = on_gpus(measured, nodes=2)
     said = "node 1: GPU 1 throttled (heat) for 0.3 of 2.0 s, 15.0 % of the window"
     assert said in conclude(plan, folder, SUCCESS, cores(8) | {"other_nodes_cpu": [cores(8)["cpu"]]}).stability.reasons
@@ -85,7 +94,13 @@ def test_the_result_has_the_clocks_that_the_run_s_gpus_ran_at_inside_the_window(
         tell(folder, at_s, gpu_0_sm_clock_megahertz=clock, gpu_0_sm_clock_max_megahertz=1980.0, gpu_0_own_processes=1)
     conclude(on_gpus(measured), folder, SUCCESS, cores(8))
     (clock,) = json.loads(folder.result_path.read_text())["stability"]["sm_clocks"]
-    assert clock == {"gpu": "GPU 0", "mean_megahertz": 1410, "lowest_megahertz": 1410, "card_megahertz": 1980, "samples": 1}
+    assert clock == {
+        "gpu": "GPU 0",
+        "mean_megahertz": 1410,
+        "lowest_megahertz": 1410,
+        "card_megahertz": 1980,
+        "samples": 1,
+    }
     assert conclude(measured, folder, SUCCESS, cores(8)).stability.sm_clocks == []
 
 
@@ -93,7 +108,9 @@ def test_a_diverged_run_is_an_answer_that_says_so(measured, folder):
     assert folder.result().reason == ""
     path = folder.repeat(1) / "samples.0.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps(line | {"loss": None if line["index"] >= 7 else line["loss"]}) + "\n" for line in lines))
+    path.write_text(
+        "".join(json.dumps(line | {"loss": None if line["index"] >= 7 else line["loss"]}) + "\n" for line in lines)
+    )
     result = conclude(measured, folder, SUCCESS, cores(2))
     assert (result.status, result.reason) == ("success", "the loss diverged: no finite number at step 7 of repeat 1")
     assert result.metrics["tokens_per_s"].mean > 0
@@ -118,7 +135,9 @@ def test_a_result_has_no_secret_that_a_failure_tells(measured, folder):
 
 def busy(folder, other_cores, node=0):
     """Let one sample of a machine tell of the whole run."""
-    folder.system_of(node).write_text(json.dumps({"at_s": time.time() + 1, "interval_s": 1000.0, "cpu_other_cores": other_cores}))
+    folder.system_of(node).write_text(
+        json.dumps({"at_s": time.time() + 1, "interval_s": 1000.0, "cpu_other_cores": other_cores})
+    )
 
 
 def on_gpus(plan, nodes=1):

@@ -41,15 +41,24 @@ def test_what_was_compiled_for_other_instructions_is_left_alone(tools, tiny_plan
 
 def test_gpus_need_a_c_compiler_and_triton(tools, tiny_plan):
     plan = tiny_plan("C", hardware__name="a800")
-    assert uncompilable(plan) == "C: torch.compile compiles in the ranks, and this machine has no C compiler (gcc, clang)"
+    assert (
+        uncompilable(plan) == "C: torch.compile compiles in the ranks, and this machine has no C compiler (gcc, clang)"
+    )
     tools("gcc")
     assert uncompilable(plan) is None
-    assert "triton" in get_engine("pretrain", "deepspeed").needed_modules(plan.config.model_copy(update={"method": "C"}))
-    assert "triton" not in get_engine("pretrain", "deepspeed").needed_modules(plan.config.model_copy(update={"method": "Naive"}))
+    assert "triton" in get_engine("pretrain", "deepspeed").needed_modules(
+        plan.config.model_copy(update={"method": "C"})
+    )
+    assert "triton" not in get_engine("pretrain", "deepspeed").needed_modules(
+        plan.config.model_copy(update={"method": "Naive"})
+    )
 
 
 def test_pythons_headers_are_needed_too(tools, tiny_plan, monkeypatch, tmp_path):
     tools("g++")
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
-    assert uncompilable(tiny_plan("C")) == "C: torch.compile compiles in the ranks, and this machine has no Python.h (python3-dev)"
+    assert (
+        uncompilable(tiny_plan("C"))
+        == "C: torch.compile compiles in the ranks, and this machine has no Python.h (python3-dev)"
+    )
     assert uncompilable(tiny_plan("F")) is None

@@ -21,7 +21,9 @@ with enduring():
 def test_nobody_who_listens_is_nothing_that_ends_a_run(tmp_path: Path) -> None:
     done = tmp_path / "done"
     (heard, said), (listens, begins) = os.pipe(), os.pipe()
-    with subprocess.Popen([sys.executable, "-c", SPEAKING, str(done)], stdin=listens, stdout=said, stderr=said) as speaker:
+    with subprocess.Popen(
+        [sys.executable, "-c", SPEAKING, str(done)], stdin=listens, stdout=said, stderr=said
+    ) as speaker:
         for end in (heard, said, listens):
             os.close(end)
         os.write(begins, b"\n")

@@ -25,4 +25,7 @@ def test_a_success_says_its_last_loss_and_what_it_left(words, folder):
 
 def test_other_endings_say_why(words):
     assert words("failed", reason="no such thing") == "failed: no such thing"
-    assert words("success", reason="the loss diverged", metrics={"final_loss": Metric(mean=nan)}) == "success: the loss diverged"
+    assert (
+        words("success", reason="the loss diverged", metrics={"final_loss": Metric(mean=nan)})
+        == "success: the loss diverged"
+    )

@@ -6,7 +6,12 @@ from llmexp.record.samples import StepSample
 
 
 def line(step: int) -> str:
-    return StepSample(index=step, warmup=False, t_start_s=0, t_end_s=1, positions=1, real_tokens=1, loss=1).model_dump_json() + "\n"
+    return (
+        StepSample(
+            index=step, warmup=False, t_start_s=0, t_end_s=1, positions=1, real_tokens=1, loss=1
+        ).model_dump_json()
+        + "\n"
+    )
 
 
 def test_each_sample_is_read_once_and_only_when_complete(tmp_path):

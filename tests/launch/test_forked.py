@@ -21,7 +21,14 @@ from llmexp.record.samples import StepSample, read_samples
 pytestmark = pytest.mark.ranks
 SCRIPTS = Path(__file__).parent / "scripts"
 REAL = (
-    *("hardware=cpu", "engine=torch", "engine.launcher=fork", "model.num_layers=1", "data=synthetic", "data.seq_len=32"),
+    *(
+        "hardware=cpu",
+        "engine=torch",
+        "engine.launcher=fork",
+        "model.num_layers=1",
+        "data=synthetic",
+        "data.seq_len=32",
+    ),
     *("measure=smoke", "measure.profile=false", "measure.threads_per_rank=1"),
 )
 
@@ -107,21 +114,30 @@ def test_a_killed_driver_takes_server_and_ranks_along(make_forked_plan, folder, 
     assert folder.state() == "killed"
 
 
-def test_a_killed_server_takes_its_ranks_along_and_the_run_says_so(make_forked_plan, folder, start_driver, until, processes):
+def test_a_killed_server_takes_its_ranks_along_and_the_run_says_so(
+    make_forked_plan, folder, start_driver, until, processes
+):
     driver = start_driver(make_forked_plan("hang"))
     until((folder.repeat(0) / "samples.1.jsonl").exists, within_s=120)
-    (server,) = [process for process in psutil.Process(driver.pid).children() if "llmexp.launch.fork_server" in process.cmdline()]
+    (server,) = [
+        process for process in psutil.Process(driver.pid).children() if "llmexp.launch.fork_server" in process.cmdline()
+    ]
     server.kill()
     driver.wait()
     until(lambda: not processes(), within_s=30)
     assert re.search("was killed by SIGKILL", folder.result().reason)
 
 
-def test_a_worker_that_cannot_be_imported_is_the_runs_reason_and_the_next_repeat_gets_another_server(make_forked_plan, folder):
+def test_a_worker_that_cannot_be_imported_is_the_runs_reason_and_the_next_repeat_gets_another_server(
+    make_forked_plan, folder
+):
     plan = make_forked_plan("hang")
     argv = [word.replace("forked_worker", "no_such_worker") for word in plan.command.argv]
     result = run_one(plan.model_copy(update={"command": Command(argv=argv, env=plan.command.env)}), folder)
-    assert (result.status, "ModuleNotFoundError: No module named 'no_such_worker'" in result.reason) == (RunStatus.FAILED, True), result.reason
+    assert (result.status, "ModuleNotFoundError: No module named 'no_such_worker'" in result.reason) == (
+        RunStatus.FAILED,
+        True,
+    ), result.reason
     ended = ForkedAgent.server
     assert run_one(make_forked_plan("out_of_memory"), folder).status is RunStatus.OOM
     assert ForkedAgent.server is not ended
@@ -132,13 +148,21 @@ def test_a_worker_that_cannot_be_imported_is_the_runs_reason_and_the_next_repeat
     [
         (["hardware=a800"], "a process that has imported torch and DeepSpeed cannot be forked for GPUs"),
         (["hardware=cpu", "hardware.nodes=2"], "it forks ranks on one node"),
-        (["hardware=cpu", "runtime=venv", "runtime.python=/usr/bin/python3"], "ranks of runtime=venv are not llmexp's own"),
+        (
+            ["hardware=cpu", "runtime=venv", "runtime.python=/usr/bin/python3"],
+            "ranks of runtime=venv are not llmexp's own",
+        ),
     ],
 )
 def test_what_cannot_be_forked_is_skipped_with_the_reason(words, reason):
-    assert plan_words("engine.launcher=fork", *words).skip == f"engine.launcher=fork: {reason}; set engine.launcher=spawn"
+    assert (
+        plan_words("engine.launcher=fork", *words).skip == f"engine.launcher=fork: {reason}; set engine.launcher=spawn"
+    )
 
 
 def test_a_forked_run_is_another_run_than_one_of_fresh_interpreters():
-    ids = {launcher: plan_words("hardware=cpu", f"engine.launcher={launcher}").id for launcher in ("spawn", "torchrun", "deepspeed", "fork")}
+    ids = {
+        launcher: plan_words("hardware=cpu", f"engine.launcher={launcher}").id
+        for launcher in ("spawn", "torchrun", "deepspeed", "fork")
+    }
     assert ids["spawn"] == ids["torchrun"] == ids["deepspeed"] != ids["fork"]

@@ -61,9 +61,13 @@ def test_memory_that_others_hold_is_no_answer_about_the_run(readings: dict[str, 
 
 
 @pytest.mark.parametrize(("full", "ends"), [("0.00", False), ("19.90", False), ("35.50", True)])
-def test_a_machine_that_waits_for_memory_is_thrashing(readings: dict[str, int], monkeypatch, tmp_path: Path, full: str, ends: bool) -> None:
+def test_a_machine_that_waits_for_memory_is_thrashing(
+    readings: dict[str, int], monkeypatch, tmp_path: Path, full: str, ends: bool
+) -> None:
     pressure = tmp_path / "memory"
-    pressure.write_text(f"some avg10=60.00 avg60=1.00 avg300=0.00 total=9\nfull avg10={full} avg60=0.00 avg300=0.00 total=9\n")
+    pressure.write_text(
+        f"some avg10=60.00 avg60=1.00 avg300=0.00 total=9\nfull avg10={full} avg60=0.00 avg300=0.00 total=9\n"
+    )
     monkeypatch.setattr(memory, "PRESSURE", pressure)
     ending = HostMemory().exhausted(one_process)
     assert (ending is not None) is ends
@@ -118,7 +122,10 @@ def _has_controller(home: Path) -> bool:
 
 @pytest.mark.parametrize(
     ("every_s", "least_left", "reason"),
-    [("0.1", "0.3", "GiB left, the run's processes hold"), ("0", "0", "the launcher was killed by SIGKILL by the kernel, for want of host memory")],
+    [
+        ("0.1", "0.3", "GiB left, the run's processes hold"),
+        ("0", "0", "the launcher was killed by SIGKILL by the kernel, for want of host memory"),
+    ],
     ids=["stopped in time", "killed by the kernel"],
 )
 def test_ranks_that_take_the_last_memory_of_their_group_are_out_of_memory(

@@ -64,14 +64,25 @@ def no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("method", "implementation", "op"),
-    [("Z3+O", "torch", None), ("Naive", "deepspeed", "fused_adam"), ("Z3", "deepspeed", "fused_adam"), ("Z2+O", "deepspeed", "cpu_adam")],
+    [
+        ("Z3+O", "torch", None),
+        ("Naive", "deepspeed", "fused_adam"),
+        ("Z3", "deepspeed", "fused_adam"),
+        ("Z2+O", "deepspeed", "cpu_adam"),
+    ],
 )
-def test_only_deepspeeds_own_optimizers_need_an_op(plan_of: Callable[..., TrainingPlan], method: str, implementation: str, op: str | None) -> None:
+def test_only_deepspeeds_own_optimizers_need_an_op(
+    plan_of: Callable[..., TrainingPlan], method: str, implementation: str, op: str | None
+) -> None:
     assert ops.needed_op(plan_of(method, implementation)) == op
 
 
 def test_builds_once_and_aloud(
-    plan_of: Callable[..., TrainingPlan], builder: Callable[[str], object], tally: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+    plan_of: Callable[..., TrainingPlan],
+    builder: Callable[[str], object],
+    tally: Path,
+    cache: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     builder("build")
     variables = [ops.prepare_ops(plan_of()) for _ in range(2)]
@@ -85,13 +96,17 @@ def test_builds_once_and_aloud(
     assert list(cache.glob("*/build.*")) == []
 
 
-def test_nothing_is_built_for_torchs_optimizers(plan_of: Callable[..., TrainingPlan], builder: Callable[[str], object], tally: Path) -> None:
+def test_nothing_is_built_for_torchs_optimizers(
+    plan_of: Callable[..., TrainingPlan], builder: Callable[[str], object], tally: Path
+) -> None:
     builder("build")
     assert ops.prepare_ops(plan_of("Z2+O", "torch")) == {}
     assert not tally.exists()
 
 
-def test_a_failed_build_names_its_log_and_is_tried_again(plan_of: Callable[..., TrainingPlan], builder: Callable[[str], object]) -> None:
+def test_a_failed_build_names_its_log_and_is_tried_again(
+    plan_of: Callable[..., TrainingPlan], builder: Callable[[str], object]
+) -> None:
     builder("fail")
     with pytest.raises(BuildError, match=r"DeepSpeed's fused_adam could not be built: see (.*)") as raised:
         ops.prepare_ops(plan_of())
@@ -131,7 +146,11 @@ def test_a_killed_builder_holds_up_nobody(
 
 
 def test_two_drivers_build_once(
-    plan_of: Callable[..., TrainingPlan], builder: Callable[[str], tuple[str, ...]], tmp_path: Path, tally: Path, until: Callable[..., None]
+    plan_of: Callable[..., TrainingPlan],
+    builder: Callable[[str], tuple[str, ...]],
+    tmp_path: Path,
+    tally: Path,
+    until: Callable[..., None],
 ) -> None:
     (tmp_path / "plan.json").write_text(to_json(plan_of()))
     command = [sys.executable, "-c", DRIVER, str(tmp_path / "plan.json"), *builder("when released")]
@@ -174,7 +193,10 @@ def test_what_is_built_needs_no_compiler_any_more(
 
 
 def test_a_cache_that_cannot_be_written_is_named(
-    plan_of: Callable[..., TrainingPlan], builder: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan_of: Callable[..., TrainingPlan],
+    builder: Callable[[str], object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     builder("build")
     (tmp_path / "file").touch()

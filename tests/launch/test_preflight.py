@@ -31,13 +31,24 @@ def _host_of_16_gib(monkeypatch):
 
 @pytest.fixture
 def make(make_plan):
-    def plan(device_gib: float = 1, host_gib: float = 0, hardware: dict | None = None, force: bool = False, skip: str | None = None):
+    def plan(
+        device_gib: float = 1,
+        host_gib: float = 0,
+        hardware: dict | None = None,
+        force: bool = False,
+        skip: str | None = None,
+    ):
         made = make_plan()
         nothing = StateBytes()
         memory = MemoryEstimate(
-            parameters=StateBytes(device=int(device_gib * GIB), host=int(host_gib * GIB)), gradients=nothing, optimizer=nothing, arithmetic="sum"
+            parameters=StateBytes(device=int(device_gib * GIB), host=int(host_gib * GIB)),
+            gradients=nothing,
+            optimizer=nothing,
+            arithmetic="sum",
         )
-        config = made.config.model_copy(update={"hardware": made.config.hardware.model_copy(update=hardware or {}), "force": force})
+        config = made.config.model_copy(
+            update={"hardware": made.config.hardware.model_copy(update=hardware or {}), "force": force}
+        )
         return made.model_copy(update={"memory": memory, "config": config, "skip": skip})
 
     return plan
@@ -78,7 +89,8 @@ def test_other_nodes_hardware_is_a_failure_that_names_both(make):
     ending = preflight(make(hardware=A800), Detected("h200", "h200", "NVIDIA H200", 8, 140 * GIB))
     assert ending.status is RunStatus.FAILED
     assert (
-        ending.reason == "hardware=a800 is not this node's: it takes 2 x NVIDIA A800-SXM4-80GB or NVIDIA A800-SXM4-40GB, and here are 8 x NVIDIA H200"
+        ending.reason
+        == "hardware=a800 is not this node's: it takes 2 x NVIDIA A800-SXM4-80GB or NVIDIA A800-SXM4-40GB, and here are 8 x NVIDIA H200"
     )
 
 
@@ -103,7 +115,9 @@ def test_hosts_memory_elsewhere_is_not_this_ones(make):
 
 def test_unknown_device_memory_is_taken_to_suffice(make):
     gpu = {**A800, "memory_bytes": None}
-    assert preflight(make(device_gib=500, hardware=gpu), Detected("gpu", "a800", "NVIDIA A800-SXM4-80GB", 2, None)) is None
+    assert (
+        preflight(make(device_gib=500, hardware=gpu), Detected("gpu", "a800", "NVIDIA A800-SXM4-80GB", 2, None)) is None
+    )
 
 
 def test_what_cannot_be_built_here_is_skipped(make, monkeypatch):
@@ -124,16 +138,25 @@ def test_a_machine_without_the_engines_libraries_says_how_to_get_them(make, monk
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     ending = preflight(make(), LAPTOP)
     assert ending.status is RunStatus.FAILED
-    assert ending.reason == f"engine=scripted with method=Naive, data=synthetic needs psutil, pydantic: {installs('train')}, torch first"
+    assert (
+        ending.reason
+        == f"engine=scripted with method=Naive, data=synthetic needs psutil, pydantic: {installs('train')}, torch first"
+    )
 
 
-@pytest.mark.parametrize(("method", "data", "lacking"), [("Q", "synthetic", "bitsandbytes"), ("F", "hf", "datasets"), ("Z3", "synthetic", "")])
+@pytest.mark.parametrize(
+    ("method", "data", "lacking"),
+    [("Q", "synthetic", "bitsandbytes"), ("F", "hf", "datasets"), ("Z3", "synthetic", "")],
+)
 def test_a_library_that_only_some_runs_ask_for_is_missed_only_by_them(tiny_plan, monkeypatch, method, data, lacking):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("bitsandbytes", "datasets") else name)
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in ("bitsandbytes", "datasets") else name
+    )
     section = {"name": data, "seq_len": 64} | ({"path": "org/set"} if data == "hf" else {})
     ending = preflight(tiny_plan(method, data=section), LAPTOP)
     assert (ending.reason if ending else "") == (
-        lacking and f"engine=deepspeed with method={method}, data={data} needs {lacking}: {installs('train')}, torch first"
+        lacking
+        and f"engine=deepspeed with method={method}, data={data} needs {lacking}: {installs('train')}, torch first"
     )
 
 

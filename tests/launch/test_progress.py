@@ -23,7 +23,9 @@ def take_steps(repeat):
         with (repeat / "samples.0.jsonl").open("a") as file:
             for step in range(first, first + count):
                 times = {"t_start_s": step / 2, "t_end_s": (step + 1) / 2}
-                sample = StepSample(index=step, warmup=step < 2, positions=100, real_tokens=90, loss=2.0, memory_bytes=2**30, **times)
+                sample = StepSample(
+                    index=step, warmup=step < 2, positions=100, real_tokens=90, loss=2.0, memory_bytes=2**30, **times
+                )
                 file.write(sample.model_dump_json() + "\n")
 
     return take
@@ -69,7 +71,10 @@ def test_later_repeats_start_from_nothing(progress, take_steps, tmp_path):
 @pytest.mark.parametrize(
     ("heard", "said"),
     [
-        ({"line": None, "callback": False}, "call llmexp.hook.step(tokens=..., loss=...) after each, or describe the line that ends one: engine.opt"),
+        (
+            {"line": None, "callback": False},
+            "call llmexp.hook.step(tokens=..., loss=...) after each, or describe the line that ends one: engine.opt",
+        ),
         (
             {"line": "step (?P<loss>.*)", "callback": False},
             "no line matches step (?P<loss>.*); its ranks printed 3 lines, the last of rank 1: 'it 7 [/x]'",
@@ -78,10 +83,16 @@ def test_later_repeats_start_from_nothing(progress, take_steps, tmp_path):
         (None, None),
     ],
 )
-def test_what_a_program_prints_without_a_step_is_said_after_a_while(make_plan, repeat, take_steps, monkeypatch, capsys, heard, said):
+def test_what_a_program_prints_without_a_step_is_said_after_a_while(
+    make_plan, repeat, take_steps, monkeypatch, capsys, heard, said
+):
     now_s = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now_s[0])
-    progress = Progress(make_plan().model_copy(update={"engine_config": heard | {"every_step": "its log interval to 1"} if heard else {}}))
+    progress = Progress(
+        make_plan().model_copy(
+            update={"engine_config": heard | {"every_step": "its log interval to 1"} if heard else {}}
+        )
+    )
     progress.begin(0, repeat)
     now_s[0] += 2 * UNHEARD_AFTER_S
     progress.update()
@@ -92,7 +103,11 @@ def test_what_a_program_prints_without_a_step_is_said_after_a_while(make_plan, r
     assert str(progress) == "tiny Naive · starting"
     now_s[0] += UNHEARD_AFTER_S
     progress.update()
-    assert (f"tiny Naive · starting · no step heard of yet: {said}" in str(progress)) if said else (str(progress) == "tiny Naive · starting")
+    assert (
+        (f"tiny Naive · starting · no step heard of yet: {said}" in str(progress))
+        if said
+        else (str(progress) == "tiny Naive · starting")
+    )
     monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)
     with display(progress) as show:
         show()  # markup of the program's is not ours

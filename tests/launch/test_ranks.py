@@ -29,14 +29,18 @@ STARTS = {
 @pytest.fixture
 def make_started_plan(make_plan):
     def make(launcher: str, script: str, *words: str, **limits: float):
-        return make_plan(argv=[sys.executable, "-m", *STARTS[launcher], str(SCRIPTS / script), "{folder}", *words], **limits)
+        return make_plan(
+            argv=[sys.executable, "-m", *STARTS[launcher], str(SCRIPTS / script), "{folder}", *words], **limits
+        )
 
     return make
 
 
 def reachable(process: psutil.Process) -> set[str]:
     """Addresses on which it waits for others."""
-    connections = process.net_connections if hasattr(process, "net_connections") else process.connections  # psutil 6 renamed it
+    connections = (
+        process.net_connections if hasattr(process, "net_connections") else process.connections
+    )  # psutil 6 renamed it
     return {one.laddr.ip for one in connections("tcp") if one.status == psutil.CONN_LISTEN}
 
 
@@ -57,7 +61,9 @@ def test_one_ranks_end_ends_the_run_within_seconds(make_started_plan, folder, la
 
 
 @pytest.mark.parametrize("launcher", ["spawn", "deepspeed"])
-def test_ranks_of_one_node_listen_on_loopback_alone_and_go_with_a_killed_driver(make_started_plan, folder, start_driver, until, processes, launcher):
+def test_ranks_of_one_node_listen_on_loopback_alone_and_go_with_a_killed_driver(
+    make_started_plan, folder, start_driver, until, processes, launcher
+):
     driver = start_driver(make_started_plan(launcher, "gloo_rank.py", "hang"))
     until((folder.repeat(0) / "samples.1.jsonl").exists, within_s=60)
     assert len(processes()) >= 5
@@ -71,7 +77,9 @@ def test_ranks_of_one_node_listen_on_loopback_alone_and_go_with_a_killed_driver(
 
 
 @pytest.mark.usefixtures("signs_of_life")
-def test_a_hang_in_a_collective_is_a_timeout_with_the_stack_of_each_rank_in_its_log(make_started_plan, folder, processes):
+def test_a_hang_in_a_collective_is_a_timeout_with_the_stack_of_each_rank_in_its_log(
+    make_started_plan, folder, processes
+):
     result = run_one(make_started_plan("spawn", "stuck_rank.py", no_progress_timeout_s=5.0), folder)
     assert result.status is RunStatus.TIMEOUT, result.reason
     assert "measure.no_progress_timeout_s=5" in result.reason
@@ -88,7 +96,10 @@ def test_nodes_meet_on_the_address_that_they_are_told_and_no_other(tmp_path: Pat
     start = [sys.executable, "-m", "llmexp.launch.ranks", "1"]
     env = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
     nodes = [
-        subprocess.Popen([*start, node, "2", address, port, str(SCRIPTS / "gloo_rank.py"), str(tmp_path), "killed"], env=env) for node in ("0", "1")
+        subprocess.Popen(
+            [*start, node, "2", address, port, str(SCRIPTS / "gloo_rank.py"), str(tmp_path), "killed"], env=env
+        )
+        for node in ("0", "1")
     ]
     until(lambda: any(address in reachable(process) for process in processes()), within_s=60)
     with pytest.raises(ConnectionRefusedError):

@@ -61,7 +61,12 @@ def test_cpu_ranks_share_the_cores(make_plan, folder, monkeypatch):
 
 
 def test_plan_is_there_before_the_ranks_start(make_plan, folder):
-    argv = ["sh", "-c", 'test -e "$0/../plan.json" && test -e "$0/../events.jsonl" && echo present >&2; exit 7', "{folder}"]
+    argv = [
+        "sh",
+        "-c",
+        'test -e "$0/../plan.json" && test -e "$0/../events.jsonl" && echo present >&2; exit 7',
+        "{folder}",
+    ]
     assert run_one(make_plan(argv=argv), folder).reason == "the launcher ended with exit code 7: present"
 
 
@@ -140,7 +145,18 @@ def test_an_error_of_our_own_does_not_leave_a_run_that_seems_to_go_on(make_plan,
 def test_ranks_import_nothing_from_the_working_directory(make_plan, folder, tmp_path, monkeypatch):
     (tmp_path / "psutil.py").write_text("open('ran', 'w')")
     monkeypatch.chdir(tmp_path)
-    start = [sys.executable, "-m", "llmexp.launch.ranks", "1", "{node}", "1", "{address}", "{port}", "-c", "import psutil"]
+    start = [
+        sys.executable,
+        "-m",
+        "llmexp.launch.ranks",
+        "1",
+        "{node}",
+        "1",
+        "{address}",
+        "{port}",
+        "-c",
+        "import psutil",
+    ]
     assert run_one(make_plan(argv=start), folder).status is RunStatus.INCOMPLETE
     assert not (tmp_path / "ran").exists()
 
@@ -154,9 +170,13 @@ def test_timeout_ends_a_run_that_still_makes_progress(make_plan, folder):
 
 def test_timeout_of_a_program_whose_steps_are_not_heard_of_says_what_to_do(make_plan, folder):
     plan = make_plan("unheard", timeout_s=1.0)
-    result = run_one(plan.model_copy(update={"engine_config": {"line": None, "callback": False, "every_step": "--log 1"}}), folder)
+    result = run_one(
+        plan.model_copy(update={"engine_config": {"line": None, "callback": False, "every_step": "--log 1"}}), folder
+    )
     assert result.status is RunStatus.TIMEOUT
-    assert result.reason.startswith("the run took longer than measure.timeout_s=1; no step was heard of: call llmexp.hook.step(")
+    assert result.reason.startswith(
+        "the run took longer than measure.timeout_s=1; no step was heard of: call llmexp.hook.step("
+    )
     assert "lines, the last of rank 0: 'iteration " in result.reason
 
 
@@ -175,7 +195,9 @@ def test_standstill_leaves_stacks_and_no_process(make_plan, folder):
         (signal.SIGHUP, "its terminal was closed, by SIGHUP"),
     ],
 )
-def test_interrupted_driver_leaves_a_result_and_no_process(make_plan, folder, start_driver, until, processes, number, reason):
+def test_interrupted_driver_leaves_a_result_and_no_process(
+    make_plan, folder, start_driver, until, processes, number, reason
+):
     driver = start_driver(make_plan("slow"))
     until(lambda: _sampled(folder))
     driver.send_signal(number)

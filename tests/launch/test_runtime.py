@@ -64,7 +64,9 @@ def make(make_plan: Callable[..., TrainingPlan]) -> Callable[..., TrainingPlan]:
         chosen = TypeAdapter(RuntimeConfig).validate_python({"name": "here"} | runtime)
         config = planned.config.model_copy(update={"runtime": chosen})
         argv = [interpreter(chosen), "-c", f"AGENT = {str(SCRIPTS / 'agent.py')!r}{SEES}", "{folder}", behaviour]
-        return planned.model_copy(update={"config": config, "command": planned.command.model_copy(update={"argv": argv})})
+        return planned.model_copy(
+            update={"config": config, "command": planned.command.model_copy(update={"argv": argv})}
+        )
 
     return plan
 
@@ -73,7 +75,9 @@ def seen(folder: RunFolder) -> dict[str, str]:
     return json.loads((folder.repeat(0) / "seen.json").read_text())
 
 
-def test_another_interpreter_runs_this_llmexps_code(make: Callable[..., TrainingPlan], folder: RunFolder, other: Path, tmp_path: Path) -> None:
+def test_another_interpreter_runs_this_llmexps_code(
+    make: Callable[..., TrainingPlan], folder: RunFolder, other: Path, tmp_path: Path
+) -> None:
     result = run_one(make(name="venv", python=str(other)), folder)
     assert result.status is RunStatus.SUCCESS, result.reason
     told = seen(folder)
@@ -82,7 +86,9 @@ def test_another_interpreter_runs_this_llmexps_code(make: Callable[..., Training
     assert told["threads"] == THREADS
 
 
-def test_another_version_is_another_stack_and_is_in_the_result(make: Callable[..., TrainingPlan], folder: RunFolder, other: Path) -> None:
+def test_another_version_is_another_stack_and_is_in_the_result(
+    make: Callable[..., TrainingPlan], folder: RunFolder, other: Path
+) -> None:
     (site,) = other.parent.parent.glob("lib/python*/site-packages")
     information = site / "psutil-0.0.1.dist-info"
     information.mkdir()
@@ -93,7 +99,9 @@ def test_another_version_is_another_stack_and_is_in_the_result(make: Callable[..
 
 
 def test_setup_and_variables_reach_the_ranks(make: Callable[..., TrainingPlan], folder: RunFolder) -> None:
-    result = run_one(make(name="site", setup=('export GREETING="$WHOM, good day"',), environment={"WHOM": "ranks"}), folder)
+    result = run_one(
+        make(name="site", setup=('export GREETING="$WHOM, good day"',), environment={"WHOM": "ranks"}), folder
+    )
     assert result.status is RunStatus.SUCCESS, result.reason
     assert seen(folder)["greeting"] == "ranks, good day"
 
@@ -101,8 +109,14 @@ def test_setup_and_variables_reach_the_ranks(make: Callable[..., TrainingPlan], 
 @pytest.mark.parametrize(
     ("runtime", "reason"),
     [
-        ({"name": "venv", "python": "/no/such/python"}, "runtime=venv does not start: [Errno 2] No such file or directory: '/no/such/python'"),
-        ({"name": "site", "setup": ("echo no licence left >&2; false",)}, "runtime=site does not start: no licence left"),
+        (
+            {"name": "venv", "python": "/no/such/python"},
+            "runtime=venv does not start: [Errno 2] No such file or directory: '/no/such/python'",
+        ),
+        (
+            {"name": "site", "setup": ("echo no licence left >&2; false",)},
+            "runtime=site does not start: no licence left",
+        ),
         (
             {"name": "docker", "container": "docker", "program": "no-such-docker", "image": "x"},
             "runtime=docker does not start: [Errno 2]",
@@ -122,7 +136,9 @@ def test_what_an_environment_lacks_is_named(make: Callable[..., TrainingPlan], f
     (site,) = other.parent.parent.glob("lib/python*/site-packages")
     (site / "base.pth").unlink()
     reason = run_one(make(name="venv", python=str(other)), folder).reason
-    assert reason.startswith("engine=scripted with method=Naive, data=synthetic needs psutil, pydantic in runtime=venv: pip install")
+    assert reason.startswith(
+        "engine=scripted with method=Naive, data=synthetic needs psutil, pydantic in runtime=venv: pip install"
+    )
 
 
 @pytest.fixture
@@ -133,7 +149,13 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]
     program.chmod(0o755)
     monkeypatch.setenv("TALLY", str(tmp_path / "tally"))
     monkeypatch.setenv("NOT_TOLD", "a secret of the shell")
-    return {"name": "docker", "container": "docker", "program": str(program), "image": "an-image", "python": sys.executable}
+    return {
+        "name": "docker",
+        "container": "docker",
+        "program": str(program),
+        "image": "an-image",
+        "python": sys.executable,
+    }
 
 
 def test_a_container_gets_what_ranks_need_and_nothing_else_of_the_shell(
@@ -174,7 +196,13 @@ def test_a_container_that_outlived_driver_and_supervisor_is_removed_at_the_next_
     until: Callable[..., None],
 ) -> None:
     with Containers(inside := Surroundings(tmp_path / "scratch", tmp_path / "outputs")) as containers:
-        docker = {"name": "docker", "container": "docker", "program": str(containers.program), "image": IMAGE, "python": sys.executable}
+        docker = {
+            "name": "docker",
+            "container": "docker",
+            "program": str(containers.program),
+            "image": IMAGE,
+            "python": sys.executable,
+        }
         driver = start_driver(make("slow", **docker))
         until(lambda: (folder.repeat(0) / "samples.0.jsonl").exists())
         (supervisor,) = (child for child in driver.children() if "llmexp.launch.supervisor" in child.cmdline())

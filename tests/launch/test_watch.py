@@ -22,7 +22,9 @@ SLEEPER = [sys.executable, "-c", f"import time; time.sleep({SLEEP_S})"]
 
 @pytest.fixture
 def start(folder: RunFolder):
-    return lambda argv: Agent([word.replace("{folder}", str(folder.repeat(0))) for word in argv], os.environ, agent_log(folder.repeat(0)))
+    return lambda argv: Agent(
+        [word.replace("{folder}", str(folder.repeat(0))) for word in argv], os.environ, agent_log(folder.repeat(0))
+    )
 
 
 def test_waiting_takes_less_than_a_hundredth_of_a_core(make_plan, folder, start):
@@ -40,7 +42,9 @@ def test_waiting_takes_less_than_a_hundredth_of_a_core(make_plan, folder, start)
 def test_a_limit_of_hours_is_said_in_hours_too(make_plan, folder):
     measure = make_plan(timeout_s=7200.0, no_progress_timeout_s=1800.0).config.measure
     hours_ago, silence = Limits(measure, time.monotonic() - 8000), Silence(folder.repeat(0))
-    assert hours_ago.reached(silence) == Ending(RunStatus.TIMEOUT, "the run took longer than measure.timeout_s=7200 (2 h)")
+    assert hours_ago.reached(silence) == Ending(
+        RunStatus.TIMEOUT, "the run took longer than measure.timeout_s=7200 (2 h)"
+    )
 
 
 def test_end_is_noticed_at_once_not_at_the_next_tick(start):
@@ -48,7 +52,10 @@ def test_end_is_noticed_at_once_not_at_the_next_tick(start):
         assert agent.ends_within(60)
 
 
-@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", -signal.SIGKILL), ("kill -TERM $$", -signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", -signal.SIGKILL), ("kill -TERM $$", -signal.SIGTERM)],
+)
 def test_exit_code_tells_signals(start, script, code):
     with start(["sh", "-c", script]) as agent:
         assert agent.ends_within(60)

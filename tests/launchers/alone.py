@@ -48,4 +48,12 @@ def train_alone(plan: TrainingPlan) -> Alone:
         optimizer.step()
         optimizer.zero_grad()
         losses.append(sum(step) / passes)
-    return Alone(losses, norms, {name: parameter.detach().norm().item() for name, parameter in model.named_parameters() if parameter.requires_grad})
+    return Alone(
+        losses,
+        norms,
+        {
+            name: parameter.detach().norm().item()
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad
+        },
+    )

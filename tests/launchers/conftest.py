@@ -49,7 +49,9 @@ def server_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Tr
             environment = {**os.environ, "OMP_NUM_THREADS": "1", **plan.command.env}
             with log.open("a") as errors:
                 pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
-                started[launcher] = subprocess.Popen([sys.executable, str(IN_TURN)], text=True, env=environment, **pipes)
+                started[launcher] = subprocess.Popen(
+                    [sys.executable, str(IN_TURN)], text=True, env=environment, **pipes
+                )
         return started[launcher]
 
     yield serve
@@ -60,12 +62,18 @@ def server_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Tr
 @pytest.fixture(scope="module")
 def asked(request: pytest.FixtureRequest) -> set[str]:
     """Which parameters called `name` or `method` this session tests in the file: no other run has to be made for it."""
-    chosen = [item.callspec.params for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
+    chosen = [
+        item.callspec.params
+        for item in request.session.items
+        if item.path == request.path and hasattr(item, "callspec")
+    ]
     return {params[name] for params in chosen for name in ("name", "method") if name in params}
 
 
 @pytest.fixture(scope="session")
-def observe(tmp_path_factory: pytest.TempPathFactory, server_of: Callable[[TrainingPlan], Server]) -> Callable[..., Measurement]:
+def observe(
+    tmp_path_factory: pytest.TempPathFactory, server_of: Callable[[TrainingPlan], Server]
+) -> Callable[..., Measurement]:
     """Train methods on real ranks and return what each rank observed, by the name of the plan."""
 
     def run(plans: dict[str, TrainingPlan], ranks: int = 2, worker: str = "methods_worker") -> Measurement:

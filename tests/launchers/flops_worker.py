@@ -27,8 +27,12 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
 def _uncounted() -> dict[Any, Any]:
     """Operators of the CPU that torch's counter does not know; as of its own flash attention it counts both halves of theirs."""
     known: dict[Any, Any] = {
-        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda query, key, value, *_, **__: sdpa_flop_count(query, key, value),
-        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda *shapes, **_: sdpa_backward_flop_count(*shapes[:4]),
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda query, key, value, *_, **__: sdpa_flop_count(
+            query, key, value
+        ),
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda *shapes, **_: (
+            sdpa_backward_flop_count(*shapes[:4])
+        ),
         torch.ops.aten._grouped_mm: lambda rows, columns, *_, **__: 2 * prod(rows) * columns[-1],
     }
     if hasattr(torch.ops.bitsandbytes, "gemm_4bit"):

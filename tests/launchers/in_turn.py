@@ -70,7 +70,12 @@ def _start(names: tuple[str, str], plans: Mapping[str, TrainingPlan]) -> None:
 
     ranks, target = sys.argv[2:4]
     first = next(iter(plans.values()))
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks}
+    os.environ |= {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+        "WORLD_SIZE": ranks,
+        "LOCAL_WORLD_SIZE": ranks,
+    }
     # After a library has looked for GPUs here, a forked rank could not use them.
     method = "fork" if first.config.hardware.device == "cpu" else "spawn"
     multiprocessing.start_processes(_run, (names, plans, Path(target)), nprocs=int(ranks), start_method=method)

@@ -39,7 +39,9 @@ def train(plan: TrainingPlan, training: Any, device: torch.device) -> tuple[list
     losses = [stepping.mean_loss(train_step(training, next(batches), lambda _: None)) for _ in range(STEPS)]
     (batch,) = next(stepping.batches_of(plan, training, STEPS, device))
     logits: list[torch.Tensor] = []
-    hook = training.module.register_forward_hook(lambda _module, _inputs, output: logits.append(output.logits.detach().clone()))
+    hook = training.module.register_forward_hook(
+        lambda _module, _inputs, output: logits.append(output.logits.detach().clone())
+    )
     loss = training.forward(batch)
     hook.remove()
     training.backward(loss)

@@ -20,7 +20,9 @@ class Living(TorchDispatchMode):
         self.peak = 0
         """The largest total since this was last set."""
 
-    def __torch_dispatch__(self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         made = func(*args, **(kwargs or {}))
         new = [self._see(leaf) for leaf in tree_leaves((args, kwargs, made)) if isinstance(leaf, torch.Tensor)]
         if any(new):

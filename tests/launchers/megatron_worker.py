@@ -23,6 +23,12 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
     training.optimizer.step = step
     blocks = [layer for stage in training.stages for layer in stage.module.decoder.layers]
     for block in blocks:
-        block.self_attention.core_attention.register_forward_pre_hook(lambda _, inputs: positions.add(inputs[0].shape[0]))
+        block.self_attention.core_attention.register_forward_pre_hook(
+            lambda _, inputs: positions.add(inputs[0].shape[0])
+        )
     seen = scheduled.train(training, [block.mlp for block in blocks], plan, device)
-    return seen | {"gradient_norms": norms, "positions": sorted(positions), "replica": parallel_state.get_data_parallel_rank()}
+    return seen | {
+        "gradient_norms": norms,
+        "positions": sorted(positions),
+        "replica": parallel_state.get_data_parallel_rank(),
+    }

@@ -32,7 +32,9 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
     watch, probe, losses, graphs, norm = StateWatch(training, device), KernelProbe(), [], [], None
     before, computing, allocated, frozen = Compilation.so_far(), 0, 0, frozen_digest(training)
     # Compiling would be profiled with the first step.
-    steps, profiled = (STEPS, 1 if "C" in plan.method.split("+") else 0) if plan.config.optimizer.lr else (STILL_STEPS, None)
+    steps, profiled = (
+        (STEPS, 1 if "C" in plan.method.split("+") else 0) if plan.config.optimizer.lr else (STILL_STEPS, None)
+    )
     for step in range(steps):
         passes = next(batches)
         trainable = watch if step == 0 else training
@@ -40,7 +42,9 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
             of_passes = []
             for batch in passes:
                 loss = trainable.forward(batch)
-                computing = memory.bytes_of(training.state_tensors()["parameters"], device).device if step == 0 else computing
+                computing = (
+                    memory.bytes_of(training.state_tensors()["parameters"], device).device if step == 0 else computing
+                )
                 allocated = memory.current_bytes(device)() if step == 0 else allocated
                 trainable.backward(loss)
                 if step == 0:
@@ -76,7 +80,9 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
 
 def sum_of_squares(tensors: list[torch.Tensor]) -> float:
     """Of each once; not kept, because memory that they hold would be counted."""
-    return sum(tensor.double().square().sum().item() for tensor in {tensor.data_ptr(): tensor for tensor in tensors}.values())
+    return sum(
+        tensor.double().square().sum().item() for tensor in {tensor.data_ptr(): tensor for tensor in tensors}.values()
+    )
 
 
 def frozen_digest(training: Any) -> str:

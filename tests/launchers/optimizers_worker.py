@@ -31,8 +31,15 @@ def most_held_in_backward(training: Any) -> Callable[[], int]:
 
 
 def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:
-    batches, watch, held = stepping.batches_of(plan, training, STEPS, device), watch_over(training, device), most_held_in_backward(training)
-    losses = [stepping.mean_loss(train_step(watch if step == 0 else training, next(batches), lambda _: None)) for step in range(STEPS)]
+    batches, watch, held = (
+        stepping.batches_of(plan, training, STEPS, device),
+        watch_over(training, device),
+        most_held_in_backward(training),
+    )
+    losses = [
+        stepping.mean_loss(train_step(watch if step == 0 else training, next(batches), lambda _: None))
+        for step in range(STEPS)
+    ]
     return {
         "losses": losses,
         "state": {kind: size.device + size.host for kind, size in watch.count.state.items()},

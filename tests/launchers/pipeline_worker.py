@@ -36,4 +36,8 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
 
 
 def _norms(model: nn.Module) -> list[tuple[str, float]]:
-    return [(name, parameter.detach().norm().item()) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    return [
+        (name, parameter.detach().norm().item())
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    ]

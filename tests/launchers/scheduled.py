@@ -17,7 +17,9 @@ from llmexp.measure.loop import train_step
 from llmexp.plan.training_plan import TrainingPlan
 
 
-def train(training: Any, layers: Iterable[nn.Module], plan: TrainingPlan, device: torch.device, *, profiled: bool = True) -> dict[str, Any]:
+def train(
+    training: Any, layers: Iterable[nn.Module], plan: TrainingPlan, device: torch.device, *, profiled: bool = True
+) -> dict[str, Any]:
     """STEPS steps, the state counted in the first and its operators too; `layers`: modules that each decoder layer calls once."""
     calls, phases, losses = {"layers": 0}, [], []
     for layer in layers:

@@ -50,7 +50,9 @@ def test_a_driver_without_gpus_has_none(driver, answer):
     assert visible_gpus() == []
 
 
-@pytest.mark.parametrize(("variable", "indices"), [(None, "012"), ("2,0", "20"), ("GPU-1,9,0", "1"), ("", ""), ("-1", "")])
+@pytest.mark.parametrize(
+    ("variable", "indices"), [(None, "012"), ("2,0", "20"), ("GPU-1,9,0", "1"), ("", ""), ("-1", "")]
+)
 def test_cuda_visible_devices_chooses_and_orders(driver, monkeypatch, variable, indices):
     driver("\n".join(f"{index}, GPU-{index}a, NVIDIA H200, 143771, 700.00, 570.86.15" for index in range(3)))
     if variable is not None:
@@ -64,7 +66,9 @@ def test_links_are_told_by_the_driver(driver, links, bridged):
     assert has_nvlink() is bridged
 
 
-@pytest.mark.parametrize(("answer", "capability"), [("8.0\n8.0\n", (8, 0)), ("12.1", (12, 1)), ("", None), ("[N/A]\n", None)])
+@pytest.mark.parametrize(
+    ("answer", "capability"), [("8.0\n8.0\n", (8, 0)), ("12.1", (12, 1)), ("", None), ("[N/A]\n", None)]
+)
 def test_compute_capability_is_the_drivers(monkeypatch, answer, capability):
     monkeypatch.setattr(module, "_nvidia_smi", lambda *words: answer)
     assert compute_capability() == capability

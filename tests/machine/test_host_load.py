@@ -26,7 +26,10 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     still = psutil.cpu_times(percpu=True)[0]
 
     def show(**added_s: Sequence[float]) -> None:
-        cores = [still._replace(**{name: getattr(still, name) + each[core] for name, each in added_s.items()}) for core in range(3)]
+        cores = [
+            still._replace(**{name: getattr(still, name) + each[core] for name, each in added_s.items()})
+            for core in range(3)
+        ]
         monkeypatch.setattr(psutil, "cpu_times", lambda percpu: cores)
 
     monkeypatch.setattr(host_load, "bound_core_numbers", lambda: {1, 2})

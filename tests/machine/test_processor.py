@@ -36,7 +36,8 @@ def test_without_the_kernels_file_the_system_names_it_and_its_instructions_are_u
 
 
 @pytest.mark.parametrize(
-    ("flags", "native"), [("flags : avx512_bf16", True), ("flags : amx_bf16", True), ("Features : bf16", True), ("flags : avx2", False)]
+    ("flags", "native"),
+    [("flags : avx512_bf16", True), ("flags : amx_bf16", True), ("Features : bf16", True), ("flags : avx2", False)],
 )
 def test_bf16_is_multiplied_by_instructions_of_x86_or_arm(told, flags, native):
     told(f"{flags}\n")
@@ -47,7 +48,11 @@ def test_what_is_compiled_for_a_processor_depends_on_models_and_instructions_alo
     told(TOLD + "cpu MHz : 2000\n")
     first = processor.compiled_for()
     told(TOLD + "cpu MHz : 3000\n")
-    assert processor.compiled_for() == first == "flags\t\t: fpu avx2\nmodel name\t: A CPU: the second\nmodel name\t: Another"
+    assert (
+        processor.compiled_for()
+        == first
+        == "flags\t\t: fpu avx2\nmodel name\t: A CPU: the second\nmodel name\t: Another"
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no process is bound to cores elsewhere")

@@ -58,7 +58,9 @@ def test_calls_and_times_are_those_of_the_profilers_own_table() -> None:
     found = list(_operators(profiler.profiler.kineto_results.events()))
     assert Counter(name for name, _ in found) == {name: event.count for name, event in table.items()}
     for name, event in table.items():
-        assert sum(own_ns for each, own_ns in found if each == name) / 1000 == pytest.approx(event.self_cpu_time_total, rel=1e-3, abs=1), name
+        assert sum(own_ns for each, own_ns in found if each == name) / 1000 == pytest.approx(
+            event.self_cpu_time_total, rel=1e-3, abs=1
+        ), name
 
 
 @pytest.mark.parametrize(

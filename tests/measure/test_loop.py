@@ -70,7 +70,13 @@ def test_a_step_is_all_its_passes_and_counts_positions_and_real_tokens_apart() -
     loop.run(iter([passes([2, 4, 6, 8], [0, 0, 0, 4], real=3)]), range(5, 6), warmup=False)
     assert recorder.calls == ["forward", "backward", "step"] * 2
     (sample,) = samples(file)
-    assert (sample.index, sample.warmup, sample.positions, sample.real_tokens, sample.memory_bytes) == (5, False, 8, 6, 7)
+    assert (sample.index, sample.warmup, sample.positions, sample.real_tokens, sample.memory_bytes) == (
+        5,
+        False,
+        8,
+        6,
+        7,
+    )
     assert sample.samples == 6
     assert sample.loss == 3.0
 
@@ -80,7 +86,10 @@ def test_a_step_counts_squared_lengths_where_all_its_passes_know_their_records()
     packing = Packing(first.input_ids, first.input_ids, (1, 2, 1))
     known = [replace(first, packing=packing, record_squares=1 + 4), replace(second, record_squares=9)]
     StepLoop(Recorder(), HostClock(), file, lambda: 0).run(iter([known, [known[0], second]]), range(2), warmup=True)
-    assert [(sample.record_squares, sample.bounded_squares) for sample in samples(file)] == [(14, 1 + 4 + 1 + 16), (None, 22)]
+    assert [(sample.record_squares, sample.bounded_squares) for sample in samples(file)] == [
+        (14, 1 + 4 + 1 + 16),
+        (None, 22),
+    ]
 
 
 def test_phases_add_up_to_the_step() -> None:

@@ -81,7 +81,11 @@ def test_a_phase_does_not_inherit_the_peak_of_the_one_before(monkeypatch: pytest
     assert peaks.of_phases == {"forward": 170, "backward": 190, "optimizer": 220}
     assert peaks.phase == "optimizer"
     summary = peaks.summary()
-    assert (summary["peak_allocated_bytes"], summary["peak_reserved_bytes"], summary["peak_device_used_bytes"]) == (220, 220, 320)
+    assert (summary["peak_allocated_bytes"], summary["peak_reserved_bytes"], summary["peak_device_used_bytes"]) == (
+        220,
+        220,
+        320,
+    )
 
 
 @pytest.mark.gpu
@@ -94,5 +98,9 @@ def test_on_a_gpu_each_phase_has_the_allocators_own_peak() -> None:
         peaks.end_phase(phase)
     held = torch.cuda.memory_allocated(device)
     assert peaks.phase == "backward"
-    assert {phase: size - held for phase, size in peaks.of_phases.items()} == {"forward": 2**20, "backward": 2**24, "optimizer": 2**22}
+    assert {phase: size - held for phase, size in peaks.of_phases.items()} == {
+        "forward": 2**20,
+        "backward": 2**24,
+        "optimizer": 2**22,
+    }
     assert peaks.summary()["peak_allocated_bytes"] == held + 2**24

@@ -55,12 +55,22 @@ def test_auto_follows_the_processors_instructions(processor, name, precision):
     assert bf16.about(config).startswith(f"precision=auto is {precision}: ")
     named = make_plan("hardware=cpu", f"precision={precision}")
     assert named.id == make_plan("hardware=cpu").id
-    assert named.config.precision.model_copy(update={"chosen_because": config.precision.chosen_because}) == config.precision
+    assert (
+        named.config.precision.model_copy(update={"chosen_because": config.precision.chosen_because})
+        == config.precision
+    )
 
 
 @pytest.mark.parametrize(
     ("limit", "lacks"),
-    [("AVX2", True), ("avx512_core", True), ("SSE41", True), ("AVX512_CORE_AMX", False), ("AVX512_CORE_BF16", False), ("ALL", False)],
+    [
+        ("AVX2", True),
+        ("avx512_core", True),
+        ("SSE41", True),
+        ("AVX512_CORE_AMX", False),
+        ("AVX512_CORE_BF16", False),
+        ("ALL", False),
+    ],
 )
 def test_a_limit_of_onednns_instructions_counts_like_a_processor(processor, monkeypatch, limit, lacks):
     processor(LINES["sapphire rapids"])

@@ -19,7 +19,10 @@ SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 
 def write_shard(path: Path, names: list[str], value: int = 1) -> None:
     """Each tensor is 4 x 8 numbers of 4 bytes."""
-    header = {name: {"dtype": "F32", "shape": [4, 8], "data_offsets": [128 * i, 128 * (i + 1)]} for i, name in enumerate(names)}
+    header = {
+        name: {"dtype": "F32", "shape": [4, 8], "data_offsets": [128 * i, 128 * (i + 1)]}
+        for i, name in enumerate(names)
+    }
     text = json.dumps(header | {"__metadata__": {"format": "pt"}}).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes([value]) * 128 * len(names))
 
@@ -27,7 +30,13 @@ def write_shard(path: Path, names: list[str], value: int = 1) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A checkpoint of two shards, by its files only."""
-    config = {"architectures": ["LlamaForCausalLM"], "vocab_size": 512, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": 512,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+    }
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_attention_heads": 4, "model_type": "llama"}))
     places = {"a": SHARDS[0], "b": SHARDS[0], "c": SHARDS[1]}
     (tmp_path / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}))
@@ -46,7 +55,11 @@ def refused(folder: Path) -> str:
 
 def test_every_tensor_is_found_in_its_shard(folder: Path) -> None:
     tensors = Checkpoint.read(folder).tensors
-    assert {name: stored.shard.name for name, stored in tensors.items()} == {"a": SHARDS[0], "b": SHARDS[0], "c": SHARDS[1]}
+    assert {name: stored.shard.name for name, stored in tensors.items()} == {
+        "a": SHARDS[0],
+        "b": SHARDS[0],
+        "c": SHARDS[1],
+    }
     assert tensors["b"].shape == (4, 8)
     assert tensors["b"].end - tensors["b"].begin == 128
 
@@ -65,7 +78,10 @@ def test_a_missing_shard_is_named(folder: Path) -> None:
 def test_a_truncated_shard_says_how_long_it_should_be(folder: Path) -> None:
     whole = (folder / SHARDS[0]).read_bytes()
     (folder / SHARDS[0]).write_bytes(whole[:-100])
-    assert refused(folder) == f"shard {SHARDS[0]} is truncated: it has {len(whole) - 100} bytes, and its header says {len(whole)}"
+    assert (
+        refused(folder)
+        == f"shard {SHARDS[0]} is truncated: it has {len(whole) - 100} bytes, and its header says {len(whole)}"
+    )
     (folder / SHARDS[0]).write_bytes(whole + b"x")
     assert "longer than it should be" in refused(folder)
 
@@ -80,7 +96,9 @@ def test_pickled_weights_are_not_read(folder: Path) -> None:
     (folder / INDEX).unlink()
     assert refused(folder).startswith(f"there is neither {ONE_FILE} nor {INDEX}")
     (folder / "pytorch_model.bin").write_bytes(b"")
-    assert refused(folder).startswith("its weights are pytorch_model.bin, and safetensors alone are read: transformers converts them")
+    assert refused(folder).startswith(
+        "its weights are pytorch_model.bin, and safetensors alone are read: transformers converts them"
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,8 +106,16 @@ def test_pickled_weights_are_not_read(folder: Path) -> None:
     [
         (INDEX, "{", f"{INDEX} cannot be read"),
         (INDEX, '{"weight_map": {}}', f"{INDEX} names no tensors"),
-        (INDEX, json.dumps({"weight_map": {"a": SHARDS[0], "d": SHARDS[0]}}), f"{INDEX} names d in {SHARDS[0]}, which has no such tensor"),
-        (SHARDS[0], "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n", f"{SHARDS[0]} is no safetensors file"),
+        (
+            INDEX,
+            json.dumps({"weight_map": {"a": SHARDS[0], "d": SHARDS[0]}}),
+            f"{INDEX} names d in {SHARDS[0]}, which has no such tensor",
+        ),
+        (
+            SHARDS[0],
+            "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n",
+            f"{SHARDS[0]} is no safetensors file",
+        ),
     ],
 )
 def test_other_content_is_refused(folder: Path, name: str, content: str, reason: str) -> None:
@@ -138,7 +164,10 @@ def test_a_plan_says_which_weights_it_starts_from_and_what_it_leaves(plan: Plann
             ("task.save_model=true", "engine=torch", "parallelism.dp=1", "parallelism.pp=2", "batch.accumulation=2"),
             "task.save_model=true: parallelism.pp=2 cuts the model",
         ),
-        (("task=finetune", "method=P", "task.save_model=true"), "task.save_model=true: P trains embeddings before the text"),
+        (
+            ("task=finetune", "method=P", "task.save_model=true"),
+            "task.save_model=true: P trains embeddings before the text",
+        ),
     ],
 )
 def test_what_cannot_be_is_one_line(plan: Planning, overrides: tuple[str, ...], reason: str) -> None:

@@ -68,7 +68,9 @@ def test_the_drivers_name_finds_the_file(name, hardware, driver):
     assert (detect().hardware, detect().devices) == (hardware, 2)
 
 
-@pytest.mark.parametrize(("links", "hardware"), [("", "rtx3090"), ("GPU 0: x\n  Link 0: 14.062 GB/s", "rtx3090_nvlink")])
+@pytest.mark.parametrize(
+    ("links", "hardware"), [("", "rtx3090"), ("GPU 0: x\n  Link 0: 14.062 GB/s", "rtx3090_nvlink")]
+)
 def test_bridges_tell_the_two_rtx3090_apart(links, hardware, driver):
     driver("NVIDIA GeForce RTX 3090", links=links)
     assert detect().hardware == hardware

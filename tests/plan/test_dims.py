@@ -46,10 +46,20 @@ def test_batch_arithmetic(plan):
             "ulysses shares out model.num_heads=4 and model.num_kv_heads=2 / tp 1 = 4 and 2 heads: choices are 1, 2, 4",
         ),
         (
-            ["model=tiny", "data.seq_len=256", "parallelism.cp=4", "parallelism.tp=2", "parallelism.cp_kind=ulysses", "engine=megatron"],
+            [
+                "model=tiny",
+                "data.seq_len=256",
+                "parallelism.cp=4",
+                "parallelism.tp=2",
+                "parallelism.cp_kind=ulysses",
+                "engine=megatron",
+            ],
             "model.num_kv_heads=2 / tp 2 = 2 and 1 heads: choices are 1, 2",
         ),
-        (["parallelism.cp_kind=ring"], "parallelism.cp_kind=ring is of a sequence cut over ranks, and parallelism.cp=1: set parallelism.cp"),
+        (
+            ["parallelism.cp_kind=ring"],
+            "parallelism.cp_kind=ring is of a sequence cut over ranks, and parallelism.cp=1: set parallelism.cp",
+        ),
         (["model=tiny", "parallelism.tp=4"], "parallelism.tp=4 does not divide model.num_kv_heads=2: choices are 1, 2"),
         (["parallelism.sequence=true"], "parallelism.tp=1: set parallelism.tp"),
         (
@@ -65,7 +75,10 @@ def test_batch_arithmetic(plan):
             ["engine=megatron", "model=7b", "parallelism.pp=4", "parallelism.virtual_stages=2", "batch.accumulation=6"],
             "schedule=interleaved takes passes in groups of pp 4, not batch.accumulation=6: set batch.accumulation=4 or batch.accumulation=8",
         ),
-        (["parallelism.schedule=zbv"], "parallelism.schedule=zbv orders the passes of a pipeline, and parallelism.pp=1: set parallelism.pp"),
+        (
+            ["parallelism.schedule=zbv"],
+            "parallelism.schedule=zbv orders the passes of a pipeline, and parallelism.pp=1: set parallelism.pp",
+        ),
         (
             ["parallelism.pp=2", "parallelism.schedule=zbv"],
             "schedule=zbv has 2 stages on a rank, and parallelism.virtual_stages=1: set parallelism.virtual_stages=2, or one of the schedules for 1: "
@@ -81,15 +94,27 @@ def test_batch_arithmetic(plan):
             r"schedule=1f1b takes no fewer passes than pp 2 x 1 = 2 stages, not batch.accumulation=1: set batch.accumulation=2",
         ),
         (
-            ["engine=torch", "parallelism.pp=2", "parallelism.virtual_stages=2", "parallelism.schedule=dualpipev", "batch.accumulation=3"],
+            [
+                "engine=torch",
+                "parallelism.pp=2",
+                "parallelism.virtual_stages=2",
+                "parallelism.schedule=dualpipev",
+                "batch.accumulation=3",
+            ],
             "no fewer passes than pp 2 x 2 = 4 stages, not batch.accumulation=3: set batch.accumulation=4",
         ),
         (
             ["engine=torch", "parallelism.pp=2", "parallelism.schedule=zero_bubble", "batch.accumulation=7"],
             "takes passes in 7 // pp 2 = 3 rounds that come out even, not batch.accumulation=7: set batch.accumulation=6 or batch.accumulation=8",
         ),
-        (["model=7b", "parallelism.ep=2"], "parallelism.ep=2 shares out experts, and model=7b has none: set parallelism.ep=1"),
-        (["model=mixtral", "parallelism.ep=3"], "parallelism.ep=3 does not divide model.num_experts=8: choices are 1, 2, 4, 8"),
+        (
+            ["model=7b", "parallelism.ep=2"],
+            "parallelism.ep=2 shares out experts, and model=7b has none: set parallelism.ep=1",
+        ),
+        (
+            ["model=mixtral", "parallelism.ep=3"],
+            "parallelism.ep=3 does not divide model.num_experts=8: choices are 1, 2, 4, 8",
+        ),
         (
             ["model=mixtral", "parallelism.dp=6", "parallelism.ep=4"],
             "over the ranks of dp 6 x cp 1 = 6, which it does not divide: set parallelism.ep=2 or parallelism.dp=8",
@@ -127,7 +152,13 @@ def test_a_pipeline_has_a_schedule_also_unasked(words, schedule, plan):
 
 
 def test_degrees_that_can_be(plan):
-    words = ("parallelism.tp=2", "parallelism.sequence=true", "parallelism.pp=2", "parallelism.virtual_stages=2", "batch.accumulation=4")
+    words = (
+        "parallelism.tp=2",
+        "parallelism.sequence=true",
+        "parallelism.pp=2",
+        "parallelism.virtual_stages=2",
+        "batch.accumulation=4",
+    )
     dims = plan("data=synthetic", *words).dims
     assert (dims.sequence, dims.virtual_stages, dims.arithmetic) == (True, 2, "dp 2 x tp 2 x pp 2 x cp 1 = 8 ranks")
 

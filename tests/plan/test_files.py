@@ -26,7 +26,9 @@ def test_a_digest_tells_content_and_order_not_the_place(texts: list[Path], tmp_p
     assert files.digest(copies) != before
 
 
-def test_of_a_large_file_parts_from_its_beginning_to_its_end_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_large_file_parts_from_its_beginning_to_its_end_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "PARTS", 3)
     monkeypatch.setattr(files, "PART_BYTES", 2)
 

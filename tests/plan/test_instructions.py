@@ -12,7 +12,13 @@ from llmexp.plan import instructions
 from llmexp.plan.instructions import Message, conversation
 
 ALPACA = {"instruction": "Add.", "input": "1 2", "output": "3"}
-CHAT = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]}
+CHAT = {
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Ho"},
+    ]
+}
 BOTH = [
     (Message("user", "Add.\n\n1 2"), Message("assistant", "3")),
     (Message("system", "Be brief."), Message("user", "Hi"), Message("assistant", "Ho")),
@@ -65,7 +71,10 @@ def messages(*turns: tuple[str, str]) -> dict[str, object]:
         (messages(("user", "Hi"), ("bot", "Ho")), "role 'bot': expected one of system, user, assistant"),
         (messages(("user", "Hi"), ("assistant", "")), "content is empty"),
         (messages(("user", "Hi")), "at the end an answer of the assistant, not only user"),
-        (messages(("assistant", "Hi"), ("user", "Ho")), "at the end an answer of the assistant, not only assistant, user"),
+        (
+            messages(("assistant", "Hi"), ("user", "Ho")),
+            "at the end an answer of the assistant, not only assistant, user",
+        ),
     ],
 )
 def test_a_wrong_record_is_said_by_file_and_line(tmp_path: Path, record: object, said: str) -> None:

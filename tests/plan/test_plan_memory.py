@@ -56,7 +56,9 @@ def test_fsdps_z2_is_sure_of_the_whole_parameters_that_it_gathers(plan):
 
 
 def test_on_a_cpu_rank_what_is_there_at_different_times_is_not_added_up(plan):
-    memory = plan("engine=torch", "model=7b", "method=Z2+O", "precision=bf16_mixed", "hardware=cpu", "parallelism.dp=8").memory
+    memory = plan(
+        "engine=torch", "model=7b", "method=Z2+O", "precision=bf16_mixed", "hardware=cpu", "parallelism.dp=8"
+    ).memory
     assert (memory.device, memory.host) == (2 * SIZE, 16 / 8 * SIZE)
     assert memory.in_all == (2 + 12 / 8) * SIZE
     assert "needs 175.7 GiB of host memory" in str(shortage(memory, 8, None, 16 * GIB))
@@ -86,7 +88,10 @@ def test_on_cpu_everything_is_host_memory(plan):
     [
         (["parallelism.tp=2"], (SIZE - 65 * 4096) / 2 + 65 * 4096),
         (["parallelism.pp=2"], (SIZE - 4096) / 2 + 4096),
-        (["parallelism.tp=2", "parallelism.pp=4"], (SIZE - 65 * 4096 - 2 * 32000 * 4096) / 8 + 16 * 4096 + 32000 * 4096 / 2 + 4096),
+        (
+            ["parallelism.tp=2", "parallelism.pp=4"],
+            (SIZE - 65 * 4096 - 2 * 32000 * 4096) / 8 + 16 * 4096 + 32000 * 4096 / 2 + 4096,
+        ),
         (["parallelism.pp=2", "model.tie_embeddings=true"], (SIZE - 4096 - 2 * 32000 * 4096) / 2 + 32000 * 4096 + 4096),
     ],
 )
@@ -101,11 +106,16 @@ def test_the_fullest_rank_of_a_model_that_is_cut(words, parameters, plan):
     ("words", "parameters"),
     [
         (["parallelism.virtual_stages=4"], (SIZE - 2 * 32000 * 4096 - 4096) / 8 + 32000 * 4096 + 4096),
-        (["parallelism.virtual_stages=2", "parallelism.schedule=zbv"], (SIZE - 2 * 32000 * 4096 - 4096) / 8 + 2 * 32000 * 4096 + 4096),
+        (
+            ["parallelism.virtual_stages=2", "parallelism.schedule=zbv"],
+            (SIZE - 2 * 32000 * 4096 - 4096) / 8 + 2 * 32000 * 4096 + 4096,
+        ),
     ],
 )
 def test_in_a_v_the_first_rank_holds_embedding_and_head(words, parameters, plan):
-    memory = plan("engine=torch", "model=7b", "precision=bf16_mixed", "parallelism.pp=8", "batch.accumulation=8", *words).memory
+    memory = plan(
+        "engine=torch", "model=7b", "precision=bf16_mixed", "parallelism.pp=8", "batch.accumulation=8", *words
+    ).memory
     assert memory.device == 18 * parameters
 
 
@@ -118,7 +128,10 @@ MIXTRAL, EXPERTS, ROUTERS = 46_702_792_704, 32 * 8 * 3 * 4096 * 14336, 32 * 8 * 
         ([], 20 * MIXTRAL),
         (["parallelism.ep=8"], 20 * (MIXTRAL - EXPERTS + EXPERTS / 8)),
         # Each expert is on 2 of the 8 ranks, which share out its optimizer's states.
-        (["parallelism.ep=4", "method=Z1"], 4 * (MIXTRAL - EXPERTS + EXPERTS / 4) + 16 * ((MIXTRAL - EXPERTS) / 8 + EXPERTS / 4 / 2)),
+        (
+            ["parallelism.ep=4", "method=Z1"],
+            4 * (MIXTRAL - EXPERTS + EXPERTS / 4) + 16 * ((MIXTRAL - EXPERTS) / 8 + EXPERTS / 4 / 2),
+        ),
         (
             ["parallelism.tp=2", "parallelism.ep=4", "parallelism.sequence=true", "data.seq_len=64"],
             20 * ((MIXTRAL - EXPERTS - ROUTERS - 65 * 4096) / 2 + ROUTERS + 65 * 4096 + EXPERTS / 8),

@@ -25,11 +25,18 @@ def test_nothing_stands_before_the_command_of_ones_own_interpreter() -> None:
 
 
 def test_setup_lines_run_before_the_command_and_leave_its_words_alone() -> None:
-    assert output(wrap(SAY, InterpreterRuntime(name="site", setup=("export GREETING='good day'", ": ")), NEEDS)) == "a word:another one:good day\n"
+    assert (
+        output(wrap(SAY, InterpreterRuntime(name="site", setup=("export GREETING='good day'", ": ")), NEEDS))
+        == "a word:another one:good day\n"
+    )
 
 
 def test_a_line_that_fails_ends_it() -> None:
-    done = subprocess.run(wrap(SAY, InterpreterRuntime(name="site", setup=("false", "export GREETING=x")), NEEDS), capture_output=True, text=True)
+    done = subprocess.run(
+        wrap(SAY, InterpreterRuntime(name="site", setup=("false", "export GREETING=x")), NEEDS),
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stdout) == (1, "")
 
 
@@ -43,22 +50,45 @@ def test_modules_are_loaded_by_the_sites_own_command(tmp_path: Path, variable: s
 
 def test_without_a_module_command_it_says_so() -> None:
     done = subprocess.run(
-        wrap(SAY, InterpreterRuntime(name="site", modules=("gcc",)), NEEDS), capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}
+        wrap(SAY, InterpreterRuntime(name="site", modules=("gcc",)), NEEDS),
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin"},
     )
     assert done.returncode != 0
     assert done.stderr.strip().endswith("no module command here")
 
 
 def test_apptainer_binds_folders_shows_gpus_and_sets_up_inside() -> None:
-    held = ContainerRuntime(name="apptainer", container="apptainer", image="a.sif", python="python3", options=("--cleanenv",), setup=("true",))
+    held = ContainerRuntime(
+        name="apptainer",
+        container="apptainer",
+        image="a.sif",
+        python="python3",
+        options=("--cleanenv",),
+        setup=("true",),
+    )
     words = wrap(["python3", "-m", "x"], held, NEEDS)
-    assert words[:10] == ["apptainer", "exec", "--nv", "--bind", "/runs", "--bind", "/code:/code:ro", "--cleanenv", "a.sif", "bash"]
+    assert words[:10] == [
+        "apptainer",
+        "exec",
+        "--nv",
+        "--bind",
+        "/runs",
+        "--bind",
+        "/code:/code:ro",
+        "--cleanenv",
+        "a.sif",
+        "bash",
+    ]
     assert words[-3:] == ["python3", "-m", "x"]
     assert ending(held, "llmexp-1") == []
 
 
 def test_modules_come_before_the_container_that_they_bring() -> None:
-    held = ContainerRuntime(name="apptainer", container="apptainer", program="singularity", image="a.sif", modules=("singularity",))
+    held = ContainerRuntime(
+        name="apptainer", container="apptainer", program="singularity", image="a.sif", modules=("singularity",)
+    )
     words = wrap(["python3"], held, NEEDS)
     assert (words[0], words.index("singularity")) == ("bash", 4)
 
@@ -68,7 +98,13 @@ def test_docker_runs_as_the_user_in_the_hosts_namespaces_and_is_ended_by_name() 
     words = wrap(["python3"], held, NEEDS)
     assert words[:5] == ["podman", "run", "--rm", "--name", "llmexp-1"]
     pairs = list(pairwise(words))
-    for pair in (("--pid", "host"), ("--gpus", "all"), ("--volume", "/runs:/runs"), ("--volume", "/code:/code:ro"), ("--env", "OMP_NUM_THREADS")):
+    for pair in (
+        ("--pid", "host"),
+        ("--gpus", "all"),
+        ("--volume", "/runs:/runs"),
+        ("--volume", "/code:/code:ro"),
+        ("--env", "OMP_NUM_THREADS"),
+    ):
         assert pair in pairs
     assert words[-2:] == ["torch:2", "python3"]
     assert ending(held, "llmexp-1") == ["podman", "rm", "--force", "llmexp-1"]

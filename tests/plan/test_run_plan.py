@@ -35,7 +35,16 @@ def test_the_id_ignores_where_and_how_a_run_is_recorded(words, plan):
 
 
 @pytest.mark.parametrize(
-    "words", [["method=Z2"], ["seed=1"], ["batch.micro=2"], ["optimizer.lr=1e-3"], ["hardware=h100"], ["measure.steps=3"], ["precision=fp32"]]
+    "words",
+    [
+        ["method=Z2"],
+        ["seed=1"],
+        ["batch.micro=2"],
+        ["optimizer.lr=1e-3"],
+        ["hardware=h100"],
+        ["measure.steps=3"],
+        ["precision=fp32"],
+    ],
 )
 def test_the_id_holds_all_that_is_measured(words, plan):
     assert plan(*words).id != plan().id
@@ -57,7 +66,9 @@ def test_a_key_that_a_later_version_adds_leaves_ids_as_they_are(plan):
     assert identity(other, made.engine_config, {"method": made.method}) != made.id
 
 
-@pytest.mark.parametrize("words", ["data=instructions data.files=[{}]", "data=text data.files=[{}]", "data=hf data.path={}"])
+@pytest.mark.parametrize(
+    "words", ["data=instructions data.files=[{}]", "data=text data.files=[{}]", "data=hf data.path={}"]
+)
 def test_other_data_at_the_same_place_are_another_run(plan, tmp_path, words: str):
     file = tmp_path / "mine.jsonl"
 

@@ -15,7 +15,9 @@ Plan = Callable[..., TrainingPlan]
 
 
 def grown(tiny_plan: Plan, *lengths: int, method: str = "Naive", **changes: Any) -> TrainingPlan:
-    return tiny_plan(method, data={"name": "text", "seq_len": lengths[-1], "seq_len_schedule": list(lengths)}, **changes)
+    return tiny_plan(
+        method, data={"name": "text", "seq_len": lengths[-1], "seq_len_schedule": list(lengths)}, **changes
+    )
 
 
 def test_steps_pass_through_the_lengths_in_equal_shares_and_stay_at_the_last() -> None:
@@ -24,7 +26,9 @@ def test_steps_pass_through_the_lengths_in_equal_shares_and_stay_at_the_last() -
 
 
 def test_the_mean_token_is_of_the_measured_window_alone() -> None:
-    assert LengthSchedule((10, 20), warmup_steps=1, steps=3).of_mean_token == (1 * 10 * 10 + 2 * 20 * 20) / (10 + 2 * 20)
+    assert LengthSchedule((10, 20), warmup_steps=1, steps=3).of_mean_token == (1 * 10 * 10 + 2 * 20 * 20) / (
+        10 + 2 * 20
+    )
     assert LengthSchedule((20,), 1, 3).of_mean_token == 20
 
 
@@ -66,9 +70,15 @@ def test_schedules_and_sources_that_cannot_be_are_one_line(tiny_plan: Plan, data
     ("method", "changes", "said"),
     [
         ("C", {}, "C compiles for one length"),
-        ("Naive", {"engine": {"name": "megatron", "launcher": "spawn"}}, "engine=megatron takes sequences of one length"),
+        (
+            "Naive",
+            {"engine": {"name": "megatron", "launcher": "spawn"}},
+            "engine=megatron takes sequences of one length",
+        ),
         ("Naive", {"parallelism": {"dp": 1, "cp": 2}}, "cp=2 is set up for sequences of one length"),
     ],
 )
-def test_what_cannot_grow_is_skipped_with_a_reason(tiny_plan: Plan, method: str, changes: dict[str, Any], said: str) -> None:
+def test_what_cannot_grow_is_skipped_with_a_reason(
+    tiny_plan: Plan, method: str, changes: dict[str, Any], said: str
+) -> None:
     assert said in (grown(tiny_plan, 64, 128, method=method, measure__steps=4, **changes).skip or "")

@@ -28,19 +28,26 @@ def test_the_budget_decides_whatever_the_protocol_says(plan, steps):
 
 
 def test_a_larger_batch_takes_fewer_steps_for_the_same_tokens(plan):
-    steps = [plan(*BATCH, f"parallelism.dp={dp}", "measure.tokens=1638400").config.measure.steps + 5 for dp in (8, 4, 2)]
+    steps = [
+        plan(*BATCH, f"parallelism.dp={dp}", "measure.tokens=1638400").config.measure.steps + 5 for dp in (8, 4, 2)
+    ]
     assert steps == [100, 200, 400]
 
 
 def test_without_a_budget_the_steps_are_the_protocols(plan):
     assert plan(*BATCH).config.measure.steps == 20
-    assert plan(*BATCH).id != plan(*BATCH, "measure.tokens=409600").id, "another question is another run, also of as many steps"
+    assert plan(*BATCH).id != plan(*BATCH, "measure.tokens=409600").id, (
+        "another question is another run, also of as many steps"
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("measure.tokens=81920",), "= 5 steps, and measure.warmup_steps=5 leave none of them to measure: set measure.tokens=98304 or more"),
+        (
+            ("measure.tokens=81920",),
+            "= 5 steps, and measure.warmup_steps=5 leave none of them to measure: set measure.tokens=98304 or more",
+        ),
         (("measure.tokens=1",), "= 1 step, rounded up by 16,383 tokens, and"),
         (("measure.tokens=0",), "measure.tokens=0: must be a whole number of at least 1"),
         (("measure.tokens=900000", "data.pack=false"), "set data.pack=true"),

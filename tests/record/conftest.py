@@ -30,7 +30,9 @@ def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
     def run(*words: str) -> str:
         identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        return subprocess.run(["git", *identity, *words], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            ["git", *identity, *words], cwd=root, check=True, capture_output=True, text=True
+        ).stdout.strip()
 
     (root / "folder").mkdir(parents=True)
     monkeypatch.chdir(root / "folder")
@@ -44,7 +46,10 @@ def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 @pytest.fixture
 def make_run(
-    outputs: Path, tiny_plan: Callable[..., TrainingPlan], result_of: Callable[..., RunResult], write_samples: Callable[..., None]
+    outputs: Path,
+    tiny_plan: Callable[..., TrainingPlan],
+    result_of: Callable[..., RunResult],
+    write_samples: Callable[..., None],
 ) -> MakeRun:
     """Write a whole run's folder with fake values for 2 ranks; without its result and its event where status is None."""
 
@@ -57,7 +62,9 @@ def make_run(
             _write_repeat(folder.repeat(index), write_samples)
         folder.figures.mkdir()
         (folder.figures / "loss.png").write_bytes(PIXEL)
-        folder.system_path.write_text("".join(f'{{"at_s": {started_s + 5 * n}, "cpu_utilization_percentage": {50 + n}}}\n' for n in range(3)))
+        folder.system_path.write_text(
+            "".join(f'{{"at_s": {started_s + 5 * n}, "cpu_utilization_percentage": {50 + n}}}\n' for n in range(3))
+        )
         if status:
             folder.event("running")
             times = {"started_at": _iso(started_s), "ended_at": _iso(started_s + 50)}
@@ -82,7 +89,14 @@ def _measured(status: str, repeats: int) -> dict[str, Any]:
     if status != "success":
         return {"reason": f"made to end as {status}", "repeats": repeats, "environment": environment}
     metrics = {"tokens_per_s": Metric(mean=7000.0, std_between_repeats=12.5, n=repeats), "mfu": None}
-    judged = Stability(verdict="unstable", metric="tokens_per_s", reasons=["drift: a", "noise: b"], low=6900.0, high=7100.0, source="steps")
+    judged = Stability(
+        verdict="unstable",
+        metric="tokens_per_s",
+        reasons=["drift: a", "noise: b"],
+        low=6900.0,
+        high=7100.0,
+        source="steps",
+    )
     return {
         "stability": judged,
         "metrics": metrics,

@@ -48,7 +48,17 @@ def own(neighbour):
         ([("skipped", 90)], False),
         ([], False),
     ],
-    ids=["all of it", "its end", "its beginning", "goes on", "before", "between two windows", "after", "never started", "no run"],
+    ids=[
+        "all of it",
+        "its end",
+        "its beginning",
+        "goes on",
+        "before",
+        "between two windows",
+        "after",
+        "never started",
+        "no run",
+    ],
 )
 def test_a_run_that_lasted_into_a_window_stood_beside(own, neighbour, events, stood_beside):
     neighbour("tiny_R_1", *events)

@@ -19,7 +19,9 @@ def test_a_clean_checkout_is_named_without_credentials_and_leaves_no_file(git: G
     assert not (tmp_path / "run" / "git.working_directory.diff").exists()
 
 
-def test_uncommitted_changes_are_kept_without_secrets_and_can_be_applied(git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncommitted_changes_are_kept_without_secrets_and_can_be_applied(
+    git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_0123456789")
     Path("../file").write_text("2 hf_0123456789\n")
     Path("untracked").write_text("new")
@@ -37,7 +39,9 @@ def test_tokens_and_keys_are_hidden_in_changes_that_are_kept(git: Git, tmp_path:
     Path("../file").write_text("\n".join(f"{issuer} = '{token}'" for issuer, token in secrets.items()))
     diff = checkouts(tmp_path / "run")["working_directory"]["diff"]
     kept = (tmp_path / "run" / diff["file"]).read_text()
-    assert [line for line in kept.splitlines() if line.startswith("+") and " = " in line] == [f"+{issuer} = '***'" for issuer in secrets]
+    assert [line for line in kept.splitlines() if line.startswith("+") and " = " in line] == [
+        f"+{issuer} = '***'" for issuer in secrets
+    ]
 
 
 def test_long_changes_are_cut_between_lines_and_said_and_what_was_cut_still_tells_them_apart(

@@ -66,7 +66,13 @@ def test_two_boards_counters_become_tokens_per_joule(nvml, clock, tmp_path, writ
         write_samples(tmp_path, rank, [(2.0, 5.0, 600, 600)] * 21, warmup=range(1))
         state, sizes = {"parameters": StateBytes()}, {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1}
         summary = TrainingSummary(
-            rank=rank, window_wall_s=40.0, time_to_first_step_s=1.0, state_bytes=state, what_ran={}, energy=meter.energy, **sizes
+            rank=rank,
+            window_wall_s=40.0,
+            time_to_first_step_s=1.0,
+            state_bytes=state,
+            what_ran={},
+            energy=meter.energy,
+            **sizes,
         )
         (tmp_path / f"rank.{rank}.json").write_text(summary.model_dump_json())
     metrics = METRICS.measure([read_training(tmp_path, 2)], RunConstants(world_size=2, dp=2))

@@ -11,7 +11,9 @@ from llmexp.record.filesystem import filesystem, unsafe_for_sqlite
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "lustre", "fuse.sshfs", "smb3"])
-def test_sqlite_is_unsafe_on_a_network_whether_or_not_locks_hold_there(tmp_path: Path, mounted: Callable[[str], None], kind: str) -> None:
+def test_sqlite_is_unsafe_on_a_network_whether_or_not_locks_hold_there(
+    tmp_path: Path, mounted: Callable[[str], None], kind: str
+) -> None:
     mounted(kind)
     assert unsafe_for_sqlite(tmp_path / "not" / "yet") == f"{tmp_path}/not/yet lies on {kind}, where SQLite is not safe"
 

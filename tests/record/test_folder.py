@@ -39,7 +39,10 @@ def test_a_run_whose_driver_is_gone_was_killed(make_run):
 
 def test_a_process_that_got_a_dead_driver_s_number_is_not_the_driver(make_run):
     folder = make_run(status=None)
-    folder.event("running", **(process_identity() | {"process_started_at_s": psutil.Process().create_time() - 3600, "start_ticks": 1}))
+    folder.event(
+        "running",
+        **(process_identity() | {"process_started_at_s": psutil.Process().create_time() - 3600, "start_ticks": 1}),
+    )
     assert folder.state() == "killed"
 
 
@@ -95,7 +98,9 @@ def test_runs_are_found_at_above_and_two_levels_above_their_folder(make_run, out
 def test_a_run_that_lost_its_plan_is_found_and_what_it_set_aside_is_not(make_run, outputs):
     folder = make_run("F")
     folder.plan_path.unlink()
-    assert [run.path for root in (outputs, outputs / "main", folder.path) for run in find_runs(root)] == [folder.path] * 3
+    assert [run.path for root in (outputs, outputs / "main", folder.path) for run in find_runs(root)] == [
+        folder.path
+    ] * 3
     set_aside(folder)
     assert (folder.path / "previous" / "1" / "result.json").exists()
     assert find_runs(outputs / "main") + find_runs(folder.path) + find_runs(folder.path / "previous") == []

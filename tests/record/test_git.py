@@ -39,7 +39,9 @@ OTHERS = ["diff.odd.textconv", "diff.odd.command", "diff.external", "core.fsmoni
 
 
 @pytest.mark.parametrize("key", FILTERS + OTHERS)
-def test_programs_that_the_repository_names_are_not_asked(git: Git, tmp_path: Path, program: str, ran: Path, key: str) -> None:
+def test_programs_that_the_repository_names_are_not_asked(
+    git: Git, tmp_path: Path, program: str, ran: Path, key: str
+) -> None:
     section, _, rest = key.partition(".")
     name = rest.rpartition(".")[0]
     git("config", key, program)
@@ -53,7 +55,9 @@ def test_programs_that_the_repository_names_are_not_asked(git: Git, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", [b"a=b", b"a\xff"], ids=ascii)
-def test_a_filter_whose_name_cannot_be_said_to_git_leaves_the_changes_unknown(git: Git, tmp_path: Path, program: str, ran: Path, name: bytes) -> None:
+def test_a_filter_whose_name_cannot_be_said_to_git_leaves_the_changes_unknown(
+    git: Git, tmp_path: Path, program: str, ran: Path, name: bytes
+) -> None:
     with Path("../.git/config").open("ab") as config:
         config.write(b'[filter "%s"]\nclean = %s\n' % (name, program.encode()))
     Path("../.gitattributes").write_bytes(b"* filter=%s\n" % name)
@@ -94,7 +98,9 @@ def test_what_a_partial_clone_lacks_is_not_fetched(git: Git, tmp_path: Path, pro
     assert not ran.exists()
 
 
-def test_a_changed_submodule_is_told_and_nothing_that_it_names_is_started(git: Git, tmp_path: Path, program: str, ran: Path) -> None:
+def test_a_changed_submodule_is_told_and_nothing_that_it_names_is_started(
+    git: Git, tmp_path: Path, program: str, ran: Path
+) -> None:
     shutil.copytree("../.git", tmp_path / "other/.git")
     git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp_path / "other"), "inner")
     git("commit", "-qm", "second")
@@ -110,7 +116,9 @@ def test_a_changed_submodule_is_told_and_nothing_that_it_names_is_started(git: G
 
 
 def test_submodules_lead_nowhere_else(git: Git, tmp_path: Path) -> None:
-    Path("../.gitmodules").write_text("".join(f'[submodule "{path}"]\npath = {path}\n' for path in ("..", ".", "link", "folder")))
+    Path("../.gitmodules").write_text(
+        "".join(f'[submodule "{path}"]\npath = {path}\n' for path in ("..", ".", "link", "folder"))
+    )
     Path("../link").symlink_to(".")
     assert not looked_at(tmp_path)[0]["dirty"]
 

@@ -66,9 +66,15 @@ def can_be_taken(folder: RunFolder) -> bool:
         return False
 
 
-@pytest.mark.parametrize("identity", [ELSEWHERE, SAME_NAME], ids=["another host", "another machine of this host's name"])
-@pytest.mark.parametrize(("silent_s", "state"), [(0.0, "running"), (SILENT_S - 60, "running"), (SILENT_S + 60, "killed")])
-def test_a_driver_that_cannot_be_seen_lives_as_long_as_it_gives_signs_of_life(identity, silent_s, state, left_by) -> None:
+@pytest.mark.parametrize(
+    "identity", [ELSEWHERE, SAME_NAME], ids=["another host", "another machine of this host's name"]
+)
+@pytest.mark.parametrize(
+    ("silent_s", "state"), [(0.0, "running"), (SILENT_S - 60, "running"), (SILENT_S + 60, "killed")]
+)
+def test_a_driver_that_cannot_be_seen_lives_as_long_as_it_gives_signs_of_life(
+    identity, silent_s, state, left_by
+) -> None:
     folder = left_by(identity, silent_s)
     assert folder.state() == state
     assert can_be_taken(folder) is (state == "killed")
@@ -84,7 +90,9 @@ def test_a_driver_that_can_be_seen_is_judged_by_the_kernel_as_one_that_is_stoppe
 
 
 @pytest.mark.parametrize(("silent_s", "state"), [(SILENT_S - 60, "running"), (SILENT_S + 60, "killed")])
-def test_one_in_a_container_is_judged_so_where_files_cannot_be_locked(silent_s, state, left_by, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_in_a_container_is_judged_so_where_files_cannot_be_locked(
+    silent_s, state, left_by, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -105,7 +113,9 @@ def test_the_clock_of_this_host_does_not_matter(own_clock_off_s, left_by, monkey
 
 
 @pytest.mark.parametrize(("silent_s", "state"), [(SILENT_S + 60, "running"), (UNASKED_S + 60, "killed")])
-def test_where_nothing_can_be_written_the_own_clock_needs_a_wide_margin(silent_s, state, left_by, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_can_be_written_the_own_clock_needs_a_wide_margin(
+    silent_s, state, left_by, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(**_: object) -> None:
         raise PermissionError
 
@@ -132,7 +142,9 @@ def test_the_way_out_is_named(left_by) -> None:
     assert str(who_holds(folder.drivers)).endswith(said)
 
 
-def test_the_signs_come_by_themselves_until_the_lock_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_signs_come_by_themselves_until_the_lock_is_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.01)
     folder = RunFolder(tmp_path / "run")
     with acquire(folder.drivers):

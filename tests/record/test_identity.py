@@ -107,7 +107,10 @@ def test_a_run_is_seen_from_another_pid_namespace(tmp_path: Path, namespace: lis
 @pytest.fixture
 def other_machine(tmp_path: Path) -> list[str]:
     """What starts a process on what it takes for another machine: another boot, PID namespace and host name."""
-    boot, named = tmp_path / "boot_id", 'mount --bind {boot} /proc/sys/kernel/random/boot_id && hostname elsewhere && exec "$@"'
+    boot, named = (
+        tmp_path / "boot_id",
+        'mount --bind {boot} /proc/sys/kernel/random/boot_id && hostname elsewhere && exec "$@"',
+    )
     boot.write_text("11111111-2222-3333-4444-555555555555\n")
     start = [*OWN_NAMESPACE, "--mount", "--uts", "sh", "-c", named.format(boot=boot), "sh"]
     if not shutil.which("unshare") or subprocess.run([*start, "true"], capture_output=True).returncode:
@@ -115,7 +118,9 @@ def other_machine(tmp_path: Path) -> list[str]:
     return start
 
 
-def test_a_run_on_another_machine_is_running_until_it_has_been_silent_for_long(tmp_path: Path, other_machine: list[str]) -> None:
+def test_a_run_on_another_machine_is_running_until_it_has_been_silent_for_long(
+    tmp_path: Path, other_machine: list[str]
+) -> None:
     folder = RunFolder(tmp_path / "run")
     look = [*other_machine, sys.executable, "-c", LOOKING, str(folder.path)]
     with holding(folder, other_machine):
@@ -131,7 +136,9 @@ def test_a_run_on_another_machine_is_running_until_it_has_been_silent_for_long(t
         assert subprocess.check_output(look, text=True) == "running\n"
 
 
-def test_a_driver_that_stood_still_while_another_took_its_run_learns_it(tmp_path: Path, other_machine: list[str]) -> None:
+def test_a_driver_that_stood_still_while_another_took_its_run_learns_it(
+    tmp_path: Path, other_machine: list[str]
+) -> None:
     folder = RunFolder(tmp_path / "run")
     with holding(folder, other_machine) as holder:
         inside = psutil.Process(holder.pid).children(recursive=True)[-1]
@@ -142,4 +149,7 @@ def test_a_driver_that_stood_still_while_another_took_its_run_learns_it(tmp_path
         with acquire(folder.drivers):
             inside.resume()
             out, _ = holder.communicate("\n")
-    assert out == f"another llmexp has taken this run over, as this one gave no sign of life for 10 min or more: process {os.getpid()} on {HOST}\n"
+    assert (
+        out
+        == f"another llmexp has taken this run over, as this one gave no sign of life for 10 min or more: process {os.getpid()} on {HOST}\n"
+    )

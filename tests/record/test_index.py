@@ -39,7 +39,12 @@ def test_a_run_by_its_files(make_run):
     assert standing == RunOverview(
         state="success",
         id=run.result().id,
-        words=["batch={'micro': 2, 'accumulation': 1}", "measure.steps=25", "measure.repeats=2", "measure.warmup_steps=5"],
+        words=[
+            "batch={'micro': 2, 'accumulation': 1}",
+            "measure.steps=25",
+            "measure.repeats=2",
+            "measure.warmup_steps=5",
+        ],
         work="tiny F pretrain deepspeed cpu fp32 2x1x1x1",
         repeats=0,
         planned_repeats=2,
@@ -92,7 +97,9 @@ def test_a_running_run_is_looked_at_every_time(make_run, outputs: Path):
     assert _states(outputs) == ["killed"]
 
 
-@pytest.mark.parametrize("broken", ["", "{", "[]", '{"version": 0, "runs": {}}', '{"version": 1, "runs": {"x": [[1], {"colour": "red"}]}}'])
+@pytest.mark.parametrize(
+    "broken", ["", "{", "[]", '{"version": 0, "runs": {}}', '{"version": 1, "runs": {"x": [[1], {"colour": "red"}]}}']
+)
 def test_a_broken_index_is_made_again(make_run, outputs: Path, broken: str):
     run = make_run()
     _states(outputs)
@@ -146,7 +153,12 @@ def test_what_cannot_be_read_is_said_every_time_until_it_can(make_run, outputs: 
 
 def test_many_at_once_leave_a_whole_index(make_run, outputs: Path):
     multiply([make_run()], outputs, sweeps=1, runs=30)
-    listings = [subprocess.Popen([sys.executable, "-c", OPENED, str(outputs)], stdout=subprocess.PIPE, text=True, env=os.environ) for _ in range(4)]
+    listings = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPENED, str(outputs)], stdout=subprocess.PIPE, text=True, env=os.environ
+        )
+        for _ in range(4)
+    ]
     assert [listing.communicate(timeout=60)[0].split()[0] for listing in listings] == ["31"] * 4
     assert len(json.loads((outputs / "sweep000" / INDEX).read_text())["runs"]) == 30
     assert not list((outputs / "sweep000").glob(f".{INDEX}*"))

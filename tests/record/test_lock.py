@@ -35,7 +35,10 @@ RACERS, ROUNDS = 6, 5
 def racers(lock: Path, number: int) -> Iterator[list[subprocess.Popen[str]]]:
     with ExitStack() as stack:
         command = [sys.executable, "-c", RACER, str(lock)]
-        started = [stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) for _ in range(number)]
+        started = [
+            stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for _ in range(number)
+        ]
         stack.callback(lambda: [process.kill() for process in started])
         for process in started:
             assert said(process) == "ready"
@@ -63,7 +66,9 @@ def test_of_many_processes_at_once_one_holds_it_also_after_holders_that_were_kil
             started[words.index("won")].send_signal(signal.SIGKILL)
 
 
-def test_two_that_saw_the_same_dead_holder_do_not_both_follow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_that_saw_the_same_dead_holder_do_not_both_follow_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lock = tmp_path / "lock"
     with acquire(lock):
         pass
@@ -77,7 +82,11 @@ def test_two_that_saw_the_same_dead_holder_do_not_both_follow_it(tmp_path: Path,
 
 def test_it_is_free_after_its_holder_and_not_before(tmp_path: Path) -> None:
     for _ in range(2):
-        with acquire(tmp_path / "lock"), pytest.raises(LockHeldError, match=f"process {os.getpid()} on "), acquire(tmp_path / "lock"):
+        with (
+            acquire(tmp_path / "lock"),
+            pytest.raises(LockHeldError, match=f"process {os.getpid()} on "),
+            acquire(tmp_path / "lock"),
+        ):
             pass
 
 
@@ -118,7 +127,14 @@ def test_waiting_is_said_once_and_ends_with_the_holder(tmp_path: Path, monkeypat
 def elsewhere(lock: Path, job: str, restarts: int = 0) -> None:
     """Let a process on another host have the lock, as one of a node that is gone would."""
     (lock / "1").mkdir(parents=True)
-    identity = {"host": "n1.elsewhere", "pid": 1, "process_started_at_s": 1.0, "at": "then", "slurm_job": job, "slurm_restarts": restarts}
+    identity = {
+        "host": "n1.elsewhere",
+        "pid": 1,
+        "process_started_at_s": 1.0,
+        "at": "then",
+        "slurm_job": job,
+        "slurm_restarts": restarts,
+    }
     (lock / "1" / module.HOLDER).write_text(json.dumps(identity))
 
 
@@ -130,7 +146,12 @@ def newest_holder(lock: Path) -> int:
 
 def test_a_job_that_slurm_started_again_follows_itself(tmp_path, monkeypatch):
     elsewhere(tmp_path / "lock", "7_1")
-    for name, value in {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1", "SLURM_RESTART_COUNT": "1"}.items():
+    for name, value in {
+        "SLURM_JOB_ID": "9",
+        "SLURM_ARRAY_JOB_ID": "7",
+        "SLURM_ARRAY_TASK_ID": "1",
+        "SLURM_RESTART_COUNT": "1",
+    }.items():
         monkeypatch.setenv(name, value)
     with acquire(tmp_path / "lock"):
         assert newest_holder(tmp_path / "lock") == os.getpid()
@@ -149,7 +170,9 @@ def test_a_job_that_has_ended_holds_nothing(tmp_path):
         assert newest_holder(tmp_path / "lock") == os.getpid()
 
 
-def test_what_could_not_be_released_is_free_to_this_process_and_released_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_could_not_be_released_is_free_to_this_process_and_released_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(path: Path, length: int) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 

@@ -38,4 +38,9 @@ def test_killed_parent_takes_its_child_along():
 
 
 def test_orphans_are_adopted():
-    assert subprocess.run([sys.executable, "-c", ADOPTER], stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout == "True\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", ADOPTER], stdout=subprocess.PIPE, text=True, check=True, timeout=60
+        ).stdout
+        == "True\n"
+    )

@@ -14,11 +14,17 @@ from llmexp.record.program_names import NAME_CHARACTERS, short_names
             ["train.py --lr 1e-3", "train.py --lr 2e-3", "train.py"],
         ),
         (["train.py --lr=1 --flag", "train.py --flag"], ["train.py --lr=1", "train.py"]),
-        (["train.py config/a.py --n -1 2", "train.py config/b.py --n -1 3"], ["train.py config/a.py --n -1 2", "train.py config/b.py --n -1 3"]),
+        (
+            ["train.py config/a.py --n -1 2", "train.py config/b.py --n -1 3"],
+            ["train.py config/a.py --n -1 2", "train.py config/b.py --n -1 3"],
+        ),
         (["/a/mine/train.py --lr 1", "/a/yours/train.py --lr 2"], ["mine/train.py", "yours/train.py"]),
         (["-m package.train --lr 1", "train.py --lr 2"], ["package.train", "train.py"]),
         (["train.py one two", "train.py two one"], ["train.py one two", "train.py two one"]),
-        (["train.py --data=/a/long/path/to/some/records/of/a", "train.py"], ["train.py --data=/a/long/…ome/records/of/a", "train.py"]),
+        (
+            ["train.py --data=/a/long/path/to/some/records/of/a", "train.py"],
+            ["train.py --data=/a/long/…ome/records/of/a", "train.py"],
+        ),
         ([], []),
     ],
 )

@@ -38,7 +38,12 @@ def test_credentials_of_urls_are_hidden_and_nothing_else(text, clean):
 
 
 def test_values_of_secret_variables_are_hidden(monkeypatch):
-    shell = {"FOO_TOKEN": "abcdefgh", "FOO_TOKEN_LONG": "abcdefghijkl", "TOKENIZERS_PARALLELISM": "abcdefg0", "SHORT_KEY": "word"}
+    shell = {
+        "FOO_TOKEN": "abcdefgh",
+        "FOO_TOKEN_LONG": "abcdefghijkl",
+        "TOKENIZERS_PARALLELISM": "abcdefg0",
+        "SHORT_KEY": "word",
+    }
     monkeypatch.setattr("llmexp.record.redact.os.environ", shell)
     assert redact("abcdefgh abcdefghijkl abcdefg0 word") == "*** *** abcdefg0 word"
 
@@ -48,7 +53,17 @@ def test_every_form_has_an_example():
 
 
 @pytest.mark.parametrize(
-    "around", ["+key = '{}'\n", "{}", "-{}\n", "two\\n{}\\nlines", "refused: {}.", "to%3D{}&x=1", '{{"login": "{}"}}', "a\n{}\nb"]
+    "around",
+    [
+        "+key = '{}'\n",
+        "{}",
+        "-{}\n",
+        "two\\n{}\\nlines",
+        "refused: {}.",
+        "to%3D{}&x=1",
+        '{{"login": "{}"}}',
+        "a\n{}\nb",
+    ],
 )
 @pytest.mark.parametrize("issuer", TOKENS)
 def test_tokens_are_known_by_their_form_wherever_they_stand(issuer, around):
@@ -146,7 +161,9 @@ def test_nothing_of_this_repository_is_hidden_but_made_up_logins_of_its_tests():
 def _texts_of_the_repository() -> list[str]:
     if not (git := shutil.which("git")) or not (REPOSITORY / ".git").exists():
         pytest.skip("only a checkout says which files are the repository's")
-    return subprocess.run([git, "ls-files"], cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout.splitlines()
+    return subprocess.run(
+        [git, "ls-files"], cwd=REPOSITORY, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
 
 
 def _hidden(name: str) -> list[str]:
@@ -155,7 +172,9 @@ def _hidden(name: str) -> list[str]:
     return [] if redact(text) == text else [line for line in text.splitlines() if redact(line) != line] or [name]
 
 
-@pytest.mark.parametrize("url", ["https://ghp_0123@github.com/a/b.git", "postgresql://u:p@db/x", "https://host/x?token=abc"])
+@pytest.mark.parametrize(
+    "url", ["https://ghp_0123@github.com/a/b.git", "postgresql://u:p@db/x", "https://host/x?token=abc"]
+)
 def test_a_url_with_a_login_holds_a_secret(url):
     assert secret_in(url) == "a URL with a login"
 
@@ -165,7 +184,9 @@ def test_values_are_cleaned_one_by_one():
     assert redact_all(nested) == {"a": ["http://***@h", 1, None, {"b": ["***", True]}], "c": 0.5}
 
 
-@pytest.mark.parametrize("name", ["HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "aws_access_key_id", "WANDB_API_KEY", "MLFLOW_TRACKING_PASSWORD"])
+@pytest.mark.parametrize(
+    "name", ["HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "aws_access_key_id", "WANDB_API_KEY", "MLFLOW_TRACKING_PASSWORD"]
+)
 def test_secret_names_are_known(name):
     assert is_secret_name(name)
 

@@ -12,7 +12,22 @@ SAMPLE = StepSample(index=0, warmup=False, t_start_s=0.0, t_end_s=0.5, positions
 
 def test_result_json_has_the_contract_s_names(make_run):
     result = json.loads(make_run("F+R+Z3", repeats=3).result_path.read_text())
-    top = {"schema", "id", "stack", "status", "reason", "evidence", "task", "engine", "model", "method", "hardware", "processes", "devices", "batch"}
+    top = {
+        "schema",
+        "id",
+        "stack",
+        "status",
+        "reason",
+        "evidence",
+        "task",
+        "engine",
+        "model",
+        "method",
+        "hardware",
+        "processes",
+        "devices",
+        "batch",
+    }
     assert top | {"metrics", "repeats", "points", "what_ran", "environment", "command"} <= result.keys()
     assert (result["schema"], result["method"], result["evidence"], result["repeats"]) == (1, "F+R+Z3", "measured", 3)
     assert result["batch"] == {"micro": 2, "accumulation": 1, "global": 4}
@@ -30,7 +45,9 @@ def test_a_result_older_than_clocks_and_neighbours_is_read(make_run):
     assert (judged.verdict, judged.sm_clocks, judged.beside) == ("unstable", [], [])
 
 
-@pytest.mark.parametrize(("status", "answers"), [("success", True), ("oom", True), ("skipped", True), ("timeout", False), ("killed", False)])
+@pytest.mark.parametrize(
+    ("status", "answers"), [("success", True), ("oom", True), ("skipped", True), ("timeout", False), ("killed", False)]
+)
 def test_which_endings_answer_the_run_s_question(status, answers):
     assert RunStatus(status).is_answer is answers
 

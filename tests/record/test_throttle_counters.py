@@ -52,7 +52,9 @@ class FakeNvml(ModuleType):
             return SimpleNamespace(fieldId=number, nvmlReturn=3, valueType=0, value=SimpleNamespace())
         kind, begun, a_second = told
         value = round(begun + a_second * self.seconds())
-        return SimpleNamespace(fieldId=number, nvmlReturn=0, valueType=kind, value=SimpleNamespace(uiVal=value, ullVal=value))
+        return SimpleNamespace(
+            fieldId=number, nvmlReturn=0, valueType=kind, value=SimpleNamespace(uiVal=value, ullVal=value)
+        )
 
 
 @pytest.fixture
@@ -77,7 +79,13 @@ def test_fields_count_over_the_window_whichever_numbers_the_driver_has_for_them(
     """What the other numbers then mean are settings, some of them wide, which stand still."""
     heat, by_hardware, brake = numbers
     settings = dict.fromkeys({251, 252, 253, 269, 270, 271} - set(numbers), (COUNTER, 100, 0))
-    counters = {74: (COUNTER, 5e12, 2e8), 75: (COUNTER, 0, 4e7), heat: (COUNTER, 0, 5e7), by_hardware: (COUNTER, 9e9, 2e7), brake: (COUNTER, 0, 0)}
+    counters = {
+        74: (COUNTER, 5e12, 2e8),
+        75: (COUNTER, 0, 4e7),
+        heat: (COUNTER, 0, 5e7),
+        by_hardware: (COUNTER, 9e9, 2e7),
+        brake: (COUNTER, 0, 0),
+    }
     found = metered(settings | counters)
     assert (found.index, found.seconds) == (1, 50)
     expected = {"power cap": 10.0, "heat": 2.5, "heat, by hardware": 1.0, "power brake": 0.0}

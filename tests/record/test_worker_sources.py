@@ -8,8 +8,17 @@ import pytest
 
 from llmexp.record.worker_sources import worker_sources
 
-SHARED = {"record/samples.py", "measure/loop.py", "rank/frame.py", "rank/communication.py", "training/measuring.py", "launchers/__init__.py"}
-DEEPSPEED, TORCH, MEGATRON = (f"llmexp.launchers.{engine}.worker" for engine in ("deepspeed", "torch_native", "megatron"))
+SHARED = {
+    "record/samples.py",
+    "measure/loop.py",
+    "rank/frame.py",
+    "rank/communication.py",
+    "training/measuring.py",
+    "launchers/__init__.py",
+}
+DEEPSPEED, TORCH, MEGATRON = (
+    f"llmexp.launchers.{engine}.worker" for engine in ("deepspeed", "torch_native", "megatron")
+)
 
 
 def names(*words: str) -> set[str]:
@@ -30,7 +39,9 @@ def test_a_forked_rank_has_its_forker_too() -> None:
     assert forked - names("-m", TORCH) == {"rank/forked.py"}
 
 
-def test_a_worker_of_another_package_reaches_what_its_own_modules_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_of_another_package_reaches_what_its_own_modules_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = tmp_path / "somebodys"
     package.mkdir()
     (package / "__init__.py").touch()

@@ -48,7 +48,8 @@ def test_a_doubtful_cell_says_why():
 
 
 @pytest.mark.parametrize(
-    ("model", "method", "hardware"), [("tiny", "Naive", "a800"), ("7b", "Z1", "a800"), ("7b", "Naive", "h100"), ("7b", "Naive", "cpu")]
+    ("model", "method", "hardware"),
+    [("tiny", "Naive", "a800"), ("7b", "Z1", "a800"), ("7b", "Naive", "h100"), ("7b", "Naive", "cpu")],
 )
 def test_what_the_paper_did_not_run_has_no_cell(model, method, hardware):
     assert paper_cell(model, method, hardware, 1) is None
@@ -62,7 +63,9 @@ def test_every_figure_that_the_readme_calls_doubtful_or_odd_has_a_remark():
 
 
 @pytest.mark.parametrize(("micro", "printed", "tokens_per_s"), [(1, "1", 10936), (32, "32", 13977), (4, "32", 13977)])
-def test_megatrons_cells_of_table_ii_stand_beside_both_readings_of_its_batch_and_one_method(micro, printed, tokens_per_s):
+def test_megatrons_cells_of_table_ii_stand_beside_both_readings_of_its_batch_and_one_method(
+    micro, printed, tokens_per_s
+):
     cell = paper_cell("7b", "Naive", "a800", micro, "megatron")
     assert cell is not None
     assert (cell.table, cell.tokens_per_s, cell.doubtful) == ("II", tokens_per_s, printed == "32")
@@ -76,7 +79,12 @@ def test_scaling_is_known_for_two_machines_on_eight_gpus():
     assert found is not None
     assert (found.percent, found.note) == (90.8, "")
     assert "NVLink" in paper_scaling("7b", "Q", "rtx3090", 2, 8).note
-    for other in (("7b", "Q", "a800", 2, 8), ("7b", "Q", "rtx4090", 2, 4), ("7b", "F", "rtx4090", 2, 8), ("7b", "Q", "rtx4090", 1, 8)):
+    for other in (
+        ("7b", "Q", "a800", 2, 8),
+        ("7b", "Q", "rtx4090", 2, 4),
+        ("7b", "F", "rtx4090", 2, 8),
+        ("7b", "Q", "rtx4090", 1, 8),
+    ):
         assert paper_scaling(*other) is None
 
 
@@ -84,7 +92,11 @@ def test_scaling_is_known_for_two_machines_on_eight_gpus():
 def test_all_tables_are_carried(number):
     from importlib.resources import files
 
-    names = [entry.name.removesuffix(".csv") for entry in files("llmexp.reference").iterdir() if entry.name.startswith(f"table{number:02}")]
+    names = [
+        entry.name.removesuffix(".csv")
+        for entry in files("llmexp.reference").iterdir()
+        if entry.name.startswith(f"table{number:02}")
+    ]
     assert len(names) == 1
     assert read_table(names[0])
 

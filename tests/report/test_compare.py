@@ -11,7 +11,9 @@ FAST = {"tokens_per_s": Metric(mean=200.0, std_between_repeats=8.0, n=3), "step_
 
 
 def test_ratios_carry_the_interval_that_follows_from_the_repeats(make_run):
-    ratios = {ratio.name: ratio for ratio in compare(make_run("Naive", metrics=SLOW), make_run("F", metrics=FAST)).ratios}
+    ratios = {
+        ratio.name: ratio for ratio in compare(make_run("Naive", metrics=SLOW), make_run("F", metrics=FAST)).ratios
+    }
     assert list(ratios) == ["tokens_per_s", "step_time_s"]
     # Relative deviations 3 % and 4 % make 5 %, over sqrt(3); Welch's 3.7 degrees of freedom have the factor 2.87.
     assert ratios["tokens_per_s"].value == pytest.approx(2)
@@ -22,13 +24,18 @@ def test_ratios_carry_the_interval_that_follows_from_the_repeats(make_run):
 
 def test_what_is_nothing_in_both_has_no_ratio(make_run):
     nothing = {"optimizer_host_bytes": 0.0, "peak_rss_bytes": 0.0}
-    ratios = compare(make_run("Z2", metrics=nothing), make_run("Z2+O", metrics=nothing | {"optimizer_host_bytes": 5.0})).ratios
+    ratios = compare(
+        make_run("Z2", metrics=nothing), make_run("Z2+O", metrics=nothing | {"optimizer_host_bytes": 5.0})
+    ).ratios
     assert [(ratio.name, ratio.value) for ratio in ratios] == [("optimizer_host_bytes", None)]
 
 
 def test_only_what_differs_is_listed(make_run):
     found = compare(make_run("Naive"), make_run("R", measure__steps=7)).settings
-    assert {difference.key: (difference.a, difference.b) for difference in found} == {"method": ("Naive", "R"), "measure.steps": ("2", "7")}
+    assert {difference.key: (difference.a, difference.b) for difference in found} == {
+        "method": ("Naive", "R"),
+        "measure.steps": ("2", "7"),
+    }
 
 
 def test_a_run_equals_itself(make_run):
@@ -68,7 +75,9 @@ def test_the_same_global_batch_in_other_pieces_is_the_same_work(make_run):
 
 def test_what_ran_and_the_stack_are_compared(make_run):
     other = make_run("F")
-    other.result_path.write_text(other.result_path.read_text().replace('"what_ran": {}', '"what_ran": {"attention_kernel": "flash"}'))
+    other.result_path.write_text(
+        other.result_path.read_text().replace('"what_ran": {}', '"what_ran": {"attention_kernel": "flash"}')
+    )
     found = {difference.key: (difference.a, difference.b) for difference in compare(make_run("Naive"), other).settings}
     assert found["what_ran.attention_kernel"] == (None, "flash")
 
@@ -79,7 +88,11 @@ def test_the_terminal_shows_all_of_it(make_run, capsys):
     assert "NOT the same work:" in out
     assert "trainable_parameters" in out
     assert "2.000 (1.841 to 2.172)" in out
-    print_comparison(compare(make_run("Naive", metrics={"peak_rss_bytes": 6.7439e8}), make_run("Q", metrics={"peak_rss_bytes": 6.7439e8})))
+    print_comparison(
+        compare(
+            make_run("Naive", metrics={"peak_rss_bytes": 6.7439e8}), make_run("Q", metrics={"peak_rss_bytes": 6.7439e8})
+        )
+    )
     assert "674,390,000" in capsys.readouterr().out
     print_comparison(compare(make_run("Naive"), make_run("F", "failed", reason="broke")))
     out = capsys.readouterr().out
@@ -117,7 +130,11 @@ def on(folder, checkout):
 def test_uncommitted_changes_that_differ_are_one_line(make_run, checkout, shown):
     first, second = on(make_run("F"), DIRTY), on(make_run("R"), {"commit": "c0ffee"} | checkout)
     (difference,) = compare(first, second).environment
-    assert (difference.key, difference.a, difference.b) == ("git.llmexp.uncommitted changes differ", "123456123456", shown)
+    assert (difference.key, difference.a, difference.b) == (
+        "git.llmexp.uncommitted changes differ",
+        "123456123456",
+        shown,
+    )
 
 
 def test_the_same_uncommitted_changes_are_no_difference(make_run):

@@ -13,13 +13,18 @@ def run(make_run, method: str, mean: float, **changes):
 @pytest.mark.parametrize(
     ("again", "said"),
     [
-        (101.0, "control: Naive is equally fast again, so that other differences are not the machine's: tokens_per_s is 1.010 of the first run's"),
+        (
+            101.0,
+            "control: Naive is equally fast again, so that other differences are not the machine's: tokens_per_s is 1.010 of the first run's",
+        ),
         (80.0, "control: Naive is NOT equally fast again: the machine changed meanwhile"),
         (104.0, "control: Naive may or may not be equally fast again: tokens_per_s is 1.040"),
     ],
 )
 def test_a_control_says_whether_the_same_run_was_as_fast_again(make_run, again, said):
-    rows = build_report([run(make_run, "Naive", 100.0), run(make_run, "F", 100.0), run(make_run, "Naive", again, control=True)]).rows
+    rows = build_report(
+        [run(make_run, "Naive", 100.0), run(make_run, "F", 100.0), run(make_run, "Naive", again, control=True)]
+    ).rows
     (line,) = control_lines(rows)
     assert line.startswith(said)
     assert len(conclusion(rows)) <= 1

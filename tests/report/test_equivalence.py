@@ -18,7 +18,12 @@ def speed(mean: float, share: float | None = 0.01, n: int = 3) -> Metric:
     [
         (speed(100), speed(101), "same", "1.010 of the first run's (98% interval 0.980 to 1.041), within 5%"),
         (speed(100), speed(90), "different", "(98% interval 0.873 to 0.928), beyond 5%"),
-        (speed(100, 0.03), speed(104, 0.03), "unknown", "which neither lies within 5% nor leaves 1 out: measure.repeats=8 of both might tell"),
+        (
+            speed(100, 0.03),
+            speed(104, 0.03),
+            "unknown",
+            "which neither lies within 5% nor leaves 1 out: measure.repeats=8 of both might tell",
+        ),
         (speed(100, 0.4), speed(104, 0.4), "unknown", "find what makes repeats differ so much"),
         (speed(100, 0.001), speed(104, 0.001), "same", "within 5%"),
         (

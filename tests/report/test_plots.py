@@ -17,7 +17,11 @@ def texts(axes):
 def test_a_bar_a_run_with_the_papers_values_and_endings(make_run, figures, tmp_path):
     measured = {"tokens_per_s": Metric(mean=7000.0, std_between_repeats=50.0, n=3), "peak_allocated_bytes": 60e9}
     paper = {"model__name": "7b", "hardware__name": "a800"}
-    folders = [make_run("Naive", metrics=measured, **paper), make_run("F", "oom", **paper), make_run("R", "timeout", **paper)]
+    folders = [
+        make_run("Naive", metrics=measured, **paper),
+        make_run("F", "oom", **paper),
+        make_run("R", "timeout", **paper),
+    ]
     draw_report(build_report(folders), tmp_path / "figures" / "report.png")
     speed, memory = figures[0].axes
     assert "7b, on a800" in figures[0].get_suptitle()
@@ -33,7 +37,10 @@ def test_a_bar_a_run_with_the_papers_values_and_endings(make_run, figures, tmp_p
 def test_an_unstable_bar_is_marked_and_the_reason_stands_below_the_panels(make_run, figures, tmp_path):
     judged = Stability(verdict="unstable", reasons=["contention: a hog took much of the machine", "noise: wide"] * 5)
     draw_report(
-        build_report([make_run(metrics={"tokens_per_s": 5.0}, stability=judged), make_run("F", metrics={"tokens_per_s": 6.0})]), tmp_path / "a.png"
+        build_report(
+            [make_run(metrics={"tokens_per_s": 5.0}, stability=judged), make_run("F", metrics={"tokens_per_s": 6.0})]
+        ),
+        tmp_path / "a.png",
     )
     figure = figures[0]
     assert texts(figure.axes[0]) == ["5.0 !", "6.0"]
@@ -45,7 +52,10 @@ def test_an_unstable_bar_is_marked_and_the_reason_stands_below_the_panels(make_r
 
 def test_bars_that_cannot_be_judged_are_marked_too_and_share_one_note(make_run, figures, tmp_path):
     judged = Stability(verdict="unknown", reasons=["too few steps"])
-    runs = [make_run(method, metrics={"tokens_per_s": speed}, stability=judged) for method, speed in (("Naive", 5.0), ("F", 6.0))]
+    runs = [
+        make_run(method, metrics={"tokens_per_s": speed}, stability=judged)
+        for method, speed in (("Naive", 5.0), ("F", 6.0))
+    ]
     draw_report(build_report([*runs, make_run("R", metrics={"tokens_per_s": 7.0})]), tmp_path / "a.png")
     assert texts(figures[0].axes[0]) == ["5.0 ?", "6.0 ?", "7.0"]
     notes = [text.get_text() for text in figures[0].findobj(Text) if text.get_text().startswith("?")]
@@ -54,7 +64,12 @@ def test_bars_that_cannot_be_judged_are_marked_too_and_share_one_note(make_run, 
 
 def test_of_more_runs_than_anybody_reads_the_first_are_drawn(make_run, figures, tmp_path, monkeypatch):
     monkeypatch.setattr("llmexp.report.plots.MOST_BARS", 2)
-    report = build_report([make_run(method, metrics={"tokens_per_s": speed}) for method, speed in (("Naive", 5.0), ("F", 6.0), ("R", 7.0))])
+    report = build_report(
+        [
+            make_run(method, metrics={"tokens_per_s": speed})
+            for method, speed in (("Naive", 5.0), ("F", 6.0), ("R", 7.0))
+        ]
+    )
     draw_report(report, tmp_path / "a.png")
     assert texts(figures[0].axes[0]) == ["5.0", "6.0"]
     assert figures[0].get_suptitle().endswith("\nthe first 2 of 3 runs; the table has all")
@@ -63,7 +78,9 @@ def test_of_more_runs_than_anybody_reads_the_first_are_drawn(make_run, figures, 
 @pytest.mark.parametrize("count", [0, 1, 20])
 def test_no_text_overlaps_another_or_leaves_the_picture(make_run, figures, tmp_path, count):
     metrics = {"tokens_per_s": Metric(mean=123456.7, std_within_run=9e3), "training_state_bytes": 1e9}
-    draw_report(build_report([make_run(method, metrics=metrics) for method in METHODS[:count]]), tmp_path / "report.png")
+    draw_report(
+        build_report([make_run(method, metrics=metrics) for method in METHODS[:count]]), tmp_path / "report.png"
+    )
     figure = figures[0]
     for axes in figure.axes:
         labels = [*axes.texts, *axes.get_yticklabels()] if axes is figure.axes[0] else axes.texts
@@ -86,7 +103,11 @@ def test_one_runs_loss_and_step_time(make_run, write_samples, figures):
     assert [list(line.get_ydata()) for line in step_time.lines] == [[5.0, 2.0, 2.0]] * 2
     assert step_time.get_ylim() == (0, 2.5)
     assert step_time.get_title(loc="left") == "cut off: the first step, 5 s"
-    assert [text.get_text() for text in figures[0].legends[0].texts] == ["repeat 0, mean over ranks", "repeat 1, mean over ranks", "warm-up"]
+    assert [text.get_text() for text in figures[0].legends[0].texts] == [
+        "repeat 0, mean over ranks",
+        "repeat 1, mean over ranks",
+        "warm-up",
+    ]
 
 
 def test_a_run_that_took_no_step_has_no_picture(make_run):

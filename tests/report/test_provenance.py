@@ -18,7 +18,9 @@ H200 = {
 
 def on(run, environment, day):
     result = run.result()
-    run.write(run.result_path, result.model_copy(update={"environment": environment, "ended_at": f"{day}T10:00:00.000+00:00"}))
+    run.write(
+        run.result_path, result.model_copy(update={"environment": environment, "ended_at": f"{day}T10:00:00.000+00:00"})
+    )
     return run
 
 
@@ -40,7 +42,10 @@ def test_each_environment_has_its_own(make_run):
 
 def test_uncommitted_changes_are_said(make_run):
     changed = H200 | {"git": {"llmexp": {"commit": "0123456789abcdef", "dirty": True}}}
-    assert "commit 0123456789ab with uncommitted changes; " in provenance(build_report([on(make_run("F"), changed, "2026-01-02")]).rows)[0]
+    assert (
+        "commit 0123456789ab with uncommitted changes; "
+        in provenance(build_report([on(make_run("F"), changed, "2026-01-02")]).rows)[0]
+    )
 
 
 def test_what_was_not_measured_says_nothing(make_run):

@@ -8,7 +8,11 @@ from llmexp.report.table import build_report
 
 
 def test_a_table_for_each_hardware_and_sweep(make_run, tmp_path):
-    runs = [make_run(metrics={"tokens_per_s": 5.0}, hardware__name="h200"), make_run("F", "oom", hardware__name="h200"), make_run("R")]
+    runs = [
+        make_run(metrics={"tokens_per_s": 5.0}, hardware__name="h200"),
+        make_run("F", "oom", hardware__name="h200"),
+        make_run("R"),
+    ]
     sweep = make_run().path.parent.name
     written = publish(build_report(runs), tmp_path / "results")
     assert [str(path.relative_to(tmp_path)) for path in written] == [

@@ -5,7 +5,10 @@ from llmexp.report.ratio import RateRatio
 from llmexp.report.row import read_row
 from llmexp.report.table import build_report
 
-UNSTABLE, UNKNOWN = Stability(verdict="unstable", reasons=["drift: …"]), Stability(verdict="unknown", reasons=["one repeat …"])
+UNSTABLE, UNKNOWN = (
+    Stability(verdict="unstable", reasons=["drift: …"]),
+    Stability(verdict="unknown", reasons=["one repeat …"]),
+)
 
 
 def speed(mean: float, n: int = 3) -> dict[str, Metric]:
@@ -13,7 +16,10 @@ def speed(mean: float, n: int = 3) -> dict[str, Metric]:
 
 
 def test_a_ratio_has_the_interval_of_both_and_the_worse_sign(make_run):
-    naive, fast = make_run("Naive", metrics=speed(100.0), stability=UNKNOWN), make_run("F", metrics=speed(150.0), stability=UNSTABLE)
+    naive, fast = (
+        make_run("Naive", metrics=speed(100.0), stability=UNKNOWN),
+        make_run("F", metrics=speed(150.0), stability=UNSTABLE),
+    )
     ratio = build_report([naive, fast]).sections[0].over_naive(read_row(fast))
     # t of 4 degrees of freedom 2.776 x 1 % x sqrt(2 / 3) = 2.27 %.
     assert ratio.cell() == "1.50 ± 0.03 !"
@@ -21,7 +27,10 @@ def test_a_ratio_has_the_interval_of_both_and_the_worse_sign(make_run):
 
 
 def test_a_ratio_of_single_processes_has_none_and_one_over_itself_is_one(make_run):
-    naive, fast = make_run("Naive", metrics=speed(100.0, 1), stability=UNKNOWN), make_run("F", metrics=speed(150.0, 1), stability=UNKNOWN)
+    naive, fast = (
+        make_run("Naive", metrics=speed(100.0, 1), stability=UNKNOWN),
+        make_run("F", metrics=speed(150.0, 1), stability=UNKNOWN),
+    )
     report = build_report([naive, fast])
     assert [report.sections[0].over_naive(row).cell() for row in report.rows] == ["1.00", "1.50 ?"]
     assert report.sections[0].over_naive(report.rows[1]).interval is None

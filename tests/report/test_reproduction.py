@@ -4,14 +4,24 @@ from llmexp.report.reproduction import judge
 
 
 def measured(make_run, sweep: str, tokens_per_s: float, deviation: float, **changes):
-    return make_run(metrics={"tokens_per_s": Metric(mean=tokens_per_s, std_between_repeats=deviation, n=3)}, sweep__name=sweep, **changes)
+    return make_run(
+        metrics={"tokens_per_s": Metric(mean=tokens_per_s, std_between_repeats=deviation, n=3)},
+        sweep__name=sweep,
+        **changes,
+    )
 
 
 def test_the_verdict_is_that_on_the_speeds(make_run):
     first = measured(make_run, "first", 100.0, 1.0)
-    assert str(judge(compare(first, measured(make_run, "second", 101.0, 1.0)))).startswith("reproduced: tokens_per_s is 1.010 of the first run's")
-    assert str(judge(compare(first, measured(make_run, "third", 80.0, 1.0)))).startswith("NOT reproduced: tokens_per_s is 0.800 of the first run's")
-    assert str(judge(compare(first, measured(make_run, "fourth", 80.0, 20.0)))).startswith("cannot tell: tokens_per_s is 0.800 of the first run's")
+    assert str(judge(compare(first, measured(make_run, "second", 101.0, 1.0)))).startswith(
+        "reproduced: tokens_per_s is 1.010 of the first run's"
+    )
+    assert str(judge(compare(first, measured(make_run, "third", 80.0, 1.0)))).startswith(
+        "NOT reproduced: tokens_per_s is 0.800 of the first run's"
+    )
+    assert str(judge(compare(first, measured(make_run, "fourth", 80.0, 20.0)))).startswith(
+        "cannot tell: tokens_per_s is 0.800 of the first run's"
+    )
 
 
 def test_another_speed_on_another_processor_cannot_be_judged(make_run):
@@ -24,7 +34,9 @@ def test_another_speed_on_another_processor_cannot_be_judged(make_run):
 
 
 def test_other_work_cannot_be_judged(make_run):
-    found = judge(compare(measured(make_run, "first", 100.0, 1.0), measured(make_run, "second", 100.0, 1.0, data__seq_len=128)))
+    found = judge(
+        compare(measured(make_run, "first", 100.0, 1.0), measured(make_run, "second", 100.0, 1.0, data__seq_len=128))
+    )
     assert found.reproduced is None
     assert "seq_len" in found.reason
 
@@ -36,5 +48,8 @@ def test_the_same_ending_again_is_reproduced_and_another_is_not(make_run):
 
 
 def test_a_run_that_breaks_here_says_nothing_of_the_first(make_run):
-    runs = measured(make_run, "first", 100.0, 1.0), make_run(status="failed", reason="no compiler", sweep__name="second")
+    runs = (
+        measured(make_run, "first", 100.0, 1.0),
+        make_run(status="failed", reason="no compiler", sweep__name="second"),
+    )
     assert str(judge(compare(*runs))) == "cannot tell: the first run ended success, this one failed: no compiler"

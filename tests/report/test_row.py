@@ -108,7 +108,10 @@ def test_a_run_of_other_states_than_the_papers_stands_beside_its_cell_without_a_
 def test_loras_targets_are_part_of_what_is_compared(make_run):
     tuned = {"task__name": "finetune", "metrics": {"tokens_per_s": 1.0}} | PAPER
     assert over_paper(read_row(make_run("L", **tuned))) is not None
-    assert read_row(make_run("L", **tuned, adapter={"rank": 64, "targets": ["q_proj"]})).unlike_paper == "adapter.targets=q_proj"
+    assert (
+        read_row(make_run("L", **tuned, adapter={"rank": 64, "targets": ["q_proj"]})).unlike_paper
+        == "adapter.targets=q_proj"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "[1]", json.dumps({"method": "Naive"})])
@@ -129,5 +132,9 @@ def test_pipelines_are_told_apart_by_their_schedule(make_run, schedule):
 @pytest.mark.parametrize("kind", [None, "ring", "ulysses"])
 def test_sequences_cut_over_ranks_are_told_apart_by_how_attention_sees_them(make_run, kind):
     cut = {"dp": 1, "cp": 2, "cp_kind": kind}
-    row = read_row(make_run(engine__name="megatron", data__seq_len=352, **{f"parallelism__{key}": value for key, value in cut.items()}))
+    row = read_row(
+        make_run(
+            engine__name="megatron", data__seq_len=352, **{f"parallelism__{key}": value for key, value in cut.items()}
+        )
+    )
     assert row.layout == f"cp 2 {kind or 'ring'}"

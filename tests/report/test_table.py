@@ -27,7 +27,9 @@ def test_what_of_the_held_time_was_measured_is_said(make_run, capsys):
     times = {"started_at": "2026-01-01T00:00:00.000+00:00", "ended_at": "2026-01-01T00:00:40.000+00:00"}
     run.write(run.result_path, run.result().model_copy(update=times))
     sizes = {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1}
-    summary = TrainingSummary(rank=0, window_wall_s=10.0, time_to_first_step_s=1.0, state_bytes={}, what_ran={}, **sizes)
+    summary = TrainingSummary(
+        rank=0, window_wall_s=10.0, time_to_first_step_s=1.0, state_bytes={}, what_ran={}, **sizes
+    )
     run.write(run.repeat(0) / "rank.0.json", summary)
     print_report(build_report([run]))
     assert "held their devices, 25.0% went into measured steps" in capsys.readouterr().out

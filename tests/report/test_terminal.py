@@ -16,7 +16,9 @@ MEASURED = {
 @pytest.fixture
 def report(make_run):
     methods = ("Naive", "F+R+Z3+O", "Q")
-    return build_report([make_run(method, metrics=MEASURED, model__name="7b", hardware__name="a800") for method in methods])
+    return build_report(
+        [make_run(method, metrics=MEASURED, model__name="7b", hardware__name="a800") for method in methods]
+    )
 
 
 @pytest.mark.parametrize("width", [80, 120])

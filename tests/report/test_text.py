@@ -30,15 +30,27 @@ def test_csv_holds_raw_values_and_ends_with_the_command(make_run):
     assert row["tokens_per_s_std_within_run"] == ""
     assert float(row["peak_allocated_bytes"]) == 33.35e9
     assert float(row["tokens_per_s_over_paper"]) == 0.5
-    assert (row["paper_table"], row["paper_oom"], row["processes"], row["full_pretraining"]) == ("III", "False", "8", "True")
+    assert (row["paper_table"], row["paper_oom"], row["processes"], row["full_pretraining"]) == (
+        "III",
+        "False",
+        "8",
+        "True",
+    )
     assert list(row)[-1] == "command"
     assert row["command"].startswith("python -m llmexp method=Naive model.name=7b hardware.name=a800 ")
-    assert (failed["state"], failed["reason"], failed["tokens_per_s"], failed["full_pretraining"]) == ("failed", "a, b", "", "False")
+    assert (failed["state"], failed["reason"], failed["tokens_per_s"], failed["full_pretraining"]) == (
+        "failed",
+        "a, b",
+        "",
+        "False",
+    )
 
 
 @pytest.mark.parametrize("issuer", TOKENS)
 def test_no_known_form_of_a_token_is_reported(make_run, issuer):
-    report = build_report([make_run("Q", "failed", reason=f"refused, with {TOKENS[issuer]} and http://me:hunter2@host, twice")])
+    report = build_report(
+        [make_run("Q", "failed", reason=f"refused, with {TOKENS[issuer]} and http://me:hunter2@host, twice")]
+    )
     [row] = read(report)
     assert row["reason"] == "refused, with *** and http://***@host, twice"
     assert TOKENS[issuer] not in markdown(report)
@@ -46,28 +58,45 @@ def test_no_known_form_of_a_token_is_reported(make_run, issuer):
 
 def test_csv_has_the_verdict_and_the_interval(make_run):
     judged = Stability(verdict="unstable", reasons=["drift: x", "noise: y"], low=90.0, high=110.0, source="steps")
-    unstable, unjudged = read(build_report([make_run(metrics={"tokens_per_s": 100.0}, stability=judged), make_run("F", "oom")]))
-    assert (unstable["stability"], unstable["stability_reasons"], unstable["interval_source"]) == ("unstable", "drift: x; noise: y", "steps")
+    unstable, unjudged = read(
+        build_report([make_run(metrics={"tokens_per_s": 100.0}, stability=judged), make_run("F", "oom")])
+    )
+    assert (unstable["stability"], unstable["stability_reasons"], unstable["interval_source"]) == (
+        "unstable",
+        "drift: x; noise: y",
+        "steps",
+    )
     assert (float(unstable["tokens_per_s_low"]), float(unstable["tokens_per_s_high"])) == (90.0, 110.0)
     assert (unjudged["stability"], unjudged["tokens_per_s_low"]) == ("", "")
 
 
 def test_neighbours_are_a_note_of_the_row_and_they_and_clocks_are_in_the_csv(make_run, capsys):
     clocks = [
-        SmClock(gpu=f"GPU {n}", mean_megahertz=mean, lowest_megahertz=mean - 9, card_megahertz=1980, samples=3) for n, mean in enumerate((1900, 1500))
+        SmClock(gpu=f"GPU {n}", mean_megahertz=mean, lowest_megahertz=mean - 9, card_megahertz=1980, samples=3)
+        for n, mean in enumerate((1900, 1500))
     ]
     one = Stability(verdict="stable", beside=["tiny_R_0123456789ab"], sm_clocks=clocks)
     many = Stability(verdict="unstable", reasons=["drift: x"], beside=[f"run_{number}" for number in range(6)])
-    report = build_report([make_run(metrics={"tokens_per_s": 5.0}, stability=one), make_run("F", metrics={"tokens_per_s": 6.0}, stability=many)])
+    report = build_report(
+        [
+            make_run(metrics={"tokens_per_s": 5.0}, stability=one),
+            make_run("F", metrics={"tokens_per_s": 6.0}, stability=many),
+        ]
+    )
     print_report(report)
     shared = "on the same machine: they share power, fans and the host"
     for text in (markdown(report), capsys.readouterr().out):
         assert " 5.0 (1)" in text
         assert " 6.0 ! (2) (3)" in text
         assert f"(1) measured beside 1 other run (tiny_R_0123456789ab) {shared}" in " ".join(text.split())
-        assert f"(3) measured beside 6 other runs (run_0, run_1, run_2, run_3 and 2 more) {shared}" in " ".join(text.split())
+        assert f"(3) measured beside 6 other runs (run_0, run_1, run_2, run_3 and 2 more) {shared}" in " ".join(
+            text.split()
+        )
     first, second = read(report)
-    assert (first["beside"], second["beside"]) == ("tiny_R_0123456789ab", "; ".join(f"run_{number}" for number in range(6)))
+    assert (first["beside"], second["beside"]) == (
+        "tiny_R_0123456789ab",
+        "; ".join(f"run_{number}" for number in range(6)),
+    )
     names = ("sm_clock_mean_megahertz", "sm_clock_lowest_megahertz", "sm_clock_card_megahertz")
     assert [float(first[name]) for name in names] == [1500, 1491, 1980]
     assert [second[name] for name in names] == ["", "", ""]
@@ -90,9 +119,15 @@ def test_markdown_is_one_table_with_legend_and_notes(make_run):
     assert lines[-1].strip() == "(1) no room"
 
 
-@pytest.mark.parametrize(("verdict", "sign", "words"), [("unstable", "!", "unstable"), ("unknown", "?", "not known whether stable")])
-def test_markdown_and_the_terminal_mark_what_cannot_be_relied_on_and_csv_has_the_verdict(make_run, capsys, verdict, sign, words):
-    report = build_report([make_run(metrics={"tokens_per_s": 5.0}, stability=Stability(verdict=verdict, reasons=["too few"]))])
+@pytest.mark.parametrize(
+    ("verdict", "sign", "words"), [("unstable", "!", "unstable"), ("unknown", "?", "not known whether stable")]
+)
+def test_markdown_and_the_terminal_mark_what_cannot_be_relied_on_and_csv_has_the_verdict(
+    make_run, capsys, verdict, sign, words
+):
+    report = build_report(
+        [make_run(metrics={"tokens_per_s": 5.0}, stability=Stability(verdict=verdict, reasons=["too few"]))]
+    )
     print_report(report)
     for text, cell in ((markdown(report), f"| 5.0 {sign} (1) |"), (capsys.readouterr().out, f" 5.0 {sign} (1)")):
         assert cell in text

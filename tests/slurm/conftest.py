@@ -62,14 +62,23 @@ class Shell:
         self.background: list[subprocess.Popen[str]] = []
 
     def llmexp(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "llmexp", *words], cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=600)
+        return subprocess.run(
+            [sys.executable, "-m", "llmexp", *words],
+            cwd=self.folder,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
 
     def sweep(self, behaviours: str, *words: str) -> subprocess.CompletedProcess[str]:
         return self.llmexp(f"engine.options.behaviour={behaviours}", *self.WORDS, *words)
 
     def start_sweep(self, behaviours: str, *words: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "llmexp", f"engine.options.behaviour={behaviours}", *self.WORDS, *words]
-        driver = subprocess.Popen(command, cwd=self.folder, env=self.env, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        driver = subprocess.Popen(
+            command, cwd=self.folder, env=self.env, stdout=subprocess.PIPE, stderr=stderr, text=True
+        )
         self.background.append(driver)
         return driver
 

@@ -17,7 +17,9 @@ from llmexp.slurm.queue import Job, JobState
 def runs(tmp_path: Path, tiny_plan) -> list[Followed]:
     """A run that waits, and one that runs, of 3 steps."""
     found = []
-    for number, (method, state) in enumerate({"F": JobState("PENDING", "Resources"), "R": JobState("RUNNING", nodes="n1")}.items()):
+    for number, (method, state) in enumerate(
+        {"F": JobState("PENDING", "Resources"), "R": JobState("RUNNING", nodes="n1")}.items()
+    ):
         folder = RunFolder(tmp_path / "main" / f"tiny_{method}_{number:012}")
         folder.write(folder.plan_path, tiny_plan(method).model_copy(update={"label": "batch.micro=2"}))
         found.append(Followed(Submitted(folder, Job(f"7_{number}", "a"), ""), state))
@@ -42,7 +44,10 @@ def shown(runs, monkeypatch):
 
 
 def test_a_running_jobs_steps_and_rate_are_shown_as_they_are_written(runs, shown, write_samples):
-    assert shown() == {"tiny R": "tiny R batch.micro=2 7_1 RUNNING (n1)", "tiny F": "tiny F batch.micro=2 7_0 PENDING (Resources)"}
+    assert shown() == {
+        "tiny R": "tiny R batch.micro=2 7_1 RUNNING (n1)",
+        "tiny F": "tiny F batch.micro=2 7_0 PENDING (Resources)",
+    }
     repeat = runs[1].submitted.folder.repeat(0)
     repeat.mkdir()
     assert shown()["tiny R"] == "tiny R batch.micro=2 7_1 RUNNING (n1) starting"

@@ -48,7 +48,10 @@ def submitted(here: Path, tiny_plan) -> Callable[..., RunFolder]:
     [
         (("hydra/launcher=slurm", "hardware=auto"), "name the nodes' hardware"),
         (("hydra/launcher=slurm",), "name the nodes' hardware"),
-        ((*HERE, "hydra.launcher.array_parallelism=0"), "hydra.launcher.array_parallelism=0: must be a whole number of at least 1"),
+        (
+            (*HERE, "hydra.launcher.array_parallelism=0"),
+            "hydra.launcher.array_parallelism=0: must be a whole number of at least 1",
+        ),
         ((*HERE, "hydra.launcher.partiton=gpu"), "unknown key 'hydra.launcher.partiton': did you mean partition?"),
         ((*HERE, "hydra.launcher.setup=module"), "write hydra.launcher.setup=[module]"),
         (
@@ -107,7 +110,9 @@ def test_status_says_who_takes_up_a_held_job(commands, submitted, capsys):
     submitted("7_0")
     commands(**ALL | {"squeue": 'echo "7_0|PENDING|launch failed requeued held||llmexp-main-1"'})
     assert main(["status"]) == 0
-    told = "job 7_0 PENDING (launch failed requeued held); the same command again takes it up, or llmexp cancel ends it\n"
+    told = (
+        "job 7_0 PENDING (launch failed requeued held); the same command again takes it up, or llmexp cancel ends it\n"
+    )
     assert told in capsys.readouterr().out
 
 
@@ -127,7 +132,9 @@ def test_status_finds_a_job_that_no_driver_has_noted(commands, here, tiny_plan, 
     intend([Intent(run, "llmexp-main-1", 3, "")])
     commands(
         **ALL
-        | {"squeue": 'case "$*" in *--jobs=*) echo "7_3|PENDING|Resources||llmexp-main-1";; *--name=llmexp-main-1*) echo "7_3|llmexp-main-1";; esac'}
+        | {
+            "squeue": 'case "$*" in *--jobs=*) echo "7_3|PENDING|Resources||llmexp-main-1";; *--name=llmexp-main-1*) echo "7_3|llmexp-main-1";; esac'
+        }
     )
     assert main(["status"]) == 0
     assert "job 7_3 PENDING (Resources)" in capsys.readouterr().out
@@ -149,8 +156,16 @@ SILENT = {"squeue": 'echo "squeue: error: connect failure" >&2; exit 1', "scontr
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("sbatch: error: Batch job submission failed: Invalid qos specification", 2, "sbatch refuses the jobs: Invalid qos specification; the"),
-        ("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", 1, "sbatch: Unable to contact slurm"),
+        (
+            "sbatch: error: Batch job submission failed: Invalid qos specification",
+            2,
+            "sbatch refuses the jobs: Invalid qos specification; the",
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+            1,
+            "sbatch: Unable to contact slurm",
+        ),
         ("", 2, "sbatch refuses the jobs: without a word; the keys of"),
     ],
 )
@@ -164,7 +179,9 @@ def test_a_refused_submission_leaves_no_job(words, code, said, commands, capsys,
 
 
 def test_a_submission_that_may_have_been_taken_is_asked_about(commands, capsys, here: Path):
-    commands(**ALL | SILENT | {"sbatch": 'echo "sbatch: error: Batch job submission failed: Socket timed out" >&2; exit 1'})
+    commands(
+        **ALL | SILENT | {"sbatch": 'echo "sbatch: error: Batch job submission failed: Socket timed out" >&2; exit 1'}
+    )
     assert main([*HERE, "model=tiny"]) == 1
     capsys.readouterr()
     main(["status"])
@@ -214,7 +231,12 @@ def test_jobs_of_another_version_are_a_line_and_hide_no_other_sweep(commands, su
     commands(**ALL | {"squeue": queued_from(own), "sbatch": f"touch {here}/submitted"})
     assert main(["status"]) == 0
     told = capsys.readouterr()
-    assert (told.err.startswith(said), told.err.count("\n"), "job 7_0 PENDING" in told.out, "foreign/tiny_R" in told.out) == (True, 1, True, True)
+    assert (
+        told.err.startswith(said),
+        told.err.count("\n"),
+        "job 7_0 PENDING" in told.out,
+        "foreign/tiny_R" in told.out,
+    ) == (True, 1, True, True)
     assert main(["cancel", "outputs"]) == 1
     told = capsys.readouterr()
     assert (told.err.startswith(said), told.out) == (True, "cancelled: job 7_0\n")
@@ -240,7 +262,9 @@ def test_a_result_of_another_version_is_a_line_and_neither_submitted_nor_written
     assert run.result_path.read_text().startswith('{"colour"')
 
 
-def test_a_damaged_result_is_submitted_again_and_a_lost_plan_written_again(commands, capsys, here: Path, tiny_plan, result_of):
+def test_a_damaged_result_is_submitted_again_and_a_lost_plan_written_again(
+    commands, capsys, here: Path, tiny_plan, result_of
+):
     commands(**ALL | {"sbatch": "echo Submitted batch job 7", "scontrol": "true"})
     words = (*HERE, "model=tiny", "detach=true", "rerun=none")
     main(["plan", *words[1:4], "--json"])

@@ -36,9 +36,17 @@ def end(submitted: Submitted, tiny_plan, result_of) -> Callable[..., None]:
     [
         (JobState("CANCELLED", "None"), "killed", "SLURM's job 7_1 ended CANCELLED before the run began"),
         (JobState("NODE_FAIL", "None", "n1"), "killed", "SLURM's job 7_1 ended NODE_FAIL on n1 before the run began"),
-        (JobState("OUT_OF_MEMORY", "None", "n1"), "oom", "SLURM's job 7_1 ended OUT_OF_MEMORY on n1 before the run began"),
+        (
+            JobState("OUT_OF_MEMORY", "None", "n1"),
+            "oom",
+            "SLURM's job 7_1 ended OUT_OF_MEMORY on n1 before the run began",
+        ),
         (JobState("TIMEOUT", "None", "n1"), "timeout", "SLURM's job 7_1 ended TIMEOUT on n1 before the run began"),
-        (JobState("forgotten"), "killed", "SLURM's job 7_1 is gone, SLURM keeps no record of its end, and it left no result"),
+        (
+            JobState("forgotten"),
+            "killed",
+            "SLURM's job 7_1 is gone, SLURM keeps no record of its end, and it left no result",
+        ),
         (JobState("PENDING", "BadConstraints"), "killed", "SLURM's job 7_1 would wait for ever: BadConstraints"),
     ],
 )
@@ -53,7 +61,10 @@ def test_a_failed_jobs_last_words_are_in_the_reason(submitted):
     submitted.folder.event("running")
     submitted.log.parent.mkdir(parents=True)
     submitted.log.write_text("much\nsrun: error: the end\n")
-    assert finalize(submitted, JobState("FAILED", "None", "n1")).reason == "SLURM's job 7_1 ended FAILED on n1: srun: error: the end"
+    assert (
+        finalize(submitted, JobState("FAILED", "None", "n1")).reason
+        == "SLURM's job 7_1 ended FAILED on n1: srun: error: the end"
+    )
 
 
 def test_the_runs_own_result_is_never_written_over(submitted, end):

@@ -77,13 +77,18 @@ FROM_NAME = {"name": "train", "task": None}
 
 
 @pytest.mark.parametrize("line", [FROM_NUMBER, FROM_NAME], ids=["by its number", "by its name"])
-@pytest.mark.parametrize("script", ["/home/me/thesis/train.sh", "(null)", ""], ids=["a script", "a shell", "nothing said"])
+@pytest.mark.parametrize(
+    "script", ["/home/me/thesis/train.sh", "(null)", ""], ids=["a script", "a shell", "nothing said"]
+)
 def test_a_job_of_my_own_that_a_foreign_folder_names_goes_on(line, script, sweep, cluster, capsys) -> None:
     sweep("from_a_colleague/main", line)
     ended = cluster(script)
     assert main(["cancel", "from_a_colleague"]) == 1
     assert not ended.exists()
-    assert "llmexp: job 55 goes on: by SLURM's word it is not of from_a_colleague/main; scancel 55 would end it\n" in refused(capsys)
+    assert (
+        "llmexp: job 55 goes on: by SLURM's word it is not of from_a_colleague/main; scancel 55 would end it\n"
+        in refused(capsys)
+    )
 
 
 def test_a_copy_of_a_sweep_does_not_end_the_sweeps_jobs(sweep, cluster, capsys, here: Path) -> None:
@@ -97,7 +102,9 @@ def test_a_copy_of_a_sweep_does_not_end_the_sweeps_jobs(sweep, cluster, capsys, 
     assert (ended.read_text(), capsys.readouterr().out) == ("--name=llmexp-main-1 55\n", "cancelled: job 55\n")
 
 
-@pytest.mark.parametrize("name", ["llmexp-main-1", "../../../outputs/main/slurm/llmexp-main-1", "{mine}/slurm/llmexp-main-1"])
+@pytest.mark.parametrize(
+    "name", ["llmexp-main-1", "../../../outputs/main/slurm/llmexp-main-1", "{mine}/slurm/llmexp-main-1"]
+)
 def test_no_name_leads_to_the_jobs_of_another_sweep(name, sweep, cluster, capsys, here: Path) -> None:
     mine = sweep("outputs/main")
     name = name.format(mine=mine)
@@ -117,7 +124,9 @@ def test_a_link_in_a_foreign_folder_does_not_lead_to_my_jobs(link, sweep, cluste
         theirs.symlink_to(mine)
     else:
         sweep("theirs/main")
-        there = {"slurm": slurm_folder(theirs), "jobs.jsonl": slurm_folder(theirs) / "jobs.jsonl", "run": theirs / RUN}[link]
+        there = {"slurm": slurm_folder(theirs), "jobs.jsonl": slurm_folder(theirs) / "jobs.jsonl", "run": theirs / RUN}[
+            link
+        ]
         shutil.rmtree(there) if there.is_dir() else there.unlink()
         there.symlink_to(mine / there.relative_to(theirs))
     assert main(["cancel", "theirs"]) == 1
@@ -135,7 +144,13 @@ def test_outputs_that_lie_elsewhere_by_a_link_are_ones_own(sweep, cluster, capsy
 
 
 @pytest.mark.parametrize(
-    "line", [{"job": 55, "name": "train"}, {"job": ["5"], "name": "train"}, {"name": ["train"], "task": None}, {"job": "5", "name": 5}]
+    "line",
+    [
+        {"job": 55, "name": "train"},
+        {"job": ["5"], "name": "train"},
+        {"name": ["train"], "task": None},
+        {"job": "5", "name": 5},
+    ],
 )
 def test_what_is_no_jobs_number_or_name_is_told_in_a_line(line, sweep, cluster, capsys) -> None:
     sweep("theirs/main", line)
@@ -146,7 +161,9 @@ def test_what_is_no_jobs_number_or_name_is_told_in_a_line(line, sweep, cluster, 
 
 
 @pytest.mark.parametrize("reason", ["BadConstraints", "launch failed requeued held"])
-def test_who_waits_for_a_copied_sweep_ends_and_releases_nothing_of_the_original(reason, sweep, cluster, here: Path) -> None:
+def test_who_waits_for_a_copied_sweep_ends_and_releases_nothing_of_the_original(
+    reason, sweep, cluster, here: Path
+) -> None:
     mine = sweep("outputs/main", {"job": "55", "name": "llmexp-main-1"})
     ended = cluster(script_of(mine, "llmexp-main-1"), "llmexp-main-1", state=f"PENDING|{reason}")
     shutil.copytree(mine, here / "outputs" / "copy")

@@ -6,7 +6,18 @@ import pytest
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
-from llmexp.slurm.jobs import Intent, Submitted, intend, note, run_of, slurm_folder, submission_folder, submissions, unanswered, withdraw
+from llmexp.slurm.jobs import (
+    Intent,
+    Submitted,
+    intend,
+    note,
+    run_of,
+    slurm_folder,
+    submission_folder,
+    submissions,
+    unanswered,
+    withdraw,
+)
 from llmexp.slurm.queue import Job
 
 

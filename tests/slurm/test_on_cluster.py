@@ -25,7 +25,10 @@ def states(cluster, *jobs: str) -> list[str]:
 def test_a_sweep_waits_shows_each_error_and_fails_in_slurms_eyes_too(shell, cluster, until):
     done = shell.sweep("well,broken")
     assert done.returncode == 1, done.stderr
-    assert "tiny Naive engine.options.behaviour=broken · failed: the launcher ended with exit code 1: ValueError: no such thing · job " in done.stderr
+    assert (
+        "tiny Naive engine.options.behaviour=broken · failed: the launcher ended with exit code 1: ValueError: no such thing · job "
+        in done.stderr
+    )
     assert "tiny Naive engine.options.behaviour=well · success · job " in done.stderr
     assert "Traceback" not in done.stderr
     assert "no such thing" in done.stdout
@@ -84,7 +87,9 @@ def test_a_preempted_run_is_queued_again_and_measured(shell, cluster, until):
     job = shell.job("again")
     cluster.run("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
     until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T", "-j", job))
-    cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")  # SLURM holds what it queues again for two minutes
+    cluster.run(
+        "scontrol", "update", f"JobId={job}", "StartTime=now"
+    )  # SLURM holds what it queues again for two minutes
     _, said = driver.communicate(timeout=120)
     assert driver.returncode == 0, said
     assert "killed: terminated by SIGTERM" in said
@@ -138,7 +143,10 @@ def test_a_controllers_restart_loses_nothing(shell, cluster, until):
     cluster.start_controller()
     _, said = driver.communicate(timeout=120)
     assert driver.returncode == 1
-    assert (shell.result("well_when_released").status, shell.result("broken_when_released").status) == ("success", "failed")
+    assert (shell.result("well_when_released").status, shell.result("broken_when_released").status) == (
+        "success",
+        "failed",
+    )
     assert "Traceback" not in said
 
 
@@ -153,7 +161,10 @@ def test_a_number_that_the_controller_gives_away_again_is_no_longer_the_runs(she
     shell.llmexp("cancel", "outputs")
     driver.communicate(timeout=60)
     assert driver.returncode == 1
-    assert (shell.result("well").status, shell.result("well").reason.partition(",")[0]) == ("killed", f"SLURM's job {lost} is gone")
+    assert (shell.result("well").status, shell.result("well").reason.partition(",")[0]) == (
+        "killed",
+        f"SLURM's job {lost} is gone",
+    )
     assert cluster.run("squeue", "-h", "-o", "%T", "-j", theirs) == "PENDING\n"
 
 
@@ -187,7 +198,9 @@ def test_a_job_that_can_never_be_placed_is_told(shell, cluster, until):
     driver = shell.start_sweep("well", "hydra.launcher.partition=brief")
     told = next(line for line in driver.stderr if "cannot be placed" in line)
     run = shell.run("well").path.relative_to(shell.folder)
-    assert re.search(rf"job {shell.job('well')} cannot be placed as it asks: Partition\w+; llmexp cancel {run} ends it", told)
+    assert re.search(
+        rf"job {shell.job('well')} cannot be placed as it asks: Partition\w+; llmexp cancel {run} ends it", told
+    )
     shell.llmexp("cancel", str(run))
     driver.communicate(timeout=60)
     assert driver.returncode == 1
@@ -235,7 +248,10 @@ def test_a_copied_sweep_does_not_end_the_jobs_of_the_original(shell, until):
     job, outputs = shell.job("endless"), shell.folder / "outputs"
     shutil.copytree(outputs / "main", shell.folder / "copied" / "main")
     told = shell.llmexp("cancel", "copied")
-    assert (told.returncode, told.stderr) == (1, f"llmexp: job {job} goes on: by SLURM's word it is not of copied/main; scancel {job} would end it\n")
+    assert (told.returncode, told.stderr) == (
+        1,
+        f"llmexp: job {job} goes on: by SLURM's word it is not of copied/main; scancel {job} would end it\n",
+    )
     assert f"job {job} RUNNING (n" in shell.llmexp("status", "outputs").stdout
     assert shell.llmexp("cancel", "outputs").stdout == f"cancelled: job {job}\n"
 
@@ -304,7 +320,11 @@ def test_edits_after_submission_reach_no_queued_job(shell, scripted, cluster, un
     site = shutil.copytree(scripted, tmp_path / "site")
     shell.env["PYTHONPATH"] = f"{source}:{site}"
     shell.sweep("well", "detach=true", "hydra.launcher.options.hold=true")
-    for edited in (source / "llmexp" / "launch" / "run.py", source / "llmexp" / "cli" / "sweep.py", site / "llmexp_scripted" / "rank.py"):
+    for edited in (
+        source / "llmexp" / "launch" / "run.py",
+        source / "llmexp" / "cli" / "sweep.py",
+        site / "llmexp_scripted" / "rank.py",
+    ):
         edited.write_text("raise SystemExit('edited')")
     cluster.run("scontrol", "release", shell.job("well"))
     until(lambda: shell.run("well").result())

@@ -16,7 +16,10 @@ def test_states_of_queued_running_ended_and_forgotten_jobs(commands):
 
 
 def test_accounting_tells_what_the_controller_forgot(commands):
-    commands(squeue='echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1', sacct='echo "5_1|CANCELLED by 0|None assigned|a"')
+    commands(
+        squeue='echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1',
+        sacct='echo "5_1|CANCELLED by 0|None assigned|a"',
+    )
     assert states([Job("5_1", "a")]) == {Job("5_1", "a"): JobState("CANCELLED")}
 
 
@@ -26,7 +29,10 @@ def test_what_accounting_takes_for_running_is_forgotten_all_the_same(commands):
 
 
 def test_another_job_of_the_same_number_is_not_ours(commands):
-    commands(squeue='echo "5|PENDING|launch failed requeued held||theirs"', sacct='printf "5|CANCELLED|n1|ours\\n5|FAILED|n2|theirs\\n"')
+    commands(
+        squeue='echo "5|PENDING|launch failed requeued held||theirs"',
+        sacct='printf "5|CANCELLED|n1|ours\\n5|FAILED|n2|theirs\\n"',
+    )
     ours, forgotten = Job("5", "ours"), Job("5", "older")
     assert states([ours, forgotten]) == {ours: JobState("CANCELLED", nodes="n1"), forgotten: JobState("forgotten")}
 
@@ -54,12 +60,16 @@ def test_a_job_that_would_wait_for_ever_is_hopeless(reason):
     assert not JobState("PENDING", "Priority").is_hopeless
 
 
-@pytest.mark.parametrize("reason", ["PartitionConfig", "PartitionTimeLimit", "QOSMaxWallDurationPerJobLimit", "QOSMinGRES"])
+@pytest.mark.parametrize(
+    "reason", ["PartitionConfig", "PartitionTimeLimit", "QOSMaxWallDurationPerJobLimit", "QOSMinGRES"]
+)
 def test_a_job_that_asks_for_too_much_is_unplaceable(reason):
     assert JobState("PENDING", reason).is_unplaceable
 
 
-@pytest.mark.parametrize("reason", ["Resources", "Priority", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit", "JobArrayTaskLimit", "BeginTime"])
+@pytest.mark.parametrize(
+    "reason", ["Resources", "Priority", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit", "JobArrayTaskLimit", "BeginTime"]
+)
 def test_a_job_that_waits_for_its_turn_is_not(reason):
     assert not JobState("PENDING", reason).is_unplaceable
 

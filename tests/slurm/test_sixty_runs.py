@@ -38,7 +38,9 @@ def test_sixty_runs_end_after_one_resume(shell, cluster, until):
     cluster.run("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
     for one in preempted:
         until(lambda one=one: "PENDING" in cluster.run("squeue", "-h", "-o", "%T", "-j", one.job.number))
-        cluster.run("scontrol", "update", f"JobId={one.job}", "StartTime=now")  # SLURM holds what it queues again for two minutes
+        cluster.run(
+            "scontrol", "update", f"JobId={one.job}", "StartTime=now"
+        )  # SLURM holds what it queues again for two minutes
 
     done = shell.sweep(*words)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -77,6 +79,8 @@ def stored(outputs: Path) -> dict[str, tuple[str, float]]:
     """The same as the MLflow store has it."""
     client = MlflowClient(f"sqlite:///{outputs}/mlflow.db")
     runs = client.search_runs([client.get_experiment_by_name("llmexp").experiment_id], "tags.`llmexp.kind` = 'run'")
-    found = {run.data.tags["id"]: (run.data.tags["status"], run.data.metrics.get("tokens_per_s", math.nan)) for run in runs}
+    found = {
+        run.data.tags["id"]: (run.data.tags["status"], run.data.metrics.get("tokens_per_s", math.nan)) for run in runs
+    }
     assert len(found) == len(runs)
     return found

@@ -36,7 +36,10 @@ def test_further_options_win(tiny_plan):
 
 
 def test_a_name_of_ones_own_is_refused():
-    with pytest.raises(ConfigError, match=r"^hydra\.launcher\.options\.job-name=mine: llmexp names its jobs itself, to know them again$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^hydra\.launcher\.options\.job-name=mine: llmexp names its jobs itself, to know them again$",
+    ):
         read_options({"options": {"job-name": "mine"}})
 
 

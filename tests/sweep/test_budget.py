@@ -44,8 +44,16 @@ def test_a_budget_that_suffices_refuses_nothing(costs):
 @pytest.mark.parametrize(
     ("hours", "budget", "message"),
     [
-        ((1, 2), {"device_hours": 5.9}, "budget.device_hours=5.9: the sweep is expected to take 6 device-hours (3 h on 2 devices);"),
-        ((1, None, 2), {"device_hours": 100.0}, "the cost of 1 of 3 runs, such as tiny F, is unknown; budget.when_over=trim"),
+        (
+            (1, 2),
+            {"device_hours": 5.9},
+            "budget.device_hours=5.9: the sweep is expected to take 6 device-hours (3 h on 2 devices);",
+        ),
+        (
+            (1, None, 2),
+            {"device_hours": 100.0},
+            "the cost of 1 of 3 runs, such as tiny F, is unknown; budget.when_over=trim",
+        ),
         ((1, 2), {"usd": 17.9}, "budget.usd=17.9: the sweep is expected to take 18.00 USD;"),
         ((1, 2), {"usd": 18.0, "device_hours": 1.0}, "budget.device_hours=1"),
         (
@@ -97,7 +105,10 @@ def test_a_sweep_over_its_budget_starts_nothing(llmexp, runner, here: Path):
     code, out, err = llmexp(*PAPER, "budget.device_hours=1.1")
     assert (code, out, runner.ran) == (2, "", [])
     taken = "1.16 device-hours (8 min 44 s on 8 devices)"
-    assert err == f"llmexp: budget.device_hours=1.1: the sweep is expected to take {taken}; budget.when_over=trim keeps the cheapest runs\n"
+    assert (
+        err
+        == f"llmexp: budget.device_hours=1.1: the sweep is expected to take {taken}; budget.when_over=trim keeps the cheapest runs\n"
+    )
     assert list(here.iterdir()) == []
 
 
@@ -124,7 +135,9 @@ def test_answers_that_are_there_take_nothing_of_the_budget(llmexp, runner):
 
 def test_a_plan_of_several_runs_ends_with_their_cost(llmexp):
     _, out, _ = llmexp("plan", *PAPER)
-    assert out.splitlines()[-1].startswith("expected cost: 3 of 3 runs: 8 min 44 s on 8 devices, 1.2 device-hours; longest 7b Z3, 3 min 19 s")
+    assert out.splitlines()[-1].startswith(
+        "expected cost: 3 of 3 runs: 8 min 44 s on 8 devices, 1.2 device-hours; longest 7b Z3, 3 min 19 s"
+    )
     assert "expected cost" not in llmexp("plan", *PAPER, "--json")[1]
 
 

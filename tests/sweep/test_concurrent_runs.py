@@ -91,14 +91,21 @@ class Measuring:
 
     def _conclude(self, plan: TrainingPlan, folder: RunFolder, began_s: float) -> None:
         """Let the measured window be all of the run's time."""
-        repeat, known = folder.repeat(0), {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1, "state_bytes": {}, "what_ran": {}}
+        repeat, known = (
+            folder.repeat(0),
+            {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1, "state_bytes": {}, "what_ran": {}},
+        )
         window_s = time.time() - began_s
         self.write_samples(repeat, 0, [(window_s / 10, 5.0)] * 10, warmup=())
-        folder.write(repeat / "rank.0.json", TrainingSummary(rank=0, window_wall_s=window_s, time_to_first_step_s=1.0, **known))
+        folder.write(
+            repeat / "rank.0.json", TrainingSummary(rank=0, window_wall_s=window_s, time_to_first_step_s=1.0, **known)
+        )
         conclude(plan, folder, SUCCESS, {"cpu": {"usable_cores": 16, "logical_cores": 16}})
 
 
-def test_each_result_names_the_runs_that_stood_beside_it_and_the_table_says_so(plan, tmp_path: Path, write_samples) -> None:
+def test_each_result_names_the_runs_that_stood_beside_it_and_the_table_says_so(
+    plan, tmp_path: Path, write_samples
+) -> None:
     """F and R share a part of their time; Z2+O and Naive have the machine to themselves, one after the other."""
     sweep = {"name": "main", "outputs": str(tmp_path)}
     plans = [plan(method, sweep=sweep) for method in ("F", "R", "Z2+O", "Naive")]
@@ -109,9 +116,17 @@ def test_each_result_names_the_runs_that_stood_beside_it_and_the_table_says_so(p
     report = build_report([RunFolder(one.folder) for one in plans])
     text = markdown(report)
     for method in ("F", "R"):
-        assert f"measured beside 1 other run ({names[method]}) on the same machine: they share power, fans and the host" in text
+        assert (
+            f"measured beside 1 other run ({names[method]}) on the same machine: they share power, fans and the host"
+            in text
+        )
     assert text.count("measured beside") == 2
-    assert [row["beside"] for row in csv.DictReader(io.StringIO(comma_separated(report)))] == [names["R"], names["F"], "", ""]
+    assert [row["beside"] for row in csv.DictReader(io.StringIO(comma_separated(report)))] == [
+        names["R"],
+        names["F"],
+        "",
+        "",
+    ]
 
 
 def test_a_run_that_would_disturb_has_the_machine_to_itself(plan) -> None:
@@ -154,7 +169,9 @@ def test_it_takes_two_runs_and_devices_for_both(plan) -> None:
     assert not worth_it([plan("F"), plan("Z2+O")], DEVICES)
 
 
-def test_a_process_of_its_own_sees_its_devices_alone_and_records(plan, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_process_of_its_own_sees_its_devices_alone_and_records(
+    plan, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """There is no GPU here, which is what the run must find out: in its own folder, as a failure of its own."""
     planned = plan(sweep={"name": "main", "outputs": str(tmp_path)})
     assert run_alone(planned, ["GPU-c"])
@@ -164,6 +181,8 @@ def test_a_process_of_its_own_sees_its_devices_alone_and_records(plan, tmp_path:
 
 
 def test_the_devices_are_told_by_the_environment(plan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(concurrent_runs, "ALONE", ("sh", "-c", f"cat > /dev/null; echo $CUDA_VISIBLE_DEVICES > {tmp_path}/seen"))
+    monkeypatch.setattr(
+        concurrent_runs, "ALONE", ("sh", "-c", f"cat > /dev/null; echo $CUDA_VISIBLE_DEVICES > {tmp_path}/seen")
+    )
     assert run_alone(plan(), ["GPU-c", "GPU-d"])
     assert (tmp_path / "seen").read_text() == "GPU-c,GPU-d\n"

@@ -43,7 +43,9 @@ def ended(
         (folder.repeat(0) / "rank.0.json").write_text("{}")
         times = {"started_at": "2026-01-01T00:00:00+00:00", "ended_at": "2026-01-01T00:00:40+00:00"}
         metrics = {"tokens_per_s": Metric(mean=350.0)} if status == "success" else {}
-        folder.write(folder.result_path, result_of(plan, status, metrics=metrics, stack=stack or stack_digest(plan), **times))
+        folder.write(
+            folder.result_path, result_of(plan, status, metrics=metrics, stack=stack or stack_digest(plan), **times)
+        )
         return plan
 
     return end
@@ -51,9 +53,17 @@ def ended(
 
 def test_nothing_measured_is_unknown(costs, here: Path):
     found = costs("Naive", "F")
-    assert [(cost.held_s, cost.source, cost.device_hours, cost.usd) for cost in found] == [(None, "unknown", None, None)] * 2
-    assert cost_line(found) == "expected cost: unknown, nothing like these runs has been measured in the outputs folder yet"
-    assert cost_line(found[:1]) == "expected cost: unknown, nothing like this run has been measured in the outputs folder yet"
+    assert [(cost.held_s, cost.source, cost.device_hours, cost.usd) for cost in found] == [
+        (None, "unknown", None, None)
+    ] * 2
+    assert (
+        cost_line(found)
+        == "expected cost: unknown, nothing like these runs has been measured in the outputs folder yet"
+    )
+    assert (
+        cost_line(found[:1])
+        == "expected cost: unknown, nothing like this run has been measured in the outputs folder yet"
+    )
     assert list(here.iterdir()) == []
 
 
@@ -65,7 +75,9 @@ def test_an_answer_that_is_kept_costs_nothing(costs, ended, status):
     assert cost_line([cost]) == "expected cost: none, every run is answered or skipped already"
 
 
-@pytest.mark.parametrize(("status", "held_s"), [("success", 40.0), ("oom", 40.0), ("timeout", 40.0), ("failed", None), ("killed", None)])
+@pytest.mark.parametrize(
+    ("status", "held_s"), [("success", 40.0), ("oom", 40.0), ("timeout", 40.0), ("failed", None), ("killed", None)]
+)
 def test_a_run_measured_again_takes_what_it_took(costs, ended, status, held_s):
     ended("F", status, stack="another")
     [cost] = costs("F", rerun="stale")
@@ -93,7 +105,10 @@ def test_the_nearest_batch_tells(costs, ended):
     assert cost.held_s == pytest.approx(28 + 6)
 
 
-@pytest.mark.parametrize("change", [{"precision__name": "other"}, {"model__name": "other"}, {"hardware__name": "h100"}, {"parallelism__dp": 1}])
+@pytest.mark.parametrize(
+    "change",
+    [{"precision__name": "other"}, {"model__name": "other"}, {"hardware__name": "h100"}, {"parallelism__dp": 1}],
+)
 def test_other_work_tells_nothing(costs, ended, change):
     ended("F")
     assert [cost.source for cost in costs("F", **change)] == ["unknown"]
@@ -136,7 +151,9 @@ def test_money_is_shown_where_every_known_run_has_a_price(costs):
     [priced] = costs("Naive", **PAPER | {"hardware": hardware}, **PAPER_PROTOCOL)
     assert priced.usd == pytest.approx(0.648122, abs=1e-6)
     [unknown] = costs("F")
-    assert cost_line([priced, unknown]).startswith("expected cost: 1 of 2 runs: 2 min 26 s on 8 devices, 0.65 USD; longest 7b Naive, 2 min 26 s")
+    assert cost_line([priced, unknown]).startswith(
+        "expected cost: 1 of 2 runs: 2 min 26 s on 8 devices, 0.65 USD; longest 7b Naive, 2 min 26 s"
+    )
     assert cost_line([priced, unknown]).endswith("(1 by the paper's tokens/s, start-up left out, 1 unknown)")
 
 
@@ -151,5 +168,14 @@ def test_runs_on_other_numbers_of_devices_are_told_apart_and_large_sums_in_devic
 
 def test_a_run_that_is_certain_not_to_start_costs_nothing(costs):
     skipped = costs("Naive", hardware__name="a800", parallelism__tp=2)
-    short = costs("Naive", hardware={"name": "a800", "device": "cuda", "devices_per_node": 8, "memory_bytes": 1000, "peak_flops_per_s": {}})
+    short = costs(
+        "Naive",
+        hardware={
+            "name": "a800",
+            "device": "cuda",
+            "devices_per_node": 8,
+            "memory_bytes": 1000,
+            "peak_flops_per_s": {},
+        },
+    )
     assert [cost.source for cost in skipped + short] == ["nothing", "nothing"]

@@ -12,7 +12,9 @@ BATCHES = "batch.micro=1,2,4,8,16"
 
 def endings(here: Path, method: str = "F") -> dict[int, str]:
     results = [run.result() for run in find_runs(here / "outputs")]
-    return {result.batch.micro: f"{result.status} {result.reason}".strip() for result in results if result.method == method}
+    return {
+        result.batch.micro: f"{result.status} {result.reason}".strip() for result in results if result.method == method
+    }
 
 
 @pytest.fixture
@@ -34,7 +36,9 @@ def test_force_starts_it(llmexp, two_fits, here):
     assert endings(here) == {4: "oom", 8: "oom"}
 
 
-@pytest.mark.parametrize("other", ["method=R", "data.seq_len=64", "precision=bf16_mixed", "batch.accumulation=2", "sweep.name=another"])
+@pytest.mark.parametrize(
+    "other", ["method=R", "data.seq_len=64", "precision=bf16_mixed", "batch.accumulation=2", "sweep.name=another"]
+)
 def test_a_run_that_differs_in_more_is_tried(llmexp, two_fits, here, other):
     llmexp("method=F", "batch.micro=4", *QUIET)
     method = () if other.startswith("method") else ("method=F",)

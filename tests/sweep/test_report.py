@@ -36,7 +36,9 @@ def test_a_command_prints_its_runs_and_leaves_all_of_the_folder_its_own_first(ll
     assert (main / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_runs_of_other_drivers_and_broken_folders_are_told_as_they_stand(llmexp, runner, here: Path, tiny_plan: Callable[..., TrainingPlan]) -> None:
+def test_runs_of_other_drivers_and_broken_folders_are_told_as_they_stand(
+    llmexp, runner, here: Path, tiny_plan: Callable[..., TrainingPlan]
+) -> None:
     main = here / "outputs/main"
     for method, begun in (("F", True), ("Z2", False)):
         other = RunFolder(main / tiny_plan(method).folder_name)
@@ -77,7 +79,10 @@ def test_runs_that_other_libraries_measured_are_told_apart(llmexp, runner, here:
     text = (main / "report.md").read_text()
     assert "| stack |" in text
     assert "| 0123456789ab |" in text
-    assert "- stack: where it is another one, so were code, libraries or device; rerun=stale measures such runs again" in text
+    assert (
+        "- stack: where it is another one, so were code, libraries or device; rerun=stale measures such runs again"
+        in text
+    )
 
 
 HEAVY = ("mlflow", "matplotlib", "torch", "pandas")

@@ -18,7 +18,15 @@ class Config:
 
 def again(rerun: str, status: RunStatus, stack: str = "now", force: bool = False) -> str | None:
     fields = dict.fromkeys(("id", "task", "engine", "model", "method", "hardware", "sweep", "command"), "x")
-    earlier = RunResult(**fields, stack="now", status=status, processes=1, devices=1, batch=Batch(micro=1, accumulation=1, global_=1), seq_len=2)
+    earlier = RunResult(
+        **fields,
+        stack="now",
+        status=status,
+        processes=1,
+        devices=1,
+        batch=Batch(micro=1, accumulation=1, global_=1),
+        seq_len=2,
+    )
     return why_again(Config(rerun, force), RunFolder("nowhere"), earlier, stack)  # type: ignore[arg-type]
 
 
@@ -34,7 +42,15 @@ def test_by_status(status):
 def test_only_what_ended_since_the_sweep_began_and_by_now_is_another_drivers(ended_at: str, anothers: bool):
     fields = dict.fromkeys(("id", "task", "engine", "model", "method", "hardware", "sweep", "command"), "x")
     times = {"ended_at": f"{ended_at}T00:00:00.000+00:00", "status": RunStatus.FAILED}
-    earlier = RunResult(**fields, **times, stack="now", processes=1, devices=1, batch=Batch(micro=1, accumulation=1, global_=1), seq_len=2)
+    earlier = RunResult(
+        **fields,
+        **times,
+        stack="now",
+        processes=1,
+        devices=1,
+        batch=Batch(micro=1, accumulation=1, global_=1),
+        seq_len=2,
+    )
     assert is_anothers(earlier, "2026-01-01T00:00:00.000+00:00") is anothers
 
 
@@ -106,7 +122,9 @@ def test_a_lost_plan_without_a_result_is_a_first_time(run, llmexp, runner):
 
 def test_a_damaged_result_is_measured_again(run, llmexp, runner):
     run.result_path.write_text(run.result_path.read_text()[:100])
-    mended = "the same command measures the run again: python -m llmexp method=F model=tiny hardware=cpu tracking=none\n"
+    mended = (
+        "the same command measures the run again: python -m llmexp method=F model=tiny hardware=cpu tracking=none\n"
+    )
     for command in ("status", "report"):
         assert mended in llmexp(command)[1]
     code, out, _ = llmexp(*WORDS)

@@ -38,7 +38,9 @@ def start(surroundings: Surroundings) -> Start:
             "tracking=none",
         ]
         command = surroundings.llmexp(*sweep, f"sweep.outputs={surroundings.outputs}", *words)
-        return subprocess.Popen(command, env=surroundings.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            command, env=surroundings.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     return start
 
@@ -59,7 +61,9 @@ def until_begun(surroundings: Surroundings, times: int) -> RunFolder:
 
 
 @pytest.mark.parametrize("rerun", ["stale", pytest.param("all", marks=pytest.mark.sweep)])
-def test_two_drivers_share_a_sweep_and_both_end_with_the_whole_table(start: Start, surroundings: Surroundings, rerun: str) -> None:
+def test_two_drivers_share_a_sweep_and_both_end_with_the_whole_table(
+    start: Start, surroundings: Surroundings, rerun: str
+) -> None:
     drivers = [start("measure.steps=40", f"rerun={rerun}") for _ in range(2)]
     said = [driver.communicate(timeout=120) for driver in drivers]
     assert [driver.returncode for driver in drivers] == [0, 0], said
@@ -73,7 +77,9 @@ def test_two_drivers_share_a_sweep_and_both_end_with_the_whole_table(start: Star
         assert all(f" {method} " in table for method in METHODS)
 
 
-def test_what_a_killed_driver_held_is_done_by_the_one_that_waits_for_it(start: Start, surroundings: Surroundings) -> None:
+def test_what_a_killed_driver_held_is_done_by_the_one_that_waits_for_it(
+    start: Start, surroundings: Surroundings
+) -> None:
     first = start("method=Naive", "measure.steps=2000")
     folder = until_begun(surroundings, 1)
     second = start("method=Naive", "measure.steps=2000")

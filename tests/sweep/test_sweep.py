@@ -98,7 +98,9 @@ def test_a_sqlite_store_on_a_network_is_refused_before_anything_starts(llmexp, r
     code, out, err = llmexp("method=Naive", "tracking=mlflow")
     assert (code, out) == (2, "")
     assert err.startswith("llmexp: no SQLite store for MLflow: ")
-    assert "outputs lies on nfs4, where SQLite is not safe: set MLFLOW_TRACKING_URI to a server, or tracking.uri=" in err
+    assert (
+        "outputs lies on nfs4, where SQLite is not safe: set MLFLOW_TRACKING_URI to a server, or tracking.uri=" in err
+    )
     assert err.count("\n") == 1
     assert (runner.ran, list(here.iterdir())) == ([], [])
 
@@ -143,4 +145,8 @@ def test_a_control_measures_one_run_twice_naive_if_it_is_there(llmexp, runner, h
     assert "tiny on 2 x cpu: F, Naive, Naive (control)" in out
     # Each run's own command measures it alone.
     commands = [run.result().command for run in find_runs(here / "outputs" / "main")]
-    assert sorted(command.rpartition(" ")[2] for command in commands) == ["control=true", "tracking=none", "tracking=none"]
+    assert sorted(command.rpartition(" ")[2] for command in commands) == [
+        "control=true",
+        "tracking=none",
+        "tracking=none",
+    ]

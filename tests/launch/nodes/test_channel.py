@@ -43,7 +43,10 @@ def tapped(connected: Callable[[], Pair]) -> tuple[Channel, Pair, Channel]:
 
 def test_messages_arrive_as_they_were_said_in_both_directions(connected: Callable[[], Pair]) -> None:
     one, other = (Channel(end, SECRET) for end in connected())
-    said = [Here(node=1, host="gpu02", cpu={"logical_cores": 2}), Ended(code=1, reason="no", status=RunStatus.OOM, killed_for_memory=True)]
+    said = [
+        Here(node=1, host="gpu02", cpu={"logical_cores": 2}),
+        Ended(code=1, reason="no", status=RunStatus.OOM, killed_for_memory=True),
+    ]
     for message in said:
         one.say(message)
     assert [other.wait(5.0), other.wait(5.0)] == said
@@ -62,8 +65,12 @@ def test_who_does_not_know_the_secret_is_not_heard(connected: Callable[[], Pair]
     assert not channel.alive
 
 
-@pytest.mark.parametrize("changed", [lambda heard: heard, lambda heard: heard.replace(b"stacks", b"stop")], ids=["repeated", "changed"])
-def test_a_message_that_was_heard_on_the_way_helps_nobody(tapped: tuple[Channel, Pair, Channel], changed: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    "changed", [lambda heard: heard, lambda heard: heard.replace(b"stacks", b"stop")], ids=["repeated", "changed"]
+)
+def test_a_message_that_was_heard_on_the_way_helps_nobody(
+    tapped: tuple[Channel, Pair, Channel], changed: Callable[[bytes], bytes]
+) -> None:
     one, (near, far), other = tapped
     one.say(Stacks())
     heard = near.recv(1000)

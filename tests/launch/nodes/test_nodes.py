@@ -42,7 +42,9 @@ def port() -> int:
 
 
 @pytest.fixture
-def make(make_plan: Callable[..., TrainingPlan], port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TrainingPlan]:
+def make(
+    make_plan: Callable[..., TrainingPlan], port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., TrainingPlan]:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     def plan(behaviour: str = "well", **measure: object) -> TrainingPlan:
@@ -84,7 +86,11 @@ def second(port: int, folder: RunFolder, tmp_path: Path) -> Iterator[Callable[[]
         (tmp_path / "second").mkdir(exist_ok=True)
         env = {**os.environ, "TMPDIR": str(tmp_path / "second")}
         started.append(
-            psutil.Popen([sys.executable, str(HERE / "joiner.py"), "1", str(port), str(folder.path.parent), *words], env=env, stderr=subprocess.PIPE)
+            psutil.Popen(
+                [sys.executable, str(HERE / "joiner.py"), "1", str(port), str(folder.path.parent), *words],
+                env=env,
+                stderr=subprocess.PIPE,
+            )
         )
         return started[-1]
 
@@ -125,15 +131,22 @@ def test_a_failure_on_the_other_machine_ends_both_and_is_told(make, folder: RunF
     assert [process.pid for process in processes() if process.pid != joined.pid] == []
 
 
-def test_a_launcher_that_fails_on_the_other_machine_ends_both_and_its_own_exit_code_is_told(make, folder: RunFolder, second) -> None:
+def test_a_launcher_that_fails_on_the_other_machine_ends_both_and_its_own_exit_code_is_told(
+    make, folder: RunFolder, second
+) -> None:
     second()
     result = run_one(make("second exits"), folder)
-    assert (result.status, result.reason) == (RunStatus.FAILED, f"the launcher of {OTHER} ended with exit code 3: nothing was printed")
+    assert (result.status, result.reason) == (
+        RunStatus.FAILED,
+        f"the launcher of {OTHER} ended with exit code 3: nothing was printed",
+    )
 
 
 def test_a_machine_that_is_lost_ends_the_run_within_seconds(make, folder: RunFolder, second, until, processes) -> None:
     joined = second()
-    killer = threading.Thread(target=lambda: (until((folder.repeat(0) / "met.1").exists), joined.send_signal(signal.SIGKILL)))
+    killer = threading.Thread(
+        target=lambda: (until((folder.repeat(0) / "met.1").exists), joined.send_signal(signal.SIGKILL))
+    )
     killer.start()
     started_s = time.monotonic()
     result = run_one(make("hang"), folder)
@@ -144,7 +157,9 @@ def test_a_machine_that_is_lost_ends_the_run_within_seconds(make, folder: RunFol
 
 
 @pytest.mark.parametrize(("held_bytes", "status"), [(2**35, RunStatus.OOM), (0, RunStatus.FAILED)])
-def test_memory_that_comes_to_its_end_on_the_other_machine_ends_both(make, folder: RunFolder, second, processes, held_bytes: int, status) -> None:
+def test_memory_that_comes_to_its_end_on_the_other_machine_ends_both(
+    make, folder: RunFolder, second, processes, held_bytes: int, status
+) -> None:
     joined = second(str(held_bytes))
     result = run_one(make("hang"), folder)
     assert result.status is status
@@ -164,7 +179,10 @@ def memory_group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for limit in (group / name for name, _, _ in memory.VERSIONS):
         if limit.exists():
             limit.write_text(str(2**26))
-    killed = subprocess.run([sys.executable, str(HERE / "hoard.py")], stderr=subprocess.DEVNULL).returncode == -signal.SIGKILL
+    killed = (
+        subprocess.run([sys.executable, str(HERE / "hoard.py")], stderr=subprocess.DEVNULL).returncode
+        == -signal.SIGKILL
+    )
     if killed:
         yield
     group.rmdir()
@@ -176,10 +194,15 @@ def memory_group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_kill_by_the_kernel_for_memory_on_the_other_machine_is_out_of_memory(make, folder: RunFolder, second) -> None:
     second()
     result = run_one(make("second hoards"), folder)
-    assert (result.status, result.reason) == (RunStatus.OOM, f"the launcher of {OTHER} was killed by SIGKILL by the kernel, for want of host memory")
+    assert (result.status, result.reason) == (
+        RunStatus.OOM,
+        f"the launcher of {OTHER} was killed by SIGKILL by the kernel, for want of host memory",
+    )
 
 
-def test_a_lost_first_machine_ends_the_others_ranks(make, folder: RunFolder, second, start_driver, until, processes) -> None:
+def test_a_lost_first_machine_ends_the_others_ranks(
+    make, folder: RunFolder, second, start_driver, until, processes
+) -> None:
     joined = second()
     driver = start_driver(make("hang"))
     until((folder.repeat(0) / "met.1").exists)
@@ -215,7 +238,13 @@ def knock(port: int, words: bytes) -> socket.socket | None:
 
 
 def test_strangers_at_the_port_keep_nobody_waiting(make, folder: RunFolder, second, port: int, until) -> None:
-    said = [b"", b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b'{"event": "here", "node": 1}\n', b"0" * 32 + b"\n" + b"0" * 64 + b' {"event": "here"}\n']
+    said = [
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"[1]\n",
+        b'{"event": "here", "node": 1}\n',
+        b"0" * 32 + b"\n" + b"0" * 64 + b' {"event": "here"}\n',
+    ]
     strangers: list[socket.socket | None] = []
 
     def come() -> None:

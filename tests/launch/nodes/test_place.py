@@ -23,7 +23,12 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "scontrol").write_text(SCONTROL)
     (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    for name, value in {"SLURM_NODEID": "1", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[3-4]", "SLURM_JOB_ID": "9001"}.items():
+    for name, value in {
+        "SLURM_NODEID": "1",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_JOB_NODELIST": "n[3-4]",
+        "SLURM_JOB_ID": "9001",
+    }.items():
         monkeypatch.setenv(name, value)
 
 
@@ -38,7 +43,10 @@ def test_one_machine_needs_no_place(config) -> None:
 
 
 def test_another_machine_than_the_first_of_one_is_refused(config) -> None:
-    with pytest.raises(ConfigError, match=r"node.rank=1: hardware.nodes=1, so that there is no other machine than 0; set hardware.nodes"):
+    with pytest.raises(
+        ConfigError,
+        match=r"node.rank=1: hardware.nodes=1, so that there is no other machine than 0; set hardware.nodes",
+    ):
         place_of(config(nodes=1, rank=1))
 
 

@@ -94,7 +94,9 @@ def broken() -> None:
 
 def hang() -> None:
     """Leave a stubborn process in a session of its own, as torchrun's ranks are, and one whose parent has gone; then stand still."""
-    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(1000)"
+    stubborn = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(1000)"
+    )
     orphan = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {stubborn!r}], start_new_session=True)"
     subprocess.Popen([sys.executable, "-c", stubborn], start_new_session=True, stdout=subprocess.PIPE).stdout.readline()
     subprocess.run([sys.executable, "-c", orphan], check=True)

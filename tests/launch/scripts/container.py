@@ -10,4 +10,8 @@ with Path(os.environ["TALLY"]).open("a") as file:
 if words[0] == "run":
     image = words.index("an-image")
     told = [words[at + 1] for at in range(image) if words[at] == "--env"]
-    os.execvpe(words[image + 1], words[image + 1 :], {"PATH": os.environ["PATH"], **{name: os.environ[name] for name in told if name in os.environ}})
+    os.execvpe(
+        words[image + 1],
+        words[image + 1 :],
+        {"PATH": os.environ["PATH"], **{name: os.environ[name] for name in told if name in os.environ}},
+    )

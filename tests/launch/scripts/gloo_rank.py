@@ -21,7 +21,9 @@ dist.barrier()
 if rank == 1 and behaviour == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 if rank == 1 and behaviour == "out_of_memory":
-    (folder / "failure.1.json").write_text('{"rank": 1, "kind": "oom", "message": "MemoryError: no more", "allocator": {"allocated_bytes": 7}}')
+    (folder / "failure.1.json").write_text(
+        '{"rank": 1, "kind": "oom", "message": "MemoryError: no more", "allocator": {"allocated_bytes": 7}}'
+    )
     os._exit(1)
 if rank == 1:
     time.sleep(1000)

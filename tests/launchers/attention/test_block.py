@@ -30,8 +30,13 @@ def two_halves(block: type[Block], dtype: torch.dtype, device: torch.device) -> 
     lse = torch.logaddexp(lse_early, lse_late)
     output = (early * (lse_early - lse).exp()[..., None] + late * (lse_late - lse).exp()[..., None]).to(dtype)
     parts = [part.gradients(grad, output, lse) for part in (before, own)]
-    of_query, of_key, of_value = parts[0][0] + parts[1][0], *(torch.cat(pair, 2) for pair in list(zip(*parts, strict=True))[1:])
-    for found, wanted in zip((output, of_query, of_key, of_value), (expected, *(part.grad for part in whole)), strict=True):
+    of_query, of_key, of_value = (
+        parts[0][0] + parts[1][0],
+        *(torch.cat(pair, 2) for pair in list(zip(*parts, strict=True))[1:]),
+    )
+    for found, wanted in zip(
+        (output, of_query, of_key, of_value), (expected, *(part.grad for part in whole)), strict=True
+    ):
         torch.testing.assert_close(found.float(), wanted, atol=TOLERANCES[dtype], rtol=0)
 
 

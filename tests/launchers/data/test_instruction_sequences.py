@@ -39,7 +39,10 @@ def learned(ids: Sequence[int], labels: Sequence[int]) -> list[int]:
 
 def test_only_answers_and_their_ends_are_learned() -> None:
     one = example(TURNS, Bytes(), "bytes")
-    assert bytes(token for token in one.ids if token != END_OF_DOCUMENT) == b"user:\nHi\nassistant:\nHouser:\nAnd?\nassistant:\nSo"
+    assert (
+        bytes(token for token in one.ids if token != END_OF_DOCUMENT)
+        == b"user:\nHi\nassistant:\nHouser:\nAnd?\nassistant:\nSo"
+    )
     assert learned(*one) == [*b"Ho", END_OF_DOCUMENT, *b"So", END_OF_DOCUMENT]
 
 
@@ -106,7 +109,9 @@ def words(folder: Path, template: str) -> OfTransformers:
     from transformers import PreTrainedTokenizerFast
 
     vocabulary = ["<unk>", "<end>", "<user>", "<assistant>", "Hi", "Ho", "And", "So"]
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({word: place for place, word in enumerate(vocabulary)}, unk_token="<unk>"))
+    made = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: place for place, word in enumerate(vocabulary)}, unk_token="<unk>")
+    )
     made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     fast = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>", unk_token="<unk>")
     fast.chat_template = template
@@ -138,8 +143,20 @@ def test_a_hugging_face_dataset_is_read_and_its_wrong_row_is_named(tmp_path: Pat
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("engine", ["deepspeed", "megatron"])
-def test_every_engine_learns_the_same_from_padded_instructions(observe: Callable[..., Measurement], engine: str) -> None:
-    words = ("hardware=cpu", "parallelism.dp=1", "precision=fp32", "task=finetune", "data.seq_len=256", "optimizer.lr=1e-3", "method=Naive")
-    alone, other = (observe({one: make_plan(*words, f"engine={one}")}, 1, "training_worker")[one][0] for one in ("torch", engine))
+def test_every_engine_learns_the_same_from_padded_instructions(
+    observe: Callable[..., Measurement], engine: str
+) -> None:
+    words = (
+        "hardware=cpu",
+        "parallelism.dp=1",
+        "precision=fp32",
+        "task=finetune",
+        "data.seq_len=256",
+        "optimizer.lr=1e-3",
+        "method=Naive",
+    )
+    alone, other = (
+        observe({one: make_plan(*words, f"engine={one}")}, 1, "training_worker")[one][0] for one in ("torch", engine)
+    )
     assert alone[-1] < alone[0] - 0.2
     assert other == pytest.approx(alone, abs=1e-5)

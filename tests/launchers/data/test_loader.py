@@ -59,7 +59,9 @@ def test_packed_documents_follow_each_other_with_an_end_between(tmp_path: Path) 
 
 
 def test_a_budget_reads_one_shuffled_order_whatever_is_loaded_beyond_it() -> None:
-    few, many, other = (loader.load(section(), 512, number, 0).shuffled(20, seed) for number, seed in ((22, 0), (30, 0), (22, 1)))
+    few, many, other = (
+        loader.load(section(), 512, number, 0).shuffled(20, seed) for number, seed in ((22, 0), (30, 0), (22, 1))
+    )
     plain = loader.load(section(), 512, 30, 0)
     assert torch.equal(few.ids, many.ids[:22])
     assert not torch.equal(many.ids[:20], plain.ids[:20])
@@ -79,7 +81,11 @@ def test_unpacked_documents_are_padded_and_padding_is_not_real(tmp_path: Path) -
     sequences = loader.load(section(files=write(tmp_path, "ab", "0123456789"), pack=False), 512, 9, 0)
     batch = sequences.micro_batch(0, 2, CPU)
     assert (batch.positions, batch.real_tokens) == (16, 3 + 8)
-    short = next(row for row, labels in zip(batch.input_ids.tolist(), batch.labels.tolist(), strict=True) if labels[-1] == IGNORED)
+    short = next(
+        row
+        for row, labels in zip(batch.input_ids.tolist(), batch.labels.tolist(), strict=True)
+        if labels[-1] == IGNORED
+    )
     assert short == [*b"ab", END_OF_DOCUMENT, 0, 0, 0, 0, 0]
 
 
@@ -91,7 +97,10 @@ def test_replicas_share_one_global_order() -> None:
         batch = Batch(micro=micro, accumulation=accumulation, global_=replicas * micro * accumulation)
         ranks = [islice(loader.batches(sequences, replica, replicas, batch, CPU), 2) for replica in range(replicas)]
         steps = list(zip(*ranks, strict=True))
-        return [sorted(int(p.input_ids[i, 0]) // 2 for passes in step for p in passes for i in range(micro)) for step in steps]
+        return [
+            sorted(int(p.input_ids[i, 0]) // 2 for passes in step for p in passes for i in range(micro))
+            for step in steps
+        ]
 
     assert rows(1, 4, 1) == rows(2, 2, 1) == rows(2, 1, 2) == rows(1, 1, 4) == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
@@ -131,9 +140,13 @@ def test_a_local_transformers_tokenizer_is_used(tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     from transformers import PreTrainedTokenizerFast
 
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<unk>": 0, "<end>": 1, "to": 2, "be": 3}, unk_token="<unk>"))
+    words = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({"<unk>": 0, "<end>": 1, "to": 2, "be": 3}, unk_token="<unk>")
+    )
     words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>", unk_token="<unk>").save_pretrained(tmp_path / "words")
+    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>", unk_token="<unk>").save_pretrained(
+        tmp_path / "words"
+    )
     (tmp_path / "text").mkdir()
     files = write(tmp_path / "text", "to be or to be")
     sequences = loader.load(section(files=files, tokenizer=str(tmp_path / "words"), seq_len=6), 512, 1, 0)

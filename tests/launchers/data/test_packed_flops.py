@@ -57,20 +57,31 @@ def pairs(row: Sequence[int]) -> float:
 
 def repeat(sample: StepSample, **what_ran: str) -> Repeat:
     times = {"window_wall_s": WINDOW_S, "time_to_first_step_s": 1.0}
-    summary = TrainingSummary(rank=0, parameters=None, trainable_parameters=None, peak_rss_bytes=1, state_bytes={}, what_ran=what_ran, **times)
+    summary = TrainingSummary(
+        rank=0, parameters=None, trainable_parameters=None, peak_rss_bytes=1, state_bytes={}, what_ran=what_ran, **times
+    )
     return Repeat((summary,), (), ((sample,),))
 
 
 def seven_b(*words: str) -> RunConstants:
-    plan = make_plan("model=7b", "hardware=a800", "parallelism.dp=1", "precision=bf16_pure", f"data.seq_len={SEQ_LEN}", *words)
+    plan = make_plan(
+        "model=7b", "hardware=a800", "parallelism.dp=1", "precision=bf16_pure", f"data.seq_len={SEQ_LEN}", *words
+    )
     return RunConstants.of(plan)
 
 
-@pytest.mark.parametrize(("row", "isolated", "tokens"), [(PACKED, True, 4000), (PADDED, False, 1500)], ids=["packed", "padded"])
-def test_attention_counts_within_records_and_padding_counts_in_matrices_alone(row: list[int], isolated: bool, tokens: int) -> None:
+@pytest.mark.parametrize(
+    ("row", "isolated", "tokens"), [(PACKED, True, 4000), (PADDED, False, 1500)], ids=["packed", "padded"]
+)
+def test_attention_counts_within_records_and_padding_counts_in_matrices_alone(
+    row: list[int], isolated: bool, tokens: int
+) -> None:
     known, seen = seven_b("data=instructions", "task=finetune"), repeat(sample_of([row, row], isolated=isolated))
     attention = 2 * pairs(row) * PER_PAIR
-    found = {name: getattr(metrics, name)(seen, known).value * WINDOW_S * PEAK for name in ("mfu", "useful_mfu", "mfu_full_attention")}
+    found = {
+        name: getattr(metrics, name)(seen, known).value * WINDOW_S * PEAK
+        for name in ("mfu", "useful_mfu", "mfu_full_attention")
+    }
     assert found["mfu"] == pytest.approx(2 * SEQ_LEN * MATRICES + attention, rel=1e-12)
     assert found["useful_mfu"] == pytest.approx(2 * tokens * MATRICES + attention, rel=1e-12)
     assert found["mfu_full_attention"] == pytest.approx(2 * SEQ_LEN * (MATRICES + SEQ_LEN * PER_PAIR), rel=1e-12)
@@ -89,20 +100,26 @@ def test_full_sequences_count_as_the_plan_says() -> None:
     uncounted = sample.model_copy(update={"record_squares": None, "bounded_squares": None})
     for one in (sample, uncounted):
         seen = repeat(one)
-        assert metrics.mfu(seen, RunConstants.of(plan)).value == pytest.approx(2 * SEQ_LEN * plan.flops_per_token / WINDOW_S / PEAK, rel=1e-14)
+        assert metrics.mfu(seen, RunConstants.of(plan)).value == pytest.approx(
+            2 * SEQ_LEN * plan.flops_per_token / WINDOW_S / PEAK, rel=1e-14
+        )
         assert metrics.useful_mfu(seen, RunConstants.of(plan)) == metrics.mfu(seen, RunConstants.of(plan))
     assert metrics.hfu(repeat(uncounted), seven_b("method=F")) is None
 
 
 def test_padding_without_a_count_of_records_has_no_mfu() -> None:
     uncounted = sample_of([PADDED], isolated=False).model_copy(update={"record_squares": None})
-    found = [getattr(metrics, name)(repeat(uncounted), seven_b()) for name in ("tflops_per_s_per_gpu", "mfu", "useful_mfu")]
+    found = [
+        getattr(metrics, name)(repeat(uncounted), seven_b()) for name in ("tflops_per_s_per_gpu", "mfu", "useful_mfu")
+    ]
     assert found == [None, None, None]
 
 
 def hfu(method: str, kernel: str, *, row: list[int] = PACKED, isolated: bool = True) -> float:
     """FLOPs of one row."""
-    found = metrics.hfu(repeat(sample_of([row], isolated=isolated), attention_kernel=kernel), seven_b(f"method={method}"))
+    found = metrics.hfu(
+        repeat(sample_of([row], isolated=isolated), attention_kernel=kernel), seven_b(f"method={method}")
+    )
     assert found is not None
     return found.value * WINDOW_S * PEAK
 
@@ -114,7 +131,9 @@ def test_hfu_counts_what_the_kernel_that_ran_computes() -> None:
     assert hfu("F", "flash_fwd_kernel") == pytest.approx(matrices + 7 * product * within)
     assert hfu("F", "aten::_softmax") == pytest.approx(matrices + 6 * product * SEQ_LEN**2)
     # Padding behind one record is attended to.
-    assert hfu("F", "flash_fwd_kernel", row=PADDED, isolated=False) == pytest.approx(matrices + 7 * product * SEQ_LEN**2 / 2)
+    assert hfu("F", "flash_fwd_kernel", row=PADDED, isolated=False) == pytest.approx(
+        matrices + 7 * product * SEQ_LEN**2 / 2
+    )
 
 
 def test_recomputation_leaves_out_each_layers_last_product() -> None:

@@ -33,7 +33,11 @@ with_and_without_f = pytest.mark.parametrize("method", ["Naive", "F", "RS"])
 def model(method: str, architecture: str = "llama", *, records: bool = True) -> torch.nn.Module:
     experts = {"num_experts": 4, "experts_per_token": 2}
     sparse = architecture == "mixtral"
-    shape = MixtralModel(architecture=architecture, **SIZES, **experts) if sparse else DenseModel(architecture=architecture, **SIZES)
+    shape = (
+        MixtralModel(architecture=architecture, **SIZES, **experts)
+        if sparse
+        else DenseModel(architecture=architecture, **SIZES)
+    )
     attention = implementation(Method.parse(method, "finetune").techniques, CPU, records=records)
     return building.build(building.configuration(shape), torch.float32, attention, device=CPU, weights=seeded(0))
 
@@ -43,15 +47,22 @@ def example(length: int, seed: int) -> Example:
     return Example(ids, [IGNORED] * (length // 3) + ids[length // 3 :])
 
 
-ROWS = [[example(length, 10 * row + place) for place, length in enumerate(lengths)] for row, lengths in enumerate(LENGTHS_OF_ROWS)]
+ROWS = [
+    [example(length, 10 * row + place) for place, length in enumerate(lengths)]
+    for row, lengths in enumerate(LENGTHS_OF_ROWS)
+]
 
 
-def train(built: torch.nn.Module, rows: Sequence[Sequence[Example]], *, isolated: bool) -> tuple[float, dict[str, torch.Tensor]]:
+def train(
+    built: torch.nn.Module, rows: Sequence[Sequence[Example]], *, isolated: bool
+) -> tuple[float, dict[str, torch.Tensor]]:
     """The sum of the losses of all learned tokens, and its gradients."""
     batch = Sequences.of_rows(rows, SEQ_LEN, isolated=isolated).micro_batch(0, len(rows), CPU)
     loss = built(**model_inputs(batch)).loss * int((batch.labels != IGNORED).sum())
     loss.backward()
-    return loss.item(), {name: parameter.grad.clone() for name, parameter in built.named_parameters() if parameter.grad is not None}
+    return loss.item(), {
+        name: parameter.grad.clone() for name, parameter in built.named_parameters() if parameter.grad is not None
+    }
 
 
 @with_and_without_f
@@ -91,7 +102,11 @@ def test_with_f_the_flash_kernel_runs_once_for_each_part_of_each_layer() -> None
     assert batch.packing is not None
     with profile() as profiled:
         built(**model_inputs(batch))
-    calls = [event.count for event in profiled.key_averages() if event.key == "aten::_scaled_dot_product_flash_attention_for_cpu"]
+    calls = [
+        event.count
+        for event in profiled.key_averages()
+        if event.key == "aten::_scaled_dot_product_flash_attention_for_cpu"
+    ]
     assert calls == [len(batch.packing.lengths) * 2]
 
 
@@ -121,10 +136,22 @@ def test_what_does_not_go_with_packing_is_skipped_with_a_reason(words: str, said
 @pytest.mark.ranks
 @pytest.mark.long
 @pytest.mark.parametrize("engine", ["deepspeed", "torch"])
-def test_engines_train_packed_records_the_same_with_and_without_f(observe: Callable[..., Measurement], engine: str) -> None:
-    words = ("task=finetune", "data.pack=true", "hardware=cpu", "parallelism.dp=2", "batch.micro=2", "model.num_layers=2", "precision=fp32")
+def test_engines_train_packed_records_the_same_with_and_without_f(
+    observe: Callable[..., Measurement], engine: str
+) -> None:
+    words = (
+        "task=finetune",
+        "data.pack=true",
+        "hardware=cpu",
+        "parallelism.dp=2",
+        "batch.micro=2",
+        "model.num_layers=2",
+        "precision=fp32",
+    )
     methods = ("L", "L+F+R", "Naive", "F+Z3")
-    found = observe({method: make_plan(*words, f"engine={engine}", "optimizer.lr=1e-3", f"method={method}") for method in methods})
+    found = observe(
+        {method: make_plan(*words, f"engine={engine}", "optimizer.lr=1e-3", f"method={method}") for method in methods}
+    )
     for name, ranks in found.items():
         baseline = found["L" if "L" in name else "Naive"][0]["losses"]
         assert ranks[0]["losses"] == pytest.approx(baseline, abs=1e-5), name

@@ -36,7 +36,9 @@ def what_ran(tmp_path: Path) -> Callable[..., dict[str, Any]]:
         with listening(LOOPBACK, 0) as free:
             port = free.getsockname()[1]
         command = plan.command.words(folder=repeat, address=LOOPBACK, port=port, node=0)
-        done = subprocess.run(command, env={**os.environ, **place, **environment}, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            command, env={**os.environ, **place, **environment}, capture_output=True, text=True, timeout=300
+        )
         assert done.returncode == 0, (repeat / "log.0.txt").read_text()[-4000:]
         found: dict[str, Any] = json.loads((repeat / "rank.0.json").read_text())["what_ran"]
         return found
@@ -45,7 +47,9 @@ def what_ran(tmp_path: Path) -> Callable[..., dict[str, Any]]:
 
 
 def tiny(*overrides: str) -> TrainingPlan:
-    return make_plan("hardware=cpu", "parallelism.dp=2", "data.seq_len=16", "measure=smoke", "measure.profile=false", *overrides)
+    return make_plan(
+        "hardware=cpu", "parallelism.dp=2", "data.seq_len=16", "measure=smoke", "measure.profile=false", *overrides
+    )
 
 
 def test_torchs_optimizers_need_no_compiler(what_ran: Callable[..., dict[str, Any]]) -> None:

@@ -41,7 +41,11 @@ LAYOUTS: dict[str, tuple[int, str]] = {
 # Key and value heads are fewer than the ranks.
 FOUR_RANKS_A_SEQUENCE = {"cp 4, F": (4, "dp=1 cp=4 method=F")}
 ALL = LAYOUTS | FOUR_RANKS_A_SEQUENCE
-ONE_PROCESS = {"whole": (1, "dp=1 engine=torch"), "padded": (1, f"dp=1 engine=torch {PADDED}"), "experts": (1, "dp=1 engine=torch model=tiny-moe")}
+ONE_PROCESS = {
+    "whole": (1, "dp=1 engine=torch"),
+    "padded": (1, f"dp=1 engine=torch {PADDED}"),
+    "experts": (1, "dp=1 engine=torch model=tiny-moe"),
+}
 
 
 @cache
@@ -88,14 +92,21 @@ def test_bf16_follows_the_curve_of_fp32(observed: Measurement, name: str) -> Non
 
 def test_what_gradients_are_reduced_in_is_said(observed: Measurement) -> None:
     """DeepSpeed's stages 1 and 2 reduce in fp32 where sequences are cut."""
-    reduced = {name: observed[name][0]["what_ran"]["reduced_in"] for name in ("cp 2, bf16_mixed", "cp 2, F, Z2, bf16_mixed")}
+    reduced = {
+        name: observed[name][0]["what_ran"]["reduced_in"] for name in ("cp 2, bf16_mixed", "cp 2, F, Z2, bf16_mixed")
+    }
     assert reduced == {"cp 2, bf16_mixed": "torch.bfloat16", "cp 2, F, Z2, bf16_mixed": "torch.float32"}
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_rank_computes_with_its_share_of_a_sequence_by_the_kernel_of_its_method(observed: Measurement, name: str) -> None:
+def test_a_rank_computes_with_its_share_of_a_sequence_by_the_kernel_of_its_method(
+    observed: Measurement, name: str
+) -> None:
     chosen = plan(ALL[name][1])
-    flash, passes = "F" in chosen.method.split("+"), chosen.batch.accumulation * (2 if "R" in chosen.method.split("+") else 1)
+    flash, passes = (
+        "F" in chosen.method.split("+"),
+        chosen.batch.accumulation * (2 if "R" in chosen.method.split("+") else 1),
+    )
     for rank in observed[name]:
         assert rank["positions"] == [SEQ_LEN // chosen.dims.cp]
         assert rank["layer_calls"] == passes * LAYERS

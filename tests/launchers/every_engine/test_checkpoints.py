@@ -36,7 +36,10 @@ FP32_TOLERANCE, LOWERED = 1e-5, 0.1
 def runs(wanted: Callable[[str], bool] = lambda _: True) -> pytest.MarkDecorator:
     """Of those whose method is wanted."""
     cells = [(engine, method) for engine, methods in RUNS.items() for method in methods if wanted(method)]
-    marked = [pytest.param(engine, method, marks=() if method in SHORT[engine] else pytest.mark.sweep) for engine, method in cells]
+    marked = [
+        pytest.param(engine, method, marks=() if method in SHORT[engine] else pytest.mark.sweep)
+        for engine, method in cells
+    ]
     return pytest.mark.parametrize(("engine", "method"), marked)
 
 
@@ -52,13 +55,27 @@ def plan(folder: Path, engine: str, method: str, *overrides: str) -> TrainingPla
     model = ("model=hf", f"model.path={folder}", "model.weights=pretrained", "task=finetune", "hardware=cpu")
     # A rate at which two steps change the loss by much more than the tolerances.
     work = ("parallelism.dp=2", "data=text", "data.seq_len=64", "precision=fp32", "optimizer.lr=0.01")
-    return make_plan(*model, *work, f"engine={engine}", f"method={method}", *(() if "P" in method else ("task.save_model=true",)), *overrides)
+    return make_plan(
+        *model,
+        *work,
+        f"engine={engine}",
+        f"method={method}",
+        *(() if "P" in method else ("task.save_model=true",)),
+        *overrides,
+    )
 
 
 @pytest.fixture(scope="module")
 def trained(checkpoint: Path, observe: Callable[..., Measurement], asked: set[str]) -> Callable[[str], Measurement]:
     def run(engine: str) -> Measurement:
-        return observe({method: plan(checkpoint, engine, method) for method in RUNS[engine] if method in asked.union(SHORT[engine])}, worker=WORKER)
+        return observe(
+            {
+                method: plan(checkpoint, engine, method)
+                for method in RUNS[engine]
+                if method in asked.union(SHORT[engine])
+            },
+            worker=WORKER,
+        )
 
     return cache(run)
 
@@ -75,7 +92,9 @@ def published(checkpoint: Path, method: str) -> Any:
 def assert_computes_what_the_ranks_did(loaded: Any, plan: TrainingPlan, observed: dict[str, Any]) -> None:
     loss, logits = checkpoints.first_outputs(plan, loaded)
     assert loss == pytest.approx(observed["losses"][-1], abs=FP32_TOLERANCE)
-    torch.testing.assert_close(logits, torch.load(Path(observed["folder"]).parent / "logits.0.pt"), rtol=0, atol=FP32_TOLERANCE)
+    torch.testing.assert_close(
+        logits, torch.load(Path(observed["folder"]).parent / "logits.0.pt"), rtol=0, atol=FP32_TOLERANCE
+    )
 
 
 # P's embeddings before the text change the loss from the start.
@@ -89,7 +108,9 @@ def test_training_starts_at_the_loss_of_transformers_own_model(
 
 
 @runs(lambda method: "L" in method or "P" in method)
-def test_peft_loads_the_adapter_and_gives_the_same_logits(trained: Callable[[str], Measurement], checkpoint: Path, engine: str, method: str) -> None:
+def test_peft_loads_the_adapter_and_gives_the_same_logits(
+    trained: Callable[[str], Measurement], checkpoint: Path, engine: str, method: str
+) -> None:
     from peft import PeftModel  # seconds, for all that collect this file
 
     observed = trained(engine)[method][0]

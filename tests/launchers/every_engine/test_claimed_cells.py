@@ -17,7 +17,13 @@ pytestmark = pytest.mark.sweep
 
 WORKER = "training_worker"
 # The smallest in which every cell still differs from the next.
-SMALL = ("data.seq_len=32", "model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")
+SMALL = (
+    "data.seq_len=32",
+    "model.hidden_size=64",
+    "model.intermediate_size=96",
+    "model.head_dim=16",
+    "model.vocab_size=288",
+)
 FP32_TOLERANCE = 1e-5
 BF16_TOLERANCE = 1e-2
 # Over three steps; with tied embeddings the loss rises at first.
@@ -25,7 +31,9 @@ MOVES_BY = 0.005
 
 
 def name_of(overrides: tuple[str, ...]) -> str:
-    return " ".join(word for word in as_typed(list(overrides)) if word not in SMALL and not word.startswith("experiment="))
+    return " ".join(
+        word for word in as_typed(list(overrides)) if word not in SMALL and not word.startswith("experiment=")
+    )
 
 
 @cache
@@ -44,19 +52,36 @@ def one_process(plan: TrainingPlan) -> tuple[str, ...]:
     words = [word for word in plan.rerun_command.split() if word.lstrip("+").startswith("model.")]
     method = next((code for code in plan.method.split("+") if code in ("Q", "P", "L", "QL")), "Naive")
     model = [f"model={plan.config.model.name}", f"task={plan.config.task.name}", "data=text", f"method={method}"]
-    return ("engine=torch", "hardware=cpu", "precision=fp32", "parallelism.dp=1", f"batch.accumulation={plan.batch.global_}", *SMALL, *words, *model)
+    return (
+        "engine=torch",
+        "hardware=cpu",
+        "precision=fp32",
+        "parallelism.dp=1",
+        f"batch.accumulation={plan.batch.global_}",
+        *SMALL,
+        *words,
+        *model,
+    )
 
 
 @pytest.fixture(scope="module")
 def alone(observe: Callable[..., Measurement]) -> Callable[[TrainingPlan], list[float]]:
-    found = observe({str(abs(hash(words))): make_plan(*words) for words in {one_process(plan) for plan in claimed().values()}}, 1, WORKER)
+    found = observe(
+        {str(abs(hash(words))): make_plan(*words) for words in {one_process(plan) for plan in claimed().values()}},
+        1,
+        WORKER,
+    )
     return lambda plan: found[str(abs(hash(one_process(plan))))][0]
 
 
 @pytest.fixture(scope="module")
 def together(observe: Callable[..., Measurement]) -> Callable[[TrainingPlan], Measurement]:
     def run(engine: str, ranks: int) -> Measurement:
-        plans = {plan.id: plan for plan in claimed().values() if (plan.config.engine.name, plan.dims.world_size) == (engine, ranks)}
+        plans = {
+            plan.id: plan
+            for plan in claimed().values()
+            if (plan.config.engine.name, plan.dims.world_size) == (engine, ranks)
+        }
         return observe(plans, ranks, WORKER)
 
     run = cache(run)

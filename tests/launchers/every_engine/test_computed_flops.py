@@ -15,20 +15,61 @@ pytestmark = pytest.mark.ranks
 # Engine, ranks and words; attention in products of its own unless F is in the method.
 RUNS: dict[str, tuple[str, int, str]] = {
     **{
-        f"{engine} {method}": (engine, 1, f"method={method}" + " task=finetune data=synthetic" * any(code in method for code in "LP"))
+        f"{engine} {method}": (
+            engine,
+            1,
+            f"method={method}" + " task=finetune data=synthetic" * any(code in method for code in "LP"),
+        )
         for engine, methods in {
-            "torch": ("Naive", "F", "R", "F+R", "R+Z3", "RS", "L", "L+RS", "L+Z3", "L+R", "QL", "QL+R", "QL+F+R", "P+R", "P+F", "Q+R"),
+            "torch": (
+                "Naive",
+                "F",
+                "R",
+                "F+R",
+                "R+Z3",
+                "RS",
+                "L",
+                "L+RS",
+                "L+Z3",
+                "L+R",
+                "QL",
+                "QL+R",
+                "QL+F+R",
+                "P+R",
+                "P+F",
+                "Q+R",
+            ),
             "deepspeed": ("R", "R+Z3", "RS+Z3", "L+R", "QL+R", "L+Z3", "QL+R+Z3"),
             "megatron": ("Naive", "R", "F+R", "RS"),
         }.items()
         for method in methods
     },
-    "narrow adapters": ("torch", 1, "method=L task=finetune data=synthetic adapter.targets=[q_proj,up_proj] adapter.rank=8"),
-    "narrow adapters, R": ("torch", 1, "method=L+R task=finetune data=synthetic adapter.targets=[q_proj,up_proj] adapter.rank=8"),
-    "output adapters": ("torch", 1, "method=QL task=finetune data=synthetic adapter.targets=[o_proj,down_proj] adapter.rank=8"),
-    "output adapters, F": ("torch", 1, "method=L+F task=finetune data=synthetic adapter.targets=[o_proj,down_proj] adapter.rank=8"),
+    "narrow adapters": (
+        "torch",
+        1,
+        "method=L task=finetune data=synthetic adapter.targets=[q_proj,up_proj] adapter.rank=8",
+    ),
+    "narrow adapters, R": (
+        "torch",
+        1,
+        "method=L+R task=finetune data=synthetic adapter.targets=[q_proj,up_proj] adapter.rank=8",
+    ),
+    "output adapters": (
+        "torch",
+        1,
+        "method=QL task=finetune data=synthetic adapter.targets=[o_proj,down_proj] adapter.rank=8",
+    ),
+    "output adapters, F": (
+        "torch",
+        1,
+        "method=L+F task=finetune data=synthetic adapter.targets=[o_proj,down_proj] adapter.rank=8",
+    ),
     "experts, R": ("torch", 1, "method=R model=tiny-moe"),
-    "experts, L": ("torch", 1, "method=L task=finetune data=synthetic model=tiny-moe adapter.targets=[q_proj,k_proj,v_proj,o_proj]"),
+    "experts, L": (
+        "torch",
+        1,
+        "method=L task=finetune data=synthetic model=tiny-moe adapter.targets=[q_proj,k_proj,v_proj,o_proj]",
+    ),
     "qwen3, R": ("torch", 1, "method=R model.architecture=qwen3"),
     "packed": ("torch", 1, "task=finetune data=instructions data.pack=true method=R data.seq_len=1024"),
     "packed, F": ("torch", 1, "task=finetune data=instructions data.pack=true method=F data.seq_len=1024"),
@@ -47,7 +88,14 @@ def plan(name: str) -> TrainingPlan:
     engine, _, words = RUNS[name]
     given = [] if "seq_len" in words else ["data.seq_len=64"]
     return make_plan(
-        "hardware=cpu", "precision=fp32", "model.num_layers=2", "batch.micro=2", "parallelism.dp=1", f"engine={engine}", *given, *words.split()
+        "hardware=cpu",
+        "precision=fp32",
+        "model.num_layers=2",
+        "batch.micro=2",
+        "parallelism.dp=1",
+        f"engine={engine}",
+        *given,
+        *words.split(),
     )
 
 

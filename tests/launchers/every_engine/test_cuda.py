@@ -79,7 +79,9 @@ def test_a_run_measures_with_the_devices_clock(tmp_path: Path) -> None:
     assert tokens_per_s is not None
     assert allocated is not None
     assert allocated.mean > 8 * 857_216
-    measured = [sample for sample in read_samples(folder.repeat(0) / "samples.0.jsonl", StepSample) if not sample.warmup]
+    measured = [
+        sample for sample in read_samples(folder.repeat(0) / "samples.0.jsonl", StepSample) if not sample.warmup
+    ]
     window_s = measured[-1].t_end_s - measured[0].t_start_s
     assert sum(sample.positions for sample in measured) / window_s == pytest.approx(tokens_per_s.mean, rel=0.05)
     assert result.environment["nccl"]
@@ -111,11 +113,15 @@ def test_records_of_a_row_attend_within_themselves_by_one_call_of_a_varying_leng
     key, value = torch.randn(2, 2, 2, 24, 64, device=device, dtype=torch.bfloat16).unbind()
     rows = [[Example([1] * length, [1] * length) for length in row] for row in ((5, 13), (24,))]
     batch = Sequences.of_rows(rows, 24, isolated=True).micro_batch(0, 2, device)
-    options = {key: given for key, given in model_inputs(batch).items() if key not in ("input_ids", "labels", "position_ids")}
+    options = {
+        key: given for key, given in model_inputs(batch).items() if key not in ("input_ids", "labels", "position_ids")
+    }
     with profile(activities=[ProfilerActivity.CUDA]) as profiled:
         found, _ = sdpa_records(torch.nn.Identity(), query, key, value, None, **options)
     for row, start, end in ((0, 0, 5), (0, 5, 18), (1, 0, 24)):
-        alone = flash(query[row : row + 1, :, start:end], key[row : row + 1, :, start:end], value[row : row + 1, :, start:end])
+        alone = flash(
+            query[row : row + 1, :, start:end], key[row : row + 1, :, start:end], value[row : row + 1, :, start:end]
+        )
         torch.testing.assert_close(found[row, start:end], alone[0].transpose(0, 1), rtol=2e-2, atol=2e-2)
     assert sum(event.count for event in profiled.key_averages() if "flash_fwd" in event.key) == 1
 

@@ -32,8 +32,21 @@ def short(method: str) -> Any:
 
 
 def plan(engine: str, method: str, *overrides: str) -> TrainingPlan:
-    small = ("model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288", f"model.num_layers={LAYERS}")
-    words = ("hardware=cpu", "parallelism.dp=2", "data.seq_len=48", f"engine={engine}", f"method={method}", "precision=fp32")
+    small = (
+        "model.hidden_size=64",
+        "model.intermediate_size=96",
+        "model.head_dim=16",
+        "model.vocab_size=288",
+        f"model.num_layers={LAYERS}",
+    )
+    words = (
+        "hardware=cpu",
+        "parallelism.dp=2",
+        "data.seq_len=48",
+        f"engine={engine}",
+        f"method={method}",
+        "precision=fp32",
+    )
     return make_plan("model=tiny-moe", *small, *words, *overrides)
 
 
@@ -65,8 +78,12 @@ def test_losses_follow_the_curve_of_one_process(trained: Runs, alone: Measuremen
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", FEW_TOKENS_METHODS)
-def test_experts_that_no_token_comes_to_change_nothing(trained: Runs, alone: Measurement, engine: str, method: str) -> None:
-    assert trained(engine)[f"{method}, few tokens"][0]["losses"] == pytest.approx(alone["few tokens"][0]["losses"], abs=FP32_TOLERANCE)
+def test_experts_that_no_token_comes_to_change_nothing(
+    trained: Runs, alone: Measurement, engine: str, method: str
+) -> None:
+    assert trained(engine)[f"{method}, few tokens"][0]["losses"] == pytest.approx(
+        alone["few tokens"][0]["losses"], abs=FP32_TOLERANCE
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -29,7 +29,15 @@ TARGETS = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 
 
 def plan(engine: str, method: str, *overrides: str) -> TrainingPlan:
-    words = ("task=finetune", "hardware=cpu", "parallelism.dp=2", "data=text", "data.seq_len=64", "precision=fp32", f"engine={engine}")
+    words = (
+        "task=finetune",
+        "hardware=cpu",
+        "parallelism.dp=2",
+        "data=text",
+        "data.seq_len=64",
+        "precision=fp32",
+        f"engine={engine}",
+    )
     return make_plans((*METHODS, *COMPILED), *words, f"model.num_layers={LAYERS}", *overrides)[method]
 
 
@@ -41,7 +49,10 @@ def runnable(engine: str) -> list[str]:
 def fp32(observe: Callable[..., Measurement], asked: set[str]) -> Runs:
     def run(engine: str) -> Measurement:
         wanted = [name for name in runnable(engine) if name in asked]
-        methods = {name: plan(engine, name) for name in dict.fromkeys([*PROGRAM_PRESETS, *wanted, *(name for name in COMPILED if name in asked)])}
+        methods = {
+            name: plan(engine, name)
+            for name in dict.fromkeys([*PROGRAM_PRESETS, *wanted, *(name for name in COMPILED if name in asked)])
+        }
         return observe(methods | {f"{name}, lr 0": plan(engine, name, "optimizer.lr=0.0") for name in wanted})
 
     return cache(run)
@@ -52,7 +63,11 @@ def one_of(method: str) -> str:
     return next(code for code in method.split("+") if code in PROGRAM_PRESETS)
 
 
-RUNS = [pytest.param(engine, method, marks=[] if method in SHORT else pytest.mark.sweep) for engine in ENGINES for method in METHODS]
+RUNS = [
+    pytest.param(engine, method, marks=[] if method in SHORT else pytest.mark.sweep)
+    for engine in ENGINES
+    for method in METHODS
+]
 each_run = pytest.mark.parametrize(("engine", "method"), RUNS)
 
 
@@ -66,7 +81,9 @@ def skip_unrunnable(engine: str, method: str) -> None:
 def test_only_fsdp2_with_four_bits_is_left_out() -> None:
     assert len(TABLE_09) == 18
     assert runnable("deepspeed") == METHODS
-    assert {method for method in METHODS if method not in runnable("torch")} == {m for m in METHODS if "QL" in m and ("Z2" in m or "Z3" in m)}
+    assert {method for method in METHODS if method not in runnable("torch")} == {
+        m for m in METHODS if "QL" in m and ("Z2" in m or "Z3" in m)
+    }
 
 
 @each_run

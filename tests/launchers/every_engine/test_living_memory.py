@@ -45,7 +45,10 @@ SHORT = {
 RUNS = [pytest.param(run, marks=[] if run in SHORT else pytest.mark.sweep) for run in SURE if run[0] != "megatron"]
 # Frozen parameters and those that train, whole and in 4 bits; what is on the host is pinned.
 ADAPTED = ("L+Z3+O", "QL+Z3+O", "L+Z3", "QL+Z3")
-PIN = ("+engine.options.zero_optimization.offload_param.pin_memory=true", "+engine.options.zero_optimization.offload_param.device=cpu")
+PIN = (
+    "+engine.options.zero_optimization.offload_param.pin_memory=true",
+    "+engine.options.zero_optimization.offload_param.device=cpu",
+)
 
 
 def plan(engine: str, method: str, *words: str) -> TrainingPlan:
@@ -59,7 +62,11 @@ def adapted(method: str) -> TrainingPlan:
 
 @pytest.fixture(scope="module")
 def observed(observe: Callable[..., Measurement], request: pytest.FixtureRequest) -> Callable[[str], Measurement]:
-    asked = {item.callspec.params["run"] for item in request.session.items if item.path == request.path and "observed" in item.fixturenames}
+    asked = {
+        item.callspec.params["run"]
+        for item in request.session.items
+        if item.path == request.path and "observed" in item.fixturenames
+    }
 
     def run(engine: str) -> Measurement:
         plans = {" ".join(run): plan(*run) for run in SURE if run[0] == engine and run in asked}
@@ -81,7 +88,9 @@ def test_the_plan_is_sure_of_what_lives_at_one_time(run: tuple[str, ...]) -> Non
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_no_run_holds_less_than_the_plan_is_sure_of(observed: Callable[[str], Measurement], run: tuple[str, ...]) -> None:
+def test_no_run_holds_less_than_the_plan_is_sure_of(
+    observed: Callable[[str], Measurement], run: tuple[str, ...]
+) -> None:
     memory = plan(*run).memory
     assert memory is not None
     # Partitions of whole parameters, which ZeroRedundancyOptimizer makes, are not all of one size.
@@ -89,10 +98,14 @@ def test_no_run_holds_less_than_the_plan_is_sure_of(observed: Callable[[str], Me
 
 
 @pytest.mark.parametrize("run", [run for run in RUNS if SURE[run.values[0]][1]])
-def test_what_is_sure_is_there_at_that_moment_with_little_else(observed: Callable[[str], Measurement], run: tuple[str, ...]) -> None:
+def test_what_is_sure_is_there_at_that_moment_with_little_else(
+    observed: Callable[[str], Measurement], run: tuple[str, ...]
+) -> None:
     memory, moment = plan(*run).memory, SURE[run][1]
     assert memory is not None
-    assert max(rank["living"][moment] for rank in observed(run[0])[" ".join(run)]) == pytest.approx(1.03 * memory.in_all, rel=0.04)
+    assert max(rank["living"][moment] for rank in observed(run[0])[" ".join(run)]) == pytest.approx(
+        1.03 * memory.in_all, rel=0.04
+    )
 
 
 @pytest.mark.parametrize("run", RUNS)

@@ -27,7 +27,10 @@ METHODS = [*(str(Method.parse(name)) for name in table03_methods()), "Z1", "RS"]
 COMPILED = ["C", "F+R+C+Z3", "C+Q"]
 # Each atom alone, and with what it meets in both engines; the others are run by make test-sweeps.
 SHORT = {"Naive", "F", "R", "RS", "Q", "R+Q", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3", "F+R+Z3+O", "C", "F+R+C+Z3"}
-EVERY, EVERY_COMPILED = ([name if name in SHORT else pytest.param(name, marks=pytest.mark.sweep) for name in names] for names in (METHODS, COMPILED))
+EVERY, EVERY_COMPILED = (
+    [name if name in SHORT else pytest.param(name, marks=pytest.mark.sweep) for name in names]
+    for names in (METHODS, COMPILED)
+)
 SAME_MATHEMATICS = [each for each, name in zip(EVERY, METHODS, strict=True) if "Q" not in name]
 LAYERS = 2
 # Of losses near 6, over 8 steps: against one process, in bf16_mixed against Naive and against fp32 (measured: 1e-6, 4e-4 and 1.6e-2).
@@ -39,7 +42,14 @@ ACCUMULATED = ["Naive", "Z1", "Z2", "Z3"]
 
 
 def plan(engine: str, method: str, precision: str, *overrides: str) -> TrainingPlan:
-    words = ("hardware=cpu", f"model.num_layers={LAYERS}", "parallelism.dp=2", "data.seq_len=64", f"engine={engine}", f"precision={precision}")
+    words = (
+        "hardware=cpu",
+        f"model.num_layers={LAYERS}",
+        "parallelism.dp=2",
+        "data.seq_len=64",
+        f"engine={engine}",
+        f"precision={precision}",
+    )
     return make_plans((*METHODS, *COMPILED), *words, *overrides)[method]
 
 
@@ -73,10 +83,17 @@ def alone(observe: Callable[..., Measurement]) -> Runs:
     """One process; the sequences of both ranks, and of both their passes, in one batch."""
 
     def run(engine: str) -> Measurement:
-        batches = {f"{precision}, {micro}": (precision, micro) for precision, micro in (("fp32", 2), ("fp32", 4), ("bf16_pure", 2))}
+        batches = {
+            f"{precision}, {micro}": (precision, micro)
+            for precision, micro in (("fp32", 2), ("fp32", 4), ("bf16_pure", 2))
+        }
         words = ("parallelism.dp=1",)
         return observe(
-            {name: plan(engine, "Naive", precision, *words, f"batch.micro={micro}") for name, (precision, micro) in batches.items()}, ranks=1
+            {
+                name: plan(engine, "Naive", precision, *words, f"batch.micro={micro}")
+                for name, (precision, micro) in batches.items()
+            },
+            ranks=1,
         )
 
     return cache(run)
@@ -93,7 +110,9 @@ def test_every_method_of_table_03_is_here() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", SAME_MATHEMATICS)
-def test_fp32_losses_of_every_engine_follow_the_curve_of_one_process(fp32: Runs, alone: Runs, engine: str, method: str) -> None:
+def test_fp32_losses_of_every_engine_follow_the_curve_of_one_process(
+    fp32: Runs, alone: Runs, engine: str, method: str
+) -> None:
     one, losses = alone("torch")["fp32, 2"][0]["losses"], fp32(engine)[method][0]["losses"]
     assert len(losses) == 8
     assert one[-1] < one[0] - 0.5
@@ -102,15 +121,23 @@ def test_fp32_losses_of_every_engine_follow_the_curve_of_one_process(fp32: Runs,
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", ACCUMULATED)
-def test_accumulated_passes_follow_the_curve_of_one_large_batch(fp32: Runs, alone: Runs, engine: str, method: str) -> None:
-    assert fp32(engine)[f"{method}, 2 passes"][0]["losses"] == pytest.approx(alone("torch")["fp32, 4"][0]["losses"], abs=FP32_TOLERANCE)
+def test_accumulated_passes_follow_the_curve_of_one_large_batch(
+    fp32: Runs, alone: Runs, engine: str, method: str
+) -> None:
+    assert fp32(engine)[f"{method}, 2 passes"][0]["losses"] == pytest.approx(
+        alone("torch")["fp32, 4"][0]["losses"], abs=FP32_TOLERANCE
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", BF16_METHODS)
 def test_bf16_losses_follow_one_curve_near_that_of_fp32(fp32: Runs, bf16: Runs, engine: str, method: str) -> None:
-    assert bf16(engine)[method][0]["losses"] == pytest.approx(bf16("deepspeed")["Naive"][0]["losses"], abs=BF16_TOLERANCE)
-    assert bf16(engine)[method][0]["losses"] == pytest.approx(fp32(engine)["Naive"][0]["losses"], abs=BF16_TO_FP32_TOLERANCE)
+    assert bf16(engine)[method][0]["losses"] == pytest.approx(
+        bf16("deepspeed")["Naive"][0]["losses"], abs=BF16_TOLERANCE
+    )
+    assert bf16(engine)[method][0]["losses"] == pytest.approx(
+        fp32(engine)["Naive"][0]["losses"], abs=BF16_TO_FP32_TOLERANCE
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -120,7 +147,9 @@ def test_f_runs_the_flash_kernel_and_nothing_else_does(fp32: Runs, engine: str, 
         flash = [name for name in rank["operators"] if "flash_attention" in name]
         assert bool(flash) == ("F" in method.split("+"))
         assert ("aten::_softmax" in rank["operators"]) != bool(flash)
-        assert rank["attention_kernel"] == ("aten::_scaled_dot_product_flash_attention_for_cpu" if flash else "aten::_softmax")
+        assert rank["attention_kernel"] == (
+            "aten::_scaled_dot_product_flash_attention_for_cpu" if flash else "aten::_softmax"
+        )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -132,7 +161,9 @@ def test_r_runs_every_layer_again_in_backward(fp32: Runs, engine: str, method: s
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("method", "calls"), [("Naive", LAYERS), ("RS", 2 * LAYERS), ("R", 2 * LAYERS)])
-def test_rs_runs_the_attention_of_every_layer_again_in_backward_and_nothing_else_of_it(fp32: Runs, engine: str, method: str, calls: int) -> None:
+def test_rs_runs_the_attention_of_every_layer_again_in_backward_and_nothing_else_of_it(
+    fp32: Runs, engine: str, method: str, calls: int
+) -> None:
     for rank in fp32(engine)[method]:
         assert rank["operators"]["aten::_softmax"] == calls
 
@@ -163,12 +194,16 @@ def test_state_is_partitioned_over_both_ranks(bf16: Runs, engine: str, method: s
             assert state_bytes(observed, method, kind, rank) == pytest.approx(expected, rel=0.1), kind
 
 
-@pytest.mark.parametrize(("engine", "method", "bytes_per_parameter"), [("torch", "Naive", 2), ("torch", "Z2", 2), ("deepspeed", "Z2", 2)])
+@pytest.mark.parametrize(
+    ("engine", "method", "bytes_per_parameter"), [("torch", "Naive", 2), ("torch", "Z2", 2), ("deepspeed", "Z2", 2)]
+)
 def test_until_backward_whole_parameters_are_held_in_the_dtype_they_compute_in(
     bf16: Runs, engine: str, method: str, bytes_per_parameter: float
 ) -> None:
     observed = bf16(engine)[method][0]
-    assert observed["parameter_bytes_after_forward"] == pytest.approx(bytes_per_parameter * observed["parameters"], rel=0.05)
+    assert observed["parameter_bytes_after_forward"] == pytest.approx(
+        bytes_per_parameter * observed["parameters"], rel=0.05
+    )
 
 
 def test_under_z3_only_what_belongs_to_no_layer_stays_gathered_until_backward(bf16: Runs) -> None:
@@ -179,11 +214,15 @@ def test_under_z3_only_what_belongs_to_no_layer_stays_gathered_until_backward(bf
 
 
 @pytest.mark.parametrize("method", ["Z2", "Z3"])
-def test_deepspeeds_o_moves_state_to_the_host_and_gradients_into_the_dtype_of_the_master_copy(bf16: Runs, method: str) -> None:
+def test_deepspeeds_o_moves_state_to_the_host_and_gradients_into_the_dtype_of_the_master_copy(
+    bf16: Runs, method: str
+) -> None:
     observed = bf16("deepspeed")
     without, offloaded = state_bytes(observed, method, "gradients"), state_bytes(observed, f"{method}+O", "gradients")
     assert offloaded == pytest.approx(without, rel=0.1), "without O there is as much in the update"
-    assert on_host(observed, f"{method}+O") == {"optimizer", "gradients"} | ({"parameters"} if method == "Z3" else set())
+    assert on_host(observed, f"{method}+O") == {"optimizer", "gradients"} | (
+        {"parameters"} if method == "Z3" else set()
+    )
     assert on_host(observed, method) == set()
 
 
@@ -231,7 +270,9 @@ def test_the_first_update_is_seen_wherever_parameters_lie(fp32: Runs, engine: st
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", EVERY)
-def test_the_gradient_of_the_first_step_is_that_of_one_process_whatever_a_rank_holds_of_it(fp32: Runs, alone: Runs, engine: str, method: str) -> None:
+def test_the_gradient_of_the_first_step_is_that_of_one_process_whatever_a_rank_holds_of_it(
+    fp32: Runs, alone: Runs, engine: str, method: str
+) -> None:
     (one,) = (alone("torch")["fp32, 2"] if "Q" not in method.split("+") else fp32("torch")["Q"])[:1]
     for rank in fp32(engine)[method]:
         assert rank["gradient_norm"] == pytest.approx(sqrt(one["gradient_squares"]), rel=1e-3)
@@ -251,14 +292,18 @@ def test_predicted_memory_is_what_is_allocated(fp32: Runs, engine: str, method: 
 @pytest.mark.parametrize("method", EVERY_COMPILED)
 def test_c_computes_what_its_method_computes_without_it(fp32: Runs, compiled: Runs, engine: str, method: str) -> None:
     without = str(Method.parse("+".join(atom for atom in method.split("+") if atom != "C") or "Naive"))
-    assert compiled(engine)[method][0]["losses"] == pytest.approx(fp32(engine)[without][0]["losses"], abs=FP32_TOLERANCE)
+    assert compiled(engine)[method][0]["losses"] == pytest.approx(
+        fp32(engine)[without][0]["losses"], abs=FP32_TOLERANCE
+    )
     for kind in ("parameters", "gradients", "optimizer"):
         assert state_bytes(compiled(engine), method, kind) == state_bytes(fp32(engine), without, kind), kind
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", EVERY_COMPILED)
-def test_c_compiles_one_layer_and_the_loss_in_the_first_step_and_runs_what_it_compiled(compiled: Runs, engine: str, method: str) -> None:
+def test_c_compiles_one_layer_and_the_loss_in_the_first_step_and_runs_what_it_compiled(
+    compiled: Runs, engine: str, method: str
+) -> None:
     for rank in compiled(engine)[method]:
         assert rank["compiled_graphs"] == [2] * len(rank["losses"])
         assert rank["graph_breaks"] == 0
@@ -281,7 +326,9 @@ def test_under_c_nothing_changes_without_a_learning_rate(compiled: Runs, engine:
     assert set(compiled(engine)["C, lr 0"][0]["losses"]) == {compiled(engine)["C"][0]["losses"][0]}
 
 
-def test_a_rank_of_deepspeed_alone_reduces_nothing_and_several_reduce_in_the_gradients_dtype(fp32: Runs, alone: Runs) -> None:
+def test_a_rank_of_deepspeed_alone_reduces_nothing_and_several_reduce_in_the_gradients_dtype(
+    fp32: Runs, alone: Runs
+) -> None:
     for (observed,) in alone("deepspeed").values():
         assert observed["losses"][-1] < observed["losses"][0] - 0.5
         assert "aten::flatten_dense_tensors" not in observed["operators"], "no gradient goes into a bucket"

@@ -35,12 +35,21 @@ Cell = tuple[str, str, str]
 
 def plan(engine: str, optimizer: str, method: str = "Naive", *overrides: str) -> TrainingPlan:
     lr = [f"optimizer.lr={LEARNING_RATES[optimizer]}"] if optimizer in LEARNING_RATES else []
-    words = ("hardware=cpu", "parallelism.dp=2", "data.seq_len=32", "precision=fp32", f"engine={engine}", f"optimizer={optimizer}")
+    words = (
+        "hardware=cpu",
+        "parallelism.dp=2",
+        "data.seq_len=32",
+        "precision=fp32",
+        f"engine={engine}",
+        f"optimizer={optimizer}",
+    )
     return make_plan(*words, f"method={method}", *lr, *overrides)
 
 
 def cells(engine: str, methods: list[str]) -> list[Cell]:
-    return [(engine, name, method) for name in OPTIMIZERS for method in methods if plan(engine, name, method).skip is None]
+    return [
+        (engine, name, method) for name in OPTIMIZERS for method in methods if plan(engine, name, method).skip is None
+    ]
 
 
 CELLS = [cell for engine in ENGINES for cell in cells(engine, METHODS[engine])]
@@ -55,7 +64,9 @@ def rest_of_cells() -> list[Cell]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The rest is planned where it is tested: all that collect this file would wait for that."""
     if metafunc.function is test_every_other_method_does_the_same_training_with_its_share_of_the_state:
-        metafunc.parametrize(("engine", "optimizer", "method"), [] if "not sweep" in metafunc.config.option.markexpr else rest_of_cells())
+        metafunc.parametrize(
+            ("engine", "optimizer", "method"), [] if "not sweep" in metafunc.config.option.markexpr else rest_of_cells()
+        )
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +74,9 @@ def together(observe: Callable[..., Measurement]) -> Callable[..., Measurement]:
     def run(engine: str, *, rest: bool = False) -> Measurement:
         wanted = [cell for cell in (rest_of_cells() if rest else CELLS) if cell[0] == engine]
         plans = {f"{name} {method}": plan(engine, name, method) for _, name, method in wanted}
-        return observe(plans | {f"decay {method}": plan(engine, "adamw", method, *DECAY) for method in DECAYED[engine]}, 2, WORKER)
+        return observe(
+            plans | {f"decay {method}": plan(engine, "adamw", method, *DECAY) for method in DECAYED[engine]}, 2, WORKER
+        )
 
     return cache(run)
 
@@ -73,7 +86,9 @@ def alone(observe: Callable[..., Measurement]) -> Callable[[], Measurement]:
     """One process on the sequences of both ranks."""
     words = ("parallelism.dp=1", "batch.micro=2")
     plans = {name: plan("torch", name, "Naive", *words) for name in OPTIMIZERS}
-    return cache(lambda: observe(plans | {"still": plan("torch", "adamw", "Naive", *words, "optimizer.lr=0.0")}, 1, WORKER))
+    return cache(
+        lambda: observe(plans | {"still": plan("torch", "adamw", "Naive", *words, "optimizer.lr=0.0")}, 1, WORKER)
+    )
 
 
 def tolerance(optimizer: str) -> float:
@@ -86,7 +101,9 @@ def tolerance(optimizer: str) -> float:
 def test_two_ranks_do_the_training_of_one(together, alone, engine: str, optimizer: str, method: str) -> None:
     losses, one = together(engine)[f"{optimizer} {method}"][0]["losses"], alone()[optimizer][0]["losses"]
     assert losses == pytest.approx(one, abs=tolerance(optimizer))
-    assert abs(one[-1] - alone()["still"][0]["losses"][-1]) > 10 * tolerance(optimizer), "else every optimizer would agree"
+    assert abs(one[-1] - alone()["still"][0]["losses"][-1]) > 10 * tolerance(optimizer), (
+        "else every optimizer would agree"
+    )
 
 
 @pytest.mark.ranks
@@ -106,10 +123,15 @@ def test_state_is_what_the_file_declares(together, engine: str, optimizer: str, 
 @pytest.mark.long
 def test_the_manual_has_what_was_allocated(alone) -> None:
     rows = [
-        [cell.strip(" `") for cell in line.split("|")] for line in (CONF.parents[1] / "docs" / "running.md").read_text().splitlines() if "|" in line
+        [cell.strip(" `") for cell in line.split("|")]
+        for line in (CONF.parents[1] / "docs" / "running.md").read_text().splitlines()
+        if "|" in line
     ]
     written = {row[1]: row[3] for row in rows if row[1] in OPTIMIZERS}
-    assert written == {name: f"{alone()[name][0]['state']['moments'] / alone()[name][0]['trainable_parameters']:.2f}" for name in OPTIMIZERS}
+    assert written == {
+        name: f"{alone()[name][0]['state']['moments'] / alone()[name][0]['trainable_parameters']:.2f}"
+        for name in OPTIMIZERS
+    }
 
 
 @pytest.mark.ranks
@@ -147,12 +169,17 @@ def test_an_update_in_backward_holds_one_gradient_at_a_time(together, alone, opt
 @pytest.mark.parametrize("engine", ENGINES)
 def test_weights_decay_once_a_step_whatever_holds_the_master_copy(together, engine: str) -> None:
     for method in DECAYED[engine]:
-        losses, expected = together(engine)[f"decay {method}"][0]["losses"], together("torch")["decay Naive"][0]["losses"]
+        losses, expected = (
+            together(engine)[f"decay {method}"][0]["losses"],
+            together("torch")["decay Naive"][0]["losses"],
+        )
         assert losses == pytest.approx(expected, abs=DECAY_TOLERANCE), method
 
 
 @pytest.mark.sweep
-def test_every_other_method_does_the_same_training_with_its_share_of_the_state(together, alone, engine: str, optimizer: str, method: str) -> None:
+def test_every_other_method_does_the_same_training_with_its_share_of_the_state(
+    together, alone, engine: str, optimizer: str, method: str
+) -> None:
     ranks = together(engine, rest=True)[f"{optimizer} {method}"]
     assert ranks[0]["losses"] == pytest.approx(alone()[optimizer][0]["losses"], abs=tolerance(optimizer))
     expected = plan(engine, optimizer, method).memory.optimizer

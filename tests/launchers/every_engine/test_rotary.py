@@ -17,9 +17,13 @@ LAYOUTS = {
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("engine", LAYOUTS)
-def test_rotary_frequencies_are_exact_in_every_layout_and_precision(observe: Callable[..., Measurement], engine: str) -> None:
+def test_rotary_frequencies_are_exact_in_every_layout_and_precision(
+    observe: Callable[..., Measurement], engine: str
+) -> None:
     plans = {
-        f"{layout} {precision}": make_plan("hardware=cpu", "model=tiny", f"engine={engine}", f"precision={precision}", *layout.split())
+        f"{layout} {precision}": make_plan(
+            "hardware=cpu", "model=tiny", f"engine={engine}", f"precision={precision}", *layout.split()
+        )
         for layout in LAYOUTS[engine]
         for precision in PRECISIONS
     }
@@ -32,4 +36,6 @@ def test_rotary_frequencies_are_exact_in_every_layout_and_precision(observe: Cal
         for rank in ranks:
             assert rank["frequencies"], name
             for frequencies in rank["frequencies"]:
-                assert [POSITION * frequency for frequency in frequencies] == pytest.approx(angles, abs=WITHIN_RADIANS), name
+                assert [POSITION * frequency for frequency in frequencies] == pytest.approx(
+                    angles, abs=WITHIN_RADIANS
+                ), name

@@ -43,26 +43,41 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "dp 2, Z1, bf16_mixed": (2, "parallelism.dp=2 method=Z1 precision=bf16_mixed"),
     "tp 2": (2, "parallelism.dp=1 parallelism.tp=2"),
     "tp 2, sequence": (2, "parallelism.dp=1 parallelism.tp=2 parallelism.sequence=true"),
-    "tp 2, sequence, qwen3": (2, "parallelism.dp=1 parallelism.tp=2 parallelism.sequence=true model.architecture=qwen3"),
+    "tp 2, sequence, qwen3": (
+        2,
+        "parallelism.dp=1 parallelism.tp=2 parallelism.sequence=true model.architecture=qwen3",
+    ),
     "pp 2": (2, "parallelism.dp=1 parallelism.pp=2"),
     "pp 2, R": (2, "parallelism.dp=1 parallelism.pp=2 method=R"),
     "pp 2, tied": (2, "parallelism.dp=1 parallelism.pp=2 model.tie_embeddings=true"),
     "pp 2, 2 virtual stages": (2, "parallelism.dp=1 parallelism.pp=2 parallelism.virtual_stages=2 model.num_layers=4"),
-    "tp 2, pp 2, sequence, F+R": (4, "parallelism.dp=1 parallelism.tp=2 parallelism.pp=2 parallelism.sequence=true method=F+R"),
+    "tp 2, pp 2, sequence, F+R": (
+        4,
+        "parallelism.dp=1 parallelism.tp=2 parallelism.pp=2 parallelism.sequence=true method=F+R",
+    ),
     "dp 2, pp 2, Z1": (4, "parallelism.dp=2 parallelism.pp=2 method=Z1"),
     "experts": (1, "parallelism.dp=1 model=tiny-moe"),
     "experts, R": (1, "parallelism.dp=1 model=tiny-moe method=R"),
     "experts, dp 2": (2, "parallelism.dp=2 model=tiny-moe"),
     "ep 2": (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe"),
-    "ep 2, allgather": (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe +engine.options.transformer.moe_token_dispatcher_type=allgather"),
+    "ep 2, allgather": (
+        2,
+        "parallelism.dp=2 parallelism.ep=2 model=tiny-moe +engine.options.transformer.moe_token_dispatcher_type=allgather",
+    ),
     "ep 2, Z1": (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe method=Z1"),
     "ep 2, bf16_mixed": (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe precision=bf16_mixed"),
     "ep 2, pp 2": (4, "parallelism.dp=2 parallelism.ep=2 parallelism.pp=2 model=tiny-moe"),
-    "ep 2, tp 2, sequence, F+R": (4, "parallelism.dp=2 parallelism.ep=2 parallelism.tp=2 parallelism.sequence=true model=tiny-moe method=F+R"),
+    "ep 2, tp 2, sequence, F+R": (
+        4,
+        "parallelism.dp=2 parallelism.ep=2 parallelism.tp=2 parallelism.sequence=true model=tiny-moe method=F+R",
+    ),
     "ep 2, dp 4": (4, "parallelism.dp=4 parallelism.ep=2 model=tiny-moe"),
     "dp 2, tp 2, sequence, F+R+Z1": (4, "parallelism.dp=2 parallelism.tp=2 parallelism.sequence=true method=F+R+Z1"),
     "ring cp 2": (2, "parallelism.dp=1 parallelism.cp=2"),
-    "ring cp 2, F, padded": (2, f"parallelism.dp=1 parallelism.cp=2 method=F data.pack=false data.seq_len=128 data.files={FEW_FILES}"),
+    "ring cp 2, F, padded": (
+        2,
+        f"parallelism.dp=1 parallelism.cp=2 method=F data.pack=false data.seq_len=128 data.files={FEW_FILES}",
+    ),
     "ring cp 2, RS": (2, "parallelism.dp=1 parallelism.cp=2 method=RS"),
     "ring cp 2, R, qwen3": (2, "parallelism.dp=1 parallelism.cp=2 method=R model.architecture=qwen3"),
     "ring cp 2, F, bf16_mixed": (2, "parallelism.dp=1 parallelism.cp=2 method=F precision=bf16_mixed"),
@@ -72,16 +87,41 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "ring cp 4, F": (4, "parallelism.dp=1 parallelism.cp=4 method=F"),
     "ulysses cp 4": (4, f"parallelism.dp=1 {ULYSSES} parallelism.cp=4"),
     "ring cp 2, dp 2, F+R+Z1": (4, "parallelism.dp=2 parallelism.cp=2 method=F+R+Z1"),
-    "ring cp 2, tp 2, sequence, F": (4, "parallelism.dp=1 parallelism.cp=2 parallelism.tp=2 parallelism.sequence=true method=F"),
-    "ulysses cp 2, tp 2, sequence, F": (4, f"parallelism.dp=1 {ULYSSES} parallelism.cp=2 parallelism.tp=2 parallelism.sequence=true method=F"),
+    "ring cp 2, tp 2, sequence, F": (
+        4,
+        "parallelism.dp=1 parallelism.cp=2 parallelism.tp=2 parallelism.sequence=true method=F",
+    ),
+    "ulysses cp 2, tp 2, sequence, F": (
+        4,
+        f"parallelism.dp=1 {ULYSSES} parallelism.cp=2 parallelism.tp=2 parallelism.sequence=true method=F",
+    ),
     "ring cp 2, pp 2, R": (4, "parallelism.dp=1 parallelism.cp=2 parallelism.pp=2 method=R"),
 }
 FEW_TOKENS = (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe model.num_experts=32 data.seq_len=8")
 WRONG = (2, "parallelism.dp=2 +engine.options.transformer.calculate_per_token_loss=true")
 # Each kind of parallelism alone, with what it meets in others; the rest is run by make test-sweeps.
 SHORT = {
-    *("one rank", "R", "RS", "padded", "qwen3", "bf16_mixed", "bf16_mixed, fp32 gradients", "dp 2", "dp 2, Z1", "tp 2, sequence, qwen3"),
-    *("pp 2", "pp 2, tied", "pp 2, 2 virtual stages", "dp 2, tp 2, sequence, F+R+Z1", "ring cp 2", "ring cp 2, F, padded", "ring cp 2, pp 2, R"),
+    *(
+        "one rank",
+        "R",
+        "RS",
+        "padded",
+        "qwen3",
+        "bf16_mixed",
+        "bf16_mixed, fp32 gradients",
+        "dp 2",
+        "dp 2, Z1",
+        "tp 2, sequence, qwen3",
+    ),
+    *(
+        "pp 2",
+        "pp 2, tied",
+        "pp 2, 2 virtual stages",
+        "dp 2, tp 2, sequence, F+R+Z1",
+        "ring cp 2",
+        "ring cp 2, F, padded",
+        "ring cp 2, pp 2, R",
+    ),
     *(
         "experts, dp 2",
         "ep 2",
@@ -101,13 +141,19 @@ BF16 = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if "bf16" in nam
 def plan(words: str) -> TrainingPlan:
     dp = int(words.partition("parallelism.dp=")[2][0])
     common = ["engine=megatron", "hardware=cpu", f"batch.accumulation={SAMPLES // dp}", *SMALL]
-    defaults = [word for word in ("data.seq_len=48", "precision=fp32", f"model.num_layers={LAYERS}") if word.split("=")[0] + "=" not in words]
+    defaults = [
+        word
+        for word in ("data.seq_len=48", "precision=fp32", f"model.num_layers={LAYERS}")
+        if word.split("=")[0] + "=" not in words
+    ]
     return make_plan(*common, *defaults, *words.split())
 
 
 def one_process(words: str) -> tuple[list[float], list[float]]:
     """Losses and gradient norms of a plain loop on transformers' model, with the same weights and sequences."""
-    return _one_process(" ".join(["parallelism.dp=1", *(word for word in words.split() if word.startswith(("model", "data")))]))
+    return _one_process(
+        " ".join(["parallelism.dp=1", *(word for word in words.split() if word.startswith(("model", "data")))])
+    )
 
 
 @cache
@@ -118,7 +164,10 @@ def _one_process(words: str) -> tuple[list[float], list[float]]:
 
 @pytest.fixture(scope="module")
 def observed(observe: Callable[..., Measurement], asked: set[str]) -> Measurement:
-    wanted = {name: layout for name, layout in LAYOUTS.items() if name in asked | SHORT} | {"few tokens": FEW_TOKENS, "summed": WRONG}
+    wanted = {name: layout for name, layout in LAYOUTS.items() if name in asked | SHORT} | {
+        "few tokens": FEW_TOKENS,
+        "summed": WRONG,
+    }
     found: Measurement = {}
     for ranks in (1, 2, 4):
         plans = {name: plan(words) for name, (needs, words) in wanted.items() if needs == ranks}
@@ -139,7 +188,9 @@ def test_a_layout_computes_what_one_process_computes(observed: Measurement, name
     for rank in observed[name]:
         assert rank["gradient_norms"] == pytest.approx(norms, abs=FP32_TOLERANCE)
         assert rank["gradient_norm"] == rank["gradient_norms"][0]
-    assert max(rank["largest_update"] for rank in observed[name]) == pytest.approx(plan(LAYOUTS[name][1]).config.optimizer.lr, rel=0.02)
+    assert max(rank["largest_update"] for rank in observed[name]) == pytest.approx(
+        plan(LAYOUTS[name][1]).config.optimizer.lr, rel=0.02
+    )
 
 
 @pytest.mark.parametrize("name", BF16)
@@ -168,7 +219,9 @@ def test_f_runs_the_flash_kernel_and_nothing_else_does(observed: Measurement, na
 def test_r_runs_every_layer_again_in_backward(observed: Measurement, name: str) -> None:
     chosen = plan(LAYOUTS[name][1])
     passes = chosen.batch.accumulation * (2 if "R" in chosen.method.split("+") else 1)
-    assert {rank["layer_calls"] for rank in observed[name]} == {passes * chosen.config.model.num_layers // chosen.dims.pp}
+    assert {rank["layer_calls"] for rank in observed[name]} == {
+        passes * chosen.config.model.num_layers // chosen.dims.pp
+    }
 
 
 def test_rs_runs_the_attention_of_every_layer_again_in_backward_and_nothing_else_of_it(observed: Measurement) -> None:

@@ -17,13 +17,16 @@ from llmexp.plan.shape import shape_of
 CPU = torch.device("cpu")
 
 
-def build(*overrides: str, dtype: torch.dtype = torch.float32, seed: int = 0, quantization: str | None = None) -> PreTrainedModel:
+def build(
+    *overrides: str, dtype: torch.dtype = torch.float32, seed: int = 0, quantization: str | None = None
+) -> PreTrainedModel:
     config = building.configuration(make_plan("hardware=cpu", *overrides).config.model)
     return building.build(config, dtype, "eager", device=CPU, weights=seeded(seed), quantization=quantization)
 
 
 @pytest.mark.parametrize(
-    "overrides", [(), ("model.tie_embeddings=true",), ("model.architecture=qwen3",), ("model.head_dim=64",), ("model=tiny-moe",)]
+    "overrides",
+    [(), ("model.tie_embeddings=true",), ("model.architecture=qwen3",), ("model.head_dim=64",), ("model=tiny-moe",)],
 )
 def test_the_planners_arithmetic_counts_what_transformers_builds(overrides: tuple[str, ...]) -> None:
     shape = shape_of(make_plan("hardware=cpu", *overrides).config.model)
@@ -97,7 +100,9 @@ def test_quantised_weights_are_near_the_seeded_ones() -> None:
 
 
 def test_any_causal_model_of_transformers_builds_from_its_configuration(tmp_path: Path) -> None:
-    GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=2, n_positions=64, architectures=["GPT2LMHeadModel"]).save_pretrained(tmp_path)
+    GPT2Config(
+        vocab_size=300, n_embd=32, n_layer=2, n_head=2, n_positions=64, architectures=["GPT2LMHeadModel"]
+    ).save_pretrained(tmp_path)
     model = build("model=hf", f"model.path={tmp_path}")
     ids = torch.randint(300, (2, 16))
     loss = model(input_ids=ids, labels=ids).loss

@@ -38,7 +38,9 @@ class Hub(BaseHTTPRequestHandler):
         if self.path.startswith(f"/api/models/{NAME}/revision/"):
             body = json.dumps({"id": NAME, "sha": COMMIT, "siblings": [{"rfilename": file} for file in FILES]}).encode()
         elif self.path.startswith(f"/api/models/{NAME}/tree/"):
-            body = json.dumps([{"type": "file", "path": file, "size": len(FILES[file]), "oid": file} for file in FILES]).encode()
+            body = json.dumps(
+                [{"type": "file", "path": file, "size": len(FILES[file]), "oid": file} for file in FILES]
+            ).encode()
         self.send_response(404 if body is None else 200)
         if body is None:
             self.send_header("X-Error-Code", "RepoNotFound")
@@ -64,7 +66,13 @@ def hub() -> Iterator[str]:
 def fetch(cache: Path, name: str, **variables: str) -> subprocess.CompletedProcess[str]:
     clean = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
     env = {**clean, "HF_HOME": str(cache), "HF_HUB_DISABLE_XET": "1", "HF_ENDPOINT": NOBODY, **variables}
-    return subprocess.run([sys.executable, "-m", "llmexp.launchers.models.hub", name], env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-m", "llmexp.launchers.models.hub", name],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
@@ -84,13 +92,20 @@ def test_a_name_is_fetched_once_and_only_what_is_needed_of_it(hub: str, tmp_path
 
 def test_a_name_that_the_hub_has_not_is_one_line(hub: str, tmp_path: Path) -> None:
     done = fetch(tmp_path, "someone/else", HF_ENDPOINT=hub)
-    assert last_line(done) == "model.path=someone/else is neither a folder here nor a model of the Hugging Face hub that this user may read"
+    assert (
+        last_line(done)
+        == "model.path=someone/else is neither a folder here nor a model of the Hugging Face hub that this user may read"
+    )
 
 
-@pytest.mark.parametrize(("variables", "why"), [({"HF_HUB_OFFLINE": "1"}, "offline mode is enabled"), ({}, "Connection refused")])
+@pytest.mark.parametrize(
+    ("variables", "why"), [({"HF_HUB_OFFLINE": "1"}, "offline mode is enabled"), ({}, "Connection refused")]
+)
 def test_without_a_network_and_a_cache_it_is_one_line(tmp_path: Path, variables: dict[str, str], why: str) -> None:
     line = last_line(fetch(tmp_path, NAME, **variables))
-    assert line.startswith(f"model.path={NAME} is neither a folder here nor in the Hugging Face cache, and the hub cannot be reached: ")
+    assert line.startswith(
+        f"model.path={NAME} is neither a folder here nor in the Hugging Face cache, and the hub cannot be reached: "
+    )
     assert why in line
 
 

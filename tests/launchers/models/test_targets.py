@@ -27,14 +27,21 @@ def test_a_class_and_a_function_build_the_model_that_is_asked_for(target: str, l
     config = building.configuration(make_plan("hardware=cpu", f"model.target={target}").config.model)
     model = building.build(config, torch.bfloat16, "eager", target, device=torch.device("cpu"), weights=seeded(0))
     assert type(model).__name__ == "Renamed"
-    assert (len(model.model.layers), model.dtype, model.config._attn_implementation) == (layers, torch.bfloat16, "eager")
+    assert (len(model.model.layers), model.dtype, model.config._attn_implementation) == (
+        layers,
+        torch.bfloat16,
+        "eager",
+    )
 
 
 @pytest.mark.parametrize(
     ("path", "message"),
     [
         ("absent.thing", "optimizer.target=absent.thing: No module named 'absent'"),
-        ("torch.optim.Nothing", "optimizer.target=torch.optim.Nothing: module 'torch.optim' has no attribute 'Nothing'"),
+        (
+            "torch.optim.Nothing",
+            "optimizer.target=torch.optim.Nothing: module 'torch.optim' has no attribute 'Nothing'",
+        ),
         ("torch.optim", "optimizer.target=torch.optim is a module, which cannot be called"),
     ],
 )

@@ -13,7 +13,16 @@ import pytest
 import torch
 from planning import make_plan
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForCausalLM, GPT2Config, LlamaConfig, MixtralConfig, PreTrainedModel, Qwen3Config, Qwen3MoeConfig
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    GPT2Config,
+    LlamaConfig,
+    MixtralConfig,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3MoeConfig,
+)
 
 from llmexp.errors import ConfigError
 from llmexp.launchers.models import assembly
@@ -27,7 +36,14 @@ GPT2 = GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=2, n_positions=64
 
 
 def load(folder: Path, *overrides: str) -> PreTrainedModel:
-    words = ("hardware=cpu", "model=hf", f"model.path={folder}", "model.weights=pretrained", "precision=fp32", "data.seq_len=64")
+    words = (
+        "hardware=cpu",
+        "model=hf",
+        f"model.path={folder}",
+        "model.weights=pretrained",
+        "precision=fp32",
+        "data.seq_len=64",
+    )
     return assembly.seeded_model(make_plan(*words, *overrides), CPU)
 
 
@@ -62,7 +78,9 @@ def test_a_checkpoint_saved_without_the_head_has_no_prefix(tmp_path: Path) -> No
 
 def test_an_adapters_parameters_come_from_the_seed(tmp_path: Path) -> None:
     model = load(checkpoints.write(tmp_path))
-    source = weights_of(make_plan("hardware=cpu", "model=hf", f"model.path={tmp_path}", "model.weights=pretrained").config)(model)
+    source = weights_of(
+        make_plan("hardware=cpu", "model=hf", f"model.path={tmp_path}", "model.weights=pretrained").config
+    )(model)
     name = "model.layers.0.self_attn.q_proj.lora_A.default.weight"
     given, seeded = torch.empty(4, 64), torch.empty(4, 64)
     source(name, given)
@@ -85,10 +103,22 @@ def change(folder: Path, **values: Any) -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"num_hidden_layers": 3}, "it lacks model.layers.2.self_attn.q_proj.weight, model.layers.2.self_attn.k_proj.weight, "),
-        ({"num_hidden_layers": 1}, "it has model.layers.1.input_layernorm.weight, model.layers.1.mlp.down_proj.weight, "),
-        ({"intermediate_size": 100}, "other shapes than in its config.json: model.layers.0.mlp.gate_proj.weight [96, 64], "),
-        ({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 16}, "it lacks model.layers.0.self_attn.q_norm.weight, "),
+        (
+            {"num_hidden_layers": 3},
+            "it lacks model.layers.2.self_attn.q_proj.weight, model.layers.2.self_attn.k_proj.weight, ",
+        ),
+        (
+            {"num_hidden_layers": 1},
+            "it has model.layers.1.input_layernorm.weight, model.layers.1.mlp.down_proj.weight, ",
+        ),
+        (
+            {"intermediate_size": 100},
+            "other shapes than in its config.json: model.layers.0.mlp.gate_proj.weight [96, 64], ",
+        ),
+        (
+            {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 16},
+            "it lacks model.layers.0.self_attn.q_norm.weight, ",
+        ),
         ({"model_type": "other"}, "The checkpoint you are trying to load has model type `other`"),
         (
             {"model_type": "other", "auto_map": {"AutoConfig": "mine.Config"}},
@@ -110,7 +140,9 @@ def test_old_checkpoints_may_hold_buffers(tmp_path: Path) -> None:
 MIXTRAL = MixtralConfig(**checkpoints.SIZES, num_local_experts=4, num_experts_per_tok=2)
 
 
-QWEN3_MOE = Qwen3MoeConfig(**checkpoints.SIZES, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32)
+QWEN3_MOE = Qwen3MoeConfig(
+    **checkpoints.SIZES, head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32
+)
 
 
 @pytest.mark.parametrize("config", [MIXTRAL, QWEN3_MOE], ids=["mixtral", "qwen3-moe"])
@@ -125,7 +157,9 @@ def test_other_experts_than_the_configurations_are_refused(tmp_path: Path) -> No
     change(tmp_path, num_local_experts=3)
     assert refused(tmp_path).startswith("it has model.layers.0.block_sparse_moe.experts.3.w1.weight, ")
     change(tmp_path, num_local_experts=4, intermediate_size=100)
-    assert refused(tmp_path).startswith("other shapes than in its config.json: model.layers.0.mlp.experts.gate_up_proj [4, 192, 64], ")
+    assert refused(tmp_path).startswith(
+        "other shapes than in its config.json: model.layers.0.mlp.experts.gate_up_proj [4, 192, 64], "
+    )
 
 
 PEAK = """
@@ -144,7 +178,9 @@ def test_loading_takes_the_model_s_memory_and_a_few_tensors_more(tmp_path: Path)
     sizes = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 12, "vocab_size": 4096}
     checkpoints.write(tmp_path, LlamaConfig(**{**checkpoints.SIZES, **sizes}))
     plan = make_plan("hardware=cpu", "model=hf", f"model.path={tmp_path}", "model.weights=pretrained", "precision=fp32")
-    done = subprocess.run([sys.executable, "-c", PEAK], input=to_json(plan), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK], input=to_json(plan), capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     grown, model = map(int, done.stdout.split()[-2:])
     assert grown < 1.4 * model  # a second copy would be twice as much
@@ -165,6 +201,11 @@ def test_code_that_is_trusted_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     checkpoints.write(tmp_path)
     (tmp_path / "mine.py").write_text(CODE)
-    change(tmp_path, model_type="mine", architectures=["Model"], auto_map={"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"})
+    change(
+        tmp_path,
+        model_type="mine",
+        architectures=["Model"],
+        auto_map={"AutoConfig": "mine.Config", "AutoModelForCausalLM": "mine.Model"},
+    )
     assert "model.trust_remote_code=true" in refused(tmp_path)
     assert type(load(tmp_path, "model.trust_remote_code=true")).__name__ == "Model"

@@ -41,7 +41,9 @@ box:926:1151 [1] NCCL INFO Channel 01 : 1[41000] -> 0[1000] via P2P/IPC comm 0x7
         ("step 1\ndownloaded via NET/IB", None, None),
     ],
 )
-def test_transports_are_counted_from_nccls_log(log: str, transports: dict[str, int] | None, nvls_channels: int | None) -> None:
+def test_transports_are_counted_from_nccls_log(
+    log: str, transports: dict[str, int] | None, nvls_channels: int | None
+) -> None:
     assert nccl_connections(log.splitlines()) == {"transports": transports, "nvls_channels": nvls_channels}
 
 

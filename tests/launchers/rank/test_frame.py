@@ -34,7 +34,9 @@ def run(folder: Path, body: str) -> tuple[int, Path]:
     repeat = folder / "repeat.0"
     repeat.mkdir()
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
-    done = subprocess.run([sys.executable, "-c", WORK.format(body=body), str(repeat)], env=environment, capture_output=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", WORK.format(body=body), str(repeat)], env=environment, capture_output=True, timeout=60
+    )
     assert done.stdout == b""
     return done.returncode, repeat
 

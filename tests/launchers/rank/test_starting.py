@@ -26,7 +26,9 @@ def test_what_is_left_out_can_be_imported_once_the_rank_has_started(monkeypatch)
     assert sys.modules["scipy"] is already
 
 
-@pytest.mark.parametrize(("launcher", "never"), [("deepspeed", set(LEFT_OUT)), ("torch_native", {*LEFT_OUT, "deepspeed", "bitsandbytes"})])
+@pytest.mark.parametrize(
+    ("launcher", "never"), [("deepspeed", set(LEFT_OUT)), ("torch_native", {*LEFT_OUT, "deepspeed", "bitsandbytes"})]
+)
 def test_a_rank_starts_without_what_it_never_asks_for(launcher, never):
     """What is left out is installed with mlflow, and transformers imports it where it is."""
     code = f"import runpy, sys; runpy.run_module('llmexp.launchers.{launcher}.worker', run_name='__main__')"

@@ -44,7 +44,13 @@ def steps(tmp_path: Path):
     (tmp_path / "train.py").touch()
 
     def reader(option: str) -> StepLines:
-        words = ("hardware=cpu", "parallelism.dp=2", "batch.micro=2", "data.seq_len=8", f"engine.options.command={tmp_path / 'train.py'}")
+        words = (
+            "hardware=cpu",
+            "parallelism.dp=2",
+            "batch.micro=2",
+            "data.seq_len=8",
+            f"engine.options.command={tmp_path / 'train.py'}",
+        )
         return StepLines(make_plan("engine=script", *words, f"engine.options.{option}"))
 
     return reader
@@ -67,9 +73,12 @@ def test_a_line_is_taken_when_it_is_written_whoever_holds_the_stream(output: Cal
 
 
 @pytest.mark.parametrize(
-    ("adapter", "line", "loss"), [("megatron_lm", MEGATRON, 10.34718), ("torchtitan", TITAN, 8.12345), ("nanogpt", NANOGPT, 10.8211)]
+    ("adapter", "line", "loss"),
+    [("megatron_lm", MEGATRON, 10.34718), ("torchtitan", TITAN, 8.12345), ("nanogpt", NANOGPT, 10.8211)],
 )
-def test_the_lines_of_known_programs_tell_a_step(steps, output: Callable[[], io.BytesIO], adapter: str, line: str, loss: float):
+def test_the_lines_of_known_programs_tell_a_step(
+    steps, output: Callable[[], io.BytesIO], adapter: str, line: str, loss: float
+):
     reader = steps(f"adapter={adapter}")
     output()
     taken: list[str] = []
@@ -101,10 +110,22 @@ def test_a_step_that_is_told_twice_is_one(steps):
 @pytest.mark.parametrize(
     ("pattern", "lines", "reason"),
     [
-        ("(?P<step>[0-9]+) (?P<loss>.*)", ["10 1.0", "20 0.5"], "step 20 after 10, but each step must be told: set its log interval to 1"),
+        (
+            "(?P<step>[0-9]+) (?P<loss>.*)",
+            ["10 1.0", "20 0.5"],
+            "step 20 after 10, but each step must be told: set its log interval to 1",
+        ),
         ("(?P<step>[0-9]+) (?P<loss>.*)", ["10 1.0", "1 0.5"], "step 1 after 10"),
-        ("(?P<loss>.*) (?P<samples>.*)", ["1.0 8"], "printed 8 samples a step, but the configuration has 4 over all ranks"),
-        ("(?P<loss>.*) (?P<tokens>.*)", ["1.0 1,024"], "printed 1,024 tokens a step, but the configuration has 32 over all ranks"),
+        (
+            "(?P<loss>.*) (?P<samples>.*)",
+            ["1.0 8"],
+            "printed 8 samples a step, but the configuration has 4 over all ranks",
+        ),
+        (
+            "(?P<loss>.*) (?P<tokens>.*)",
+            ["1.0 1,024"],
+            "printed 1,024 tokens a step, but the configuration has 32 over all ranks",
+        ),
         (
             "loss (?P<loss>.*)",
             ["loss is high"],

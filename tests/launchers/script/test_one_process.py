@@ -64,7 +64,14 @@ Run = Callable[..., tuple[RunResult, Path]]
 def words(tmp_path: Path) -> list[str]:
     (tmp_path / "train.py").touch()
     return [
-        *("engine=script", "engine.launcher=python", "model=tiny", "hardware=cpu", f"batch.micro={MICRO}", f"data.seq_len={SEQ_LEN}"),
+        *(
+            "engine=script",
+            "engine.launcher=python",
+            "model=tiny",
+            "hardware=cpu",
+            f"batch.micro={MICRO}",
+            f"data.seq_len={SEQ_LEN}",
+        ),
         *("measure=smoke", f"measure.steps={STEPS}", "measure.threads_per_rank=1", f"sweep.outputs={tmp_path}"),
         f"engine.options.command='{tmp_path / 'train.py'} --device=cpu --log_interval=1'",
     ]
@@ -73,7 +80,13 @@ def words(tmp_path: Path) -> list[str]:
 @pytest.fixture
 def run(tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a program where the driver itself has the variables of a rank; return the result and the repeat's folder."""
-    for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "elsewhere", "MASTER_PORT": "1"}.items():
+    for name, value in {
+        "RANK": "1",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "elsewhere",
+        "MASTER_PORT": "1",
+    }.items():
         monkeypatch.setenv(name, value)
 
     def start(*more: str, text: str = NANOGPT, report: str = "pass") -> tuple[RunResult, Path]:
@@ -95,7 +108,9 @@ def run(tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Ru
         pytest.param("trainer", {"text": TRAINER}, "callback", marks=pytest.mark.sweep),
     ],
 )
-def test_one_process_that_no_launcher_started_is_measured(run: Run, adapter: str, program: dict[str, str], told_by: str):
+def test_one_process_that_no_launcher_started_is_measured(
+    run: Run, adapter: str, program: dict[str, str], told_by: str
+):
     result, repeat = run(f"engine.options.adapter={adapter}", **program)
     assert result.status is RunStatus.SUCCESS, result.reason
     assert (result.processes, result.what_ran["steps_told_by"], result.what_ran["backend"]) == (1, told_by, None)
@@ -114,21 +129,40 @@ def test_a_program_that_took_gpus_because_of_a_ranks_variables_is_told_of_the_ot
     result, _ = run("engine.launcher=spawn", "parallelism.dp=1", "engine.options.adapter=nanogpt")
     assert result.status is RunStatus.FAILED
     assert "NCCL" in result.reason
-    assert result.reason.endswith("many programs take GPUs where they find RANK: engine.launcher=python starts one process without it")
+    assert result.reason.endswith(
+        "many programs take GPUs where they find RANK: engine.launcher=python starts one process without it"
+    )
 
 
 @pytest.mark.parametrize(
     ("launcher", "hardware", "error", "advice"),
     [
-        ("spawn", "cpu", "RuntimeError: Distributed package doesn't have NCCL built in", "engine.launcher=python starts one process"),
-        ("spawn", "cpu", "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "engine.launcher=python starts"),
-        ("spawn", "cpu", "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'", "engine.launcher=python starts"),
+        (
+            "spawn",
+            "cpu",
+            "RuntimeError: Distributed package doesn't have NCCL built in",
+            "engine.launcher=python starts one process",
+        ),
+        (
+            "spawn",
+            "cpu",
+            "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+            "engine.launcher=python starts",
+        ),
+        (
+            "spawn",
+            "cpu",
+            "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'",
+            "engine.launcher=python starts",
+        ),
         ("python", "cpu", "AssertionError: Torch not compiled with CUDA enabled", "hardware=cpu hides the GPUs"),
         ("spawn", "cpu", "ValueError: a mistake of mine", None),
         ("spawn", "a800", "RuntimeError: CUDA error: invalid device ordinal", None),
     ],
 )
-def test_advice_is_for_cpus_and_errors_of_gpus(words: list[str], launcher: str, hardware: str, error: str, advice: str | None):
+def test_advice_is_for_cpus_and_errors_of_gpus(
+    words: list[str], launcher: str, hardware: str, error: str, advice: str | None
+):
     config = make_plan(*words, f"engine.launcher={launcher}", f"hardware={hardware}").config
     said = get_engine("pretrain", "script").advice(config, f"rank 0: {error}")
     assert advice in said if advice else said == ""
@@ -138,12 +172,17 @@ def test_the_plan_is_of_one_rank_and_shows_why(words: list[str]):
     alone, several = make_plan(*words), make_plan(*words, "engine.launcher=spawn", "parallelism.dp=1")
     assert (alone.dims.world_size, alone.batch.global_) == (1, MICRO)
     assert alone.command.argv[1:] == ["-m", "llmexp.launchers.script.worker", "{folder}"]
-    assert "dp 1 x tp 1 x pp 1 x cp 1 = 1 rank (2 devices a node, of which engine.launcher=python takes one)" in plan_text(alone)
+    assert (
+        "dp 1 x tp 1 x pp 1 x cp 1 = 1 rank (2 devices a node, of which engine.launcher=python takes one)"
+        in plan_text(alone)
+    )
     assert alone.id != several.id, "the program sees other variables, and may do other things"
 
 
 @pytest.mark.parametrize(("given", "left"), [("2,3", "2"), ("GPU-1f,GPU-2e", "GPU-1f"), ("", ""), (None, "0")])
-def test_one_gpu_is_left_to_a_process_that_would_take_all(monkeypatch: pytest.MonkeyPatch, given: str | None, left: str):
+def test_one_gpu_is_left_to_a_process_that_would_take_all(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, left: str
+):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given or "")
     if given is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
@@ -155,8 +194,16 @@ def test_one_gpu_is_left_to_a_process_that_would_take_all(monkeypatch: pytest.Mo
     ("code", "printed", "reason"),
     [
         ("no data in\n data/", "", "exit code 1: no data in data/"),
-        (2, "usage: train.py\ntrain.py: error: unrecognized arguments: --foo\n", "exit code 2; its last line: train.py: error: unrecognized"),
-        (2, "╭─ Parsing error ─╮\n│ Unrecognized: --foo │\n╰───────────╯\n\n", "exit code 2; its last line: │ Unrecognized: --foo │"),
+        (
+            2,
+            "usage: train.py\ntrain.py: error: unrecognized arguments: --foo\n",
+            "exit code 2; its last line: train.py: error: unrecognized",
+        ),
+        (
+            2,
+            "╭─ Parsing error ─╮\n│ Unrecognized: --foo │\n╰───────────╯\n\n",
+            "exit code 2; its last line: │ Unrecognized: --foo │",
+        ),
         (3, "", "exit code 3"),
     ],
 )

@@ -21,7 +21,13 @@ def model(dtype: torch.dtype = torch.float32) -> nn.Module:
 @pytest.fixture
 def plan(tmp_path: Path):
     (tmp_path / "train.py").touch()
-    made = make_plan("engine=script", f"engine.options.command={tmp_path / 'train.py'}", "model=tiny", "hardware=cpu", "precision=bf16_pure")
+    made = make_plan(
+        "engine=script",
+        f"engine.options.command={tmp_path / 'train.py'}",
+        "model=tiny",
+        "hardware=cpu",
+        "precision=bf16_pure",
+    )
     return made.model_copy(update={"parameters": 72, "trainable_parameters": 72})
 
 
@@ -41,7 +47,9 @@ def test_the_same_size_in_the_same_dtype_has_the_configurations_flops(plan, dtyp
 
 def test_what_differs_is_said(plan):
     assert why_no_flops(plan, None) == "the program has not said which model it trains: llmexp.hook.model(model)"
-    assert why_no_flops(plan, seen(model())) == "the program's matrix products are in fp32, precision=bf16_pure says bf16"
+    assert (
+        why_no_flops(plan, seen(model())) == "the program's matrix products are in fp32, precision=bf16_pure says bf16"
+    )
     assert "in a dtype that was not seen" in (why_no_flops(plan, OwnModel(model())) or "")
     frozen = model(torch.bfloat16)
     frozen[0].requires_grad_(False)

@@ -87,7 +87,14 @@ argparse.ArgumentParser(prog="train.py", description="which takes no number of s
 
 Run = Callable[..., tuple[RunResult, Path]]
 WORDS = (
-    *("engine=script", "model=tiny", "hardware=cpu", "parallelism.dp=2", f"batch.micro={MICRO}", f"data.seq_len={SEQ_LEN}"),
+    *(
+        "engine=script",
+        "model=tiny",
+        "hardware=cpu",
+        "parallelism.dp=2",
+        f"batch.micro={MICRO}",
+        f"data.seq_len={SEQ_LEN}",
+    ),
     *("measure=smoke", f"measure.warmup_steps={WARMUP}", f"measure.steps={STEPS}", "measure.threads_per_rank=1"),
 )
 
@@ -117,7 +124,9 @@ def run(tmp_path: Path) -> Run:
 def test_what_a_program_starts_finds_its_modules_as_without_llmexp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "beside.py").touch()
     (tmp_path / "helper.py").write_text("import beside")
-    (tmp_path / "train.py").write_text("import subprocess, sys; subprocess.run([sys.executable, sys.argv[1]], check=True)")
+    (tmp_path / "train.py").write_text(
+        "import subprocess, sys; subprocess.run([sys.executable, sys.argv[1]], check=True)"
+    )
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "argv", [])
@@ -130,7 +139,11 @@ def test_a_program_is_measured_as_long_as_wanted_and_by_its_own_account(run: Run
     assert result.status is RunStatus.SUCCESS, result.reason
     for rank in range(2):
         samples = read_samples(repeat / f"samples.{rank}.jsonl", StepSample)
-        printed = [float(line.split()[2]) for line in (repeat / f"log.{rank}.txt").read_text().splitlines() if line.startswith("loss ")]
+        printed = [
+            float(line.split()[2])
+            for line in (repeat / f"log.{rank}.txt").read_text().splitlines()
+            if line.startswith("loss ")
+        ]
         assert [sample.warmup for sample in samples] == [True] * WARMUP + [False] * STEPS
         assert [sample.loss for sample in samples] == pytest.approx(printed)
         assert_placed_in_time(repeat, rank)
@@ -154,7 +167,9 @@ def test_an_unedited_trainer_of_hugging_face_is_heard_and_its_model_held_against
     samples = read_samples(repeat / "samples.1.jsonl", StepSample)
     logged = re.findall(r"'loss': '?([\d.]+)", (repeat / "log.0.txt").read_text())
     # The Trainer prints four digits.
-    assert [sample.loss for sample in samples[: len(logged)]] == pytest.approx([float(loss) for loss in logged], rel=1e-3)
+    assert [sample.loss for sample in samples[: len(logged)]] == pytest.approx(
+        [float(loss) for loss in logged], rel=1e-3
+    )
     assert len(samples) == WARMUP + STEPS
     plan, rate, achieved = (
         TrainingPlan.read(repeat.parent / "plan.json"),
@@ -189,7 +204,10 @@ def test_steps_that_the_last_rank_prints_are_those_of_all_ranks(run: Run):
 def test_a_program_that_prints_no_such_line_is_told_with_its_last_one(run: Run):
     result, _ = run("engine.options.pattern='step (?P<loss>[0-9.]+)'", text=PRINTING, steps=3)
     assert result.status is RunStatus.FAILED
-    assert "no line matches step (?P<loss>[0-9.]+); its ranks printed 3 lines, the last of rank 1: ' [2026" in result.reason
+    assert (
+        "no line matches step (?P<loss>[0-9.]+); its ranks printed 3 lines, the last of rank 1: ' [2026"
+        in result.reason
+    )
 
 
 @pytest.mark.ranks
@@ -202,7 +220,10 @@ def test_a_program_that_prints_no_such_line_is_told_with_its_last_one(run: Run):
             "engine.options.pattern='…(?P<loss>[0-9.]+)…'; its ranks printed 2 lines, the last of rank 0: 'two'",
         ),
         ({"steps": 2}, "after 2 of 4 steps: let it take more"),
-        ({"report": "hook.step(tokens=16, loss=1.0)"}, "have 16 tokens a rank, but batch.micro 2 x batch.accumulation 1 x data.seq_len 16 = 32"),
+        (
+            {"report": "hook.step(tokens=16, loss=1.0)"},
+            "have 16 tokens a rank, but batch.micro 2 x batch.accumulation 1 x data.seq_len 16 = 32",
+        ),
         ({"report": "raise ValueError('a mistake of mine')"}, "ValueError: a mistake of mine"),
         ({"text": USAGE}, "exit code 2; its last line: train.py: error: unrecognized arguments: 50"),
         ({"text": "pass"}, "without reporting a step: call llmexp.hook.step"),
@@ -234,17 +255,30 @@ def test_a_command_that_starts_nothing_is_said_before_anything_runs(command: str
             ["adapter=megatron"],
             "adapter 'megatron': did you mean megatron_lm? choices are megatron_lm, torchtitan, nanogpt, trainer, trl, llamafactory",
         ),
-        (["pattern='loss: (?P<loss>.*'"], "pattern=loss: (?P<loss>.* is no regular expression of Python: missing ), unterminated subpattern"),
+        (
+            ["pattern='loss: (?P<loss>.*'"],
+            "pattern=loss: (?P<loss>.* is no regular expression of Python: missing ), unterminated subpattern",
+        ),
         (["pattern='loss: (.*)'"], "pattern=loss: (.*) needs a group for the loss: (?P<loss>"),
-        (["pattern='(?P<lost>.*)'"], "unknown group of engine.options.pattern 'lost': did you mean loss? choices are loss, step, samples, tokens"),
+        (
+            ["pattern='(?P<lost>.*)'"],
+            "unknown group of engine.options.pattern 'lost': did you mean loss? choices are loss, step, samples, tokens",
+        ),
         (["pattern='(?P<loss>.*)'", "adapter=trl"], "adapter=trl: an adapter knows how, so leave one of them out"),
-        (["patern=loss"], "unknown engine.options of engine=script 'patern': did you mean pattern? choices are command, adapter, pattern"),
+        (
+            ["patern=loss"],
+            "unknown engine.options of engine=script 'patern': did you mean pattern? choices are command, adapter, pattern",
+        ),
     ],
 )
 def test_what_no_line_could_match_is_said_before_anything_runs(tmp_path: Path, words: list[str], reason: str):
     (tmp_path / "train.py").touch()
     with pytest.raises(ConfigError, match=re.escape(reason)):
-        make_plan("engine=script", f"engine.options.command={tmp_path / 'train.py'}", *(f"engine.options.{word}" for word in words))
+        make_plan(
+            "engine=script",
+            f"engine.options.command={tmp_path / 'train.py'}",
+            *(f"engine.options.{word}" for word in words),
+        )
 
 
 def test_another_program_is_another_run(tmp_path: Path):

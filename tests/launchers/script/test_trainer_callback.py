@@ -39,7 +39,9 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
 
 def begun(model: nn.Module, **arguments: object) -> StepCallback:
     callback = StepCallback()
-    callback.on_train_begin(SimpleNamespace(**({"logging_steps": 1, "logging_strategy": "steps"} | arguments)), None, None, model=model)
+    callback.on_train_begin(
+        SimpleNamespace(**({"logging_steps": 1, "logging_strategy": "steps"} | arguments)), None, None, model=model
+    )
     return callback
 
 

@@ -58,7 +58,16 @@ LAYOUTS: dict[str, tuple[int, str]] = {
 }
 # Each schedule, with what it meets in methods and in replicas; the rest is run by make test-sweeps.
 SHORT = {
-    *("gpipe", "looped_bfs", "zero_bubble", "zbv", "1f1b, F+R", "zbv, F, padded", "zero_bubble, qwen3", "dualpipev, experts"),
+    *(
+        "gpipe",
+        "looped_bfs",
+        "zero_bubble",
+        "zbv",
+        "1f1b, F+R",
+        "zbv, F, padded",
+        "zero_bubble, qwen3",
+        "dualpipev, experts",
+    ),
     *("interleaved, Q", "dualpipev, bf16_mixed", "zbv, dp 2, Z1", "1f1b, dp 2, Z1, bf16_mixed", "interleaved, pp 4"),
 }
 EVERY = [name if name in SHORT else pytest.param(name, marks=pytest.mark.sweep) for name in LAYOUTS]
@@ -72,7 +81,11 @@ WATCHED = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if ", C" not 
 def plan(words: str) -> TrainingPlan:
     dp = 2 if "parallelism.dp=2" in words else 1
     common = ["engine=torch", "hardware=cpu", f"batch.accumulation={SAMPLES // dp}", *SMALL]
-    defaults = [word for word in ("data.seq_len=48", "precision=fp32", "parallelism.dp=1") if word.split("=")[0] + "=" not in words]
+    defaults = [
+        word
+        for word in ("data.seq_len=48", "precision=fp32", "parallelism.dp=1")
+        if word.split("=")[0] + "=" not in words
+    ]
     made = make_plan(*common, *defaults, *words.split())
     assert made.skip is None
     return made
@@ -80,7 +93,9 @@ def plan(words: str) -> TrainingPlan:
 
 def one_process(words: str) -> Alone:
     """The same model, sequences and frozen parameters without any parallelism."""
-    return _one_process(" ".join(word for word in words.split() if word.startswith(("model", "data")) or word == "method=Q"))
+    return _one_process(
+        " ".join(word for word in words.split() if word.startswith(("model", "data")) or word == "method=Q")
+    )
 
 
 @cache
@@ -92,7 +107,11 @@ def _one_process(words: str) -> Alone:
 def observed(observe: Callable[..., Measurement], asked: set[str]) -> Measurement:
     found: Measurement = {}
     for ranks in (2, 4):
-        found |= observe({name: plan(words) for name, (needs, words) in LAYOUTS.items() if needs == ranks and name in asked | SHORT}, ranks, WORKER)
+        found |= observe(
+            {name: plan(words) for name, (needs, words) in LAYOUTS.items() if needs == ranks and name in asked | SHORT},
+            ranks,
+            WORKER,
+        )
     return found
 
 
@@ -176,9 +195,13 @@ def test_c_compiles_a_stages_layers_and_the_last_ones_loss(observed: Measurement
 
 @pytest.mark.ranks
 def test_what_ran_is_said(observed: Measurement) -> None:
-    ran = {plan(LAYOUTS[name][1]).config.parallelism.schedule or "interleaved": ranks[0]["what_ran"]["schedule"] for name, ranks in observed.items()}
+    ran = {
+        plan(LAYOUTS[name][1]).config.parallelism.schedule or "interleaved": ranks[0]["what_ran"]["schedule"]
+        for name, ranks in observed.items()
+    }
     assert ran == {
-        schedule: f"torch.distributed.pipelining.schedules.{schedules.get_schedule_class(name).__name__}" for schedule, name in CLASSES.items()
+        schedule: f"torch.distributed.pipelining.schedules.{schedules.get_schedule_class(name).__name__}"
+        for schedule, name in CLASSES.items()
     }
     assert observed["1f1b, F+R"][0]["what_ran"]["wrapper_class"] == "torch.distributed.pipelining.stage.PipelineStage"
     assert observed["zbv, dp 2, Z1"][0]["what_ran"]["engine_optimizer_class"].endswith("ZeroRedundancyOptimizer")
@@ -188,7 +211,9 @@ def test_what_ran_is_said(observed: Measurement) -> None:
 def torch_takes(pipeline: Pipeline) -> bool:
     """Whether torch's own class lays it out."""
     kind = schedules.get_schedule_class(CLASSES[pipeline.schedule])
-    stage = SimpleNamespace(num_stages=pipeline.stages, group_size=pipeline.pp, group_rank=0, stage_index=0, submod=nn.Identity())
+    stage = SimpleNamespace(
+        num_stages=pipeline.stages, group_size=pipeline.pp, group_rank=0, stage_index=0, submod=nn.Identity()
+    )
     stages = [stage] * pipeline.virtual_stages
     try:
         kind(stages if issubclass(kind, schedules.PipelineScheduleMulti) else stage, pipeline.passes)

@@ -19,14 +19,24 @@ CELLS = [(engine, method) for engine, methods in METHODS.items() for method in m
 
 
 def plan(engine: str, method: str, *words: str) -> TrainingPlan:
-    return make_plan("hardware=cpu", "parallelism.dp=2", f"data.seq_len={SEQ_LEN}", "precision=fp32", f"engine={engine}", f"method={method}", *words)
+    return make_plan(
+        "hardware=cpu",
+        "parallelism.dp=2",
+        f"data.seq_len={SEQ_LEN}",
+        "precision=fp32",
+        f"engine={engine}",
+        f"method={method}",
+        *words,
+    )
 
 
 @pytest.fixture(scope="module")
 def both(observe: Callable[..., Measurement]) -> Callable[[str], Measurement]:
     def run(engine: str) -> Measurement:
         kept = {name: plan(engine, name) for name in METHODS[engine]}
-        return observe(kept | {f"{name}, moved": plan(engine, name, "memory.activation_offload=true") for name in METHODS[engine]})
+        return observe(
+            kept | {f"{name}, moved": plan(engine, name, "memory.activation_offload=true") for name in METHODS[engine]}
+        )
 
     return cache(run)
 
@@ -46,7 +56,9 @@ def test_what_backward_needs_is_copied_but_for_parameters() -> None:
         model(taken)
     assert context.moved_bytes == 4 * 3 * (8 + 16 + 16), "counted once"
     loss.backward()
-    assert all(torch.equal(parameter.grad, gradient) for parameter, gradient in zip(model.parameters(), expected, strict=True))
+    assert all(
+        torch.equal(parameter.grad, gradient) for parameter, gradient in zip(model.parameters(), expected, strict=True)
+    )
 
 
 @pytest.mark.ranks
@@ -55,7 +67,9 @@ def test_what_backward_needs_is_copied_but_for_parameters() -> None:
 def test_losses_and_gradients_stay(both, engine: str, method: str) -> None:
     kept, moved = both(engine)[method], both(engine)[f"{method}, moved"]
     assert moved[0]["losses"] == pytest.approx(kept[0]["losses"], abs=1e-6)
-    assert [rank["gradient_squares"] for rank in moved] == pytest.approx([rank["gradient_squares"] for rank in kept], rel=1e-6)
+    assert [rank["gradient_squares"] for rank in moved] == pytest.approx(
+        [rank["gradient_squares"] for rank in kept], rel=1e-6
+    )
 
 
 @pytest.mark.ranks

@@ -31,7 +31,9 @@ def test_no_profiler_runs_before_the_window_is_over_and_weights_are_kept_as_it_l
 
     monkeypatch.setattr(measuring, "_kept", keep)
     protocol = {"warmup_steps": WARMUP_STEPS, "steps": STEPS, "profile_steps": TRACED_STEPS, "repeats": 1}
-    plan = tiny_plan(parallelism__dp=1, data__seq_len=8, **{f"measure__{name}": value for name, value in protocol.items()})
+    plan = tiny_plan(
+        parallelism__dp=1, data__seq_len=8, **{f"measure__{name}": value for name, value in protocol.items()}
+    )
     rank = Rank(0, 0, 1, tmp_path / "repeat.0")
     rank.folder.mkdir()
     engine = StubEngine(lambda: steps.append(torch.autograd._profiler_enabled()))

@@ -25,7 +25,15 @@ CPU = torch.device("cpu")
 
 
 def plan(folder: Path, *overrides: str) -> TrainingPlan:
-    return make_plan("hardware=cpu", "task=finetune", "method=L", "model=hf", f"model.path={folder}", "model.weights=pretrained", *overrides)
+    return make_plan(
+        "hardware=cpu",
+        "task=finetune",
+        "method=L",
+        "model=hf",
+        f"model.path={folder}",
+        "model.weights=pretrained",
+        *overrides,
+    )
 
 
 def save(plan: TrainingPlan, repeat: Path) -> dict[str, Any]:
@@ -50,7 +58,9 @@ def kept(plan: TrainingPlan) -> tuple[str, ...]:
         (("model.weights=random", "adapter.save=true"), ("adapter",)),
     ],
 )
-def test_what_is_kept_by_default_and_by_wish(tmp_path: Path, overrides: tuple[str, ...], names: tuple[str, ...]) -> None:
+def test_what_is_kept_by_default_and_by_wish(
+    tmp_path: Path, overrides: tuple[str, ...], names: tuple[str, ...]
+) -> None:
     assert kept(plan(checkpoints.write(tmp_path), *overrides)) == names
 
 
@@ -68,13 +78,17 @@ def test_a_model_folder_has_its_configuration_dtype_and_tokenizer(tmp_path: Path
 
 
 def test_an_adapter_folder_has_peft_s_two_files_and_names_the_base(tmp_path: Path) -> None:
-    save(plan(checkpoints.write(tmp_path / "base"), "adapter.rank=4", "adapter.targets=[q_proj]"), tmp_path / "repeat.0")
+    save(
+        plan(checkpoints.write(tmp_path / "base"), "adapter.rank=4", "adapter.targets=[q_proj]"), tmp_path / "repeat.0"
+    )
     adapter = tmp_path / "repeat.0" / "adapter"
     assert sorted(path.name for path in adapter.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
     said = json.loads((adapter / "adapter_config.json").read_text())
     assert (said["peft_type"], said["r"], said["base_model_name_or_path"]) == ("LORA", 4, str(tmp_path / "base"))
     prefix = "base_model.model.model.layers.0.self_attn.q_proj"
-    assert {name for name in load_file(adapter / "adapter_model.safetensors") if ".0." in name} == {f"{prefix}.lora_{side}.weight" for side in "AB"}
+    assert {name for name in load_file(adapter / "adapter_model.safetensors") if ".0." in name} == {
+        f"{prefix}.lora_{side}.weight" for side in "AB"
+    }
 
 
 def test_what_cannot_be_written_is_one_line_and_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:

@@ -28,7 +28,13 @@ def protocol(**fields: float) -> TrainingMeasureConfig:
 
 
 def test_looks_lie_further_and_further_apart_and_no_step_is_left_out() -> None:
-    assert [(block.start, block.stop) for block in blocks(protocol())] == [(30, 70), (70, 80), (80, 93), (93, 109), (109, 130)]
+    assert [(block.start, block.stop) for block in blocks(protocol())] == [
+        (30, 70),
+        (70, 80),
+        (80, 93),
+        (93, 109),
+        (109, 130),
+    ]
     assert [len(block) for block in blocks(protocol(min_steps=1, steps=8))] == [1, 1, 1, 1, 1, 3]
     assert len(list(blocks(protocol(steps=10_000)))) < 30
 
@@ -60,7 +66,14 @@ def measured(tmp_path: Path) -> Callable[..., Measured]:
     """Run a protocol on two real ranks; return its result and the measured steps of each rank."""
 
     def run(*words: str) -> Measured:
-        ranks = ("hardware=cpu", "engine=torch", "engine.launcher=fork", "parallelism.dp=2", "model.num_layers=1", "measure.threads_per_rank=1")
+        ranks = (
+            "hardware=cpu",
+            "engine=torch",
+            "engine.launcher=fork",
+            "parallelism.dp=2",
+            "model.num_layers=1",
+            "measure.threads_per_rank=1",
+        )
         plan = make_plan(*ranks, "data.seq_len=64", f"sweep.outputs={tmp_path}", "measure.profile=false", *words)
         result = run_one(plan, folder := folder_of(plan))
         assert result.status == "success", result.reason
@@ -71,14 +84,19 @@ def measured(tmp_path: Path) -> Callable[..., Measured]:
 
 
 @pytest.mark.ranks
-def test_ranks_end_together_at_the_first_look_at_which_the_interval_is_narrow_enough(measured: Callable[..., Measured]) -> None:
+def test_ranks_end_together_at_the_first_look_at_which_the_interval_is_narrow_enough(
+    measured: Callable[..., Measured],
+) -> None:
     share, words = 0.9, ("measure.steps=60", "measure.min_steps=20")
     result, (mine, other) = measured(*words, f"measure.stop_at_interval_share={share}")
     steps = [sample.index for sample in mine]
     assert [sample.index for sample in other] == steps
     speeds = [1 / duration_s(sample) for sample in mine]
     # How soon is up to the machine: a step that it holds back widens the interval.
-    looks = [block.stop - 5 for block in blocks(protocol(warmup_steps=5, steps=60, min_steps=20, stop_at_interval_share=share))]
+    looks = [
+        block.stop - 5
+        for block in blocks(protocol(warmup_steps=5, steps=60, min_steps=20, stop_at_interval_share=share))
+    ]
     seen = [(look, Measurement(harmonic_mean(speeds[:look]), tuple(speeds[:look]))) for look in looks]
     known = (look for look, speed in seen if is_known_to([speed], share, len(looks) - 1))
     assert steps == list(range(5, 5 + next(known, 60)))

@@ -61,7 +61,9 @@ def rank(tmp_path: Path) -> Rank:
 
 
 @pytest.mark.usefixtures("alone")
-def test_an_engine_s_rank_counts_the_steps_of_the_window_alone(nvml: Counting, rank: Rank, tiny_plan: Callable[..., TrainingPlan]) -> None:
+def test_an_engine_s_rank_counts_the_steps_of_the_window_alone(
+    nvml: Counting, rank: Rank, tiny_plan: Callable[..., TrainingPlan]
+) -> None:
     plan = tiny_plan(measure__warmup_steps=3, measure__steps=4, measure__repeats=1, parallelism__dp=1, data__seq_len=8)
     summary = measuring.measure_training(plan, rank, StubEngine(nvml.take_step), CPU)
     assert nvml.read_at == [3, 7]

@@ -63,7 +63,9 @@ def recorded(client: MlflowClient) -> Runs:
         experiment = client.get_experiment_by_name("llmexp")
         if experiment is None:
             return []
-        runs = client.search_runs([experiment.experiment_id], f"tags.`llmexp.kind` = '{kind}'", order_by=["start_time ASC"])
+        runs = client.search_runs(
+            [experiment.experiment_id], f"tags.`llmexp.kind` = '{kind}'", order_by=["start_time ASC"]
+        )
         return [run for run in runs if all(run.data.tags.get(name) == value for name, value in tags.items())]
 
     return search
@@ -75,7 +77,13 @@ def record_at_once() -> Callable[[str, str, Sequence[Sequence[Path]]], str]:
 
     def record(uri: str, experiment: str, drivers: Sequence[Sequence[Path]]) -> str:
         folders = [":".join(map(str, paths)) for paths in drivers]
-        done = subprocess.run([sys.executable, "-c", DRIVERS, uri, experiment, *folders], capture_output=True, text=True, timeout=300, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", DRIVERS, uri, experiment, *folders],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        )
         return done.stdout + done.stderr
 
     return record

@@ -9,7 +9,12 @@ from llmexp.record.mlflow.content import LONGEST_VALUE, read
 
 def test_params_are_flat_and_say_what_ran_but_not_where_it_is_recorded(make_run):
     params = read(make_run("F+Z2")).params
-    assert (params["method"], params["data.seq_len"], params["precision.master"], params["processes"]) == ("F+Z2", "350", "fp32", "2")
+    assert (params["method"], params["data.seq_len"], params["precision.master"], params["processes"]) == (
+        "F+Z2",
+        "350",
+        "fp32",
+        "2",
+    )
     assert params["what_ran.attention_kernel"] == "aten::_softmax"
     assert not [name for name in params if name.startswith(("tracking", "sweep"))]
 
@@ -18,7 +23,9 @@ def test_the_verdict_is_a_tag_and_stands_in_the_note_and_its_interval_are_metric
     content = read(make_run())
     assert (content.tags["stability"], content.tags["stability_reasons"]) == ("unstable", "drift: a; noise: b")
     assert "**unstable**: drift: a; noise: b" in content.note
-    assert {("tokens_per_s_low", 6900.0), ("tokens_per_s_high", 7100.0)} <= {(point.name, point.value) for point in content.points()}
+    assert {("tokens_per_s_low", 6900.0), ("tokens_per_s_high", 7100.0)} <= {
+        (point.name, point.value) for point in content.points()
+    }
 
 
 def test_the_runs_that_it_was_measured_beside_are_a_tag(make_run):
@@ -69,7 +76,9 @@ def test_a_killed_run_lasted_until_its_last_sign_of_life(make_run):
     assert content.window.end_s == at_s
 
 
-def test_a_killed_run_whose_steps_say_their_time_lasted_until_then_whatever_the_file_server_says(make_run, write_samples):
+def test_a_killed_run_whose_steps_say_their_time_lasted_until_then_whatever_the_file_server_says(
+    make_run, write_samples
+):
     folder = make_run(status=None)
     folder.event("running", host=os.uname().nodename, pid=2**22 + 1, process_started_at_s=0.0)
     write_samples(folder.repeat(0), 0, [(1.0, 5.0)] * 10, from_s=4_000_000_000.0)

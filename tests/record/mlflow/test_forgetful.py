@@ -19,7 +19,9 @@ def _server(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_runs_that_it_does_not_find_again_are_not_written_for_ever(make_run, tracking, recorded, monkeypatch):
     monkeypatch.setattr(tracker, "MOST_LOOKS", 3)
     monkeypatch.setattr(Experiment, "search", lambda self, tags: [])
-    with pytest.raises(RecordError, match=r"the server does not keep what it is given: run .* is not one run after 3 looks"):
+    with pytest.raises(
+        RecordError, match=r"the server does not keep what it is given: run .* is not one run after 3 looks"
+    ):
         sync([make_run()], tracking)
     monkeypatch.undo()
     assert len(recorded()) == 3

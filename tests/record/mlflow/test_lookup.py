@@ -28,7 +28,9 @@ def test_the_database_says_what_mlflows_search_says(make_run, tracking, outputs,
     client.create_run("1", start_time=10**13, tags=dict(third.data.tags))
     client.create_run("0", tags=dict(third.data.tags))
     known = known_runs(outputs / "mlflow.db", "llmexp")
-    assert {run: [one.digest for one in found] for (_, run), found in known.items()} == _as_searched(f"sqlite:///{outputs}/mlflow.db")
+    assert {run: [one.digest for one in found] for (_, run), found in known.items()} == _as_searched(
+        f"sqlite:///{outputs}/mlflow.db"
+    )
     assert {sweep for sweep, _ in known} == {"main"}
     assert known["main", third.data.tags["id"]][0].run_id == third.info.run_id
     assert len(known["main", third.data.tags["id"]]) == 2
@@ -91,6 +93,8 @@ def test_the_database_of_a_name_with_spaces(tmp_path: Path):
         connection.execute("INSERT INTO experiments VALUES (1, 'mine')")
         connection.execute("CREATE TABLE tags (run_uuid, key, value)")
         connection.execute("INSERT INTO runs VALUES ('a', 1, 'active', 0)")
-        connection.executemany("INSERT INTO tags VALUES ('a', ?, ?)", [("llmexp.kind", "run"), ("llmexp.sweep", "s"), ("llmexp.run", "r")])
+        connection.executemany(
+            "INSERT INTO tags VALUES ('a', ?, ?)", [("llmexp.kind", "run"), ("llmexp.sweep", "s"), ("llmexp.run", "r")]
+        )
     connection.close()
     assert [(key, one.digest) for key, [one] in known_runs(path, "mine").items()] == [(("s", "r"), None)]

@@ -17,7 +17,11 @@ def _values(points: list[Point], name: str) -> dict[int, float]:
 def _of_samples(folder: RunFolder, window: Window = ALWAYS, **measure: int) -> list[Point]:
     plan = RunPlan.read(folder.plan_path)
     changed = plan.config.measure.model_copy(update=measure)
-    return list(sample_points(folder, plan.model_copy(update={"config": plan.config.model_copy(update={"measure": changed})}), window))
+    return list(
+        sample_points(
+            folder, plan.model_copy(update={"config": plan.config.model_copy(update={"measure": changed})}), window
+        )
+    )
 
 
 def test_the_slowest_rank_sets_time_and_rate_and_profiled_steps_are_left_out(make_run):

@@ -51,5 +51,7 @@ def test_a_request_that_was_sent_twice_leaves_one_run(make_run, outputs, server,
     assert record_report("main", [outputs / "report.md"], "d1", tracking)
     assert list(store_equals_folders(server.uri, "twice", outputs / "main")) == []
     client = MlflowClient(server.uri)
-    [parent] = client.search_runs([client.get_experiment_by_name("twice").experiment_id], "tags.`llmexp.kind` = 'sweep'")
+    [parent] = client.search_runs(
+        [client.get_experiment_by_name("twice").experiment_id], "tags.`llmexp.kind` = 'sweep'"
+    )
     assert parent.data.tags["mlflow.note.content"].startswith("| table |")

@@ -27,16 +27,37 @@ def test_a_run_and_its_sweep_are_recorded_with_everything_in_its_folder(make_run
     assert (parent.info.run_name, parent.data.tags["llmexp.sweep"]) == ("main", "main")
     assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
     assert run.info.status == parent.info.status == "FINISHED"
-    expected = {"method": "F+R+Z3", "model": "tiny", "hardware": "cpu", "engine": "deepspeed", "status": "success", "stack": "0123456789ab"}
+    expected = {
+        "method": "F+R+Z3",
+        "model": "tiny",
+        "hardware": "cpu",
+        "engine": "deepspeed",
+        "status": "success",
+        "stack": "0123456789ab",
+    }
     assert expected.items() <= run.data.tags.items()
     assert run.data.tags["id"] == run.data.tags["llmexp.run"] == folder.result().id
-    assert (run.data.params["model.hidden_size"], run.data.params["parallelism.dp"], run.data.params["batch.global"]) == ("128", "2", "4")
+    assert (
+        run.data.params["model.hidden_size"],
+        run.data.params["parallelism.dp"],
+        run.data.params["batch.global"],
+    ) == ("128", "2", "4")
     assert run.data.metrics["tokens_per_s"] == 7000.0
     assert run.data.metrics["tokens_per_s_std_between_repeats"] == 12.5
-    names = {item.path for folder in ("", "repeat.0", "repeat.1/trace", "figures") for item in client.list_artifacts(run.info.run_id, folder)}
+    names = {
+        item.path
+        for folder in ("", "repeat.0", "repeat.1/trace", "figures")
+        for item in client.list_artifacts(run.info.run_id, folder)
+    }
     top = {"plan.json", "result.json", "events.jsonl", "system.jsonl", "environment.json"}
     assert f"get-artifact?path=figures/loss.png&run_uuid={run.info.run_id}" in run.data.tags["mlflow.note.content"]
-    deeper = {"repeat.0/samples.0.jsonl", "repeat.0/samples.1.jsonl", "repeat.0/log.1.txt", "repeat.1/trace/trace.0.json.gz", "figures/loss.png"}
+    deeper = {
+        "repeat.0/samples.0.jsonl",
+        "repeat.0/samples.1.jsonl",
+        "repeat.0/log.1.txt",
+        "repeat.1/trace/trace.0.json.gz",
+        "figures/loss.png",
+    }
     assert top | deeper <= names
 
 
@@ -57,14 +78,25 @@ def test_metrics_have_steps_and_the_times_at_which_they_happened(make_run, track
     loss = client.get_metric_history(run.info.run_id, "repeat.0/loss")
     assert [point.step for point in loss] == list(range(25))
     assert loss[3].value == pytest.approx(5.7)
-    assert [later.timestamp - earlier.timestamp for earlier, later in itertools.pairwise(loss)] == pytest.approx([100] * 24, abs=1)
-    assert [point.value for point in client.get_metric_history(run.info.run_id, "system/cpu_utilization_percentage")] == [50, 51, 52]
+    assert [later.timestamp - earlier.timestamp for earlier, later in itertools.pairwise(loss)] == pytest.approx(
+        [100] * 24, abs=1
+    )
+    assert [
+        point.value for point in client.get_metric_history(run.info.run_id, "system/cpu_utilization_percentage")
+    ] == [50, 51, 52]
     assert 1e-3 * (run.info.end_time - run.info.start_time) == pytest.approx(50, abs=0.01)
     assert result.started_at.startswith(time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(run.info.start_time / 1e3)))
 
 
 @pytest.mark.parametrize(
-    ("status", "mlflow_status"), [("success", "FINISHED"), ("oom", "FINISHED"), ("skipped", "FINISHED"), ("timeout", "FAILED"), ("failed", "FAILED")]
+    ("status", "mlflow_status"),
+    [
+        ("success", "FINISHED"),
+        ("oom", "FINISHED"),
+        ("skipped", "FINISHED"),
+        ("timeout", "FAILED"),
+        ("failed", "FAILED"),
+    ],
 )
 def test_an_ending_is_told_by_status_and_tag(make_run, tracking, recorded, status, mlflow_status):
     record_runs([make_run(status=status)], tracking)
@@ -154,7 +186,10 @@ def test_the_report_is_shown_on_the_sweeps_page(make_run, tracking, outputs, cli
     figure.write_bytes(b"png")
     record_report("main", [table, figure], "d1", tracking, outputs)
     [parent] = recorded("sweep")
-    assert [item.path for item in client.list_artifacts(parent.info.run_id, "report")] == ["report/report.md", "report/report.png"]
+    assert [item.path for item in client.list_artifacts(parent.info.run_id, "report")] == [
+        "report/report.md",
+        "report/report.png",
+    ]
     note = parent.data.tags["mlflow.note.content"]
     assert note.startswith(table.read_text())
     assert f"get-artifact?path=report/report.png&run_uuid={parent.info.run_id}" in note
@@ -175,7 +210,9 @@ def test_a_report_too_long_for_a_page_is_cut_between_its_lines(make_run, trackin
 def test_no_secret_reaches_the_store(make_run, tracking, outputs, monkeypatch, tmp_path):
     monkeypatch.setenv("FOO_TOKEN", TOKEN)
     secret_uri = f"http://me:{PASSWORD}@tracker.invalid:5000"
-    folder = make_run(engine__options={"upload": {"url": "a place"}})  # no plan of today may hold one, but an earlier version's may
+    folder = make_run(
+        engine__options={"upload": {"url": "a place"}}
+    )  # no plan of today may hold one, but an earlier version's may
     folder.plan_path.write_text(folder.plan_path.read_text().replace("a place", secret_uri))
     (folder.repeat(0) / "log.0.txt").write_text(f"login with {TOKEN} to {secret_uri}\n")
     assert PASSWORD in folder.plan_path.read_text()
@@ -188,17 +225,25 @@ def test_no_secret_reaches_the_store(make_run, tracking, outputs, monkeypatch, t
 
 def test_no_known_form_of_a_token_reaches_the_store(make_run, tracking, outputs):
     secrets = {**TOKENS, "a private key": private_key("RSA PRIVATE KEY")}
-    folder = make_run(engine__options={"upload": {"url": "a place"}})  # no plan of today may hold one, but an earlier version's may
+    folder = make_run(
+        engine__options={"upload": {"url": "a place"}}
+    )  # no plan of today may hold one, but an earlier version's may
     plan = folder.plan_path.read_text().replace('"a place"', json.dumps(secrets))
     folder.plan_path.write_text(plan)
     (folder.repeat(0) / "log.0.txt").write_text("\n".join(f"{issuer}: {secret}" for issuer, secret in secrets.items()))
-    result = folder.result().model_copy(update={"reason": secrets["Hugging Face"], "environment": {"proxy": secrets["JWT"]}})
+    result = folder.result().model_copy(
+        update={"reason": secrets["Hugging Face"], "environment": {"proxy": secrets["JWT"]}}
+    )
     folder.write(folder.result_path, result)
     record_runs([folder], tracking)
     written = [outputs / "mlflow.db", *(path for path in (outputs / "mlartifacts").rglob("*") if path.is_file())]
     texts = [path.read_bytes() for path in written]
     assert len(texts) > 5
-    assert [issuer for issuer, secret in secrets.items() if any(secret.splitlines()[-2:][0].encode() in text for text in texts)] == []
+    assert [
+        issuer
+        for issuer, secret in secrets.items()
+        if any(secret.splitlines()[-2:][0].encode() in text for text in texts)
+    ] == []
 
 
 def _only_line(capsys: pytest.CaptureFixture[str]) -> str:
@@ -226,7 +271,10 @@ def test_a_tracker_that_is_down_costs_one_line_and_later_runs_nothing(make_run, 
 def test_a_tracker_that_never_answers_is_given_up_in_time(make_run, capsys):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began_s = time.monotonic()
-        record_runs([make_run()], TrackingConfig(name="mlflow", uri=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.5))
+        record_runs(
+            [make_run()],
+            TrackingConfig(name="mlflow", uri=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.5),
+        )
         assert time.monotonic() - began_s < 5
         assert "tracking.timeout_s=0.5" in _only_line(capsys)
 

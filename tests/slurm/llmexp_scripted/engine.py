@@ -18,7 +18,16 @@ class ScriptedEngine(TrainingEngine):
         return {"behaviour": "well"}
 
     def command(self, config, dims):
-        return Command(argv=[sys.executable, "-m", "llmexp_scripted.rank", "{folder}", config.engine.options["behaviour"], "{node}"])
+        return Command(
+            argv=[
+                sys.executable,
+                "-m",
+                "llmexp_scripted.rank",
+                "{folder}",
+                config.engine.options["behaviour"],
+                "{node}",
+            ]
+        )
 
 
 ENGINE = ScriptedEngine()

@@ -22,8 +22,16 @@ def step(index: int) -> None:
 def well() -> None:
     for index in range(3):
         step(index)
-    counts = {"parameters": 10, "trainable_parameters": 10, "peak_rss_bytes": 1, "state_bytes": {}, "what_ran": {"backend": "none"}}
-    (FOLDER / f"rank.{RANK}.json").write_text(json.dumps({"rank": RANK, "window_wall_s": 2 * STEP_S, "time_to_first_step_s": 1.0} | counts))
+    counts = {
+        "parameters": 10,
+        "trainable_parameters": 10,
+        "peak_rss_bytes": 1,
+        "state_bytes": {},
+        "what_ran": {"backend": "none"},
+    }
+    (FOLDER / f"rank.{RANK}.json").write_text(
+        json.dumps({"rank": RANK, "window_wall_s": 2 * STEP_S, "time_to_first_step_s": 1.0} | counts)
+    )
 
 
 def broken() -> None:

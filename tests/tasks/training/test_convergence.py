@@ -63,14 +63,17 @@ def test_a_curve_counts_warm_up_replicas_and_repeats_but_no_rank_of_a_replica_tw
         steps = [(9.0, 70, 60, losses[0]), *((step_s, 70, 60, loss) for loss in losses[1:])]
         return read_training(write_repeat(index, {rank: {} for rank in range(4)}, dict.fromkeys(range(4), steps)), 4)
 
-    found = curve_of([repeat(0, [6.0, 4.0, 2.0], 1.0), repeat(1, [8.0, 6.0, 4.0], 3.0)], RunConstants(world_size=4, dp=2))
+    found = curve_of(
+        [repeat(0, [6.0, 4.0, 2.0], 1.0), repeat(1, [8.0, 6.0, 4.0], 3.0)], RunConstants(world_size=4, dp=2)
+    )
     assert found == LossCurve((120, 240, 360), (7.0, 5.0, 3.0), 2.0)
 
 
 def test_metrics_of_the_curve_belong_to_budgets_of_tokens(write_repeat):
     folder = write_repeat(0, {0: {}}, {0: [(1.0, 50, 50, 4.0), (1.0, 50, 50, 3.0)]})
     with_budget, without = (
-        METRICS.measure([read_training(folder, 1)], RunConstants(world_size=1, dp=1, token_budget=budget)) for budget in (100, None)
+        METRICS.measure([read_training(folder, 1)], RunConstants(world_size=1, dp=1, token_budget=budget))
+        for budget in (100, None)
     )
     assert (with_budget["trained_tokens"].mean, with_budget["smoothed_final_loss"].mean) == (100, 3.0)
     assert without["trained_tokens"] is without["smoothed_final_loss"] is None
@@ -78,6 +81,9 @@ def test_metrics_of_the_curve_belong_to_budgets_of_tokens(write_repeat):
 
 def test_divergence_names_the_first_step_whose_loss_is_no_number_on_any_rank(write_repeat):
     sound, lost = [(1.0, 5, 5, 2.0)] * 4, [(1.0, 5, 5, loss) for loss in (2.0, 2.0, nan, nan)]
-    repeats = [read_training(write_repeat(index, {0: {}, 1: {}}, {0: sound, 1: other}), 2) for index, other in enumerate((sound, lost))]
+    repeats = [
+        read_training(write_repeat(index, {0: {}, 1: {}}, {0: sound, 1: other}), 2)
+        for index, other in enumerate((sound, lost))
+    ]
     assert divergence(repeats[:1]) == ""
     assert divergence(repeats) == "the loss diverged: no finite number at step 2 of repeat 1"

@@ -19,7 +19,11 @@ from llmexp.tasks.training.idle import idle_keys
         ("task=finetune adapter.save=true", "adapter.save", "only L, QL and P have an adapter to save"),
         ("data=instructions data.split=test", "data.split", "only a dataset of data.path has splits"),
         ("measure.min_steps=50", "measure.min_steps", "no repeat ends early without measure.stop_at_interval_share"),
-        ("measure.profile=false measure.profile_steps=5", "measure.profile_steps", "measure.profile=false traces no step"),
+        (
+            "measure.profile=false measure.profile_steps=5",
+            "measure.profile_steps",
+            "measure.profile=false traces no step",
+        ),
         (
             "engine.options.gradient_cliping=1",
             "engine.options.gradient_cliping",
@@ -30,10 +34,16 @@ from llmexp.tasks.training.idle import idle_keys
             "engine.options.transfomer",
             "engine=megatron has no such option: did you mean transformer? choices are ddp, optimizer, transformer",
         ),
-        ("engine=torch parallelism.dp=1 engine.options.fully_shard={a:1}", "engine.options.fully_shard", "engine=torch has no options in this run"),
+        (
+            "engine=torch parallelism.dp=1 engine.options.fully_shard={a:1}",
+            "engine.options.fully_shard",
+            "engine=torch has no options in this run",
+        ),
     ],
 )
-def test_what_changes_nothing_is_named_with_the_reason(words: str, key: str, reason: str, tmp_path, monkeypatch) -> None:
+def test_what_changes_nothing_is_named_with_the_reason(
+    words: str, key: str, reason: str, tmp_path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
     assert idle_keys(make_plan(*words.split())) == {key: reason}
@@ -64,11 +74,20 @@ def test_a_key_that_counts_in_one_run_of_a_sweep_is_welcome_and_one_that_counts_
         return len(jobs_of(run_parser().parse_intermixed_args(["task=finetune", "model=tiny", "hardware=cpu", *words])))
 
     assert jobs("method=Naive,L", "adapter.rank=4,8") == 4
-    with pytest.raises(ConfigError, match=r"^adapter\.rank does nothing here: only L and QL have such matrices; leave it out$"):
+    with pytest.raises(
+        ConfigError, match=r"^adapter\.rank does nothing here: only L and QL have such matrices; leave it out$"
+    ):
         jobs("method=Naive,F", "adapter.rank=4,8")
 
 
 def test_deepspeeds_own_names_are_read_from_its_sources() -> None:
-    expected = {"gradient_clipping", "zero_optimization", "bf16", "wall_clock_breakdown", "prescale_gradients", "zero_force_ds_cpu_optimizer"}
+    expected = {
+        "gradient_clipping",
+        "zero_optimization",
+        "bf16",
+        "wall_clock_breakdown",
+        "prescale_gradients",
+        "zero_force_ds_cpu_optimizer",
+    }
     assert expected <= deepspeed_options()
     assert "gradient_cliping" not in deepspeed_options()

@@ -81,12 +81,18 @@ def test_clocks_may_differ_by_less_than_a_percent(write_repeat, wall_s, share):
 
 def test_more_time_in_steps_than_passed_is_an_error_with_its_figures(write_repeat):
     folder = write_repeat(0, {0: {"window_wall_s": 3.5}, 1: {"window_wall_s": 4.9}}, {0: FAST, 1: SLOW})
-    with pytest.raises(RecordError, match=r"steps of 5 s in a window of 4\.9 s cannot be: rank 1's device clock, or the host's, is wrong"):
+    with pytest.raises(
+        RecordError,
+        match=r"steps of 5 s in a window of 4\.9 s cannot be: rank 1's device clock, or the host's, is wrong",
+    ):
         measure([folder], RunConstants(world_size=2, dp=2))
 
 
 def test_repeats_that_stopped_at_different_steps_stand_side_by_side(write_repeat):
-    folders = [write_repeat(k, {0: {"window_wall_s": 1.0 * count}}, {0: [(1.0, 10, 10, 1.0)] * (count + 1)}) for k, count in enumerate((2, 4))]
+    folders = [
+        write_repeat(k, {0: {"window_wall_s": 1.0 * count}}, {0: [(1.0, 10, 10, 1.0)] * (count + 1)})
+        for k, count in enumerate((2, 4))
+    ]
     metrics = measure(folders, RunConstants(world_size=1, dp=1))
     assert (metrics["measured_steps"].mean, metrics["measured_steps"].std_between_repeats) == (3, pytest.approx(2**0.5))
     assert (metrics["tokens_per_s"].mean, metrics["tokens_per_s"].std_within_run) == (10, 0)
@@ -100,7 +106,8 @@ def test_losses_are_means_over_ranks(two_replicas):
 
 def test_deviations_between_repeats_and_within_a_run_stay_apart(write_repeat):
     steady = [
-        write_repeat(k, {0: {"window_wall_s": wall}}, {0: [(1.0, 10, 10, 1.0)] + [(wall / 2, 10, 10, 1.0)] * 2}) for k, wall in enumerate((2, 4))
+        write_repeat(k, {0: {"window_wall_s": wall}}, {0: [(1.0, 10, 10, 1.0)] + [(wall / 2, 10, 10, 1.0)] * 2})
+        for k, wall in enumerate((2, 4))
     ]
     rate = measure(steady, RunConstants(world_size=1, dp=1))["tokens_per_s"]
     # 20 positions in 2 s and in 4 s: no step differs from the others of its run.
@@ -138,7 +145,9 @@ def test_flops_of_ranks_of_one_replica_count_once(two_full_replicas):
 
 def test_a_program_has_neither_useful_mfu_nor_hfu(write_repeat):
     folder = write_repeat(0, {0: {"what_ran": {"program": "train.py"}}}, {0: [(1.0, 60, 60, 1.0)] * 2})
-    metrics = measure([folder], RunConstants(1, 1, flops=FLOPS.model_copy(update={"computed": None}), peak_flops_per_s=240e12))
+    metrics = measure(
+        [folder], RunConstants(1, 1, flops=FLOPS.model_copy(update={"computed": None}), peak_flops_per_s=240e12)
+    )
     assert (metrics["useful_mfu"], metrics["hfu"]) == (None, None)
     assert metrics["mfu"].mean == pytest.approx(60 * 3 / 240)
     assert metrics["mfu_full_attention"].mean == pytest.approx(60 * 4 / 240)
@@ -146,7 +155,11 @@ def test_a_program_has_neither_useful_mfu_nor_hfu(write_repeat):
 
 def test_an_epoch_takes_as_long_as_its_records_at_the_rate_of_both_replicas(write_repeat):
     steps = [(1.0, 10, 8, 4, 1.0)] * 3  # the first to warm up; 4 records a step and rank, 16 in a window of 2 s
-    folder = write_repeat(0, {rank: {"window_wall_s": 2.0, "what_ran": {"data_records": 800}} for rank in (0, 1)}, dict.fromkeys((0, 1), steps))
+    folder = write_repeat(
+        0,
+        {rank: {"window_wall_s": 2.0, "what_ran": {"data_records": 800}} for rank in (0, 1)},
+        dict.fromkeys((0, 1), steps),
+    )
     metrics = measure([folder], RunConstants(world_size=2, dp=2, price_per_device_hour_usd=1.8))
     assert metrics["samples_per_s"].mean == 8
     assert metrics["epoch_time_s"].mean == 100
@@ -180,37 +193,57 @@ def test_tokens_per_joule_are_those_of_all_that_draws_power(write_repeat):
 
 
 @pytest.mark.parametrize(
-    "second", [{}, energy(19.9, board=2000.0), energy(25.0, board=0.0)], ids=["a rank cannot read it", "too short", "a counter stood still"]
+    "second",
+    [{}, energy(19.9, board=2000.0), energy(25.0, board=0.0)],
+    ids=["a rank cannot read it", "too short", "a counter stood still"],
 )
 def test_energy_that_is_not_known_well_is_none(write_repeat, second):
-    folder = write_repeat(0, {0: energy(25.0, board=2500.0), 1: second}, {rank: [(1.0, 60, 60, 1.0)] * 2 for rank in (0, 1)})
+    folder = write_repeat(
+        0, {0: energy(25.0, board=2500.0), 1: second}, {rank: [(1.0, 60, 60, 1.0)] * 2 for rank in (0, 1)}
+    )
     metrics = measure([folder], RunConstants(world_size=2, dp=2))
     assert (metrics["mean_power_w"], metrics["tokens_per_joule"]) == (None, None)
 
 
 def test_mfu_above_one_is_an_error_with_its_figures(two_full_replicas):
-    with pytest.raises(RecordError, match=re.escape("MFU of 1.25 cannot be: 20 tokens/s per device x 3e+12 FLOPs a token = 60 TFLOP/s")):
+    with pytest.raises(
+        RecordError, match=re.escape("MFU of 1.25 cannot be: 20 tokens/s per device x 3e+12 FLOPs a token = 60 TFLOP/s")
+    ):
         measure([two_full_replicas], RunConstants(world_size=2, dp=2, flops=FLOPS, peak_flops_per_s=48e12))
 
 
 def test_hfu_above_one_is_an_error_and_full_attention_is_not(two_full_replicas):
     """Causal kernels leave half of what PaLM's convention counts out; what the devices computed they cannot have done beyond their peak."""
     facts = RunConstants(world_size=2, dp=2, flops=FLOPS, peak_flops_per_s=64e12)
-    with pytest.raises(RecordError, match=re.escape("HFU of 1.25 cannot be: 20 tokens/s per device x 4e+12 FLOPs a token = 80 TFLOP/s")):
+    with pytest.raises(
+        RecordError, match=re.escape("HFU of 1.25 cannot be: 20 tokens/s per device x 4e+12 FLOPs a token = 80 TFLOP/s")
+    ):
         measure([two_full_replicas], facts)
     modest = Computed(per_position=2e12, fused_per_square=1e11, unfused_per_square=1e11, fused=True)
-    metrics = measure([two_full_replicas], RunConstants(2, 2, flops=FLOPS.model_copy(update={"computed": modest}), peak_flops_per_s=64e12))
+    metrics = measure(
+        [two_full_replicas],
+        RunConstants(2, 2, flops=FLOPS.model_copy(update={"computed": modest}), peak_flops_per_s=64e12),
+    )
     assert metrics["mfu_full_attention"].mean == pytest.approx(1.25)
 
 
 def test_memory_is_the_largest_ranks(write_repeat):
     ranks = {
         0: {"peak_allocated_bytes": 100, "peak_reserved_bytes": 150, "peak_device_used_bytes": 170},
-        1: {"peak_allocated_bytes": 120, "peak_reserved_bytes": 130, "peak_device_used_bytes": 160, "peak_rss_bytes": 900},
+        1: {
+            "peak_allocated_bytes": 120,
+            "peak_reserved_bytes": 130,
+            "peak_device_used_bytes": 160,
+            "peak_rss_bytes": 900,
+        },
     }
     ranks[0]["phase_peak_bytes"] = {"forward": 90, "backward": 100}
     ranks[1]["phase_peak_bytes"] = {"forward": 120, "backward": 80, "optimizer": 70}
-    ranks[1]["state_bytes"] = {"parameters": StateBytes(device=50), "gradients": StateBytes(device=5), "optimizer": StateBytes(host=70)}
+    ranks[1]["state_bytes"] = {
+        "parameters": StateBytes(device=50),
+        "gradients": StateBytes(device=5),
+        "optimizer": StateBytes(host=70),
+    }
     steps = [(1.0, 10, 10, 1.0)] * 2
     metrics = measure([write_repeat(0, ranks, {0: steps, 1: steps})], RunConstants(world_size=2, dp=2))
     means = {name: metric.mean for name, metric in metrics.items() if metric and name.endswith("bytes")}
@@ -236,18 +269,34 @@ def test_memory_is_the_largest_ranks(write_repeat):
 
 def test_parameters_that_are_gathered_count_with_the_gradients_that_are_there_then(write_repeat):
     together = {"gathered": StateBytes(device=90), "gradients_and_gathered": StateBytes(device=95, host=7)}
-    held = {"parameters": StateBytes(device=50), "gradients": StateBytes(device=30, host=7), "optimizer": StateBytes(device=20)}
+    held = {
+        "parameters": StateBytes(device=50),
+        "gradients": StateBytes(device=30, host=7),
+        "optimizer": StateBytes(device=20),
+    }
     steps = [(1.0, 10, 10, 1.0)] * 2
-    metrics = measure([write_repeat(0, {0: {"state_bytes": held | together}}, {0: steps})], RunConstants(world_size=1, dp=1))
-    wanted = {"gathered_parameter_bytes": 90, "gradient_bytes": 30, "training_state_bytes": 165, "training_state_host_bytes": 7}
+    metrics = measure(
+        [write_repeat(0, {0: {"state_bytes": held | together}}, {0: steps})], RunConstants(world_size=1, dp=1)
+    )
+    wanted = {
+        "gathered_parameter_bytes": 90,
+        "gradient_bytes": 30,
+        "training_state_bytes": 165,
+        "training_state_host_bytes": 7,
+    }
     assert {name: metrics[name].mean for name in wanted} == wanted
     without = measure([write_repeat(1, {0: {"state_bytes": held}}, {0: steps})], RunConstants(world_size=1, dp=1))
     assert (without["gathered_parameter_bytes"], without["training_state_bytes"].mean) == (None, 100)
 
 
 def test_optimizer_state_is_that_of_the_fullest_rank_over_all_that_trains(write_repeat):
-    held = {rank: {"state_bytes": {"moments": StateBytes(device=4000, host=100 * rank)}, "trainable_parameters": 1000} for rank in (0, 1)}
-    metrics = measure([write_repeat(0, held, {rank: [(1.0, 10, 10, 1.0)] * 2 for rank in (0, 1)})], RunConstants(world_size=2, dp=2))
+    held = {
+        rank: {"state_bytes": {"moments": StateBytes(device=4000, host=100 * rank)}, "trainable_parameters": 1000}
+        for rank in (0, 1)
+    }
+    metrics = measure(
+        [write_repeat(0, held, {rank: [(1.0, 10, 10, 1.0)] * 2 for rank in (0, 1)})], RunConstants(world_size=2, dp=2)
+    )
     assert metrics["optimizer_state_bytes_per_parameter"].mean == 4.1
 
 

@@ -116,14 +116,18 @@ class Hash(Task[HashConfig, HashPlan]):
 
     def plan(self, config: HashConfig) -> HashPlan:
         command = ranks_of(config, 1, WORKER)
-        return HashPlan(id=identity(config, {}), processes=1, devices=1, engine_config={}, command=command, config=config)
+        return HashPlan(
+            id=identity(config, {}), processes=1, devices=1, engine_config={}, command=command, config=config
+        )
 
     def describe(self, plan: HashPlan) -> dict[str, str]:
         return {"digests": f"{plan.samples} blocks of {plan.config.digest.block_bytes} bytes"}
 
     def points(self, plan: HashPlan, repeats: Sequence[Repeat[Any, Any]]) -> list[ResultPoint]:
         halves = [(half, [_of_half(repeat, half) for repeat in repeats]) for half in (0, 1)]
-        return [ResultPoint(params={"half": half}, metrics={"bytes_per_s": over_repeats(rates)}) for half, rates in halves]
+        return [
+            ResultPoint(params={"half": half}, metrics={"bytes_per_s": over_repeats(rates)}) for half, rates in halves
+        ]
 
 
 def _of_half(repeat: Repeat[Block, RankSummary], half: int) -> Measurement:

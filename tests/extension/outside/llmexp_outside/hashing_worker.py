@@ -13,7 +13,12 @@ from llmexp_outside.hashing import Block, HashPlan
 
 
 def work(plan: HashPlan, rank: Rank) -> RankSummary:
-    digest, data, origin_s, window_s = hashlib.new(plan.config.digest.algorithm), bytes(plan.config.digest.block_bytes), time.perf_counter(), 0.0
+    digest, data, origin_s, window_s = (
+        hashlib.new(plan.config.digest.algorithm),
+        bytes(plan.config.digest.block_bytes),
+        time.perf_counter(),
+        0.0,
+    )
     with rank.samples_path.open("w") as file:
         for index in range(plan.samples):
             begin_s = time.perf_counter()
@@ -24,7 +29,12 @@ def work(plan: HashPlan, rank: Rank) -> RankSummary:
             times = {"t_start_s": begin_s - origin_s, "t_end_s": end_s - origin_s, "at_s": time.time()}
             file.write(Block(index=index, warmup=warmup, digested_bytes=len(data), **times).model_dump_json() + "\n")
     memory_bytes = psutil.Process().memory_info().rss
-    return RankSummary(rank=rank.index, window_wall_s=window_s, peak_rss_bytes=memory_bytes, what_ran={"digest_bits": 8 * digest.digest_size})
+    return RankSummary(
+        rank=rank.index,
+        window_wall_s=window_s,
+        peak_rss_bytes=memory_bytes,
+        what_ran={"digest_bits": 8 * digest.digest_size},
+    )
 
 
 if __name__ == "__main__":

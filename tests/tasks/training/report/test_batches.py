@@ -18,13 +18,19 @@ def test_of_each_configuration_the_smallest_batch_and_the_largest_measured(make_
 
 
 def test_what_ran_out_of_memory_at_once_is_shown_as_that(make_run):
-    report = build_report([make_run("Naive", "oom", batch__micro=1), make_run("Naive", "skipped", batch__micro=2)]).largest_batches()
+    report = build_report(
+        [make_run("Naive", "oom", batch__micro=1), make_run("Naive", "skipped", batch__micro=2)]
+    ).largest_batches()
     assert shown(report) == [("Naive", 1)]
     assert report.rows[0].state == "oom"
 
 
 def test_what_differs_in_more_is_not_hidden(make_run):
-    runs = [make_run("F", batch__micro=1), make_run("R", batch__micro=2), make_run("F", batch__micro=4, batch__accumulation=2)]
+    runs = [
+        make_run("F", batch__micro=1),
+        make_run("R", batch__micro=2),
+        make_run("F", batch__micro=4, batch__accumulation=2),
+    ]
     report = build_report(runs).largest_batches()
     assert shown(report) == [("F", 1), ("R", 2), ("F", 4)]
     assert report.sections[0].left_out == 0

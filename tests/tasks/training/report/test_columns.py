@@ -30,9 +30,16 @@ def test_deviation_is_the_one_between_repeats_and_else_the_marked_one_within_the
 
 
 def test_an_unstable_figure_and_one_that_cannot_be_judged_have_signs_and_their_reasons_in_notes(make_run):
-    reasons = {"unstable": ["contention: a hog", "noise: ± 9 %"], "unknown": ["too few steps to judge: 2 in the window, 18 are needed"], "stable": []}
+    reasons = {
+        "unstable": ["contention: a hog", "noise: ± 9 %"],
+        "unknown": ["too few steps to judge: 2 in the window, 18 are needed"],
+        "stable": [],
+    }
     found = [Stability(verdict=verdict, reasons=told) for verdict, told in reasons.items()]
-    folders = [make_run(method, metrics={"tokens_per_s": WITHIN}, stability=one) for method, one in zip(("Naive", "F", "R"), found, strict=True)]
+    folders = [
+        make_run(method, metrics={"tokens_per_s": WITHIN}, stability=one)
+        for method, one in zip(("Naive", "F", "R"), found, strict=True)
+    ]
     assert shown(*folders)["tokens/s"] == ["2,000.0 ± 40.0 w ! (1)", "2,000.0 ± 40.0 w ? (2)", "2,000.0 ± 40.0 w"]
     assert build_report(folders).sections[0].notes == [
         "unstable: contention: a hog; noise: ± 9 %",
@@ -57,11 +64,28 @@ def test_tokens_per_joule_say_what_drew_the_power(make_run):
 def test_only_out_of_memory_is_a_dash(make_run):
     endings = ["oom", "skipped", "timeout", "failed", "killed", "incomplete"]
     methods = ["Naive", "F", "R", "Z2", "Z3", "Z1"]
-    folders = [make_run(method, status, reason="" if status == "oom" else f"why {status}") for method, status in zip(methods, endings, strict=True)]
+    folders = [
+        make_run(method, status, reason="" if status == "oom" else f"why {status}")
+        for method, status in zip(methods, endings, strict=True)
+    ]
     table = shown(*folders, make_run("F+R", None))
-    assert table["tokens/s"] == ["-", "skipped (1)", "timeout (2)", "failed (3)", "killed (4)", "incomplete (5)", "planned"]
+    assert table["tokens/s"] == [
+        "-",
+        "skipped (1)",
+        "timeout (2)",
+        "failed (3)",
+        "killed (4)",
+        "incomplete (5)",
+        "planned",
+    ]
     assert table["memory GB"] == ["-", "", "", "", "", "", ""]
-    assert build_report(folders).sections[0].notes == ["why skipped", "why timeout", "why failed", "why killed", "why incomplete"]
+    assert build_report(folders).sections[0].notes == [
+        "why skipped",
+        "why timeout",
+        "why failed",
+        "why killed",
+        "why incomplete",
+    ]
     assert "-: out of memory" in said(*folders)
 
 
@@ -81,7 +105,10 @@ def test_one_reason_is_one_note(make_run):
     ],
 )
 def test_flops_say_something_however_few_they_are(make_run, tflops, header, cells, power):
-    folders = [make_run(method, metrics={"tflops_per_s_per_gpu": value}) for method, value in zip(("Naive", "F", "R"), tflops, strict=False)]
+    folders = [
+        make_run(method, metrics={"tflops_per_s_per_gpu": value})
+        for method, value in zip(("Naive", "F", "R"), tflops, strict=False)
+    ]
     assert shown(*folders, make_run("Z2", "oom"))[header] == [*cells, ""]
     assert f"{header}: the model's, recomputation left out; {header[:5]} = 10^{power} FLOPs" in said(*folders)
 
@@ -102,7 +129,10 @@ def test_memory_says_its_kind_and_unit(make_run, metrics, header, cell):
 
 
 def test_two_kinds_of_memory_are_both_explained(make_run):
-    folders = make_run(metrics={"training_state_bytes": 5e8}), make_run("F", metrics={"peak_allocated_bytes": 2e9}, **A800)
+    folders = (
+        make_run(metrics={"training_state_bytes": 5e8}),
+        make_run("F", metrics={"peak_allocated_bytes": 2e9}, **A800),
+    )
     assert shown(*folders)["memory GB"] == ["0.5", "2.0"]
     assert "peak allocated" in said(*folders)
     assert "optimizer state" in said(*folders)
@@ -123,7 +153,10 @@ def test_speed_is_relative_to_naive_with_the_same_work(make_run):
 def test_what_varies_has_a_column_and_what_does_not_is_in_the_title(make_run):
     folders = make_run("Naive"), make_run("Naive", batch={"micro": 2, "accumulation": 3})
     assert shown(*folders)["batch"] == ["1", "2 x 3 passes"]
-    assert build_report(folders).sections[0].title == "pretrain, tiny, on cpu, deepspeed, 2 ranks, seq_len 350, fp32, adamw"
+    assert (
+        build_report(folders).sections[0].title
+        == "pretrain, tiny, on cpu, deepspeed, 2 ranks, seq_len 350, fp32, adamw"
+    )
     assert "precision" not in shown(*folders)
 
 
@@ -164,7 +197,11 @@ def test_stacks_have_a_column_where_runs_of_one_engine_differ_in_them(make_run, 
         folder.write(folder.result_path, folder.result().model_copy(update={"stack": stack}))
         return folder
 
-    old, new, other = of_stack("Naive", "a" * 12), of_stack("F", "b" * 12), of_stack("R", "c" * 12, engine__name="torch")
+    old, new, other = (
+        of_stack("Naive", "a" * 12),
+        of_stack("F", "b" * 12),
+        of_stack("R", "c" * 12, engine__name="torch"),
+    )
     assert shown(old, new, make_run("Z2", None))["stack"] == ["a" * 12, "b" * 12, ""]
     assert "stack: where it is another one" in said(old, new)
     assert "stack" not in shown(new, other)
@@ -173,26 +210,40 @@ def test_stacks_have_a_column_where_runs_of_one_engine_differ_in_them(make_run, 
 
 def test_padding_has_a_column_of_real_tokens_where_there_is_any(make_run):
     records = {"name": "instructions", "seq_len": 64}
-    padded = make_run("Naive", metrics={"tokens_per_s": 1000.0, "real_tokens_per_s": 400.0}, data=records | {"pack": False})
-    packed = make_run("Naive", metrics={"tokens_per_s": 900.0, "real_tokens_per_s": 850.0}, data=records | {"pack": True})
+    padded = make_run(
+        "Naive", metrics={"tokens_per_s": 1000.0, "real_tokens_per_s": 400.0}, data=records | {"pack": False}
+    )
+    packed = make_run(
+        "Naive", metrics={"tokens_per_s": 900.0, "real_tokens_per_s": 850.0}, data=records | {"pack": True}
+    )
     table = shown(padded, packed)
-    assert sorted(zip(table["data"], table["real tokens/s"], strict=True)) == [("instructions packed", "850.0"), ("instructions padded", "400.0")]
+    assert sorted(zip(table["data"], table["real tokens/s"], strict=True)) == [
+        ("instructions packed", "850.0"),
+        ("instructions padded", "400.0"),
+    ]
     assert "real tokens/s: the same without padding" in said(padded, packed)
     full = make_run("F", metrics={"tokens_per_s": 900.0, "real_tokens_per_s": 900.0})
     assert not {"real tokens/s", "data"} & shown(full).keys()
-    growing = make_run("F", data={"name": "text", "seq_len": 64, "seq_len_schedule": [32, 64]}, metrics={"tokens_per_s": 1.0})
+    growing = make_run(
+        "F", data={"name": "text", "seq_len": 64, "seq_len_schedule": [32, 64]}, metrics={"tokens_per_s": 1.0}
+    )
     assert set(shown(full, growing)["data"]) == {"", "growing 32 64"}
 
 
 def test_records_that_were_cut_are_said(make_run, tmp_path):
     folder = make_run("F", metrics={"tokens_per_s": 9.0})
     assert "records longer" not in " ".join(said(folder))
-    cut = folder.result().model_copy(update={"what_ran": {"data_cut_records": 3, "data_left_out_records": 1, "data_read_records": 40}})
+    cut = folder.result().model_copy(
+        update={"what_ran": {"data_cut_records": 3, "data_left_out_records": 1, "data_read_records": 40}}
+    )
     folder.write(folder.result_path, cut)
     assert "records longer than seq_len: 3 of 40 cut, 1 left out" in said(folder)
 
 
 def test_why_a_program_has_no_mfu_is_said(make_run):
     folder = make_run(metrics={"tokens_per_s": 1.0})
-    folder.write(folder.result_path, folder.result().model_copy(update={"what_ran": {"no_flops": "the program's matrix products are in fp32"}}))
+    folder.write(
+        folder.result_path,
+        folder.result().model_copy(update={"what_ran": {"no_flops": "the program's matrix products are in fp32"}}),
+    )
     assert "no MFU: the program's matrix products are in fp32" in build_report([folder]).sections[0].legend

@@ -17,7 +17,9 @@ def row(method: str, speeds: list[float] | None, reasons: tuple[str, ...] = (), 
     """What the conclusion asks of a row, measured in several processes; None: in one."""
     mean = sum(speeds) / len(speeds) if speeds else 1.0
     metric = Metric(mean=mean, std_between_repeats=stdev(speeds), n=len(speeds)) if speeds else Metric(mean=mean, n=1)
-    judged = Stability(verdict="unstable" if reasons else "stable", reasons=list(reasons), drift_ratio=0.8, warmup_ratio=1.0)
+    judged = Stability(
+        verdict="unstable" if reasons else "stable", reasons=list(reasons), drift_ratio=0.8, warmup_ratio=1.0
+    )
     return SimpleNamespace(
         method=method,
         is_control=False,
@@ -28,7 +30,13 @@ def row(method: str, speeds: list[float] | None, reasons: tuple[str, ...] = (), 
 
 
 def test_methods_are_sorted_by_what_their_intervals_tell():
-    rows = [row("Naive", [99, 100, 101]), row("F", [99.5, 100.5, 101]), row("R", [69, 70, 71]), row("C", [149, 150, 151]), row("Z2", [50, 70, 90])]
+    rows = [
+        row("Naive", [99, 100, 101]),
+        row("F", [99.5, 100.5, 101]),
+        row("R", [69, 70, 71]),
+        row("C", [149, 150, 151]),
+        row("Z2", [50, 70, 90]),
+    ]
     assert conclusion(rows) == [
         "by the 96 % intervals of the repeats, slower than Naive: R; faster: C; not told apart from it: F, Z2",
     ]
@@ -40,7 +48,9 @@ def test_a_wide_interval_is_judged_and_a_disturbed_run_is_not():
         row("R", [69, 70, 71], ("contention: …", "noise: …")),
         row("Z2", [50, 51, 52], ("noise: …",)),
     ]
-    assert conclusion(rows) == ["by the 96 % intervals of the repeats, slower than Naive: Z2; not judged, because something stood in their way: R"]
+    assert conclusion(rows) == [
+        "by the 96 % intervals of the repeats, slower than Naive: Z2; not judged, because something stood in their way: R"
+    ]
     assert conclusion([row("Naive", [99, 100, 101], ("contention: …",)), row("F", [1, 2, 3])]) == [
         "no method is judged beside Naive, because something stood in Naive's way"
     ]
@@ -74,7 +84,9 @@ def verdicts(ratio: float, scatter: float, tables: int, methods: int = 5) -> Cou
     draw, found = random.Random(0), Counter()
     for _ in range(tables):
         naive = row("Naive", [draw.gauss(100, 100 * scatter) for _ in range(REPEATS)])
-        others = [row("F", [draw.gauss(100 * ratio, 100 * ratio * scatter) for _ in range(REPEATS)]) for _ in range(methods)]
+        others = [
+            row("F", [draw.gauss(100 * ratio, 100 * ratio * scatter) for _ in range(REPEATS)]) for _ in range(methods)
+        ]
         (line,) = conclusion([naive, *others])
         found["tables with a difference"] += SLOWER in line or FASTER in line
         for said in line.partition(", ")[2].split("; "):

@@ -20,10 +20,22 @@ def trained(make_run, write_samples):
         metrics = {"tokens_per_s": 10.0, "smoothed_final_loss": losses[-1], "trained_tokens": 100.0 * len(losses)}
         run = make_run(method, metrics=metrics, reason=reason, **BUDGET | changes)
         write_samples(
-            run.repeat(0), 0, [(step_s, loss, 100 * changes.get("batch__micro", 1), 100 * changes.get("batch__micro", 1)) for loss in losses]
+            run.repeat(0),
+            0,
+            [
+                (step_s, loss, 100 * changes.get("batch__micro", 1), 100 * changes.get("batch__micro", 1))
+                for loss in losses
+            ],
         )
         summary = TrainingSummary(
-            rank=0, window_wall_s=1, time_to_first_step_s=1, parameters=1, trainable_parameters=1, peak_rss_bytes=1, state_bytes={}, what_ran={}
+            rank=0,
+            window_wall_s=1,
+            time_to_first_step_s=1,
+            parameters=1,
+            trainable_parameters=1,
+            peak_rss_bytes=1,
+            state_bytes={},
+            what_ran={},
         )
         (run.repeat(0) / "rank.0.json").write_text(summary.model_dump_json())
         if what_ran:
@@ -59,7 +71,9 @@ def test_runs_of_one_method_are_told_apart_by_what_was_asked_for(trained):
     runs = [trained(FALLING, optimizer=optimizer | {"lr": lr}) for lr in (1e-3, 1e-4)]
     table = {column.header: column.cells for column in build_report(runs).sections[0].columns}
     assert [cell.partition("'lr': ")[2] for cell in table["asked for"]] == ["0.001}", "0.0001}"]
-    assert "asked for" not in {column.header for column in build_report([trained(FALLING), trained(FALLING, method="F")]).sections[0].columns}
+    assert "asked for" not in {
+        column.header for column in build_report([trained(FALLING), trained(FALLING, method="F")]).sections[0].columns
+    }
 
 
 def test_other_data_seeds_and_budgets_have_baselines_of_their_own(trained):
@@ -77,7 +91,10 @@ def test_a_program_of_ones_own_is_held_against_its_kind_alone(trained, tmp_path)
 
 def test_a_diverged_run_says_so_and_is_no_baseline(trained):
     lost = [*FALLING[:10], *[nan] * 30]
-    runs = [trained(lost, reason="the loss diverged: no finite number at step 10 of repeat 0"), trained(FALLING, method="F")]
+    runs = [
+        trained(lost, reason="the loss diverged: no finite number at step 10 of repeat 0"),
+        trained(FALLING, method="F"),
+    ]
     assert shown(*runs) == [["diverged (1)", "2.0000"], None, ["never", "5"]]
     assert build_report(runs).sections[0].notes == ["the loss diverged: no finite number at step 10 of repeat 0"]
     table = {column.header: column.cells for column in build_report(runs).sections[0].columns}
@@ -105,7 +122,9 @@ def test_a_run_whose_samples_are_gone_has_no_curve(trained):
 
 def test_a_line_a_run_over_tokens_and_over_time(trained, figures, tmp_path):
     lost = [*FALLING[:10], *[nan] * 30]
-    written = draw_report(build_report([trained(FALLING), trained(FALLING, 0.5, "F"), trained(lost, method="R")]), tmp_path / "report.png")
+    written = draw_report(
+        build_report([trained(FALLING), trained(FALLING, 0.5, "F"), trained(lost, method="R")]), tmp_path / "report.png"
+    )
     assert [path.name for path in written] == ["report.png", "report_loss.png"]
     assert imread(written[1]).shape[1] == 1260
     tokens, seconds = figures[-1].axes
@@ -124,6 +143,12 @@ def test_a_run_that_explodes_leaves_the_others_to_be_seen(trained, figures, tmp_
 def test_programs_are_told_apart_by_their_short_names(trained, tmp_path):
     (tmp_path / "train.py").write_text("")
     script = {"name": "script", "launcher": "spawn"}
-    runs = [trained(FALLING, engine=script | {"options": {"command": f"{tmp_path / 'train.py'} --seed 1 --lr {lr}"}}) for lr in (1, 2)]
+    runs = [
+        trained(FALLING, engine=script | {"options": {"command": f"{tmp_path / 'train.py'} --seed 1 --lr {lr}"}})
+        for lr in (1, 2)
+    ]
     labels = [one.label for one in build_report(runs).sections[0].converged.values()]
-    assert [label.partition(" engine=")[0] for label in labels] == ["Naive script train.py --lr 1", "Naive script train.py --lr 2"]
+    assert [label.partition(" engine=")[0] for label in labels] == [
+        "Naive script train.py --lr 1",
+        "Naive script train.py --lr 2",
+    ]

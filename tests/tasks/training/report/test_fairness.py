@@ -14,14 +14,23 @@ from llmexp.tasks.training.report.fairness import COMPARED_STEPS, fairness
 def trained(make_run, write_samples):
     """A run with these losses a step on all of its ranks, in fp32 unless said."""
 
-    def make(losses, ranks=1, method="Naive", update: float | None = 1e-4, gradient: float | None = None, **changes) -> RunFolder:
+    def make(
+        losses, ranks=1, method="Naive", update: float | None = 1e-4, gradient: float | None = None, **changes
+    ) -> RunFolder:
         fp32 = {f"precision__{name}": "fp32" for name in ("parameters", "gradients", "master", "moments")}
         changes = {"parallelism__dp": ranks, "precision__name": "fp32", **fp32} | changes
         run = make_run(method, metrics={"tokens_per_s": 1.0}, **changes)
         for rank in range(ranks):
             write_samples(run.repeat(0), rank, [(1.0, loss) for loss in losses])
             sizes = {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1, "state_bytes": {}, "what_ran": {}}
-            summary = TrainingSummary(rank=rank, window_wall_s=1.0, time_to_first_step_s=1.0, largest_update=update, gradient_norm=gradient, **sizes)
+            summary = TrainingSummary(
+                rank=rank,
+                window_wall_s=1.0,
+                time_to_first_step_s=1.0,
+                largest_update=update,
+                gradient_norm=gradient,
+                **sizes,
+            )
             (run.repeat(0) / f"rank.{rank}.json").write_text(to_json(summary))
         return run
 
@@ -53,28 +62,41 @@ def test_other_losses_are_another_training(trained, losses, share, capsys):
 @pytest.mark.parametrize(
     ("updates", "said"),
     [
-        ((1e-4, 0.0), "not the same training: the first step changes a parameter by 0.0001 and 0 at most on deepspeed and deepspeed dp 2 with Naive"),
+        (
+            (1e-4, 0.0),
+            "not the same training: the first step changes a parameter by 0.0001 and 0 at most on deepspeed and deepspeed dp 2 with Naive",
+        ),
         ((1e-4, 1e-5), "not the same training: the first step changes a parameter by 0.0001 and 1e-05 at most"),
         ((0.0, 0.0), "cannot tell whether the same training: the first step changed no parameter on deepspeed"),
-        ((1e-4, None), "cannot tell whether the same training: losses agree, as they may without any update, and no update was recorded"),
+        (
+            (1e-4, None),
+            "cannot tell whether the same training: losses agree, as they may without any update, and no update was recorded",
+        ),
     ],
 )
 def test_equal_losses_without_equal_updates_are_not_called_the_same_training(trained, updates, said):
-    (line,) = told(trained([6.0, 6.0], batch__micro=2, update=updates[0]), trained([6.0, 6.0], ranks=2, update=updates[1]))
+    (line,) = told(
+        trained([6.0, 6.0], batch__micro=2, update=updates[0]), trained([6.0, 6.0], ranks=2, update=updates[1])
+    )
     assert line.startswith(said)
 
 
 @pytest.mark.parametrize(
     ("gradients", "said"),
     [
-        ((3.0, 6.0), "not the same training: the first step's gradients have norms of 3 and 6 on deepspeed and deepspeed dp 2"),
+        (
+            (3.0, 6.0),
+            "not the same training: the first step's gradients have norms of 3 and 6 on deepspeed and deepspeed dp 2",
+        ),
         ((3.0, 3.1), "the same training on deepspeed and deepspeed dp 2"),
         ((3.0, None), "the same training on deepspeed and deepspeed dp 2"),
     ],
 )
 def test_gradients_that_are_summed_instead_of_averaged_are_another_training(trained, gradients, said):
     """AdamW's first update is as large with both, and losses of random tokens are."""
-    (line,) = told(trained([6.0, 6.0], batch__micro=2, gradient=gradients[0]), trained([6.0, 6.0], ranks=2, gradient=gradients[1]))
+    (line,) = told(
+        trained([6.0, 6.0], batch__micro=2, gradient=gradients[0]), trained([6.0, 6.0], ranks=2, gradient=gradients[1])
+    )
     assert line.startswith(said)
 
 
@@ -88,14 +110,19 @@ def test_gradients_that_are_summed_instead_of_averaged_are_another_training(trai
 )
 def test_runs_that_were_asked_to_learn_otherwise_are_told_by_what(trained, changes, said):
     """On random tokens the losses of ten steps are the same without any learning rate."""
-    (line,) = told(trained([6.0, 6.0], batch__micro=2, data__name="text"), trained([6.0, 6.0], ranks=2, data__name="text", **changes))
+    (line,) = told(
+        trained([6.0, 6.0], batch__micro=2, data__name="text"),
+        trained([6.0, 6.0], ranks=2, data__name="text", **changes),
+    )
     assert line == f"not asked for the same training: deepspeed and deepspeed dp 2 with Naive, by {said}"
 
 
 def test_late_steps_and_the_noise_of_bf16_are_forgiven(trained):
     early = [1.0] * COMPARED_STEPS
     assert "the same training" in told(trained([*early, 1.0], batch__micro=2), trained([*early, 2.0], ranks=2))[0]
-    bf16 = {"precision__name": "bf16_pure"} | {f"precision__{name}": "bf16" for name in ("parameters", "gradients", "master", "moments")}
+    bf16 = {"precision__name": "bf16_pure"} | {
+        f"precision__{name}": "bf16" for name in ("parameters", "gradients", "master", "moments")
+    }
     assert told(trained([1.0], batch__micro=2, **bf16), trained([1.01], ranks=2, **bf16))[0].startswith("the same")
 
 

@@ -16,7 +16,13 @@ RATES = {(1, 1): 100.0, (2, 1): 180.0, (4, 1): 320.0, (1, 4): 110.0, (2, 2): 200
 def scaled(make_run):
     def make(method="Naive", **changes):
         return [
-            make_run(method, metrics={"tokens_per_s": rate}, parallelism__dp=ranks, batch={"micro": 2, "accumulation": passes}, **changes)
+            make_run(
+                method,
+                metrics={"tokens_per_s": rate},
+                parallelism__dp=ranks,
+                batch={"micro": 2, "accumulation": passes},
+                **changes,
+            )
             for (ranks, passes), rate in RATES.items()
         ]
 
@@ -58,13 +64,21 @@ def test_the_legend_says_what_is_not_the_same_work(scaled, make_run):
     assert "measure.threads_per_rank=1 gives each rank one" in said(*scaled())
     assert "measure.threads_per_rank=1 gives each rank one" not in said(*scaled(measure__threads_per_rank=1))
     assert "passes of other sizes" not in said(*scaled())
-    passes = [make_run(metrics={"tokens_per_s": 5.0}, parallelism__dp=ranks, batch={"micro": 4 // ranks, "accumulation": 1}) for ranks in (1, 2)]
+    passes = [
+        make_run(metrics={"tokens_per_s": 5.0}, parallelism__dp=ranks, batch={"micro": 4 // ranks, "accumulation": 1})
+        for ranks in (1, 2)
+    ]
     assert "strong scaling over passes of other sizes" in said(*passes)
 
 
 def test_the_papers_figure_stands_beside_eight_gpus_of_weak_scaling(make_run, figures, tmp_path):
     def run(ranks, hardware):
-        setting = {"model__name": "7b", "hardware__name": hardware, "parallelism__dp": ranks, "batch": {"micro": 2, "accumulation": 1}}
+        setting = {
+            "model__name": "7b",
+            "hardware__name": hardware,
+            "parallelism__dp": ranks,
+            "batch": {"micro": 2, "accumulation": 1},
+        }
         return make_run("Q", metrics={"tokens_per_s": 100.0 * ranks}, **setting)
 
     runs = [run(ranks, hardware) for hardware in ("rtx4090", "rtx3090", "a800") for ranks in (1, 8)]
