@@ -6,7 +6,6 @@ own.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -17,11 +16,12 @@ from llmexp.analysis.device_time import useful_fraction
 from llmexp.analysis.metric import MetricSpec
 from llmexp.errors import RecordError
 from llmexp.record.result import Metric
+from llmexp.report.cells import mean_of, own_words, rate_cell
 from llmexp.report.control import control_lines
 from llmexp.report.csv_line import csv_line, identity
-from llmexp.report.notes import beside_note, ending_note, mark
+from llmexp.report.notes import beside_note, ending_note
 from llmexp.report.row import HERE, OOM, Row
-from llmexp.report.signs import UNKNOWN, UNSTABLE, deviation, doubt_sign, within_run
+from llmexp.report.signs import UNKNOWN, UNSTABLE, doubt_sign, within_run
 from llmexp.tasks import get_task
 
 _IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ranks", "runtime": "{}"}
@@ -294,37 +294,6 @@ class Section:
             return useful_fraction(row.folder for row in self.rows)
         except RecordError:
             return None
-
-
-_NAMED_ELSEWHERE = ("method=", "engine.options.command=")
-
-
-def own_words(rows: Sequence[Row]) -> list[str]:
-    """Return for each run the words of its command that some other runs lack.
-
-    The method and the program are left out, because they have columns of their own.
-    """
-    words = [
-        [word for word in shlex.split(row.command) if not word.lstrip("+").startswith(_NAMED_ELSEWHERE)] for row in rows
-    ]
-    shared = set(words[0]).intersection(*words) if words else set()
-    return [" ".join(word for word in own if word not in shared) for own in words]
-
-
-def rate_cell(row: Row, notes: list[str]) -> str:
-    """Return a row's rate with deviation, sign and the numbers of its notes, or how the run ended without one."""
-    if row.rate:
-        sign = f" {doubt_sign(row)}{mark(row.doubt, notes)}" if row.doubt else ""
-        return (
-            f"{row.rate.mean:,.1f}{deviation(row.rate)}{sign}"
-            f"{mark(beside_note(row), notes)}{mark(ending_note(row), notes)}"
-        )
-    return "-" if row.state == OOM else row.state + mark(ending_note(row), notes)
-
-
-def mean_of(metric: Metric | None, form: str, factor: float = 1.0) -> str:
-    """Format a metric's mean as a cell; empty where there is none."""
-    return "" if metric is None else format(metric.mean * factor, form)
 
 
 def _subject(row: Row | None) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from llmexp.errors import RecordError
-from llmexp.report.section import own_words
+from llmexp.report.cells import own_words
 from llmexp.tasks.training.convergence import REACHED_WITHIN, SMOOTHED_SHARE, LossCurve, curve_of
 from llmexp.tasks.training.repeats import RunConstants, read_training
 from llmexp.tasks.training.report.programs import engine_names

@@ -1,0 +1,41 @@
+"""What stands in a cell of a table: a rate with its sign, a mean, the words that tell a run from the others."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from llmexp.record.result import Metric
+from llmexp.report.notes import beside_note, ending_note, mark
+from llmexp.report.row import OOM, Row
+from llmexp.report.signs import deviation, doubt_sign
+
+_NAMED_ELSEWHERE = ("method=", "engine.options.command=")
+
+
+def own_words(rows: Sequence[Row]) -> list[str]:
+    """Return for each run the words of its command that some other runs lack.
+
+    The method and the program are left out, because they have columns of their own.
+    """
+    words = [
+        [word for word in shlex.split(row.command) if not word.lstrip("+").startswith(_NAMED_ELSEWHERE)] for row in rows
+    ]
+    shared = set(words[0]).intersection(*words) if words else set()
+    return [" ".join(word for word in own if word not in shared) for own in words]
+
+
+def rate_cell(row: Row, notes: list[str]) -> str:
+    """Return a row's rate with deviation, sign and the numbers of its notes, or how the run ended without one."""
+    if row.rate:
+        sign = f" {doubt_sign(row)}{mark(row.doubt, notes)}" if row.doubt else ""
+        return (
+            f"{row.rate.mean:,.1f}{deviation(row.rate)}{sign}"
+            f"{mark(beside_note(row), notes)}{mark(ending_note(row), notes)}"
+        )
+    return "-" if row.state == OOM else row.state + mark(ending_note(row), notes)
+
+
+def mean_of(metric: Metric | None, form: str, factor: float = 1.0) -> str:
+    """Format a metric's mean as a cell; empty where there is none."""
+    return "" if metric is None else format(metric.mean * factor, form)
