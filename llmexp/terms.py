@@ -107,8 +107,8 @@ _WORDS = {
         "engine=torch": "pytorch ddp fsdp fsdp2",
         "engine=deepspeed": "ds zero zero3",
         "engine=megatron": "megatronlm mcore megatroncore nemo",
-        "engine=script engine.options.adapter=trainer": "trainer hf huggingface transformers accelerate",
-        "engine=script engine.options.adapter=<name>": "trl llamafactory torchtitan",
+        "engine=script engine.options.preset=trainer": "trainer hf huggingface transformers accelerate",
+        "engine=script engine.options.preset=<name>": "trl llamafactory torchtitan",
         "engine=script, which runs any training program": "custom own python lightning axolotl unsloth nanogpt",
     },
     "optimizer": {

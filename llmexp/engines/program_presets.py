@@ -1,4 +1,4 @@
-"""Presets, for engine.options.adapter, that follow the steps of common training programs without a change in them."""
+"""Presets, for engine.options.preset, that follow the steps of common training programs without a change in them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from llmexp.schema import TrainingConfig
 
 WORKER = "llmexp.launchers.script.worker"
 COMMAND = "command"
-OPTIONS = (COMMAND, "adapter", "pattern")
+OPTIONS = (COMMAND, "preset", "pattern")
 _OF_GPUS = re.compile(r"NCCL|CUDA|_cuda_")
 GROUPS = ("loss", "step", "samples", "tokens")
 
@@ -89,7 +89,7 @@ class ScriptEngine(TrainingEngine):
         program = {"argv": words, "sha256": None if words[0] == "-m" else _digest(Path(words[0]))}
         # A program does other things without a rank's variables, and the launcher alone would not change the run's id.
         alone = {"launcher": PYTHON} if config.engine.launcher == PYTHON else {}
-        return program | _heard(given.get("adapter"), given.get("pattern")) | alone
+        return program | _heard(given.get("preset"), given.get("pattern")) | alone
 
     def known_options(self, config: TrainingConfig, native: Mapping[str, Any]) -> Collection[str] | None:
         """Return the engine's own options, which `native_config` has checked."""
@@ -100,25 +100,25 @@ class ScriptEngine(TrainingEngine):
         return ranks_of(config, dims.world_size, WORKER)
 
 
-def _heard(adapter: str | None, pattern: str | None) -> dict[str, Any]:
+def _heard(preset: str | None, pattern: str | None) -> dict[str, Any]:
     """Return how steps are heard: `line` is the expression for the line that ends a step.
 
     Without it, `callback` says whether Trainers get a callback; without both, the program calls the hook.
     """
-    if adapter and pattern:
+    if preset and pattern:
         raise ConfigError(
-            f"engine.options.pattern={pattern} and engine.options.adapter={adapter}: an adapter knows how, so "
+            f"engine.options.pattern={pattern} and engine.options.preset={preset}: a preset knows how, so "
             "leave one of them out"
         )
-    if not adapter:
+    if not preset:
         return {
             "line": _checked(str(pattern)) if pattern else None,
             "callback": False,
             "every_step": "its log interval to 1",
         }
-    if adapter not in PROGRAM_PRESETS:
-        raise unknown("engine.options.adapter", str(adapter), PROGRAM_PRESETS)
-    known = PROGRAM_PRESETS[adapter]
+    if preset not in PROGRAM_PRESETS:
+        raise unknown("engine.options.preset", str(preset), PROGRAM_PRESETS)
+    known = PROGRAM_PRESETS[preset]
     return {"line": known.pattern, "callback": known.pattern is None, "every_step": known.every_step}
 
 

@@ -138,7 +138,7 @@ def test_the_manual_has_what_was_allocated(alone) -> None:
 @pytest.mark.long
 @each_cell
 def test_what_ran_names_the_class(together, engine: str, optimizer: str, method: str) -> None:
-    target = plan(engine, optimizer, method).config.optimizer.target or "torch.optim.AdamW"
+    (target,) = plan(engine, optimizer, method).config.optimizer.targets or ("torch.optim.AdamW",)
     ran = together(engine)[f"{optimizer} {method}"][0]["what_ran"]["optimizer_class"].split(".")
     assert (ran[0], ran[-1]) == (target.split(".")[0], target.split(".")[-1])
 

@@ -73,13 +73,13 @@ def test_a_line_is_taken_when_it_is_written_whoever_holds_the_stream(output: Cal
 
 
 @pytest.mark.parametrize(
-    ("adapter", "line", "loss"),
+    ("preset", "line", "loss"),
     [("megatron_lm", MEGATRON, 10.34718), ("torchtitan", TITAN, 8.12345), ("nanogpt", NANOGPT, 10.8211)],
 )
 def test_the_lines_of_known_programs_tell_a_step(
-    steps, output: Callable[[], io.BytesIO], adapter: str, line: str, loss: float
+    steps, output: Callable[[], io.BytesIO], preset: str, line: str, loss: float
 ):
-    reader = steps(f"adapter={adapter}")
+    reader = steps(f"preset={preset}")
     output()
     taken: list[str] = []
     Lines(taken.append)
@@ -90,7 +90,7 @@ def test_the_lines_of_known_programs_tell_a_step(
 
 
 @pytest.mark.parametrize(
-    ("adapter", "line"),
+    ("preset", "line"),
     [
         ("megatron_lm", " validation loss at iteration 10 | lm loss value: 1.033906E+01 | lm loss PPL: 3.091769E+04 |"),
         ("torchtitan", "validate step:  5  loss:  8.1234  memory:  0.51GiB(0.64%)"),
@@ -98,8 +98,8 @@ def test_the_lines_of_known_programs_tell_a_step(
         ("torchtitan", "step:  5  loss: -1.00000  grad_norm:  1.4250"),
     ],
 )
-def test_other_lines_of_theirs_do_not(steps, adapter: str, line: str):
-    assert steps(f"adapter={adapter}")(line) is None
+def test_other_lines_of_theirs_do_not(steps, preset: str, line: str):
+    assert steps(f"preset={preset}")(line) is None
 
 
 def test_a_step_that_is_told_twice_is_one(steps):

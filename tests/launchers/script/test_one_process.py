@@ -101,7 +101,7 @@ def run(tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Ru
 
 @pytest.mark.ranks
 @pytest.mark.parametrize(
-    ("adapter", "program", "told_by"),
+    ("preset", "program", "told_by"),
     [
         ("nanogpt", {}, "output of rank 0"),
         ("null", {"report": HOOK}, "hook"),
@@ -109,9 +109,9 @@ def run(tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Ru
     ],
 )
 def test_one_process_that_no_launcher_started_is_measured(
-    run: Run, adapter: str, program: dict[str, str], told_by: str
+    run: Run, preset: str, program: dict[str, str], told_by: str
 ):
-    result, repeat = run(f"engine.options.adapter={adapter}", **program)
+    result, repeat = run(f"engine.options.preset={preset}", **program)
     assert result.status is RunStatus.SUCCESS, result.reason
     assert (result.processes, result.what_ran["steps_told_by"], result.what_ran["backend"]) == (1, told_by, None)
     assert [path.name for path in repeat.glob("samples.*")] == ["samples.0.jsonl"]
@@ -126,7 +126,7 @@ def test_one_process_that_no_launcher_started_is_measured(
 
 @pytest.mark.ranks
 def test_a_program_that_took_gpus_because_of_a_ranks_variables_is_told_of_the_other_way(run: Run):
-    result, _ = run("engine.launcher=spawn", "parallelism.dp=1", "engine.options.adapter=nanogpt")
+    result, _ = run("engine.launcher=spawn", "parallelism.dp=1", "engine.options.preset=nanogpt")
     assert result.status is RunStatus.FAILED
     assert "NCCL" in result.reason
     assert result.reason.endswith(

@@ -162,7 +162,7 @@ def test_a_program_is_measured_as_long_as_wanted_and_by_its_own_account(run: Run
 
 @pytest.mark.ranks
 def test_an_unedited_trainer_of_hugging_face_is_heard_and_its_model_held_against_the_configuration(run: Run):
-    result, repeat = run("engine.options.adapter=trainer", "precision=fp32", text=TRAINER)
+    result, repeat = run("engine.options.preset=trainer", "precision=fp32", text=TRAINER)
     assert result.status is RunStatus.SUCCESS, result.reason
     samples = read_samples(repeat / "samples.1.jsonl", StepSample)
     logged = re.findall(r"'loss': '?([\d.]+)", (repeat / "log.0.txt").read_text())
@@ -183,7 +183,7 @@ def test_an_unedited_trainer_of_hugging_face_is_heard_and_its_model_held_against
 
 @pytest.mark.ranks
 def test_steps_that_the_last_rank_prints_are_those_of_all_ranks(run: Run):
-    result, repeat = run("engine.options.adapter=megatron_lm", text=PRINTING)
+    result, repeat = run("engine.options.preset=megatron_lm", text=PRINTING)
     assert result.status is RunStatus.SUCCESS, result.reason
     first, last = (read_samples(repeat / f"samples.{rank}.jsonl", StepSample) for rank in range(2))
     assert [sample.loss for sample in last] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=1e-6)
@@ -252,8 +252,8 @@ def test_a_command_that_starts_nothing_is_said_before_anything_runs(command: str
     ("words", "reason"),
     [
         (
-            ["adapter=megatron"],
-            "adapter 'megatron': did you mean megatron_lm? choices are megatron_lm, torchtitan, nanogpt, trainer, trl, llamafactory",
+            ["preset=megatron"],
+            "preset 'megatron': did you mean megatron_lm? choices are megatron_lm, torchtitan, nanogpt, trainer, trl, llamafactory",
         ),
         (
             ["pattern='loss: (?P<loss>.*'"],
@@ -264,10 +264,10 @@ def test_a_command_that_starts_nothing_is_said_before_anything_runs(command: str
             ["pattern='(?P<lost>.*)'"],
             "unknown group of engine.options.pattern 'lost': did you mean loss? choices are loss, step, samples, tokens",
         ),
-        (["pattern='(?P<loss>.*)'", "adapter=trl"], "adapter=trl: an adapter knows how, so leave one of them out"),
+        (["pattern='(?P<loss>.*)'", "preset=trl"], "preset=trl: a preset knows how, so leave one of them out"),
         (
             ["patern=loss"],
-            "unknown engine.options of engine=script 'patern': did you mean pattern? choices are command, adapter, pattern",
+            "unknown engine.options of engine=script 'patern': did you mean pattern? choices are command, preset, pattern",
         ),
     ],
 )
