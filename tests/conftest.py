@@ -1,4 +1,4 @@
-"""Made-up records, for all tests: real plans of runs that never ran, and the samples and results that these might have left."""
+"""Made-up records for all tests: real plans of runs that never ran, with samples and results these might leave."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, RunResult, RunStatus, Stability
 from llmexp.record.samples import StateBytes, StepSample, TrainingSummary
 
-# Let oneDNN and precision=auto leave bf16 instructions alone, so that every machine plans and runs the same: fp32 where no test says otherwise.
+# Let oneDNN and precision=auto leave bf16 instructions alone, so that every machine plans and runs the same:
+# fp32 where no test says otherwise.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
 # What torch.compile keeps for one kind of instructions breaks ranks that use another (torch 2.13: corrupted memory).
 os.environ.setdefault(
@@ -82,7 +83,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _conf_read_once() -> Iterator[None]:
     """Of a composition half is the reading of some twenty files, which some thousand tests would each repeat."""
-    Plugins.instance()  # runs the modules of its sources once more: the class that it registers is not the one that an import gives
+    # This runs the modules of its sources once more: the class that it registers is not the one that an import gives.
+    Plugins.instance()
     packaged: Any = SourcesRegistry.instance().types["pkg"]
     read, known = packaged._read_config, {}
 
@@ -122,7 +124,10 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
 @pytest.fixture
 def tiny_plan() -> Callable[..., TrainingPlan]:
-    """Plan a method; `section__field=value` changes a field, `section=value` a whole section. Hardware by any name but cpu is GPUs."""
+    """Plan a method; `section__field=value` changes a field, `section=value` a whole section.
+
+    Hardware by any name but cpu is GPUs.
+    """
 
     def plan(method: str = "Naive", **changes: Any) -> TrainingPlan:
         on_gpu = changes.get("hardware__name", changes.get("hardware", {}).get("name", "cpu")) != "cpu"
@@ -166,7 +171,9 @@ def result_of() -> Callable[..., RunResult]:
 
 @pytest.fixture
 def write_samples() -> Callable[..., None]:
-    """Write one rank's samples, steps end to end: each its seconds and loss, and its positions and real tokens unless 350, and its records.
+    """Write one rank's samples, steps end to end, and its records.
+
+    A step has its seconds and loss, and its positions and real tokens unless these are 350.
 
     `from_s` is the Unix time of the first one's begin, which older versions do not write.
     """
@@ -204,7 +211,10 @@ def write_samples() -> Callable[..., None]:
 
 @pytest.fixture
 def write_repeat(tmp_path: Path, write_samples: Callable[..., None]) -> Write:
-    """Write one repeat: `ranks` maps a rank to its summary's fields, `samples` a rank to its (duration, positions, real tokens, loss) a step."""
+    """Write one repeat: `ranks` maps a rank to its summary's fields.
+
+    `samples` maps a rank to its (duration, positions, real tokens, loss) of each step.
+    """
 
     def write(
         index: int,
@@ -240,7 +250,10 @@ def _summary(rank: int, fields: dict[str, Any]) -> TrainingSummary:
 
 @pytest.fixture
 def make_run(tmp_path: Path, tiny_plan: Callable[..., TrainingPlan], result_of: Callable[..., RunResult]) -> MakeRun:
-    """Write a run's folder with a real plan, and a result with `metrics` (numbers or Metric) where `status` is given."""
+    """Write a run's folder with a real plan.
+
+    It has a result with `metrics` (numbers or Metric) where `status` is given.
+    """
 
     def make(
         method: str = "Naive",

@@ -1,4 +1,4 @@
-"""Made-up tokens of every form that is known; put together here, so that no scanner takes this repository for a leak."""
+"""Made-up tokens of every known form, put together here, so that no scanner takes this repository for a leak."""
 
 import base64
 import json

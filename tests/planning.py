@@ -1,4 +1,7 @@
-"""Plans as the command line makes them; conf/ is composed once for each choice of its groups, where the command composes for each call."""
+"""Plans as the command line makes them.
+
+conf/ is composed once for each choice of its groups, where the command composes for each call.
+"""
 
 from __future__ import annotations
 

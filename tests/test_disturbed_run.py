@@ -16,7 +16,8 @@ pytestmark = pytest.mark.ranks
 
 def test_a_hog_beside_the_run_makes_it_unstable(tmp_path: Path) -> None:
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
-    # Few steps: the sample that holds their window tells of the seconds before it too. All cores are the ranks', or one more taker would have room.
+    # Few steps: the sample that holds their window tells of the seconds before it too. All cores are the ranks',
+    # or one more taker would have room.
     words = (
         "method=Naive",
         "model.num_layers=1",

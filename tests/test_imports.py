@@ -164,7 +164,10 @@ def test_the_rule_sees_an_offence(module: str, source: str) -> None:
 
 
 def questions(source: str) -> list[str]:
-    """Where a source asks the machine what it is: by a file of the kernel's, a command, or a function of os, psutil or platform."""
+    """Where a source asks the machine what it is.
+
+    It asks by a file of the kernel's, a command, or a function of os, psutil or platform.
+    """
     nodes = list(ast.walk(ast.parse(source)))
     texts = [
         node.value
@@ -201,14 +204,20 @@ def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
     names = [
         f"llmexp.{name}" for name in MODULES if name and not within(name, ("measure", "launchers", "hydra_plugins"))
     ]
-    loads = f"import importlib, sys\nfor name in {names}: importlib.import_module(name)\nprint([name for name in {LAZY} if name in sys.modules])"
+    loads = (
+        f"import importlib, sys\nfor name in {names}: importlib.import_module(name)\nprint([name for name in {LAZY} "
+        "if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_planning_needs_none_of_what_only_ranks_need() -> None:
     absent = [name for name, rooms in ONLY_IN.items() if within(rooms[-1], ("launchers",))]
-    hide = f"import runpy, sys\nfor name in {absent}: sys.modules[name] = None\nrunpy.run_module('llmexp', run_name='__main__', alter_sys=True)"
+    hide = (
+        f"import runpy, sys\nfor name in {absent}: sys.modules[name] = None\nrunpy.run_module('llmexp', "
+        "run_name='__main__', alter_sys=True)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", hide, "plan", "method=F+R+Z3", "model=13b", "hardware=a800"],
         capture_output=True,

@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 
 BIN = Path(sys.executable).parent
-SCRIPT = f'export PATH={BIN}:$PATH; eval "$(llmexp -sc install=bash)"; COMP_LINE="$LINE"; COMP_WORDS=($LINE); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))'
+SCRIPT = (
+    f'export PATH={BIN}:$PATH; eval "$(llmexp -sc install=bash)"; '
+    'COMP_LINE="$LINE"; COMP_WORDS=($LINE); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))'
+)
 
 
 def test_module_from_any_folder(tmp_path: Path):

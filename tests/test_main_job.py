@@ -1,4 +1,7 @@
-"""The main job as a person types it, on real ranks: what is counted, kept and skipped, and how it ends when something dies."""
+"""The main job as a person types it, on real ranks.
+
+The tests look at what is counted, kept and skipped, and how it ends when something dies.
+"""
 
 from __future__ import annotations
 

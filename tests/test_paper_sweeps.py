@@ -1,4 +1,7 @@
-"""The paper's scaling and its comparison of engines, on one and two real ranks: what the tables derive is what the runs' own figures give."""
+"""The paper's scaling and its comparison of engines, on one and two real ranks.
+
+What the tables derive is what the runs' own figures give.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The paper's tables with their 22 and 18 methods, on real ranks, as a person types it: each is measured, recorded and in the table."""
+"""The paper's tables with their 22 and 18 methods, on real ranks, as a person types it.
+
+Each method is measured, recorded and in the table.
+"""
 
 from __future__ import annotations
 

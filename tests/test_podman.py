@@ -1,4 +1,7 @@
-"""Ranks in real containers, by Podman, whose image is this host's own programs and libraries: they measure, and end with their driver."""
+"""Ranks in real containers, by Podman, whose image is this host's own programs and libraries.
+
+They measure, and end with their driver.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A budget of tokens as a person types it, on real ranks and real text: who learns, who learns otherwise, who never does."""
+"""A budget of tokens as a person types it, on real ranks and real text.
+
+The tests tell who learns, who learns otherwise, and who never does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The whole program on two nodes: two commands that share the outputs folder and a port, each with its own /tmp; beside one node's run."""
+"""The whole program on two nodes: two commands that share the outputs folder and a port, each with its own /tmp.
+
+They stand beside one node's run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One sweep in two environments, as a person types it: real ranks in another interpreter that has no llmexp, and both in one table."""
+"""One sweep in two environments, as a person types it.
+
+Real ranks run in another interpreter that has no llmexp, and both are in one table.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,10 @@ def test_what_runs_beside_can_see_what_the_command_does(tmp_path: Path) -> None:
         seen.append((tmp_path / "ended").exists())
         (tmp_path / "go").touch()
 
-    waits = "import os, pathlib\npathlib.Path('begun').touch()\nwhile not os.path.exists('go'): pass\npathlib.Path('ended').touch()"
+    waits = (
+        "import os, pathlib\npathlib.Path('begun').touch()\nwhile not os.path.exists('go'): "
+        "pass\npathlib.Path('ended').touch()"
+    )
     cost_of([sys.executable, "-c", waits], tmp_path, beside=watch)
     assert seen == [False]
     assert (tmp_path / "ended").exists()

@@ -57,7 +57,8 @@ def test_a_few_faults_lose_nothing() -> None:
 
 def test_a_loss_of_power_takes_what_was_not_forced_to_the_disk(surroundings: Surroundings) -> None:
     write = (
-        "import os, sys; os.chdir(sys.argv[1]); forced = open('forced', 'w'); forced.write('kept'); forced.flush(); os.fsync(forced.fileno());"
+        "import os, sys; os.chdir(sys.argv[1]); forced = open('forced', 'w'); forced.write('kept'); forced.flush(); "
+        "os.fsync(forced.fileno());"
         "forced.write(' and lost'); open('left', 'w').write('lost'); open('mlflow.db', 'w').write('forces by itself')"
     )
     surroundings.outputs.mkdir()

@@ -35,7 +35,8 @@ def test_the_defaults_are_valid_and_frozen(container):
             "optimizer",
             "betas",
             None,
-            "optimizer.betas is missing, and optimizer=adamw, which sets no optimizer.target, is AdamW: set optimizer.betas=",
+            "optimizer.betas is missing, and optimizer=adamw, which sets no optimizer.target, is AdamW: "
+            "set optimizer.betas=",
         ),
         (
             "optimizer",

@@ -150,7 +150,10 @@ def test_no_command_opens_a_sqlite_store_on_a_network(llmexp, runner, here: Path
 )
 def test_a_command_is_found_behind_flags_and_their_values(line, llmexp, here: Path):
     (here / "mine" / "model").mkdir(parents=True)
-    shape = "vocab_size: 64\nhidden_size: 16\nintermediate_size: 32\nnum_layers: 1\nnum_heads: 2\nnum_kv_heads: 2\nmax_positions: 512\n"
+    shape = (
+        "vocab_size: 64\nhidden_size: 16\nintermediate_size: 32\nnum_layers: 1\nnum_heads: 2\nnum_kv_heads: "
+        "2\nmax_positions: 512\n"
+    )
     (here / "mine" / "model" / "mine.yaml").write_text(f"name: mine\narchitecture: llama\n{shape}")
     code, out, err = llmexp(*line.split())
     assert (code, err) == (0, "")

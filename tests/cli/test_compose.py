@@ -12,7 +12,8 @@ from llmexp.cli.jobs import plan_jobs
 from llmexp.cli.overrides import accept
 from llmexp.errors import ConfigError
 
-# Jobs whose configuration must be Hydra's own: values before and after groups, twice, into free mappings, by interpolation, deletions.
+# Jobs whose configuration must be Hydra's own: values before and after groups, twice, into free mappings,
+# by interpolation, deletions.
 JOBS = [
     "model=7b method=F+R+Z3 batch.micro=4",
     "batch.micro=4 model=7b batch.micro=8 data.seq_len=350",

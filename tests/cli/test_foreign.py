@@ -1,4 +1,4 @@
-"""A folder that somebody else has made: read as data, whatever lies in it, and what it asks for is done where a person says so."""
+"""A folder that somebody else has made is read as data, and what it asks for is done where a person says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A sweep's folder with files that another version of llmexp wrote: each command says so in a line, and tells the other runs."""
+"""A sweep's folder has files that another version of llmexp wrote.
+
+Each command says so in a line, and tells the other runs.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,10 @@ SHAPE = {
 
 @pytest.fixture
 def checkpoints(here: Path) -> None:
-    """Checkpoints by their files only: ./mine and './it's mine' with a tokenizer, ./bare without; and ./mine.jsonl, of one record."""
+    """Checkpoints by their files only: ./mine and './it's mine' have a tokenizer, ./bare has none.
+
+    ./mine.jsonl has one record.
+    """
     header = json.dumps({"a": {"dtype": "F32", "shape": [4, 8], "data_offsets": [0, 128]}}).encode()
     for name in ("mine", "it's mine", "bare"):
         folder = here / name

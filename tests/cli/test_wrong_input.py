@@ -56,7 +56,8 @@ WRONG = {
     "model=hf": ["model.path"],
     "data=hf": ["data.path is missing"],
     "data=synthetic data.field=a": [
-        "data.field=a is of data=hf, and data=synthetic draws its tokens and reads nothing: add data=hf, or leave it out"
+        "data.field=a is of data=hf, and data=synthetic draws its tokens and reads nothing: add data=hf, "
+        "or leave it out"
     ],
     "data=instructions data.files=[none.jsonl]": ["data.files: nothing matches none.jsonl"],
     "data=instructions measure.tokens=9999": ["measure.tokens=9999", "data=instructions pads"],
@@ -134,7 +135,8 @@ WRONG_WORDS = {
     "model=7b,": ["cannot read 'model=7b,'", "quotes around special characters"],
     # data, models and trackers
     "data.path=a.txt": [
-        "data.path=a.txt is of data=hf or data=instructions, and data=text reads data.files: write data.files=[a.txt], or leave it out"
+        "data.path=a.txt is of data=hf or data=instructions, and data=text reads data.files: "
+        "write data.files=[a.txt], or leave it out"
     ],
     "data=synthetic data.path=a": [
         "data.path=a is of data=hf or data=instructions, and data=synthetic draws its tokens",

@@ -31,7 +31,10 @@ class Command:
         return shlex.join(self.words)
 
     def after(self, *program: str) -> tuple[str, ...] | None:
-        """The words after those of a program, wherever it stands, as behind `timeout 590` or `srun`; None where it is not called."""
+        """The words after those of a program, wherever it stands, as behind `timeout 590` or `srun`.
+
+        None where it is not called.
+        """
         for place in range(len(self.words)):
             if self.words[place : place + len(program)] == program:
                 return self.words[place + len(program) :]
@@ -117,7 +120,10 @@ def _begins_a_command(line: str) -> bool:
 
 
 def _split(line: str) -> tuple[str, ...]:
-    """The words of the first command of a line, without ellipses; what stands in angle brackets is a user's own folder."""
+    """The words of the first command of a line, without ellipses.
+
+    What stands in angle brackets is a user's own folder.
+    """
     words = shlex.split(PLACEHOLDER.sub("./mine", line), comments=True)
     end = next((place for place, word in enumerate(words) if word in NEXT_COMMAND), len(words))
     return tuple(word for word in words[:end] if word != "…")

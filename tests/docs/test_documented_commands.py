@@ -1,4 +1,7 @@
-"""What the README and docs/ tell people to type is planned, parsed or looked up, so that no command there is one that llmexp does not take."""
+"""What the README and docs/ tell people to type is planned, parsed or looked up.
+
+So no command there is one that llmexp does not take.
+"""
 
 from __future__ import annotations
 

@@ -114,7 +114,10 @@ def test_gloo_gathers_tokens_where_tensor_parallel_ranks_have_different_numbers_
 
 
 def test_planning_imports_neither_megatron_nor_torch() -> None:
-    code = "import sys; from llmexp.engines import get_engine; get_engine('pretrain', 'megatron'); print({'torch', 'megatron'} & {*sys.modules})"
+    code = (
+        "import sys; from llmexp.engines import get_engine; get_engine('pretrain', 'megatron'); "
+        "print({'torch', 'megatron'} & {*sys.modules})"
+    )
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
         == "set()"

@@ -1,4 +1,4 @@
-"""Optimizers that an engine cannot combine with what else is asked for: a skip with the reason, before anything starts."""
+"""An optimizer that an engine cannot combine with the rest is a skip with its reason, before any start."""
 
 from __future__ import annotations
 

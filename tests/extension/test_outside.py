@@ -1,4 +1,7 @@
-"""A package of somebody else's, really installed, adds an atom, an optimizer, a model class, an engine, hardware and an experiment."""
+"""A package of somebody else's is really installed.
+
+It adds an atom, an optimizer, a model class, an engine, hardware and an experiment.
+"""
 
 from __future__ import annotations
 
@@ -86,13 +89,43 @@ def test_help_and_configuration_show_what_a_package_adds(installed: Path, llmexp
 @pytest.mark.parametrize(
     ("group", "line", "source", "message"),
     [
-        ("atoms", "W = guest:W", "import absent", f"atoms W = guest:W {BROKEN} (ModuleNotFoundError: No module named 'absent'); {REMEDY}"),
-        ("atoms", "W = guest:W", "", f"atoms W = guest:W {BROKEN} (AttributeError: module 'guest' has no attribute 'W'); {REMEDY}"),
-        ("atoms", "W = guest:W", "1 / 0", f"atoms W = guest:W {BROKEN} (ZeroDivisionError: division by zero); {REMEDY}"),
+        (
+            "atoms",
+            "W = guest:W",
+            "import absent",
+            f"atoms W = guest:W {BROKEN} (ModuleNotFoundError: No module named 'absent'); {REMEDY}",
+        ),
+        (
+            "atoms",
+            "W = guest:W",
+            "",
+            f"atoms W = guest:W {BROKEN} (AttributeError: module 'guest' has no attribute 'W'); {REMEDY}",
+        ),
+        (
+            "atoms",
+            "W = guest:W",
+            "1 / 0",
+            f"atoms W = guest:W {BROKEN} (ZeroDivisionError: division by zero); {REMEDY}",
+        ),
         ("atoms", "W = guest:W", "W = 1", "atoms W = guest:W is a int, not a Atom"),
-        ("atoms", "z3 = guest:W", "", "atoms z3 = guest:W: there is a z3 already; give it another name, or uninstall guest"),
-        ("engines", "deepspeed = guest:W", "", "engines deepspeed = guest:W: there is a deepspeed already; give it another name, or uninstall guest"),
-        ("conf", "mine = guest.conf", "", f"conf mine = guest.conf {BROKEN} (ModuleNotFoundError: {NO_PACKAGE}); {REMEDY}"),
+        (
+            "atoms",
+            "z3 = guest:W",
+            "",
+            "atoms z3 = guest:W: there is a z3 already; give it another name, or uninstall guest",
+        ),
+        (
+            "engines",
+            "deepspeed = guest:W",
+            "",
+            "engines deepspeed = guest:W: there is a deepspeed already; give it another name, or uninstall guest",
+        ),
+        (
+            "conf",
+            "mine = guest.conf",
+            "",
+            f"conf mine = guest.conf {BROKEN} (ModuleNotFoundError: {NO_PACKAGE}); {REMEDY}",
+        ),
         ("conf", "mine = guest", "", "conf mine = guest is a module, not a package of YAML files"),
     ],
 )  # fmt: skip
@@ -110,5 +143,8 @@ def test_a_file_that_llmexp_has_too_is_refused(llmexp: Llmexp, tmp_path: Path) -
     (tmp_path / "files" / "model" / "7b.yaml").write_text("name: other\n")
     pretend_to_install(tmp_path, "llmexp.conf", "mine = files")
     done = llmexp(tmp_path, "plan")
-    expected = "llmexp: package guest: llmexp.conf mine = files has model/7b.yaml, which llmexp has too; give it another name\n"
+    expected = (
+        "llmexp: package guest: llmexp.conf mine = files has model/7b.yaml, which llmexp has too; "
+        "give it another name\n"
+    )
     assert (done.returncode, done.stderr) == (2, expected)

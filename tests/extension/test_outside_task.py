@@ -1,4 +1,7 @@
-"""A package of somebody else's adds a whole task: its configuration, plan, engine, worker, samples, metrics and table, without a fork of llmexp."""
+"""A package of somebody else's adds a whole task, without a fork of llmexp.
+
+The task has its configuration, plan, engine, worker, samples, metrics and table.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,10 @@ def _scripted_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _only_own_kills(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the kernel kills is counted for the whole machine, for other tests too; who looks for such a kill has a driver of its own."""
+    """What the kernel kills is counted for the whole machine, for other tests too.
+
+    Who looks for such a kill has a driver of its own.
+    """
     monkeypatch.setattr("llmexp.launch.run.oom_kills", lambda: 0)
 
 
@@ -72,7 +75,10 @@ def until() -> Callable[..., None]:
 
 @pytest.fixture
 def signs_of_life(folder: RunFolder) -> Iterator[None]:
-    """Until a sample of rank 1 is there: however long a machine takes to import torch, that is not the silence which a test looks for."""
+    """Give signs of life until a sample of rank 1 is there.
+
+    However long a machine takes to import torch, that is not the silence which a test looks for.
+    """
     log, sample, ended = folder.repeat(0) / "log.alive.txt", folder.repeat(0) / "samples.1.jsonl", threading.Event()
 
     def write() -> None:
@@ -95,7 +101,10 @@ def folder(tmp_path: Path) -> RunFolder:
 
 @pytest.fixture
 def make_plan(tiny_plan: Callable[..., TrainingPlan]) -> Callable[..., TrainingPlan]:
-    """A plan of two ranks whose agent is scripts/agent.py with a behaviour, or any other command; keywords change `measure`."""
+    """A plan of two ranks whose agent is scripts/agent.py with a behaviour, or any other command.
+
+    Keywords change `measure`.
+    """
 
     def make(behaviour: str = "well", argv: list[str] | None = None, **measure: Any) -> TrainingPlan:
         limits = {"timeout_s": 60.0, "no_progress_timeout_s": 60.0}

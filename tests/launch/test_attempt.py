@@ -85,5 +85,8 @@ def test_a_result_is_not_laid_over_that_of_a_driver_which_took_the_run_and_has_e
     monkeypatch.setattr(run, "classify", taken_meanwhile)
     assert measure(make_plan("well"), folder) is False
     assert folder.result_path.read_text() == "the other's"
-    said = "another llmexp has taken this run over, as this one gave no sign of life for 10 min or more: a process that has ended by now"
+    said = (
+        "another llmexp has taken this run over, as this one gave no sign of life for 10 min or more: "
+        "a process that has ended by now"
+    )
     assert capsys.readouterr().out == f"{folder.path.name}: {said}\n"

@@ -11,7 +11,8 @@ from llmexp.record.samples import RankFailure
 
 # As torchrun of torch 2.13 prints it.
 TORCHRUN = """\
-E1121 03:52:31.000000 1 torch/distributed/elastic/multiprocessing/api.py:1027] failed (exitcode: {root}) local_rank: 0 (pid: 11) of binary: python
+E1121 03:52:31.000000 1 torch/distributed/elastic/multiprocessing/api.py:1027] failed (exitcode: {root}) \
+local_rank: 0 (pid: 11) of binary: python
 Traceback (most recent call last):
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
 ============================================================

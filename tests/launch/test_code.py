@@ -8,7 +8,10 @@ import pytest
 
 from llmexp.launch import code
 
-WHERE = "import llmexp, llmexp.launchers.rank as rank, llmexp.conf; print(llmexp.__file__, rank.__file__, llmexp.conf.__path__[0])"
+WHERE = (
+    "import llmexp, llmexp.launchers.rank as rank, llmexp.conf; "
+    "print(llmexp.__file__, rank.__file__, llmexp.conf.__path__[0])"
+)
 
 
 @pytest.fixture(autouse=True)

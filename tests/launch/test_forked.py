@@ -1,4 +1,7 @@
-"""Ranks that are forked: a real engine's, and what happens when a rank, the driver or the server goes while ranks hang in a collective."""
+"""Ranks that are forked: a real engine's ranks, and what happens when a process goes.
+
+A rank, the driver or the server goes while ranks hang in a collective.
+"""
 
 from __future__ import annotations
 

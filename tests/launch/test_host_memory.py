@@ -1,4 +1,7 @@
-"""Memory that comes to its end under a run: the rules on made-up readings, and real processes in a real control group where one can be made."""
+"""Memory comes to its end under a run.
+
+The rules are tested on made-up readings, and on real processes in a real control group where one can be made.
+"""
 
 from __future__ import annotations
 

@@ -90,7 +90,8 @@ def test_other_nodes_hardware_is_a_failure_that_names_both(make):
     assert ending.status is RunStatus.FAILED
     assert (
         ending.reason
-        == "hardware=a800 is not this node's: it takes 2 x NVIDIA A800-SXM4-80GB or NVIDIA A800-SXM4-40GB, and here are 8 x NVIDIA H200"
+        == "hardware=a800 is not this node's: it takes 2 x NVIDIA A800-SXM4-80GB or NVIDIA A800-SXM4-40GB, "
+        "and here are 8 x NVIDIA H200"
     )
 
 

@@ -1,4 +1,7 @@
-"""Ranks that a launcher starts: where they listen, and what happens when one or the driver goes while the others hang in a collective."""
+"""Ranks that a launcher starts: where they listen, and what happens when one of them or the driver goes.
+
+The other ranks hang in a collective meanwhile.
+"""
 
 from __future__ import annotations
 

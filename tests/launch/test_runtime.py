@@ -1,4 +1,7 @@
-"""Ranks in another interpreter, behind set-up lines and in a container: real processes, whose own account says where they ran."""
+"""Ranks in another interpreter, behind set-up lines and in a container.
+
+They are real processes, whose own account says where they ran.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ SEES = """
 import json, os, runpy, sys
 from pathlib import Path
 import llmexp
-seen = {"prefix": sys.prefix, "llmexp": llmexp.__file__, "greeting": os.environ.get("GREETING"), "threads": os.environ.get("OMP_NUM_THREADS"),
+seen = {"prefix": sys.prefix, "llmexp": llmexp.__file__, "greeting": os.environ.get("GREETING"),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
         "other": os.environ.get("NOT_TOLD")}
 Path(sys.argv[1], "seen.json").write_text(json.dumps(seen))
 sys.argv = [AGENT, *sys.argv[1:]]

@@ -69,7 +69,10 @@ def test_leaving_the_block_ends_the_command(start, processes):
 
 
 def test_only_processes_that_handle_it_are_asked_for_stacks(start, folder, until):
-    handler = "import faulthandler, signal, sys, time; faulthandler.register(signal.SIGUSR1); print('ready', file=sys.stderr); time.sleep(1000)"
+    handler = (
+        "import faulthandler, signal, sys, time; faulthandler.register(signal.SIGUSR1); "
+        "print('ready', file=sys.stderr); time.sleep(1000)"
+    )
     log = folder.repeat(0) / "log.agent.txt"
     with start(["sh", "-c", f'"{sys.executable}" -c "{handler}"; true']) as agent:
         until(lambda: "ready" in log.read_text())

@@ -34,7 +34,10 @@ def write(folder: Path, config: Any = None, shard_size: str = "5GB", dtype: torc
 
 
 def first_outputs(plan: TrainingPlan, model: Any) -> tuple[float, torch.Tensor]:
-    """The mean loss of the first step's sequences of all replicas, and the logits of the first one's, by a model in one process."""
+    """The mean loss of the first step's sequences of all replicas, and the logits of the first sequence.
+
+    A model in one process computes them.
+    """
     sequences = loader.load(plan.config.data, model.config.vocab_size, 2 * plan.batch.global_, plan.config.seed)
     with torch.no_grad():
         outputs = [

@@ -21,7 +21,10 @@ Server = subprocess.Popen[str]
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
-    """Tiny matrices gain nothing by several, which wait for each other in a loop: beside other programs that is nine tenths of a test's time."""
+    """Use one thread: tiny matrices gain nothing by several, which wait for each other in a loop.
+
+    Beside other programs that is nine tenths of a test's time.
+    """
     import torch
 
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""A worker (in_turn.py): the FLOPs that torch counts in one step of each plan, and what its passes say of themselves."""
+"""A worker (in_turn.py): the FLOPs that torch counts in one step of each plan, and what its passes say of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
 
 
 def _uncounted() -> dict[Any, Any]:
-    """Operators of the CPU that torch's counter does not know; as of its own flash attention it counts both halves of theirs."""
+    """Operators of the CPU that torch's counter does not know.
+
+    It counts both halves of them, as of its own flash attention.
+    """
     known: dict[Any, Any] = {
         torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda query, key, value, *_, **__: sdpa_flop_count(
             query, key, value

@@ -1,9 +1,10 @@
-"""Ranks for the tests of this folder: each observes all plans in turn, because starting a rank costs more than training.
+"""Ranks for the tests of this folder: each observes all plans in turn, as starting a rank costs more than training.
 
 On CPUs they are forked from this process, which has imported what they need once for all orders.
 
-An order is a line of JSON on the standard input: `words`, the worker's module, the number of ranks, the output file, then plan files of one engine
-and world size; `environment`; `log`, a file for what is printed. The answer is a line with the exit code.
+An order is a line of JSON on the standard input: `words`, the worker's module, the number of ranks, the output file,
+then plan files of one engine and world size; `environment`; `log`, a file for what is printed. The answer is a line
+with the exit code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Every byte of tensors that lives in a rank at a time, whoever holds it: what an estimate or a count of training state is held against."""
+"""Every byte of tensors that lives in a rank at a time, whoever holds it.
+
+An estimate or a count of training state is held against it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from torch.utils._pytree import tree_leaves
 
 
 class Living(TorchDispatchMode):
-    """Remembers, without holding it, the memory of each tensor that an operator is given or makes while this is entered."""
+    """While this is entered, it remembers the memory of each tensor that an operator is given or makes.
+
+    It does not hold that memory.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,7 @@
-"""A worker (in_turn.py): what lives in a rank at each moment of its second step, when moments are there, beside what is counted in the first."""
+"""A worker (in_turn.py): what lives in a rank at each moment of its second step, when moments are there.
+
+Beside it is what is counted in the first step.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,10 @@ from llmexp.plan.training_plan import TrainingPlan
 def train(
     training: Any, layers: Iterable[nn.Module], plan: TrainingPlan, device: torch.device, *, profiled: bool = True
 ) -> dict[str, Any]:
-    """STEPS steps, the state counted in the first and its operators too; `layers`: modules that each decoder layer calls once."""
+    """STEPS steps, of which the first has its state and its operators counted.
+
+    `layers` are modules that each decoder layer calls once.
+    """
     calls, phases, losses = {"layers": 0}, [], []
     for layer in layers:
         layer.register_forward_pre_hook(lambda *_: calls.update(layers=calls["layers"] + 1))

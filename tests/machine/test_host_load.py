@@ -22,7 +22,10 @@ def test_memory_in_use_is_a_share_of_the_machines(monkeypatch):
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A host of three cores, of which this process may use the last two; its counters stand still but for what is added, core by core."""
+    """A host of three cores, of which this process may use the last two.
+
+    Its counters stand still but for what is added, core by core.
+    """
     still = psutil.cpu_times(percpu=True)[0]
 
     def show(**added_s: Sequence[float]) -> None:
@@ -70,7 +73,10 @@ def test_work_of_the_own_tree_is_told_from_others_work():
     subprocess.run([sys.executable, "-c", SPIN], check=True)
     own = cores.since_last()
     assert own["cpu_own_cores"] * own["interval_s"] > 0.95
-    start = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {SPIN!r}], stdout=subprocess.DEVNULL).pid)"
+    start = (
+        f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {SPIN!r}], "
+        "stdout=subprocess.DEVNULL).pid)"
+    )
     orphan = int(subprocess.run([sys.executable, "-c", start], check=True, capture_output=True, text=True).stdout)
     psutil.wait_procs([process for process in psutil.process_iter() if process.pid == orphan])
     other = cores.since_last()

@@ -9,7 +9,10 @@ from llmexp.machine.throttling import throttle_counters
 
 
 class FakeNvml(ModuleType):
-    """One board: fields that it names count nanoseconds, policy 1 counts what no field does, and it has no cap by default."""
+    """One board: fields that it names count nanoseconds, and policy 1 counts what no field does.
+
+    It has no cap by default.
+    """
 
     class NVMLError(Exception):
         pass

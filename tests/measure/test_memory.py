@@ -42,7 +42,10 @@ def test_the_phase_of_the_peak_is_the_one_in_which_the_process_grew_last() -> No
 
 
 class Allocator:
-    """What torch.cuda says of an allocator and its device, replayed; the device holds 100 bytes more, for its context."""
+    """What torch.cuda says of an allocator and its device, replayed.
+
+    The device holds 100 bytes more, for its context.
+    """
 
     def __init__(self) -> None:
         self.held = self.peak = self.reserved = 0
@@ -61,7 +64,10 @@ class Allocator:
 
 
 def test_a_phase_does_not_inherit_the_peak_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights of 20 bytes; the first step makes gradients of 20 and states of 120, and its update takes 60 more; activations are 30."""
+    """Weights of 20 bytes and activations of 30.
+
+    The first step makes gradients of 20 and states of 120, and its update takes 60 more.
+    """
     allocator = Allocator()
     for name, answer in allocator.answers().items():
         monkeypatch.setattr(torch.cuda, name, answer)

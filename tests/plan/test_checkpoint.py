@@ -157,7 +157,8 @@ def test_a_plan_says_which_weights_it_starts_from_and_what_it_leaves(plan: Plann
     [
         (
             ("model.weights=pretrained",),
-            "model.weights=pretrained is of model=hf, and model=tiny is llama: set model=<folder or hub name> for a checkpoint",
+            "model.weights=pretrained is of model=hf, and model=tiny is llama: "
+            "set model=<folder or hub name> for a checkpoint",
         ),
         (("task.save_model=true", "engine=megatron"), "task.save_model=true: engine=megatron saves no weights"),
         (

@@ -23,7 +23,8 @@ def test_batch_arithmetic(plan):
         (["model=tiny", "parallelism.pp=8"], "parallelism.pp=8 does not divide model.num_layers=4"),
         (
             ["data=synthetic", "parallelism.cp=4"],
-            "parallelism.cp=4 cuts data.seq_len=350 into 4 x 1 = 4 parts, which does not come out even: set data.seq_len=348",
+            "parallelism.cp=4 cuts data.seq_len=350 into 4 x 1 = 4 parts, which does not come out even: "
+            "set data.seq_len=348",
         ),
         (
             ["data=synthetic", "parallelism.cp=4", "engine=megatron"],
@@ -39,7 +40,8 @@ def test_batch_arithmetic(plan):
                 "parallelism.sequence=true",
                 "engine=megatron",
             ],
-            "parallelism.cp=2 with parallelism.tp=4 and parallelism.sequence=true cuts data.seq_len=364 into 2 x 4 = 8 parts",
+            "parallelism.cp=2 with parallelism.tp=4 and parallelism.sequence=true cuts data.seq_len=364 into 2 x 4 = "
+            "8 parts",
         ),
         (
             ["model=tiny", "data.seq_len=256", "parallelism.cp=8"],
@@ -64,7 +66,8 @@ def test_batch_arithmetic(plan):
         (["parallelism.sequence=true"], "parallelism.tp=1: set parallelism.tp"),
         (
             ["model=7b", "data=synthetic", "parallelism.tp=4", "parallelism.sequence=true"],
-            "cuts data.seq_len=350 into 1 x 4 = 4 parts, which does not come out even: set data.seq_len=348 or data.seq_len=352",
+            "cuts data.seq_len=350 into 1 x 4 = 4 parts, which does not come out even: "
+            "set data.seq_len=348 or data.seq_len=352",
         ),
         (["parallelism.virtual_stages=2"], "parallelism.pp=1: set parallelism.pp"),
         (
@@ -73,7 +76,8 @@ def test_batch_arithmetic(plan):
         ),
         (
             ["engine=megatron", "model=7b", "parallelism.pp=4", "parallelism.virtual_stages=2", "batch.accumulation=6"],
-            "schedule=interleaved takes passes in groups of pp 4, not batch.accumulation=6: set batch.accumulation=4 or batch.accumulation=8",
+            "schedule=interleaved takes passes in groups of pp 4, not batch.accumulation=6: "
+            "set batch.accumulation=4 or batch.accumulation=8",
         ),
         (
             ["parallelism.schedule=zbv"],
@@ -81,17 +85,20 @@ def test_batch_arithmetic(plan):
         ),
         (
             ["parallelism.pp=2", "parallelism.schedule=zbv"],
-            "schedule=zbv has 2 stages on a rank, and parallelism.virtual_stages=1: set parallelism.virtual_stages=2, or one of the schedules for 1: "
+            "schedule=zbv has 2 stages on a rank, and parallelism.virtual_stages=1: "
+            "set parallelism.virtual_stages=2, or one of the schedules for 1: "
             "gpipe, 1f1b, zero_bubble",
         ),
         (
             ["parallelism.pp=2", "parallelism.schedule=1f1b", "parallelism.virtual_stages=2"],
-            "schedule=1f1b has 1 stage on a rank, and parallelism.virtual_stages=2: set parallelism.virtual_stages=1, or one of the schedules "
+            "schedule=1f1b has 1 stage on a rank, and parallelism.virtual_stages=2: "
+            "set parallelism.virtual_stages=1, or one of the schedules "
             "for 2: interleaved, looped_bfs, zero_bubble, zbv, dualpipev",
         ),
         (
             ["engine=torch", "parallelism.pp=2"],
-            r"schedule=1f1b takes no fewer passes than pp 2 x 1 = 2 stages, not batch.accumulation=1: set batch.accumulation=2",
+            r"schedule=1f1b takes no fewer passes than pp 2 x 1 = 2 stages, not batch.accumulation=1: "
+            r"set batch.accumulation=2",
         ),
         (
             [
@@ -105,7 +112,8 @@ def test_batch_arithmetic(plan):
         ),
         (
             ["engine=torch", "parallelism.pp=2", "parallelism.schedule=zero_bubble", "batch.accumulation=7"],
-            "takes passes in 7 // pp 2 = 3 rounds that come out even, not batch.accumulation=7: set batch.accumulation=6 or batch.accumulation=8",
+            "takes passes in 7 // pp 2 = 3 rounds that come out even, not batch.accumulation=7: "
+            "set batch.accumulation=6 or batch.accumulation=8",
         ),
         (
             ["model=7b", "parallelism.ep=2"],

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 SIZE = 6_738_415_616
-# Rows and columns of 7B: 32 layers of four 4096 x 4096 and three 4096 x 11008 matrices, two 32000 x 4096, and 65 gains of 4096.
+# Rows and columns of 7B: 32 layers of four 4096 x 4096 and three 4096 x 11008 matrices, two 32000 x 4096,
+# and 65 gains of 4096.
 FACTORED = 32 * (4 * 2 * 4096 + 3 * (4096 + 11008)) + 2 * (32000 + 4096) + 65 * 4096
 
 

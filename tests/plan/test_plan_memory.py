@@ -44,7 +44,10 @@ def test_four_bits_freeze_the_matrices(plan):
 
 
 def test_fsdps_z2_is_sure_of_the_whole_parameters_that_it_gathers(plan):
-    """Between backward and update a rank of 8 holds 12.55 GiB; at the end of forward its parts, its moments and all parameters in bf16."""
+    """Between backward and update a rank of 8 holds 12.55 GiB.
+
+    At the end of forward it holds its parts, its moments and all parameters in bf16.
+    """
     memory = plan("engine=torch", "model=7b", "method=Z2", "precision=bf16_mixed").memory
     assert memory.device / GIB == pytest.approx(21.97, abs=0.01)
     assert "at the end of forward" in memory.arithmetic
@@ -96,7 +99,10 @@ def test_on_cpu_everything_is_host_memory(plan):
     ],
 )
 def test_the_fullest_rank_of_a_model_that_is_cut(words, parameters, plan):
-    """7B: 32 layers of two gains, a last gain, embeddings and head of 32000 x 4096; the last stage holds the head and the last gain."""
+    """7B: 32 layers of two gains, a last gain, embeddings and head of 32000 x 4096.
+
+    The last stage holds the head and the last gain.
+    """
     memory = plan("engine=megatron", "model=7b", "precision=bf16_mixed", *words).memory
     assert memory.device == 20 * parameters
     assert "of 6." in memory.arithmetic

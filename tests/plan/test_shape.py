@@ -19,7 +19,8 @@ def test_flops_of_a_token_by_hand(plan):
     linear, head, attention = 32 * (4 * 4096**2 + 3 * 4096 * 11008), 32000 * 4096, 6 * 32 * 4096 * 350
     assert made.flops_per_token == 6 * (linear + head) + attention
     assert made.recomputed_flops_per_token == 0
-    # Attention's two products forward, both halves of them; what a layer's last matrix makes of its input backward does not need.
+    # Attention's two products forward, both halves of them; what a layer's last matrix makes of its input
+    # backward does not need.
     last = 32 * 4096 * 11008
     assert (
         plan("model=7b", "data=synthetic", "method=R").recomputed_flops_per_token

@@ -10,7 +10,10 @@ BATCH = ("data=text", "data.seq_len=256", "batch.micro=2", "batch.accumulation=4
 def test_a_budget_is_rounded_up_to_whole_steps_and_the_plan_shows_it(plan):
     found = plan(*BATCH, "measure.tokens=200000")
     assert (found.config.measure.warmup_steps, found.config.measure.steps) == (5, 8)
-    said = "200,000 tokens / (dp 8 x micro 2 x accumulation 4 x seq_len 256 = 16,384 tokens) = 13 steps, rounded up by 12,992 tokens"
+    said = (
+        "200,000 tokens / (dp 8 x micro 2 x accumulation 4 x seq_len 256 = 16,384 tokens) = 13 steps, "
+        "rounded up by 12,992 tokens"
+    )
     assert said in plan_text(found)
     assert "5 to warm up + 8 measured" in plan_text(found)
 

@@ -51,7 +51,7 @@ def make_run(
     result_of: Callable[..., RunResult],
     write_samples: Callable[..., None],
 ) -> MakeRun:
-    """Write a whole run's folder with fake values for 2 ranks; without its result and its event where status is None."""
+    """Write a whole run's folder with fake values for 2 ranks; where status is None, without its result and event."""
 
     def make(method: str = "Naive", status: str | None = "success", repeats: int = 1, **changes: Any) -> RunFolder:
         plan = tiny_plan(method, **{"batch": {"micro": 2, "accumulation": 1}} | changes)

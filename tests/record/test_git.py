@@ -1,4 +1,7 @@
-"""Checkouts whose own configuration names programs: each attack ran its program with git as it is asked without these guards."""
+"""Checkouts whose own configuration names programs.
+
+Each attack ran its program with git as it is asked without these guards.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Drivers that cannot be seen from here: alive as long as they give a sign of life, whatever their host and its clock are called."""
+"""Drivers that cannot be seen from here are alive as long as they give a sign of life.
+
+This holds whatever their host and its clock are called.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ START = "python -m llmexp "
         ("method=F model=tiny", []),
         ("+method=F engine=torch precision=fp32", ["engine=torch", "precision=fp32"]),
         (
-            "experiment=first_run tracking=none tracking.uri=x sweep.name=mine budget.usd=3 rerun=all force=true node=1",
+            "experiment=first_run tracking=none tracking.uri=x sweep.name=mine budget.usd=3 rerun=all force=true "
+            "node=1",
             [],
         ),
         ("hydra/launcher=slurm hydra.launcher.partition=gpu detach=true hydra.searchpath=[file:///my]", []),

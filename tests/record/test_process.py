@@ -10,7 +10,10 @@ import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="both ties are Linux's own")
 
-CHILD = "import time; from llmexp.record.process import die_with_parent; die_with_parent(); print('tied', flush=True); time.sleep(1000)"
+CHILD = (
+    "import time; from llmexp.record.process import die_with_parent; die_with_parent(); print('tied', flush=True); "
+    "time.sleep(1000)"
+)
 PARENT = f"""
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", {CHILD!r}], stdout=subprocess.PIPE, text=True, start_new_session=True)

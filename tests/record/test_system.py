@@ -44,7 +44,10 @@ def test_a_process_elsewhere_that_is_named_is_the_runs_own(tmp_path):
     folder = RunFolder(tmp_path)
     folder.repeat(0).mkdir()
     place = str(folder.repeat(0) / "process.0.json")
-    tell = f"import json; from llmexp.record.identity import process_identity; open({place!r}, 'w').write(json.dumps(process_identity()))"
+    tell = (
+        "import json; from llmexp.record.identity import process_identity; "
+        f"open({place!r}, 'w').write(json.dumps(process_identity()))"
+    )
     start = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdout=subprocess.DEVNULL)"
     subprocess.run([sys.executable, "-c", start, f"{tell}\n{SPIN}"], check=True)
     cores, own_s = CoresInUse(folder.rank_processes), 0.0

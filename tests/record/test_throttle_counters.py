@@ -11,7 +11,10 @@ SETTING, COUNTER = 1, 3
 
 
 class FakeNvml(ModuleType):
-    """Boards whose fields are (type, value, nanoseconds more a second); a field that a board does not name is not supported."""
+    """Boards whose fields are (type, value, nanoseconds more a second).
+
+    A field that a board does not name is not supported.
+    """
 
     class NVMLError(Exception):
         pass

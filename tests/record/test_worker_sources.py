@@ -56,7 +56,10 @@ def test_a_worker_of_another_package_reaches_what_its_own_modules_import(
 
 def test_no_launcher_is_imported_to_find_its_worker() -> None:
     words = "python", "-m", "torch.distributed.run", "--nnodes", "1", "-m", TORCH, "{folder}"
-    code = f"import sys; from llmexp.record.worker_sources import worker_sources; print(len(worker_sources({words})), 'torch' in sys.modules)"
+    code = (
+        "import sys; from llmexp.record.worker_sources import worker_sources; "
+        f"print(len(worker_sources({words})), 'torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(len(worker_sources(("-m", TORCH)))), "False"]
 

@@ -27,7 +27,8 @@ def on(run, environment, day):
 def test_an_environment_is_one_line_with_its_days(make_run):
     runs = [on(make_run("F"), H200, "2026-01-02"), on(make_run("R"), H200, "2026-01-05")]
     expected = (
-        "measured on 2 x NVIDIA H200, driver 580.95, torch 2.13.0+cu130, cuda 13.0, nccl 2.28.9, python 3.12.3, deepspeed 0.19.8, "
+        "measured on 2 x NVIDIA H200, driver 580.95, torch 2.13.0+cu130, cuda 13.0, nccl 2.28.9, python 3.12.3, "
+        "deepspeed 0.19.8, "
         "commit 0123456789ab; 2026-01-02 to 2026-01-05"
     )
     assert provenance(build_report(runs).rows) == [expected]

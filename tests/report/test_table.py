@@ -47,6 +47,9 @@ def test_no_runs_is_a_report_too(capsys):
 
 
 def test_importing_reports_loads_no_heavy_library():
-    code = "import sys, llmexp.report.plots, llmexp.report.compare, llmexp.report.terminal, llmexp.report.text; print(*sys.modules)"
+    code = (
+        "import sys, llmexp.report.plots, llmexp.report.compare, llmexp.report.terminal, llmexp.report.text; "
+        "print(*sys.modules)"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"rich", "matplotlib", "mlflow", "pandas", "torch"} & set(loaded)

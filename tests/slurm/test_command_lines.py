@@ -133,7 +133,8 @@ def test_status_finds_a_job_that_no_driver_has_noted(commands, here, tiny_plan, 
     commands(
         **ALL
         | {
-            "squeue": 'case "$*" in *--jobs=*) echo "7_3|PENDING|Resources||llmexp-main-1";; *--name=llmexp-main-1*) echo "7_3|llmexp-main-1";; esac'
+            "squeue": 'case "$*" in *--jobs=*) echo "7_3|PENDING|Resources||llmexp-main-1";; '
+            '*--name=llmexp-main-1*) echo "7_3|llmexp-main-1";; esac'
         }
     )
     assert main(["status"]) == 0
@@ -227,7 +228,10 @@ def test_jobs_of_another_version_are_a_line_and_hide_no_other_sweep(commands, su
     jobs = slurm_folder(foreign.path.parent) / "jobs.jsonl"
     jobs.parent.mkdir()
     jobs.write_text('{"folder": "tiny_R_0123456789ab", "job": "5", "replaces": "", "written_by": "0.0.9"}\n')
-    said = f"llmexp: outputs/foreign/slurm/jobs.jsonl is not a list of jobs of this llmexp, {__version__}: it has no 'name'; llmexp 0.0.9 wrote it: "
+    said = (
+        f"llmexp: outputs/foreign/slurm/jobs.jsonl is not a list of jobs of this llmexp, {__version__}: "
+        "it has no 'name'; llmexp 0.0.9 wrote it: "
+    )
     commands(**ALL | {"squeue": queued_from(own), "sbatch": f"touch {here}/submitted"})
     assert main(["status"]) == 0
     told = capsys.readouterr()

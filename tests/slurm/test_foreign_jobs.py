@@ -1,4 +1,7 @@
-"""What a folder that somebody else has made, or a copy, says of jobs: those of one's own that SLURM does not have from there are left alone."""
+"""What a folder that somebody else has made, or a copy, says of jobs.
+
+Those of one's own that SLURM does not have from there are left alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps on a real SLURM: what ends well, badly, early or twice, and what the waiting driver and another shell say of it."""
+"""Sweeps on a real SLURM: what ends well, badly, early or twice, and what the waiting driver and another shell say."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_a_sweep_waits_shows_each_error_and_fails_in_slurms_eyes_too(shell, clus
     done = shell.sweep("well,broken")
     assert done.returncode == 1, done.stderr
     assert (
-        "tiny Naive engine.options.behaviour=broken · failed: the launcher ended with exit code 1: ValueError: no such thing · job "
-        in done.stderr
+        "tiny Naive engine.options.behaviour=broken · failed: the launcher ended with exit code 1: ValueError: "
+        "no such thing · job " in done.stderr
     )
     assert "tiny Naive engine.options.behaviour=well · success · job " in done.stderr
     assert "Traceback" not in done.stderr

@@ -7,7 +7,10 @@ from llmexp.slurm.queue import Job, JobState, arrays_of, check_slurm, max_array_
 
 
 def test_states_of_queued_running_ended_and_forgotten_jobs(commands):
-    squeue = 'case "$*" in *--jobs=7,9,12*) printf "7_0|RUNNING|None|n1|a\\n7_1|PENDING|Resources||a\\n9|FAILED|NonZeroExitCode|n2|b|b\\n";; esac'
+    squeue = (
+        'case "$*" in *--jobs=7,9,12*) '
+        'printf "7_0|RUNNING|None|n1|a\\n7_1|PENDING|Resources||a\\n9|FAILED|NonZeroExitCode|n2|b|b\\n";; esac'
+    )
     commands(squeue=squeue, sacct="exit 1")
     jobs = Job("7_0", "a"), Job("7_1", "a"), Job("9", "b|b"), Job("12", "c")
     found = states(jobs)

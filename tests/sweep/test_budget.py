@@ -13,7 +13,8 @@ from llmexp.sweep.budget import left_out_line, within_budget
 from llmexp.sweep.cost import Cost
 
 HOUR_S = 3600.0
-# Table III, 8 A800: 3 x 130 steps of 2800 positions at 7488.3 (Naive), 6101.6 (Z2), 5491.4 (Z3) tokens/s: 0.324, 0.398, 0.442 device-hours.
+# Table III, 8 A800: 3 x 130 steps of 2800 positions at 7488.3 (Naive), 6101.6 (Z2), 5491.4 (Z3) tokens/s:
+# 0.324, 0.398, 0.442 device-hours.
 PAPER = ("experiment=paper_table03", "hardware=a800", "tracking=none", "model=7b", "method=Z3,Naive,Z2")
 
 
@@ -59,7 +60,8 @@ def test_a_budget_that_suffices_refuses_nothing(costs):
         (
             (2, None, 1),
             {"device_hours": 1.9, "when_over": "trim"},
-            "budget.device_hours=1.9 allows no run: the cheapest, tiny F, is expected to take 2 device-hours, 1 h on 2 devices",
+            "budget.device_hours=1.9 allows no run: the cheapest, tiny F, is expected to take 2 device-hours, "
+            "1 h on 2 devices",
         ),
     ],
 )
@@ -106,8 +108,8 @@ def test_a_sweep_over_its_budget_starts_nothing(llmexp, runner, here: Path):
     assert (code, out, runner.ran) == (2, "", [])
     taken = "1.16 device-hours (8 min 44 s on 8 devices)"
     assert (
-        err
-        == f"llmexp: budget.device_hours=1.1: the sweep is expected to take {taken}; budget.when_over=trim keeps the cheapest runs\n"
+        err == f"llmexp: budget.device_hours=1.1: the sweep is expected to take {taken}; "
+        "budget.when_over=trim keeps the cheapest runs\n"
     )
     assert list(here.iterdir()) == []
 
@@ -118,7 +120,8 @@ def test_a_trimmed_sweep_measures_the_cheapest_runs_and_names_the_rest(llmexp, r
     assert runner.ran == ["7b Naive", "7b Z2"]
     assert out.splitlines()[:3] == [
         "2 runs of outputs/paper_table03 | 7b on 8 x a800: Naive, Z2",
-        "expected cost: 2 of 2 runs: 5 min 25 s on 8 devices; longest 7b Z2, 2 min 59 s (2 by the paper's tokens/s, start-up left out)",
+        "expected cost: 2 of 2 runs: 5 min 25 s on 8 devices; "
+        "longest 7b Z2, 2 min 59 s (2 by the paper's tokens/s, start-up left out)",
         "left out by the budget, 1 of 3 runs: 7b Z3 (0.442 device-hours, 3 min 19 s on 8 devices)",
     ]
     assert len(find_runs(here / "outputs")) == 2

@@ -33,7 +33,10 @@ def costs(tiny_plan: Callable[..., TrainingPlan]) -> Callable[..., list[Cost]]:
 def ended(
     tiny_plan: Callable[..., TrainingPlan], result_of: Callable[..., RunResult], write_samples: Callable[..., None]
 ) -> Callable[..., TrainingPlan]:
-    """Leave a run of 2 measured steps that took 40 s, of which 3 steps of 2 x 350 positions at 350 tokens/s took 6 s."""
+    """Leave a run of 2 measured steps that took 40 s.
+
+    Of these, 3 steps of 2 x 350 positions at 350 tokens/s took 6 s.
+    """
 
     def end(method: str, status: str = "success", stack: str = "", **changes: Any) -> TrainingPlan:
         plan = tiny_plan(method, **changes)
@@ -122,7 +125,8 @@ def test_the_papers_cell_tells_where_nothing_was_measured(costs):
     assert naive.device_hours == pytest.approx(0.324061, abs=1e-6)
     assert naive.usd is None
     assert cost_line([naive, zero2]) == (
-        "expected cost: 2 of 2 runs: 5 min 25 s on 8 devices; longest 7b Z2, 2 min 59 s (2 by the paper's tokens/s, start-up left out)"
+        "expected cost: 2 of 2 runs: 5 min 25 s on 8 devices; "
+        "longest 7b Z2, 2 min 59 s (2 by the paper's tokens/s, start-up left out)"
     )
 
 
@@ -161,7 +165,10 @@ def test_runs_on_other_numbers_of_devices_are_told_apart_and_large_sums_in_devic
     """Runs of 13 h 36 min on 2 devices (27.2 device-hours) and of 14 s on 1."""
     [on_two], [on_one] = costs("F"), costs("F", parallelism__dp=1)
     known = [Cost(on_two.plan, 13 * 3600.0 + 36 * 60, "same"), Cost(on_one.plan, 14.0, "same")]
-    told = "14 s on 1 device and 13 h 36 min on 2 devices, 27.2 device-hours; longest tiny F, 13 h 36 min (2 as they took before)"
+    told = (
+        "14 s on 1 device and 13 h 36 min on 2 devices, 27.2 device-hours; "
+        "longest tiny F, 13 h 36 min (2 as they took before)"
+    )
     assert cost_line(known) == f"expected cost: 2 of 2 runs: {told}"
     assert cost_line(known[1:]) == "expected cost: 1 run: 14 s on 1 device (1 as they took before)"
 

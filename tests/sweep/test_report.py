@@ -86,7 +86,8 @@ def test_runs_that_other_libraries_measured_are_told_apart(llmexp, runner, here:
 
 
 HEAVY = ("mlflow", "matplotlib", "torch", "pandas")
-# Runs a command line in a process of its own, with what stands for the ranks, and says on its last line what it has imported.
+# Runs a command line in a process of its own, with what stands for the ranks, and says on its last line what it has
+# imported.
 PROBE = f"""
 import sys
 import llmexp.launch.run

@@ -1,4 +1,7 @@
-"""Stands in for a node's launcher and its one rank: node_agent.py <repeat's folder> <node> <address:port> <behaviour>."""
+"""Stands in for a node's launcher and its one rank.
+
+Call: node_agent.py <repeat's folder> <node> <address:port> <behaviour>.
+"""
 
 import faulthandler
 import os

@@ -1,4 +1,7 @@
-"""A run on two "machines": two drivers that share nothing but the outputs folder and a port, each with one rank and a temporary folder of its own."""
+"""A run on two "machines": two drivers that share nothing but the outputs folder and a port.
+
+Each has one rank and a temporary folder of its own.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +172,10 @@ def test_memory_that_comes_to_its_end_on_the_other_machine_ends_both(
 
 @pytest.fixture
 def memory_group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Name a control group of 64 MiB for hoard.py; no test where the kernel kills nobody there, as with swap or without the right to make one."""
+    """Name a control group of 64 MiB for hoard.py.
+
+    There is no test where the kernel kills nobody there, as with swap or without the right to make one.
+    """
     group = next(memory.groups(), Path("/dev/null")) / f"llmexp_test_{os.getpid()}"
     try:
         group.mkdir()

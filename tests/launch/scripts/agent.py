@@ -93,7 +93,10 @@ def broken() -> None:
 
 
 def hang() -> None:
-    """Leave a stubborn process in a session of its own, as torchrun's ranks are, and one whose parent has gone; then stand still."""
+    """Leave two processes and stand still: a stubborn one in a session of its own, and one whose parent has gone.
+
+    torchrun's ranks are in sessions of their own, too.
+    """
     stubborn = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(1000)"
     )

@@ -1,4 +1,7 @@
-"""Stands in for docker: `container.py run … an-image command` gives the command only the variables it was told; a call leaves a line in $TALLY."""
+"""Stands in for docker: `container.py run … an-image command` gives the command only the variables it was told.
+
+A call leaves a line in $TALLY.
+"""
 
 import os
 import sys

@@ -1,4 +1,7 @@
-"""A worker as launchers/ has them, for a fork server: rank 0 waits in a barrier for rank 1, which does what BEHAVIOUR says."""
+"""A worker as launchers/ has them, for a fork server.
+
+Rank 0 waits in a barrier for rank 1, which does what BEHAVIOUR says.
+"""
 
 import os
 import signal

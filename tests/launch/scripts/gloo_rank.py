@@ -1,4 +1,7 @@
-"""A rank under the real launchers: gloo_rank.py <repeat's folder> <behaviour>; rank 1 goes while rank 0 waits for it in a barrier."""
+"""A rank under the real launchers: gloo_rank.py <repeat's folder> <behaviour>.
+
+Rank 1 goes while rank 0 waits for it in a barrier.
+"""
 
 import os
 import signal

@@ -1,4 +1,7 @@
-"""Stands in for the compiler: op_builder.py <tally> <behaviour> <op> adds to the tally and builds, waits for release, fails or never ends."""
+"""Stands in for the compiler: op_builder.py <tally> <behaviour> <op>.
+
+It adds to the tally and builds, waits for release, fails or never ends.
+"""
 
 import os
 import sys

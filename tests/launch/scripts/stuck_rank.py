@@ -1,4 +1,7 @@
-"""A rank as launchers/ makes them, under the real launchers: rank 0 waits in a collective that rank 1 never comes to."""
+"""A rank as launchers/ makes them, under the real launchers.
+
+Rank 0 waits in a collective that rank 1 never comes to.
+"""
 
 import time
 from datetime import timedelta

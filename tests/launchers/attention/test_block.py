@@ -14,7 +14,10 @@ TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 6e-2}
 
 
 def two_halves(block: type[Block], dtype: torch.dtype, device: torch.device) -> None:
-    """Queries of a sequence's second half see the first half and, causally, their own: two blocks, added up, against torch's attention."""
+    """Queries of a sequence's second half see the first half and, causally, their own half.
+
+    The two blocks, added up, are held against torch's attention.
+    """
     generator = torch.Generator().manual_seed(0)
     query, grad = (torch.randn(2, 4, 32, 16, generator=generator).to(device, dtype) for _ in range(2))
     key, value = (torch.randn(2, 2, 64, 16, generator=generator).to(device, dtype) for _ in range(2))

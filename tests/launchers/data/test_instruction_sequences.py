@@ -1,4 +1,7 @@
-"""Instructions as the ranks read them: only answers are learned, records are cut, padded or packed, and both kinds of tokens are counted."""
+"""Instructions as the ranks read them: only answers are learned, and records are cut, padded or packed.
+
+Both kinds of tokens are counted.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,10 @@ def test_the_projects_own_set_is_uneven_and_its_order_is_the_seeds() -> None:
     assert packed.real_tokens / packed.positions > 0.85 > 0.6 > sum(lengths) / (200 * 512)
 
 
-TEMPLATE = "{% for m in messages %}<{{ m.role }}> {{ m.content }} <end> {% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}> {{ m.content }} <end> {% endfor %}{% if add_generation_prompt "
+    "%}<assistant>{% endif %}"
+)
 
 
 def words(folder: Path, template: str) -> OfTransformers:

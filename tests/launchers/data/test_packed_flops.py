@@ -22,7 +22,8 @@ SEQ_LEN, RECORD = 4096, 200
 PACKED = [RECORD] * (SEQ_LEN // RECORD)
 PADDED = [1500]
 PEAK, WINDOW_S = 312e12, 8.0
-# Of Llama 7B: 6 FLOPs a parameter of matrices and head; attention's 6 products of 2 FLOPs an element and pair, in 32 layers of 4096 wide heads.
+# Of Llama 7B: 6 FLOPs a parameter of matrices and head; attention's 6 products of 2 FLOPs an element and pair,
+# in 32 layers of 4096 wide heads.
 MATRICES = 6 * (32 * (4 * 4096**2 + 3 * 4096 * 11008) + 32000 * 4096)
 PER_PAIR = 6 * 2 * 32 * 4096
 
@@ -48,7 +49,10 @@ def sample_of(rows: Sequence[Sequence[int]], *, isolated: bool) -> StepSample:
 
 
 def pairs(row: Sequence[int]) -> float:
-    """Pairs of a query and a key not behind it in the same record; a token and itself are half a pair, as in n x n / 2."""
+    """Pairs of a query and a key not behind it in the same record.
+
+    A token and itself are half a pair, as in n x n / 2.
+    """
     record = numpy.full(SEQ_LEN, -1)
     record[: sum(row)] = numpy.repeat(numpy.arange(len(row)), row)
     seen = (record[:, None] == record[None, :]) & (record >= 0)

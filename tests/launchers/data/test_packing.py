@@ -1,4 +1,7 @@
-"""Packed records: the same losses and gradients as each alone, none sees another, and F's flash kernel runs once for each."""
+"""Packed records have the same losses and gradients as each alone, and none sees another.
+
+F's flash kernel runs once for each.
+"""
 
 from __future__ import annotations
 

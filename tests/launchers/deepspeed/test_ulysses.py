@@ -1,4 +1,7 @@
-"""DeepSpeed's Ulysses on real gloo ranks: whichever the stage and the number of ranks, it is the training of one process on whole sequences."""
+"""DeepSpeed's Ulysses on real gloo ranks is the training of one process on whole sequences.
+
+This holds whichever the stage and the number of ranks.
+"""
 
 from __future__ import annotations
 

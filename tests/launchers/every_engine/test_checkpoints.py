@@ -1,4 +1,7 @@
-"""A checkpoint is trained from, by every engine and layout, as transformers and PEFT read it; what was trained, they load again."""
+"""Every engine and layout trains from a checkpoint as transformers and PEFT read it.
+
+What was trained, they load again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the engines claim to do they do: every such cell of `llmexp engines`, on real gloo ranks, computes the training of one process."""
+"""What the engines claim to do they do.
+
+Every such cell of `llmexp engines`, on real gloo ranks, computes the training of one process.
+"""
 
 from __future__ import annotations
 

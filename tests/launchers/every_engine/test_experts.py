@@ -1,4 +1,7 @@
-"""Experts under each method of the engines that train transformers' models: one loss curve, that of one process on the same sequences."""
+"""Experts under each method of the engines that train transformers' models.
+
+They have one loss curve, that of one process on the same sequences.
+"""
 
 from __future__ import annotations
 

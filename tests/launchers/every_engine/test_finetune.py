@@ -1,4 +1,7 @@
-"""Table IX's methods on two real ranks: what trains, what stays, in how many bits it is held, and one loss curve for one mathematics."""
+"""Table IX's methods on two real ranks: what trains, what stays, and in how many bits it is held.
+
+There is one loss curve for one mathematics.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The memory that a plan is sure of, and that a rank counts, held against all tensors that live in it: two ranks, a few tokens, so little else."""
+"""The memory that a plan is sure of, and that a rank counts, is held against all tensors that live in it.
+
+There are two ranks and a few tokens, so little else lives there.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""What each atom does in each engine, observed on two real ranks: operators, layer calls, bytes of state, and one loss curve for one mathematics.
+"""What each atom does in each engine, observed on two real ranks: operators, layer calls, bytes of state, loss curve.
 
-The curve is that of one process alone, on the same sequences and weights.
+There is one loss curve for one mathematics.
+
+It is that of one process alone, on the same sequences and weights.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ EVERY, EVERY_COMPILED = (
 )
 SAME_MATHEMATICS = [each for each, name in zip(EVERY, METHODS, strict=True) if "Q" not in name]
 LAYERS = 2
-# Of losses near 6, over 8 steps: against one process, in bf16_mixed against Naive and against fp32 (measured: 1e-6, 4e-4 and 1.6e-2).
+# Of losses near 6, over 8 steps: against one process, in bf16_mixed against Naive and against fp32
+# (measured: 1e-6, 4e-4 and 1.6e-2).
 FP32_TOLERANCE = 1e-5
 BF16_TOLERANCE = 2e-3
 BF16_TO_FP32_TOLERANCE = 3e-2
@@ -168,8 +171,9 @@ def test_rs_runs_the_attention_of_every_layer_again_in_backward_and_nothing_else
         assert rank["operators"]["aten::_softmax"] == calls
 
 
-# Bytes a parameter that each of two ranks holds of parameters, gradients and optimizer states. FSDP2 holds its half of the master copy as the
-# parameters, and gradients in its dtype; all others copy gradients into it for the update, or with O before, and not all drop these then.
+# Bytes a parameter that each of two ranks holds of parameters, gradients and optimizer states. FSDP2 holds its half
+# of the master copy as the parameters, and gradients in its dtype; all others copy gradients into it for the update,
+# or with O before, and not all drop these then.
 HELD = {
     ("deepspeed", "Naive"): (2, 2 + 4, 12),
     ("deepspeed", "Z1"): (2, 4 / 2, 12 / 2),

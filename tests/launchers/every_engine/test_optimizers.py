@@ -1,4 +1,7 @@
-"""Every optimizer of conf/optimizer on ranks: what it keeps of a parameter is what its file declares, and its training is that of one process."""
+"""Every optimizer of conf/optimizer on ranks: what it keeps of a parameter is what its file declares.
+
+Its training is that of one process.
+"""
 
 from __future__ import annotations
 

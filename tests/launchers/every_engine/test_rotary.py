@@ -1,4 +1,7 @@
-"""Positions are told by angles, position x frequency: of frequencies rounded to bf16 they are off by most of a radian after some thousand."""
+"""Positions are told by angles, position x frequency.
+
+Angles of frequencies rounded to bf16 are off by most of a radian after some thousand positions.
+"""
 
 from __future__ import annotations
 

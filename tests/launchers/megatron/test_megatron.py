@@ -1,4 +1,7 @@
-"""The megatron-core loop on real gloo ranks: every layout computes the training of one plain process on transformers' model."""
+"""The megatron-core loop on real gloo ranks.
+
+Every layout computes the training of one plain process on transformers' model.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,8 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "ep 2": (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe"),
     "ep 2, allgather": (
         2,
-        "parallelism.dp=2 parallelism.ep=2 model=tiny-moe +engine.options.transformer.moe_token_dispatcher_type=allgather",
+        "parallelism.dp=2 parallelism.ep=2 model=tiny-moe "
+        "+engine.options.transformer.moe_token_dispatcher_type=allgather",
     ),
     "ep 2, Z1": (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe method=Z1"),
     "ep 2, bf16_mixed": (2, "parallelism.dp=2 parallelism.ep=2 model=tiny-moe precision=bf16_mixed"),
@@ -281,7 +285,10 @@ def test_phases_are_those_of_the_schedule(observed: Measurement) -> None:
 
 
 def test_a_layout_that_computes_something_else_does_not_pass(observed: Measurement) -> None:
-    """Gradients that are summed over the replicas instead of averaged: Adam hides it from the loss, the gradient norm does not."""
+    """Gradients are summed over the replicas instead of averaged.
+
+    Adam hides it from the loss, the gradient norm does not.
+    """
     _, norms = one_process(WRONG[1])
     for rank in observed["summed"]:
         assert rank["gradient_norms"] == pytest.approx([2 * norm for norm in norms], rel=1e-2)

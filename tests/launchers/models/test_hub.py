@@ -1,4 +1,7 @@
-"""Hub names: fetched from a server that speaks the hub's protocol, found in the cache without one, and refused in one line."""
+"""Hub names are fetched from a server that speaks the hub's protocol.
+
+They are found in the cache without one, and refused in one line.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +97,8 @@ def test_a_name_that_the_hub_has_not_is_one_line(hub: str, tmp_path: Path) -> No
     done = fetch(tmp_path, "someone/else", HF_ENDPOINT=hub)
     assert (
         last_line(done)
-        == "model.path=someone/else is neither a folder here nor a model of the Hugging Face hub that this user may read"
+        == "model.path=someone/else is neither a folder here nor a model of the Hugging Face hub that this user may "
+        "read"
     )
 
 

@@ -16,13 +16,15 @@ node1:27223:27908 [1] NCCL INFO NVLS multicast support is available on dev 1 (NV
 node1:27223:27908 [1] NCCL INFO Channel 03/0 : 1[1] -> 0[0] via P2P/CUMEM
 node1:27223:27908 [1] NCCL INFO Channel 04/0 : 1[1] -> 0[0] via P2P/CUMEM
 node1:27223:27908 [1] NCCL INFO Connected all rings, use ring PXN 0 GDR 1
-node1:27223:27908 [1] NCCL INFO 16 coll channels, 16 collnet channels, 16 nvls channels, 16 p2p channels, 2 p2p channels per peer
+node1:27223:27908 [1] NCCL INFO 16 coll channels, 16 collnet channels, 16 nvls channels, 16 p2p channels, \
+2 p2p channels per peer
 """
 TWO_NODES = """
 node2:2017630:2017699 [5] NCCL INFO Channel 03/0 : 5[5] -> 12[4] [send] via NET/IB/3/GDRDMA
 node2:2017630:2017700 [4] NCCL INFO Channel 03/0 : 13[5] -> 4[4] [receive] via NET/IB/0/GDRDMA
 node2:2017630:2017697 [7] NCCL INFO Channel 00/0 : 7[7] -> 6[6] via P2P/direct pointer/read
-node2:2017630:2017697 [7] NCCL INFO 16 coll channels, 0 collnet channels, 0 nvls channels, 16 p2p channels, 2 p2p channels per peer
+node2:2017630:2017697 [7] NCCL INFO 16 coll channels, 0 collnet channels, 0 nvls channels, 16 p2p channels, \
+2 p2p channels per peer
 """
 CONSUMER = """
 box:919:1150 [0] NCCL INFO Could not enable P2P between dev 1(=41000) and dev 0(=1000)

@@ -20,12 +20,16 @@ from llmexp.record.samples import TrainingSummary, StateBytes
 def work(plan, rank):
     print("method", plan.method, "rank", rank.index, "of", rank.world_size)
     {body}
-    return TrainingSummary(rank=rank.index, window_wall_s=1.0, time_to_first_step_s=rank.seconds_since_start(), parameters=1, trainable_parameters=1,
+    return TrainingSummary(rank=rank.index, window_wall_s=1.0, time_to_first_step_s=rank.seconds_since_start(),
+                       parameters=1, trainable_parameters=1,
                        peak_rss_bytes=1, state_bytes={{"parameters": StateBytes()}}, what_ran={{}})
 
 train(work)
 """
-NO_GPU = "from llmexp.launchers.rank.frame import device_of; device_of(plan.config.hardware.model_copy(update={'name': 'a800', 'device': 'cuda'}), 1)"
+NO_GPU = (
+    "from llmexp.launchers.rank.frame import device_of; "
+    "device_of(plan.config.hardware.model_copy(update={'name': 'a800', 'device': 'cuda'}), 1)"
+)
 OUT_OF_MEMORY = "import torch; resource.setrlimit(resource.RLIMIT_DATA, (2**31, 2**31)); torch.ones(2**31)"
 
 

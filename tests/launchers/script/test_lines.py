@@ -15,13 +15,17 @@ from llmexp.launchers.script.lines import Lines, StepLines
 from llmexp.launchers.script.program_run import ReportError
 
 MEGATRON = (
-    " [2024-07-01 10:00:00] iteration        5/      10 | consumed samples:           20 | elapsed time per iteration (ms): 812.3 | "
-    "learning rate: 1.500000E-04 | global batch size:     4 | lm loss: 1.034718E+01 | loss scale: 1.0 | grad norm: 2.861 | "
+    " [2024-07-01 10:00:00] iteration        5/      10 | consumed samples: "
+    "          20 | elapsed time per iteration (ms): 812.3 | "
+    "learning rate: 1.500000E-04 | global batch size:     4 | lm loss: 1.034718E+01 | loss scale: 1.0 | grad norm: "
+    "2.861 | "
     "number of skipped iterations:   0 | number of nan iterations:   0 |"
 )
 TITAN = (
-    "[titan] 2026-11-21 10:00:00,123 - root - INFO - \x1b[31mstep:  5  \x1b[32mloss:  8.12345  \x1b[38;2;180;60;0mgrad_norm:  1.4250  "
-    "\x1b[38;2;54;234;195mmemory:  0.51GiB(0.64%)  \x1b[34mtps: 1,234  \x1b[36mtflops: 0.07  \x1b[35mmfu: 0.02%\x1b[39m\n"
+    "[titan] 2026-11-21 10:00:00,123 - root - INFO - \x1b[31mstep:  5  \x1b[32mloss: "
+    " 8.12345  \x1b[38;2;180;60;0mgrad_norm:  1.4250  "
+    "\x1b[38;2;54;234;195mmemory:  0.51GiB(0.64%)  \x1b[34mtps: 1,234  \x1b[36mtflops: 0.07  \x1b[35mmfu: "
+    "0.02%\x1b[39m\n"
 )
 
 NANOGPT = "iter 5: loss 10.8211, time 24.94ms, mfu -100.00%"

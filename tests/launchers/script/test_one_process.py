@@ -1,4 +1,7 @@
-"""Programs of one process: started as Python starts them, without what tells a rank of several; nanoGPT's train.py has these habits."""
+"""Programs of one process are started as Python starts them, without what tells a rank of several.
+
+nanoGPT's train.py has these habits.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +45,16 @@ for iter_num in range(50):
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     if iter_num % log_interval == 0:
-        print(f"iter {{iter_num}}: loss {{loss.item():.4f}}, time {{(time.time() - start_s) * 1000:.2f}}ms, mfu -100.00%")
+        took_ms = (time.time() - start_s) * 1000
+        print(f"iter {{iter_num}}: loss {{loss.item():.4f}}, time {{took_ms:.2f}}ms, mfu -100.00%")
     {report}
 """
 TRAINER = """
 import tempfile, torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
-sizes = {{"vocab_size": 64, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}}
+sizes = {{"vocab_size": 64, "hidden_size": 16, "intermediate_size": 32}}
+sizes |= {{"num_hidden_layers": 1, "num_attention_heads": 2}}
 data = [{{"input_ids": ids, "labels": ids}} for ids in torch.randint(64, (64, {seq_len}))]
 options = {{"max_steps": 20, "logging_steps": 1, "save_strategy": "no", "report_to": [], "use_cpu": True}}
 arguments = TrainingArguments(tempfile.mkdtemp(), per_device_train_batch_size={micro}, **options)
@@ -108,9 +113,7 @@ def run(tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> Ru
         pytest.param("trainer", {"text": TRAINER}, "callback", marks=pytest.mark.sweep),
     ],
 )
-def test_one_process_that_no_launcher_started_is_measured(
-    run: Run, preset: str, program: dict[str, str], told_by: str
-):
+def test_one_process_that_no_launcher_started_is_measured(run: Run, preset: str, program: dict[str, str], told_by: str):
     result, repeat = run(f"engine.options.preset={preset}", **program)
     assert result.status is RunStatus.SUCCESS, result.reason
     assert (result.processes, result.what_ran["steps_told_by"], result.what_ran["backend"]) == (1, told_by, None)

@@ -1,4 +1,7 @@
-"""Somebody's own training program on two real ranks: what it reports is what is measured, and what it gets wrong is said."""
+"""Somebody's own training program on two real ranks.
+
+What it reports is what is measured, and what it gets wrong is said.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +61,10 @@ TRAINER = """
 import tempfile, torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
-sizes = {"vocab_size": 512, "hidden_size": 128, "intermediate_size": 344, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
-options = {"max_steps": 20, "logging_steps": 1, "save_strategy": "no", "report_to": [], "use_cpu": True, "disable_tqdm": True}
+sizes = {"vocab_size": 512, "hidden_size": 128, "intermediate_size": 344}
+sizes |= {"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2}
+options = {"max_steps": 20, "logging_steps": 1, "save_strategy": "no", "report_to": []}
+options |= {"use_cpu": True, "disable_tqdm": True}
 data = [{"input_ids": ids, "labels": ids} for ids in torch.randint(64, (64, {seq_len}))]
 arguments = TrainingArguments(tempfile.mkdtemp(), per_device_train_batch_size={micro}, **options)
 Trainer(LlamaForCausalLM(LlamaConfig(**sizes)), arguments, train_dataset=data).train()
@@ -75,7 +80,8 @@ for step in range(1, int(sys.argv[1]) + 1):
     distributed.all_reduce(torch.ones(8))
     if distributed.get_rank() == 1:
         print(f" [2026-11-21 10:00:00] iteration {step:8d}/      50 | consumed samples: {4 * step:12d} |", end="")
-        print(f" elapsed time per iteration (ms): 1.0 | learning rate: 1.000000E-04 | global batch size: {4:5d} |", end="")
+        print(" elapsed time per iteration (ms): 1.0 | learning rate: 1.000000E-04 |", end="")
+        print(f" global batch size: {4:5d} |", end="")
         print(f" lm loss: {1 / step:.6E} | loss scale: 1.0 | grad norm: 1.000 |")
 """
 
@@ -253,7 +259,8 @@ def test_a_command_that_starts_nothing_is_said_before_anything_runs(command: str
     [
         (
             ["preset=megatron"],
-            "preset 'megatron': did you mean megatron_lm? choices are megatron_lm, torchtitan, nanogpt, trainer, trl, llamafactory",
+            "preset 'megatron': did you mean megatron_lm? choices are megatron_lm, torchtitan, nanogpt, trainer, "
+            "trl, llamafactory",
         ),
         (
             ["pattern='loss: (?P<loss>.*'"],
@@ -262,12 +269,14 @@ def test_a_command_that_starts_nothing_is_said_before_anything_runs(command: str
         (["pattern='loss: (.*)'"], "pattern=loss: (.*) needs a group for the loss: (?P<loss>"),
         (
             ["pattern='(?P<lost>.*)'"],
-            "unknown group of engine.options.pattern 'lost': did you mean loss? choices are loss, step, samples, tokens",
+            "unknown group of engine.options.pattern 'lost': did you mean loss? choices are loss, step, samples, "
+            "tokens",
         ),
         (["pattern='(?P<loss>.*)'", "preset=trl"], "preset=trl: a preset knows how, so leave one of them out"),
         (
             ["patern=loss"],
-            "unknown engine.options of engine=script 'patern': did you mean pattern? choices are command, preset, pattern",
+            "unknown engine.options of engine=script 'patern': did you mean pattern? choices are command, preset, "
+            "pattern",
         ),
     ],
 )

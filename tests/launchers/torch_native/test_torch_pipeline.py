@@ -1,4 +1,7 @@
-"""Pipelines of engine=torch on real gloo ranks: every schedule computes the training of one plain process on the whole model."""
+"""Pipelines of engine=torch on real gloo ranks.
+
+Every schedule computes the training of one plain process on the whole model.
+"""
 
 from __future__ import annotations
 

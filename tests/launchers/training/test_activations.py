@@ -1,4 +1,7 @@
-"""Activation offload: the same losses and gradients, and what autograd keeps goes to host memory, parameters left out."""
+"""Activation offload has the same losses and gradients.
+
+What autograd keeps goes to host memory, parameters left out.
+"""
 
 from __future__ import annotations
 

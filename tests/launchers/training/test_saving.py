@@ -1,4 +1,7 @@
-"""What saving writes beside the weights, in one process; that the weights are those of the ranks is shown by test_checkpoints.py."""
+"""What saving writes beside the weights, in one process.
+
+That the weights are those of the ranks is shown by test_checkpoints.py.
+"""
 
 from __future__ import annotations
 

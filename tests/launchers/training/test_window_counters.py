@@ -1,4 +1,7 @@
-"""What NVML counts of a rank's GPU is read at both ends of its measured window, and nowhere else; the GPU is pretended."""
+"""What NVML counts of a rank's GPU is read at both ends of its measured window, and nowhere else.
+
+The GPU is pretended.
+"""
 
 from __future__ import annotations
 

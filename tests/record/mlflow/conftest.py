@@ -13,7 +13,8 @@ from llmexp.record.mlflow import sink, store
 from llmexp.schema import TrackingConfig
 
 Runs = Callable[..., list[Run]]
-# Starts drivers that have imported MLflow already and begin together: a store, an experiment, then the folders of each driver, joined by :.
+# Starts drivers that have imported MLflow already and begin together: a store, an experiment, then the folders of
+# each driver, joined by :.
 DRIVERS = """
 import os, sys, mlflow
 from pathlib import Path
@@ -73,7 +74,10 @@ def recorded(client: MlflowClient) -> Runs:
 
 @pytest.fixture
 def record_at_once() -> Callable[[str, str, Sequence[Sequence[Path]]], str]:
-    """Let each of several drivers record its folders, all at once, in the store of this address, and return what they say."""
+    """Let each of several drivers record its folders in the store of this address, and return what they say.
+
+    They record all at once.
+    """
 
     def record(uri: str, experiment: str, drivers: Sequence[Sequence[Path]]) -> str:
         folders = [":".join(map(str, paths)) for paths in drivers]

@@ -1,4 +1,7 @@
-"""An engine for tests, as another package's: its rank is a script without torch that behaves as engine.options.behaviour says."""
+"""An engine for tests, as another package's.
+
+Its rank is a script without torch that behaves as engine.options.behaviour says.
+"""
 
 import sys
 

@@ -9,10 +9,12 @@ from llmexp.record.samples import Energy, StateBytes
 from llmexp.tasks.training.metrics import METRICS
 from llmexp.tasks.training.repeats import RunConstants, read_training
 
-# Two replicas of unequal speed; micro 2, accumulation 3, seq_len 10: 60 positions a rank and step, of which padding takes some.
+# Two replicas of unequal speed; micro 2, accumulation 3, seq_len 10: 60 positions a rank and step,
+# of which padding takes some.
 FAST = [(9.0, 60, 50, 8.0), (1.0, 60, 45, 4.0), (2.0, 60, 55, 3.0)]
 SLOW = [(9.0, 60, 60, 9.0), (2.0, 60, 60, 6.0), (3.0, 60, 40, 5.0)]
-# Sequences of 10: 3e12 FLOPs a token, of which causal attention is a third; the devices compute as much of matrices, and both halves.
+# Sequences of 10: 3e12 FLOPs a token, of which causal attention is a third; the devices compute as much of matrices,
+# and both halves.
 FLOPS = Flops(
     per_position=2e12,
     attention_per_square=1e11,
@@ -213,7 +215,10 @@ def test_mfu_above_one_is_an_error_with_its_figures(two_full_replicas):
 
 
 def test_hfu_above_one_is_an_error_and_full_attention_is_not(two_full_replicas):
-    """Causal kernels leave half of what PaLM's convention counts out; what the devices computed they cannot have done beyond their peak."""
+    """Causal kernels leave half of what PaLM's convention counts out.
+
+    What the devices computed they cannot have done beyond their peak.
+    """
     facts = RunConstants(world_size=2, dp=2, flops=FLOPS, peak_flops_per_s=64e12)
     with pytest.raises(
         RecordError, match=re.escape("HFU of 1.25 cannot be: 20 tokens/s per device x 4e+12 FLOPs a token = 80 TFLOP/s")

@@ -49,7 +49,8 @@ def test_a_wide_interval_is_judged_and_a_disturbed_run_is_not():
         row("Z2", [50, 51, 52], ("noise: …",)),
     ]
     assert conclusion(rows) == [
-        "by the 96 % intervals of the repeats, slower than Naive: Z2; not judged, because something stood in their way: R"
+        "by the 96 % intervals of the repeats, slower than Naive: Z2; "
+        "not judged, because something stood in their way: R"
     ]
     assert conclusion([row("Naive", [99, 100, 101], ("contention: …",)), row("F", [1, 2, 3])]) == [
         "no method is judged beside Naive, because something stood in Naive's way"

@@ -51,7 +51,8 @@ def shown(*runs):
 
 
 def test_each_run_is_held_against_the_first_naive_one_at_equal_tokens(trained):
-    # 2 of 40 steps are averaged: the baseline has 2.0 after 5 steps, F, whose steps are half as long, too; R ends at (3 + 2.5) / 2.
+    # 2 of 40 steps are averaged: the baseline has 2.0 after 5 steps, F, whose steps are half as long, too;
+    # R ends at (3 + 2.5) / 2.
     runs = [trained(FALLING, 0.5, "F"), trained(FALLING), trained(SLOWER, method="R")]
     final, over, seconds = shown(*runs)
     assert final == ["2.0000", "2.0000", "2.7500"]

@@ -64,13 +64,15 @@ def test_other_losses_are_another_training(trained, losses, share, capsys):
     [
         (
             (1e-4, 0.0),
-            "not the same training: the first step changes a parameter by 0.0001 and 0 at most on deepspeed and deepspeed dp 2 with Naive",
+            "not the same training: the first step changes a parameter by 0.0001 and 0 at most on deepspeed and "
+            "deepspeed dp 2 with Naive",
         ),
         ((1e-4, 1e-5), "not the same training: the first step changes a parameter by 0.0001 and 1e-05 at most"),
         ((0.0, 0.0), "cannot tell whether the same training: the first step changed no parameter on deepspeed"),
         (
             (1e-4, None),
-            "cannot tell whether the same training: losses agree, as they may without any update, and no update was recorded",
+            "cannot tell whether the same training: losses agree, as they may without any update, "
+            "and no update was recorded",
         ),
     ],
 )

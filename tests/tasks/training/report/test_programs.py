@@ -14,7 +14,10 @@ from llmexp.report.text import comma_separated
 from llmexp.tasks.training.report.fairness import fairness
 from llmexp.tasks.training.report.scaling_plot import draw_scaling
 
-LONG = "--data_dir=/a/folder/with/a/long/name/of/somebody/{} --batch_size 12 --block_size 1024 --max_iters 5000 --device=cpu --dtype=float32"
+LONG = (
+    "--data_dir=/a/folder/with/a/long/name/of/somebody/{} --batch_size 12 --block_size 1024 --max_iters 5000 "
+    "--device=cpu --dtype=float32"
+)
 
 
 @pytest.fixture
