@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import (
-    BasicSweeper,
-)  # from here, as Hydra loads its plugins, this file too, a second time
+# Imported here and not from cli.hydra_private, because Hydra loads its plugins, this file among them, a second time.
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
