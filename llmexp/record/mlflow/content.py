@@ -33,6 +33,8 @@ SOURCE = {"mlflow.source.name": "llmexp", "mlflow.source.type": "LOCAL"}
 LONGEST_VALUE = 500
 # Keys that say where and how a run is recorded, or that document a source: they do not change what is measured.
 _NOT_PARAMS = ("tracking", "sweep", "budget", "rerun", "force", "hardware.sources", "model.source")
+# A server refuses or changes other names: '#', '%23' and a line's end stand for something else in its addresses.
+_ARTIFACT_NAME = re.compile(r"[\w.+=@, ()-]+")
 _FINISHED = (RunStatus.SUCCESS, RunStatus.OOM, RunStatus.SKIPPED)
 
 
@@ -166,13 +168,15 @@ class RunContent:
     def files(self) -> list[Path]:
         """Return all files of this attempt.
 
-        Unfinished writes, earlier attempts, and links, which may lead out of the folder, are left out.
+        Unfinished writes, earlier attempts, links, which may lead out of the folder, and names that no server takes
+        are left out.
         """
         root = self.folder.path
         found = (
             path
             for path in root.rglob("*")
             if path.is_file() and not path.is_symlink() and not path.name.startswith(".")
+            if all(map(_ARTIFACT_NAME.fullmatch, path.relative_to(root).parts))
         )
         return sorted(path for path in found if path.relative_to(root).parts[0] != "previous")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import time
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 NOTE_TAG = "mlflow.note.content"
 # Drivers that write the same run at the same time agree after two or three looks.
 MOST_LOOKS = 10
+PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 LONGEST_TAG = 8000  # characters, a limit of MLflow's API
 _TEXT_SUFFIXES = (".json", ".jsonl", ".txt", ".md", ".csv", ".log", ".diff")
 
@@ -55,9 +57,11 @@ class Tracker:
         """
         digest, written = content.digest, False
         found = self._find(content.sweep, content.id, among_many)
-        for _ in range(MOST_LOOKS):
+        for look in range(MOST_LOOKS):
             if [run.digest for run in found] == [digest]:
                 return written
+            if look > 1:  # drivers that go in step would remove each other's copies for ever
+                time.sleep(random.uniform(0, min(LONGEST_PAUSE_S, PAUSE_S * 2**look)))
             same = [run for run in found if run.digest == digest]
             if not same:
                 self._write(content)

@@ -1,12 +1,13 @@
 """Many drivers at one MLflow server, which nothing but their own care keeps from recording a thing twice."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from chaos.invariants import store_equals_folders
 from chaos.tracker import Server
-from llmexp.record.mlflow import record_report, record_runs
+from llmexp.record.mlflow import record_report, record_runs, sync
 from llmexp.schema import TrackingConfig
 
 
@@ -32,6 +33,25 @@ def test_drivers_that_record_the_same_runs_at_once_leave_each_there_once(make_ru
     folders = [make_run(method).path for method in ("Naive", "F")]
     assert record_at_once(server.uri, "same", [folders] * 4) == ""
     assert list(store_equals_folders(server.uri, "same", outputs / "main")) == []
+
+
+def test_names_that_a_server_does_not_take_are_left_out_and_keep_no_run_from_it(make_run, outputs, server):
+    from mlflow import MlflowClient
+
+    folder = make_run()
+    for name in ("a name\nof two lines", "50%23", "a#b", "C:x", os.fsdecode(b"latin-\xe9"), "notes (2).txt"):
+        (folder.path / name).write_text("{")
+    assert (
+        str(sync([folder], TrackingConfig(name="mlflow", uri=server.uri, experiment="names")))
+        == "1 recorded, 0 unchanged"
+    )
+    assert list(store_equals_folders(server.uri, "names", outputs / "main")) == []
+    client = MlflowClient(server.uri)
+    [run] = client.search_runs([client.get_experiment_by_name("names").experiment_id], "tags.`llmexp.kind` = 'run'")
+    assert run.info.status == "FINISHED"
+    kept = {item.path for item in client.list_artifacts(run.info.run_id)}
+    assert {"result.json", "notes (2).txt"} <= kept
+    assert not {name for name in kept if "name" in name or "50" in name or "#" in name or "latin" in name}
 
 
 def test_a_request_that_was_sent_twice_leaves_one_run(make_run, outputs, server, monkeypatch):
