@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import locale
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -21,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         _look_here_last()
         _speak_utf8()
+        _end_at_sigterm()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         from llmexp.cli.commands import carry_out, command_in  # takes a while, and Ctrl-C may come meanwhile
@@ -56,6 +58,12 @@ def _speak_utf8() -> None:
     """Restart Python in UTF-8 mode where the locale cannot write what runs print; files are UTF-8 everywhere."""
     if not sys.flags.utf8_mode and locale.getencoding().lower().replace("-", "") != "utf8":
         os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONUTF8": "1"})
+
+
+def _end_at_sigterm() -> None:
+    """Take SIGTERM for Ctrl-C: without a handler, `docker stop` would not reach a container's first process."""
+    if os.getpid() == 1:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
+import subprocess
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator
 from copy import deepcopy
@@ -120,6 +122,15 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         monkeypatch.setattr(psutil, "disk_partitions", lambda all: table)
 
     return mount
+
+
+@pytest.fixture(scope="session")
+def namespace() -> list[str]:
+    """What starts a process in a PID namespace of its own, as a container has."""
+    start = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if not shutil.which("unshare") or subprocess.run([*start, "true"], capture_output=True).returncode:
+        pytest.skip("no PID namespace can be made here")
+    return start
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
+
 BIN = Path(sys.executable).parent
 SCRIPT = (
     f'export PATH={BIN}:$PATH; eval "$(llmexp -sc install=bash)"; '
@@ -64,6 +66,19 @@ def test_a_locale_that_cannot_write_what_is_said_is_none(tmp_path: Path):
     done = subprocess.run(words, cwd=tmp_path, env=os.environ | ascii_only, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
     assert "größe F on " in done.stdout.decode()
+
+
+def test_a_containers_first_process_ends_at_sigterm(tmp_path: Path, namespace: list[str]):
+    node = ["hardware.nodes=2", "hardware.devices_per_node=1", "node.rank=1", "node.address=127.0.0.1", "node.port=9"]
+    words = [*namespace, sys.executable, "-m", "llmexp", "method=Naive", "model=tiny", "hardware=cpu", *node]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as started:
+        assert started.stderr
+        assert any("waits for node 0" in line for line in started.stderr)
+        psutil.Process(started.pid).children()[0].terminate()
+        try:
+            assert started.wait(timeout=30) == 130
+        finally:
+            started.kill()
 
 
 def complete(line: str, folder: Path) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from llmexp.record.identity import await_unlocked, identity_of, is_alive, is_vis
 from llmexp.record.lock import acquire, holder_file, who_holds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="boots and namespaces are told by Linux alone")
-OWN_NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 HOST = socket.gethostname()
 HOLDING = """
 import signal
@@ -41,14 +39,6 @@ with acquire(folder.drivers):
         print(error, flush=True)
 """
 LOOKING = "import sys; from llmexp.record.folder import RunFolder; print(RunFolder(sys.argv[1]).state())"
-
-
-@pytest.fixture
-def namespace() -> list[str]:
-    """What starts a process in a PID namespace of its own, as a container has."""
-    if not shutil.which("unshare") or subprocess.run([*OWN_NAMESPACE, "true"], capture_output=True).returncode:
-        pytest.skip("no PID namespace can be made here")
-    return OWN_NAMESPACE
 
 
 @contextmanager
@@ -105,15 +95,15 @@ def test_a_run_is_seen_from_another_pid_namespace(tmp_path: Path, namespace: lis
 
 
 @pytest.fixture
-def other_machine(tmp_path: Path) -> list[str]:
+def other_machine(tmp_path: Path, namespace: list[str]) -> list[str]:
     """What starts a process on what it takes for another machine: another boot, PID namespace and host name."""
     boot, named = (
         tmp_path / "boot_id",
         'mount --bind {boot} /proc/sys/kernel/random/boot_id && hostname elsewhere && exec "$@"',
     )
     boot.write_text("11111111-2222-3333-4444-555555555555\n")
-    start = [*OWN_NAMESPACE, "--mount", "--uts", "sh", "-c", named.format(boot=boot), "sh"]
-    if not shutil.which("unshare") or subprocess.run([*start, "true"], capture_output=True).returncode:
+    start = [*namespace, "--mount", "--uts", "sh", "-c", named.format(boot=boot), "sh"]
+    if subprocess.run([*start, "true"], capture_output=True).returncode:
         pytest.skip("no namespaces can be made here")
     return start
 

@@ -61,6 +61,7 @@ def join(place: Place, sweep: Path) -> None:
 
 def _found(place: Place, sweep: Path) -> Channel:
     deadline = time.monotonic() + FIND_WITHIN_S
+    say(f"node {place.node} of {place.nodes}: waits for node 0 at {place.address}:{place.port}")
     while time.monotonic() < deadline:
         try:
             channel = Channel(_connected(place), read_secret(sweep, place.port))
