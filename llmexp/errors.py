@@ -5,7 +5,8 @@ LlmexpError
 ├── RecordError    a run's folder or the tracker cannot be read or written
 │   └── DamagedError   a file of a run is missing or cut off; the same command mends it
 ├── BuildError     an engine's native code cannot be built on this machine
-└── SlurmError     SLURM does not answer
+├── SlurmError     SLURM does not answer
+└── TraceError     a profiler's trace cannot be read
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ class BuildError(LlmexpError):
 
 class SlurmError(LlmexpError):
     """SLURM does not answer, or does not do what it should; its jobs may go on."""
+
+
+class TraceError(LlmexpError):
+    """A profiler's trace is missing, damaged or none; the message says where."""
 
 
 def nearest(value: str, choices: Iterable[str]) -> str | None:

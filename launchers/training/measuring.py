@@ -15,6 +15,7 @@ from llmexp.launchers.models.weights import weights_that_ran
 from llmexp.launchers.rank.frame import Rank, device_of, train
 from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.training.engine_kinds import RankEngine
+from llmexp.launchers.training.module_ranges import ranges_of, step_with_ranges
 from llmexp.launchers.training.state_watch import watch_over
 from llmexp.launchers.training.stopping import run_window
 from llmexp.machine.energy_counters import Counter, gpu_counters, package_counters
@@ -58,7 +59,7 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
             window_wall_s = run_window(loop, batches, protocol, rank, device)
     compiled, peak_bytes = Compilation.so_far(), peaks.summary()
     kept = _kept(plan, rank, engine, device)
-    probe = _profile(protocol, rank, _unrecorded(engine, device), batches)
+    probe = _profile(protocol, rank, engine, _unrecorded(engine, device), batches)
     # No rank leaves while a peer may still wait for it in a collective.
     distributed.barrier()
     return TrainingSummary(
@@ -123,7 +124,11 @@ def gpu_uuid(device: torch.device) -> str | None:
 
 
 def _profile(
-    protocol: TrainingMeasureConfig, rank: Rank, loop: StepLoop, batches: Iterator[Sequence[MicroBatch]]
+    protocol: TrainingMeasureConfig,
+    rank: Rank,
+    engine: RankEngine,
+    loop: StepLoop,
+    batches: Iterator[Sequence[MicroBatch]],
 ) -> KernelProbe:
     """Record which kernels one step runs, and trace some steps of the last repeat.
 
@@ -134,7 +139,8 @@ def _profile(
         loop.run(batches, range(1), warmup=True)
     traced = 0 if protocol.stop_at_interval_share else protocol.repeats - 1
     if protocol.profile and rank.folder.name == f"repeat.{traced}":
-        with trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz"):
+        loop.take_step = step_with_ranges
+        with ranges_of(engine.module), trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz"):
             loop.run(batches, range(protocol.profile_steps), warmup=True)
     return probe
 

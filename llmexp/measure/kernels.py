@@ -117,6 +117,6 @@ def _operators(events: Iterable[Any]) -> Iterator[tuple[str, int]]:
 def trace_to(path: Path) -> Iterator[None]:
     """Write a compressed Chrome trace of the block, readable by Perfetto, to `path` (ending in .json.gz)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with profile(activities=_activities()) as profiler:
+    with profile(activities=_activities(), record_shapes=True) as profiler:
         yield
     profiler.export_chrome_trace(str(path))

@@ -97,6 +97,9 @@ def train_step(
     return losses
 
 
+TakeStep = Callable[[Trainable | Scheduled, Sequence[MicroBatch], Callable[[str], None]], Sequence[torch.Tensor]]
+
+
 @dataclass(frozen=True)
 class _Pending:
     """A step whose work may still be running on the device."""
@@ -121,6 +124,7 @@ class StepLoop:
         self._origin = clock.mark()
         self._of_day = (self._origin, time.time())
         self.phases = True
+        self.take_step: TakeStep = train_step
         self.at_phase_end: Callable[[str], None] | None = None
 
     def run(self, batches: Iterator[Sequence[MicroBatch]], steps: range, warmup: bool) -> float:
@@ -138,7 +142,7 @@ class StepLoop:
 
     def _step(self, step: int, warmup: bool, passes: Sequence[MicroBatch]) -> _Pending:
         marks = [("start", self._clock.mark())]
-        losses = train_step(self.trainable, passes, lambda phase: self._mark(marks, phase))
+        losses = self.take_step(self.trainable, passes, lambda phase: self._mark(marks, phase))
         mean_loss = torch.stack(list(losses)).mean().to("cpu", non_blocking=True)
         marks.append(("end", self._clock.mark()))
         return _Pending(step, warmup, passes, mean_loss, marks, self._memory_bytes())

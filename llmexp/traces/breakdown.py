@@ -1,0 +1,229 @@
+"""Where the time of the profiled steps went, as records: by cause, phase, module, kind of work and kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from llmexp.errors import TraceError
+from llmexp.record.samples import Record
+from llmexp.traces.attribution import Attribution, Places
+from llmexp.traces.events import Numbers, Trace, read_trace
+from llmexp.traces.intervals import Union, exclusive_ns
+from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, GEMM, kind_of
+from llmexp.traces.work import Work, work_of
+
+KEPT_KERNELS = 40
+# Names of kernels that are templates can have thousands of characters.
+LONGEST_NAME = 200
+
+
+class Share(Record):
+    """The time of one phase of the steps, in nanoseconds; the parts add up to `time_ns`.
+
+    Communication and copies count where no computation hides them. Idle is the time before the phase's next work.
+    """
+
+    phase: str
+    time_ns: int
+    compute_ns: int
+    communication_ns: int
+    copy_ns: int
+    idle_ns: int
+    gemm_ns: int
+
+
+class ModuleTime(Record):
+    """The computation of one module in one phase, without the modules in it; `path` begins with the outermost module.
+
+    `exclusive_ns` adds up to the breakdown's `compute_ns` over all rows; `work_ns` counts overlapping work in full.
+    """
+
+    phase: str
+    path: tuple[str, ...]
+    recomputed: bool
+    exclusive_ns: int
+    work_ns: int
+    gemm_ns: int
+    pieces: int
+
+
+class KernelTime(Record):
+    """All calls of one kernel or operator."""
+
+    name: str
+    kind: str
+    calls: int
+    work_ns: int
+
+
+class Breakdown(Record):
+    """One rank's profiled steps; all times are nanoseconds over all steps.
+
+    compute + exposed communication + exposed copies + idle = window, and the parts of idle add up to it. Idle is
+    `late` where the host had not yet launched what came next, `queued` where that was waiting already, and
+    `unexplained` where the trace does not say when it was launched.
+    """
+
+    source: str
+    on_device: bool
+    steps: int
+    window_ns: int
+    compute_ns: int
+    exposed_communication_ns: int
+    exposed_copy_ns: int
+    idle_ns: int
+    idle_late_ns: int
+    idle_queued_ns: int
+    idle_unexplained_ns: int
+    communication_ns: int
+    copy_ns: int
+    phases: list[Share]
+    modules: list[ModuleTime]
+    kernels: list[KernelTime]
+    kinds: dict[str, int] = Field(default_factory=dict)
+    truncated: bool = False
+    odd_events: int = 0
+
+    @property
+    def busy_ns(self) -> int:
+        """The time in which the device computed, communicated or copied."""
+        return self.window_ns - self.idle_ns
+
+
+def break_down(path: Path) -> Breakdown:
+    """Read a trace and say where its time went; raises TraceError where there is no work in it."""
+    return breakdown_of(read_trace(path), path.name)
+
+
+def breakdown_of(trace: Trace, source: str) -> Breakdown:
+    """Say where the time of a trace went."""
+    attribution, work = Attribution(trace), work_of(trace)
+    steps = attribution.steps
+    if len(steps):
+        work = work.within(int(steps.begin.min()), int(steps.end.max()))
+    if not len(work):
+        raise TraceError(f"{source} has no work of a device or of operators" + (" in its steps" if len(steps) else ""))
+    begin_ns, end_ns = int(work.begin.min()), int(work.end.max())
+    if len(steps) and not work.on_device:
+        begin_ns, end_ns = int(steps.begin.min()), max(int(steps.end.max()), end_ns)
+    return _Account(trace, attribution, work, begin_ns, end_ns).record(source)
+
+
+class _Account:
+    """Sums over the pieces of work in a window."""
+
+    def __init__(self, trace: Trace, attribution: Attribution, work: Work, begin_ns: int, end_ns: int) -> None:
+        self._trace, self._attribution, self._work = trace, attribution, work
+        self._begin_ns, self._end_ns = begin_ns, end_ns
+        self._own = exclusive_ns(work.begin, work.end, work.priority)
+        self._length = work.end - work.begin
+        self._places = attribution.of(work.lane, work.moment)
+        self._kind_of_name = [kind_of(name) for name in trace.names]
+        self._kinds = sorted(set(self._kind_of_name) | {GEMM})
+        self._kind = np.array([self._kinds.index(kind) for kind in self._kind_of_name], np.int8)[work.name]
+        self._idle = self._idle_before()
+
+    def record(self, source: str) -> Breakdown:
+        late, queued, unexplained = self._causes()
+        return Breakdown(
+            source=source,
+            on_device=self._work.on_device,
+            steps=len(self._attribution.steps),
+            window_ns=self._end_ns - self._begin_ns,
+            compute_ns=self._sum(self._own, self._work.category == COMPUTE),
+            exposed_communication_ns=self._sum(self._own, self._work.category == COMMUNICATION),
+            exposed_copy_ns=self._sum(self._own, self._work.category == COPY),
+            idle_ns=int(self._idle.sum()),
+            idle_late_ns=late,
+            idle_queued_ns=queued,
+            idle_unexplained_ns=unexplained,
+            communication_ns=self._union_ns(COMMUNICATION),
+            copy_ns=self._union_ns(COPY),
+            phases=self._phases(),
+            modules=self._modules(),
+            kernels=self._kernels(),
+            kinds={self._kinds[number]: self._sum(self._own, self._kind == number) for number in np.unique(self._kind)},
+            truncated=self._trace.truncated,
+            odd_events=self._trace.odd_events,
+        )
+
+    def _union_ns(self, category: int) -> int:
+        chosen = self._work[np.flatnonzero(self._work.category == category)]
+        return Union.of(chosen.begin, chosen.end).total_ns
+
+    def _idle_before(self) -> Numbers:
+        """Return the idle time before each piece of work; what is idle at the end counts to the last one."""
+        busy = Union.of(self._work.begin, self._work.end)
+        begins, ends = busy.gaps(self._begin_ns, self._end_ns)
+        idle = np.zeros(len(self._work), np.int64)
+        next_piece = np.minimum(np.searchsorted(self._work.begin, ends), len(self._work) - 1)
+        np.add.at(idle, next_piece, ends - begins)
+        return idle
+
+    def _causes(self) -> tuple[int, int, int]:
+        """Divide the idle time: the host came late, the work was queued already, or the trace does not say."""
+        if not self._work.on_device:
+            return int(self._idle.sum()), 0, 0
+        known = self._work.moment >= 0
+        gap_begin = self._work.begin - self._idle
+        late = np.clip(self._work.moment - gap_begin, 0, self._idle)
+        explained = self._sum(self._idle, known)
+        return self._sum(late, known), explained - self._sum(late, known), int(self._idle.sum()) - explained
+
+    def _phases(self) -> list[Share]:
+        return [self._share(number, phase) for number, phase in enumerate(self._attribution.phases)]
+
+    def _share(self, number: int, phase: str) -> Share:
+        inside, category = self._places.phase == number, self._work.category
+        idle_ns = self._sum(self._idle, inside)
+        return Share(
+            phase=phase,
+            time_ns=self._sum(self._own, inside) + idle_ns,
+            compute_ns=self._sum(self._own, inside & (category == COMPUTE)),
+            communication_ns=self._sum(self._own, inside & (category == COMMUNICATION)),
+            copy_ns=self._sum(self._own, inside & (category == COPY)),
+            idle_ns=idle_ns,
+            gemm_ns=self._sum(self._own, inside & (self._kind == self._kinds.index(GEMM))),
+        )
+
+    def _modules(self) -> list[ModuleTime]:
+        places, paths = self._places, len(self._attribution.paths)
+        group = (places.phase * paths + places.path) * 2 + places.recomputed
+        group = np.where(self._work.category == COMPUTE, group, -1)
+        return [self._module(int(key), np.flatnonzero(group == key), paths) for key in np.unique(group) if key >= 0]
+
+    def _module(self, key: int, rows: Numbers, paths: int) -> ModuleTime:
+        place, recomputed = divmod(key, 2)
+        phase, path = divmod(place, paths)
+        return ModuleTime(
+            phase=self._attribution.phases[phase],
+            path=self._attribution.paths[path],
+            recomputed=bool(recomputed),
+            exclusive_ns=int(self._own[rows].sum()),
+            work_ns=int(self._length[rows].sum()),
+            gemm_ns=self._sum(self._own[rows], self._kind[rows] == self._kinds.index(GEMM)),
+            pieces=len(rows),
+        )
+
+    def _kernels(self) -> list[KernelTime]:
+        totals = np.bincount(self._work.name, self._length.astype(float), len(self._trace.names)).astype(np.int64)
+        calls = np.bincount(self._work.name, minlength=len(self._trace.names))
+        return [
+            KernelTime(
+                name=self._trace.names[name][:LONGEST_NAME],
+                kind=self._kind_of_name[name],
+                calls=int(calls[name]),
+                work_ns=int(totals[name]),
+            )
+            for name in np.argsort(-totals, kind="stable")[:KEPT_KERNELS].tolist()
+            if totals[name]
+        ]
+
+    @staticmethod
+    def _sum(values: Numbers, chosen: np.ndarray) -> int:
+        return int(values[chosen].sum())

@@ -1,0 +1,236 @@
+"""One rank's trace as columns: what ran on the device, what the host did, and the ranges that it had open."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llmexp.errors import TraceError
+from llmexp.traces.parsing import NO_ARGUMENTS, Arguments, Event, TraceFile
+
+Numbers = NDArray[np.int64]
+Short = NDArray[np.int32]
+MOST_EVENTS = 100_000_000
+# Microseconds below this are known to less than half a nanosecond as floating-point numbers.
+EXACT_BELOW_US = 2.0**43
+
+# What the names of operators have in them whose operations follow from the shapes of their inputs.
+WITH_SHAPES = ("mm", "linear", "attention", "conv")
+
+DEVICE, LAUNCH, OPERATOR, RANGE = "device", "launch", "operator", "range"
+FORWARD, BACKWARD = "forward", "backward"
+_CATEGORIES = {
+    DEVICE: ("kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "Kernel", "Memcpy", "Memset"),
+    LAUNCH: ("cuda_runtime", "cuda_driver", "privateuse1_runtime", "Runtime"),
+    OPERATOR: ("cpu_op", "Operator"),
+    RANGE: ("user_annotation",),
+}
+KINDS = {
+    **{("X", category): kind for kind, categories in _CATEGORIES.items() for category in categories},
+    ("s", "fwdbwd"): FORWARD,
+    ("f", "fwdbwd"): BACKWARD,
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of one length, in nanoseconds and in numbers that stand for names, lanes and details.
+
+    A lane is a host's thread or a device's stream. `key` is the correlation of what a device ran and of its launch, or
+    the number of a link. `detail` is -1 where nothing more is kept.
+    """
+
+    begin: Numbers
+    end: Numbers
+    name: Short
+    lane: Short
+    key: Numbers
+    detail: Short
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def __getitem__(self, chosen: Any) -> Table:
+        return Table(*(column[chosen] for column in vars(self).values()))
+
+    def in_order(self) -> Table:
+        """Return the rows by lane and begin; of those that begin together the longest comes first."""
+        return self[np.lexsort((-self.end, self.begin, self.lane))]
+
+
+@dataclass(frozen=True)
+class Detail:
+    """What else is kept of an event: the bytes of a copy, the shapes of an operator, or a collective's data."""
+
+    bytes: int = 0
+    shapes: bytes = b""
+    collective: str = ""
+    elements: int = 0
+    dtype: str = ""
+    ranks: int = 0
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The tables of one file.
+
+    Rows of `forward` and `backward` with one key are moments in an operator and in the operator of its backward.
+    """
+
+    device: Table
+    launches: Table
+    operators: Table
+    ranges: Table
+    forward: Table
+    backward: Table
+    names: Sequence[str]
+    lanes: Sequence[Hashable]
+    details: Sequence[Detail]
+    truncated: bool = False
+    odd_events: int = 0
+
+
+class _InexactError(Exception):
+    """An error: these times need more digits than a floating-point number has."""
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a trace; raises TraceError where it is none, is damaged or holds no events."""
+    try:
+        return _Reader(path, exact=False).read()
+    except _InexactError:
+        return _Reader(path, exact=True).read()
+
+
+class _Reader:
+    """Turns a file's events into columns; names, lanes and details are numbered as they come."""
+
+    def __init__(self, path: Path, exact: bool) -> None:
+        self._path, self._file = path, TraceFile(path, number=Decimal if exact else float)
+        self._names: dict[str, int] = {}
+        self._lanes: dict[Hashable, int] = {}
+        self._details: dict[Detail, int] = {}
+        self._shaped: dict[str, bool] = {}
+        self._parts: defaultdict[str, list[Table]] = defaultdict(list)
+        self._odd = self._read = 0
+
+    def read(self) -> Trace:
+        """Read all events; raises TraceError, and _InexactError where times have too many digits."""
+        for events in self._file:
+            self._read += len(events)
+            if self._read > MOST_EVENTS:
+                raise TraceError(f"{self._path} has more than {MOST_EVENTS} events, which is more than is read")
+            self._take(events)
+        if not self._parts:
+            raise TraceError(f"{self._path} has no events of operators, kernels or ranges")
+        tables = [self._table(kind) for kind in (DEVICE, LAUNCH, OPERATOR, RANGE, FORWARD, BACKWARD)]
+        known = (list(self._names), list(self._lanes), list(self._details))
+        return Trace(*tables, *known, self._file.truncated, self._odd)
+
+    def _take(self, events: list[Event]) -> None:
+        kinds: defaultdict[str | None, list[Event]] = defaultdict(list)
+        for event in events:
+            kinds[KINDS.get((event.ph, event.cat))].append(event)
+        kinds.pop(None, None)
+        for kind, chosen in kinds.items():
+            assert kind
+            try:
+                part = self._columns(kind, chosen)
+            except (TypeError, OverflowError):  # a foreign profiler's events may hold anything
+                part = self._columns(kind, self._usable(chosen))
+            self._parts[kind].append(part)
+
+    def _columns(self, kind: str, events: list[Event]) -> Table:
+        begin = _nanoseconds([event.ts for event in events])
+        end = begin + _nanoseconds([event.dur or 0 for event in events])
+        if (end < begin).any():
+            raise OverflowError
+        names, lanes = self._names, self._lanes
+        on_device, of_link = kind == DEVICE, kind in (FORWARD, BACKWARD)
+        return Table(
+            begin,
+            end,
+            _short([names.setdefault(event.name, len(names)) for event in events]),
+            _short([lanes.setdefault(_lane(event, on_device), len(lanes)) for event in events]),
+            np.array([_whole(event.id if of_link else event.args.correlation) for event in events], np.int64),
+            _short([self._detail(event) for event in events]),
+        )
+
+    def _usable(self, events: list[Event]) -> list[Event]:
+        """Leave out the events that have no name, no times, or an end before their begin."""
+        usable = [event for event in events if _is_usable(event)]
+        self._odd += len(events) - len(usable)
+        return usable
+
+    def _detail(self, event: Event) -> int:
+        args, name = event.args, event.name
+        if args is NO_ARGUMENTS or (args.bytes is None and args.collective is None and not self._is_shaped(name)):
+            return -1
+        return self._details.setdefault(_detail_of(args), len(self._details))
+
+    def _is_shaped(self, name: str) -> bool:
+        known = self._shaped.get(name)
+        if known is None:
+            known = self._shaped[name] = any(part in name for part in WITH_SHAPES)
+        return known
+
+    def _table(self, kind: str) -> Table:
+        none = np.empty(0, np.int64)
+        parts = self._parts.pop(kind, [Table(*[none] * 6)])
+        return Table(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
+
+
+def _detail_of(args: Arguments) -> Detail:
+    return Detail(
+        _whole(args.bytes, 0),
+        bytes(args.shapes),
+        str(args.collective or ""),
+        _whole(args.elements, 0),
+        str(args.dtype or ""),
+        _whole(args.group_size, 0),
+        str(args.group or ""),
+    )
+
+
+def _is_usable(event: Event) -> bool:
+    times = (event.ts, event.dur or 0)
+    if not isinstance(event.name, str) or not all(isinstance(time, int | float | Decimal) for time in times):
+        return False
+    ids = (event.pid, event.tid, event.args.device, event.args.stream)
+    return all(isinstance(one, int | str | None) for one in ids) and abs(times[0]) < 2**53 and 0 <= times[1] < 2**53
+
+
+def _lane(event: Event, on_device: bool) -> Hashable:
+    return (event.args.device, event.args.stream) if on_device else (event.pid, event.tid)
+
+
+def _whole(value: Any, otherwise: int = -1) -> int:
+    return value if type(value) is int and -(2**63) <= value < 2**63 else otherwise
+
+
+def _short(values: list[int]) -> Short:
+    return np.array(values, np.int32)
+
+
+def _nanoseconds(microseconds: list[Any]) -> Numbers:
+    """Round to whole nanoseconds, exactly.
+
+    Raises _InexactError where floating-point numbers lack digits for that, and TypeError where these are no numbers.
+    """
+    values = np.array(microseconds)
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64) * 1000
+    if values.dtype.kind != "f":
+        return np.array([round(value * 1000) for value in microseconds], np.int64)
+    if len(values) and not np.abs(values).max() < EXACT_BELOW_US:
+        raise _InexactError
+    whole = np.floor(values)
+    return whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)

@@ -1,0 +1,44 @@
+"""What kind of work a kernel or an operator does, by its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from llmexp.traces.events import Numbers
+
+COMPUTE, COMMUNICATION, COPY = 0, 1, 2
+"""The classes of work; where they overlap, the time counts as the first one's."""
+
+GEMM, ATTENTION, COLLECTIVE, COPYING = "GEMM", "attention", "communication", "copy"
+OTHER = "other"
+# The first pattern that is found in a name decides.
+PATTERNS = (
+    (COLLECTIVE, r"nccl|rccl|msccl|nvshmem|deep_?ep|^gloo:|^c10d::|all_?reduce_|multimem_|one_shot|two_shot"),
+    (COPYING, r"^Memcpy|^CopyHostToDevice|^CopyDeviceTo|^Copy[HD]|__amd_rocclr_copyBuffer"),
+    ("fill", r"^Memset|__amd_rocclr_fillBuffer|FillFunctor|^aten::(fill_|zero_|zeros)"),
+    (ATTENTION, r"flash|fmha|attn_fwd|attn_bwd|scaled_dot_product|mem_efficient|efficient_attention|ck_fused_attn|_attention"),
+    (GEMM, r"gemm|gemv|cutlass.*(tensorop|wgmma|sm\d\d)|cublas|nvjet|Cijk_|wgmma|_mm_|xmma|splitKreduce|^aten::(add)?(b?addb?)?b?mm\b|^aten::(linear|matmul|mv|addmv|einsum)|mkldnn_linear|mkldnn::_linear|_scaled_mm|_grouped_mm|triton_.*_mm|kgemm"),
+    ("convolution", r"conv(?!ert)|im2col|winograd"),
+    ("softmax", r"softmax|nll_loss|cross_entropy"),
+    ("normalisation", r"norm"),
+    ("optimizer", r"multi_tensor|adam|\blamb\b|sgd|_foreach_"),
+    ("embedding", r"embedding|index|gather|scatter"),
+    ("elementwise", r"elementwise|triton_poi|vectorized|^aten::(add|mul|sub|div|neg|silu|gelu|pow|rsqrt|sigmoid|exp|cos|sin|where|masked_fill|copysign|addcmul|addcdiv|tanh)"),
+    ("reduction", r"reduce|triton_(red|per)|^aten::(sum|mean|max|min|amax|norm|argmax)"),
+    ("data movement", r"cat|transpose|permute|copy|repeat|roll|^aten::(cat|stack|clone|contiguous|slice|expand)"),
+)
+_COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in PATTERNS)
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of work of a kernel or operator."""
+    return next((kind for kind, pattern in _COMPILED if pattern.search(name)), OTHER)
+
+
+def classes(names: Sequence[str]) -> Numbers:
+    """Return COMPUTE, COMMUNICATION or COPY for each name."""
+    of_kind = {COLLECTIVE: COMMUNICATION, COPYING: COPY}
+    return np.array([of_kind.get(kind_of(name), COMPUTE) for name in names], np.int64)

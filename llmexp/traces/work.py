@@ -1,0 +1,85 @@
+"""What the device did, piece by piece, and where on the host each piece was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmexp.traces.events import Numbers, Trace
+from llmexp.traces.intervals import Innermost
+from llmexp.traces.kinds import COMMUNICATION, COPY, classes
+
+# Gloo's threads open these ranges around the collectives that they carry out.
+GLOO = "gloo:"
+LAST = COPY + 1
+
+
+@dataclass(frozen=True)
+class Work:
+    """Pieces of work; `lane` and `moment` say which of the host's threads asked for it, and when.
+
+    Both are -1 where the trace does not tell. `category` is one of kinds.COMPUTE, COMMUNICATION and COPY; where pieces
+    overlap, the time is that of the lowest `priority`.
+    """
+
+    begin: Numbers
+    end: Numbers
+    name: Numbers
+    category: Numbers
+    priority: Numbers
+    lane: Numbers
+    moment: Numbers
+    on_device: bool
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def within(self, begin_ns: int, end_ns: int) -> Work:
+        """Return what was asked for within a window of the host's time."""
+        return self[(self.moment >= begin_ns) & (self.moment < end_ns)]
+
+    def __getitem__(self, chosen: Numbers) -> Work:
+        columns = (self.begin, self.end, self.name, self.category, self.priority, self.lane, self.moment)
+        return Work(*(column[chosen] for column in columns), self.on_device)
+
+
+def work_of(trace: Trace) -> Work:
+    """Return the work of the GPU where the trace has some, else that of the CPU's operators."""
+    found = _of_device(trace) if len(trace.device) else _of_operators(trace)
+    return found[np.argsort(found.begin, kind="stable")]
+
+
+def _of_device(trace: Trace) -> Work:
+    device, launches = trace.device, trace.launches[np.argsort(trace.launches.key, kind="stable")]
+    lane, moment = np.full(len(device), -1, np.int64), np.full(len(device), -1, np.int64)
+    if len(launches):
+        index = np.minimum(np.searchsorted(launches.key, device.key), len(launches) - 1)
+        launched = (launches.key[index] == device.key) & (device.key > 0)
+        lane[launched], moment[launched] = launches.lane[index[launched]], launches.begin[index[launched]]
+    category = classes(trace.names)[device.name]
+    return Work(device.begin, device.end, device.name, category, category, lane, moment, True)
+
+
+def _of_operators(trace: Trace) -> Work:
+    """Return an operator's own time, without the operators that it calls, and the collectives of Gloo's threads.
+
+    An operator that calls others may wait between them, so that its own time hides no collective.
+    """
+    operators = trace.operators
+    innermost = Innermost(operators)
+    begin, end, row = innermost.pieces()
+    category = classes(trace.names)[operators.name[row]]
+    priority = np.where(np.isin(row, innermost.around), LAST, category)
+    gloo = trace.ranges[np.isin(trace.ranges.name, [n for n, name in enumerate(trace.names) if name.startswith(GLOO)])]
+    return Work(
+        np.concatenate((begin, gloo.begin)),
+        np.concatenate((end, gloo.end)),
+        np.concatenate((operators.name[row], gloo.name)),
+        np.concatenate((category, np.full(len(gloo), COMMUNICATION, np.int64))),
+        np.concatenate((priority, np.full(len(gloo), COMMUNICATION, np.int64))),
+        np.concatenate((operators.lane[row], gloo.lane)),
+        np.concatenate((begin, gloo.begin)),
+        False,
+    )
+
