@@ -130,7 +130,7 @@ class Attribution:
     def _operator_at(self, lane: Numbers, moment: Numbers) -> Numbers:
         """Return the row of the longest operator that begins at exactly this moment, or -1."""
         operators, found = self._trace.operators, np.full(len(moment), -1, np.int64)
-        order = outer_first(operators)
+        order = outer_first(operators) if len(moment) else moment
         for number in np.unique(lane).tolist():
             rows = order[operators.lane[order] == number]
             here = np.flatnonzero(lane == number)

@@ -1,98 +1,21 @@
-"""Where the time of the profiled steps went, as records: by cause, phase, module, kind of work and kernel."""
+"""Sums up where the time of a trace went: by cause, phase, module, kind of work and kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from pydantic import Field
-
 from llmexp.errors import TraceError
-from llmexp.record.samples import Record
-from llmexp.traces.attribution import Attribution, Places
+from llmexp.record.breakdown import Breakdown, KernelTime, ModuleTime, Share
+from llmexp.traces.attribution import Attribution
 from llmexp.traces.events import Numbers, Trace, read_trace
 from llmexp.traces.intervals import Union, exclusive_ns
 from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, GEMM, kind_of
-from llmexp.traces.work import Work, work_of
+from llmexp.traces.work import Work, work_in_steps
 
 KEPT_KERNELS = 40
 # Names of kernels that are templates can have thousands of characters.
 LONGEST_NAME = 200
-
-
-class Share(Record):
-    """The time of one phase of the steps, in nanoseconds; the parts add up to `time_ns`.
-
-    Communication and copies count where no computation hides them. Idle is the time before the phase's next work.
-    """
-
-    phase: str
-    time_ns: int
-    compute_ns: int
-    communication_ns: int
-    copy_ns: int
-    idle_ns: int
-    gemm_ns: int
-
-
-class ModuleTime(Record):
-    """The computation of one module in one phase, without the modules in it; `path` begins with the outermost module.
-
-    `exclusive_ns` adds up to the breakdown's `compute_ns` over all rows; `work_ns` counts overlapping work in full.
-    """
-
-    phase: str
-    path: tuple[str, ...]
-    recomputed: bool
-    exclusive_ns: int
-    work_ns: int
-    gemm_ns: int
-    pieces: int
-
-
-class KernelTime(Record):
-    """All calls of one kernel or operator."""
-
-    name: str
-    kind: str
-    calls: int
-    work_ns: int
-
-
-class Breakdown(Record):
-    """One rank's profiled steps; all times are nanoseconds over all steps.
-
-    compute + exposed communication + exposed copies + idle = window, and the parts of idle add up to it. Idle is
-    `late` where the host had not yet launched what came next, `queued` where that was waiting already, and
-    `unexplained` where the trace does not say when it was launched.
-    """
-
-    source: str
-    on_device: bool
-    steps: int
-    window_ns: int
-    compute_ns: int
-    exposed_communication_ns: int
-    exposed_copy_ns: int
-    idle_ns: int
-    idle_late_ns: int
-    idle_queued_ns: int
-    idle_unexplained_ns: int
-    communication_ns: int
-    copy_ns: int
-    phases: list[Share]
-    modules: list[ModuleTime]
-    kernels: list[KernelTime]
-    kinds: dict[str, int] = Field(default_factory=dict)
-    truncated: bool = False
-    odd_events: int = 0
-
-    @property
-    def busy_ns(self) -> int:
-        """The time in which the device computed, communicated or copied."""
-        return self.window_ns - self.idle_ns
 
 
 def break_down(path: Path) -> Breakdown:
@@ -102,10 +25,8 @@ def break_down(path: Path) -> Breakdown:
 
 def breakdown_of(trace: Trace, source: str) -> Breakdown:
     """Say where the time of a trace went."""
-    attribution, work = Attribution(trace), work_of(trace)
-    steps = attribution.steps
-    if len(steps):
-        work = work.within(int(steps.begin.min()), int(steps.end.max()))
+    attribution = Attribution(trace)
+    steps, work = attribution.steps, work_in_steps(trace, attribution.steps)
     if not len(work):
         raise TraceError(f"{source} has no work of a device or of operators" + (" in its steps" if len(steps) else ""))
     begin_ns, end_ns = int(work.begin.min()), int(work.end.max())

@@ -119,7 +119,7 @@ class _Reader:
         self._lanes: dict[Hashable, int] = {}
         self._details: dict[Detail, int] = {}
         self._shaped: dict[str, bool] = {}
-        self._parts: defaultdict[str, list[Table]] = defaultdict(list)
+        self._tables: defaultdict[str, _Growing] = defaultdict(_Growing)
         self._odd = self._read = 0
 
     def read(self) -> Trace:
@@ -129,9 +129,9 @@ class _Reader:
             if self._read > MOST_EVENTS:
                 raise TraceError(f"{self._path} has more than {MOST_EVENTS} events, which is more than is read")
             self._take(events)
-        if not self._parts:
+        if not self._tables:
             raise TraceError(f"{self._path} has no events of operators, kernels or ranges")
-        tables = [self._table(kind) for kind in (DEVICE, LAUNCH, OPERATOR, RANGE, FORWARD, BACKWARD)]
+        tables = [self._tables[kind].table() for kind in (DEVICE, LAUNCH, OPERATOR, RANGE, FORWARD, BACKWARD)]
         known = (list(self._names), list(self._lanes), list(self._details))
         return Trace(*tables, *known, self._file.truncated, self._odd)
 
@@ -146,7 +146,7 @@ class _Reader:
                 part = self._columns(kind, chosen)
             except (TypeError, OverflowError):  # a foreign profiler's events may hold anything
                 part = self._columns(kind, self._usable(chosen))
-            self._parts[kind].append(part)
+            self._tables[kind].add(part)
 
     def _columns(self, kind: str, events: list[Event]) -> Table:
         begin = _nanoseconds([event.ts for event in events])
@@ -182,10 +182,31 @@ class _Reader:
             known = self._shaped[name] = any(part in name for part in WITH_SHAPES)
         return known
 
-    def _table(self, kind: str) -> Table:
-        none = np.empty(0, np.int64)
-        parts = self._parts.pop(kind, [Table(*[none] * 6)])
-        return Table(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
+
+class _Growing:
+    """A table that grows in place, so that there are never two copies of it."""
+
+    def __init__(self) -> None:
+        self._used = 0
+        self._columns = [np.empty(1024, kind) for kind in (np.int64, np.int64, np.int32, np.int32, np.int64, np.int32)]
+
+    def add(self, part: Table) -> None:
+        """Append rows."""
+        end = self._used + len(part)
+        if end > len(self._columns[0]):
+            self._resize(max(end, self._used * 3 // 2))
+        for column, values in zip(self._columns, vars(part).values(), strict=True):
+            column[self._used : end] = values
+        self._used = end
+
+    def table(self) -> Table:
+        """Return all rows; nothing can be added any more."""
+        self._resize(self._used)
+        return Table(*self._columns)
+
+    def _resize(self, rows: int) -> None:
+        for column in self._columns:
+            column.resize(rows, refcheck=False)
 
 
 def _detail_of(args: Arguments) -> Detail:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmexp.traces.events import Numbers, Trace
+from llmexp.traces.events import Numbers, Table, Trace
 from llmexp.traces.intervals import Innermost
 from llmexp.traces.kinds import COMMUNICATION, COPY, classes
 
@@ -48,6 +48,12 @@ def work_of(trace: Trace) -> Work:
     """Return the work of the GPU where the trace has some, else that of the CPU's operators."""
     found = _of_device(trace) if len(trace.device) else _of_operators(trace)
     return found[np.argsort(found.begin, kind="stable")]
+
+
+def work_in_steps(trace: Trace, steps: Table) -> Work:
+    """Return the work that was asked for from the first step's begin to the last one's end; all where none is marked."""
+    work = work_of(trace)
+    return work.within(int(steps.begin.min()), int(steps.end.max())) if len(steps) else work
 
 
 def _of_device(trace: Trace) -> Work:

@@ -1,0 +1,76 @@
+"""The ranks' collectives side by side: how long each took once the last rank had come, and how long others waited."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmexp.record.breakdown import CollectiveTime
+from llmexp.traces.events import Numbers, Trace
+from llmexp.traces.kinds import COMMUNICATION
+from llmexp.traces.work import GLOO, Work
+
+_BETWEEN_TWO = re.compile("send|recv", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """One rank's calls of collectives by name, each the begins and ends in order."""
+
+    of_name: dict[str, tuple[Numbers, Numbers]]
+
+    @classmethod
+    def of(cls, trace: Trace, work: Work) -> Calls:
+        """Take the collectives of a trace's work, on a CPU those of Gloo's threads."""
+        carried = np.array([work.on_device or name.startswith(GLOO) for name in trace.names], bool)
+        found: dict[str, tuple[Numbers, Numbers]] = {}
+        for number in np.unique(work.name[(work.category == COMMUNICATION) & carried[work.name]]).tolist():
+            rows = np.flatnonzero(work.name == number)
+            found[trace.names[number]] = work.begin[rows], work.end[rows]
+        return cls(found)
+
+
+def collective_times(ranks: Sequence[Calls]) -> list[CollectiveTime]:
+    """Match the calls of all ranks by name and order, and divide each into waiting and the collective itself.
+
+    The ranks' clocks are aligned by the collectives' ends, which all ranks see at nearly the same time.
+    """
+    names = list(dict.fromkeys(name for rank in ranks for name in rank.of_name))
+    matching = [
+        name
+        for name in names
+        if not _BETWEEN_TWO.search(name) and len({len(rank.of_name.get(name, ((),))[0]) for rank in ranks}) == 1
+    ]
+    offsets = _offsets(ranks, matching)
+    return [_time(name, ranks, offsets if name in matching and len(ranks) > 1 else None) for name in names]
+
+
+def _offsets(ranks: Sequence[Calls], names: Sequence[str]) -> list[int]:
+    """Return by how much each rank's clock is ahead of the first one's."""
+    if not names:
+        return [0] * len(ranks)
+    ends = [np.concatenate([rank.of_name[name][1] for name in names]) for rank in ranks]
+    return [int(np.median(each - ends[0])) for each in ends]
+
+
+def _time(name: str, ranks: Sequence[Calls], offsets: Sequence[int] | None) -> CollectiveTime:
+    calls = [rank.of_name[name] for rank in ranks if name in rank.of_name]
+    work_ns = sum(int((end - begin).sum()) for begin, end in calls) // len(calls)
+    pure_ns = None
+    if offsets is not None:
+        last_comes = np.max([begin - ahead for (begin, _), ahead in zip(calls, offsets, strict=True)], axis=0)
+        pure = [
+            np.clip(end - ahead - last_comes, 0, end - begin)
+            for (begin, end), ahead in zip(calls, offsets, strict=True)
+        ]
+        pure_ns = int(np.mean([each.sum() for each in pure]))
+    return CollectiveTime(
+        name=name,
+        calls=max(len(begin) for begin, _ in calls),
+        work_ns=work_ns,
+        pure_ns=pure_ns,
+        waited_ns=None if pure_ns is None else work_ns - pure_ns,
+    )

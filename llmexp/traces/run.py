@@ -1,0 +1,51 @@
+"""The breakdown of a run: of the traces of all its ranks that were traced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from llmexp.errors import TraceError
+from llmexp.record.breakdown import BREAKDOWN, Breakdown, RunBreakdown
+from llmexp.record.folder import RunFolder
+from llmexp.traces.attribution import Attribution
+from llmexp.traces.breakdown import breakdown_of
+from llmexp.traces.collectives import Calls, collective_times
+from llmexp.traces.events import read_trace
+from llmexp.traces.work import work_in_steps
+
+
+def write_breakdown(folder: RunFolder) -> RunBreakdown | None:
+    """Read the traces of a run's traced repeat and write breakdown.json; None where nothing was traced.
+
+    A trace that cannot be read is named in the remark.
+    """
+    for repeat in reversed(folder.repeats()):
+        if traces := traces_of(repeat):
+            found = break_down_ranks(traces, int(repeat.suffix[1:]))
+            folder.write(folder.path / BREAKDOWN, found)
+            return found
+    return None
+
+
+def traces_of(repeat: Path) -> list[Path]:
+    """Return the traces of a repeat's ranks, in order."""
+    return sorted((repeat / "trace").glob("rank*.json*"), key=lambda path: int("0" + "".join(re.findall(r"\d", path.name))))
+
+
+def break_down_ranks(traces: Sequence[Path], repeat: int = 0) -> RunBreakdown:
+    """Read the ranks' traces one by one."""
+    ranks: list[Breakdown] = []
+    calls: list[Calls] = []
+    unread: list[str] = []
+    for path in traces:
+        try:
+            trace = read_trace(path)
+            ranks.append(breakdown_of(trace, path.name))
+            calls.append(Calls.of(trace, work_in_steps(trace, Attribution(trace).steps)))
+        except TraceError as error:
+            unread.append(str(error))
+    return RunBreakdown(
+        repeat=repeat, ranks=ranks, collectives=collective_times(calls) if calls else [], remark="; ".join(unread)
+    )
