@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "machine": (),
     "record": ("errors", "schema", "machine", "tasks"),
     "reference": ("errors",),
+    "traces": ("errors", "record"),
     "method": ("errors", "schema", "plugins"),
     "plan": PLANNING,
     "engines": PLANNING,
@@ -31,7 +32,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "report": ("errors", "record", "reference", "analysis", "tasks"),
     "tasks": (*PLANNING, "engines", "analysis", "reference", "report"),
     "measure": ("schema", "record.samples"),
-    "launch": (*PLANNING, "engines", "analysis"),
+    "launch": (*PLANNING, "engines", "analysis", "traces"),
     "doctor": (*PLANNING, "engines", "launch"),
     "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed", "hook"),
     "slurm": (*PLANNING, "engines", "analysis", "launch"),
@@ -43,6 +44,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "report",
         "reference",
         "launch",
+        "traces",
         "doctor",
         "slurm",
         "sweep",
@@ -67,6 +69,8 @@ ONLY_IN = {
     "mlflow": ("record.mlflow",),
     "submitit": ("slurm.submit",),
     "pynvml": ("machine.nvml",),
+    "numpy": ("traces",),
+    "msgspec": ("traces",),
 }
 # What the machine is asked by; nothing outside of its room does so.
 ASKING = frozenset(
@@ -88,7 +92,10 @@ OF_ONE_ENGINE = ("launchers.deepspeed", "launchers.torch_native", "launchers.meg
 # A task's own: others know it by its name, and what it shares lies in the rooms that all tasks import.
 OF_ONE_TASK = ("tasks.training",)
 # What makes a command slow to answer where it is imported before it is needed.
-LAZY = ("torch", "deepspeed", "transformers", "mlflow", "matplotlib", "pandas", "rich", "submitit")
+LAZY = ("torch", "deepspeed", "transformers", "mlflow", "matplotlib", "pandas", "rich", "submitit", "numpy", "msgspec")
+
+# These are imported by those who need what is heavy: ranks, and who reads a trace.
+HEAVY = ("measure", "launchers", "hydra_plugins", "traces", "cli.commands.trace")
 
 
 def modules() -> dict[str, Path]:
@@ -201,9 +208,7 @@ def test_a_question_to_the_machine_is_seen(source: str) -> None:
 
 
 def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
-    names = [
-        f"llmexp.{name}" for name in MODULES if name and not within(name, ("measure", "launchers", "hydra_plugins"))
-    ]
+    names = [f"llmexp.{name}" for name in MODULES if name and not within(name, HEAVY)]
     loads = (
         f"import importlib, sys\nfor name in {names}: importlib.import_module(name)\nprint([name for name in {LAZY} "
         "if name in sys.modules])"

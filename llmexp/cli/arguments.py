@@ -21,6 +21,7 @@ COMMAND_NAMES = (
     "compare",
     "status",
     "logs",
+    "trace",
     "cancel",
     "sync",
     "ui",

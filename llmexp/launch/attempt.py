@@ -59,6 +59,7 @@ def set_aside(folder: RunFolder) -> None:
         *folder.diffs(),
         *folder.systems(),
         folder.figures,
+        folder.breakdown_path,
         folder.events_path,
     ]
     there = [path for path in left if path.exists()]

@@ -50,12 +50,21 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
             ending = replace(ending, reason=remark)
         except RecordError as error:
             ending = replace(ending, status=RunStatus.FAILED, reason=str(error))
+    _break_down(folder)
     result = _result(plan, folder, ending, answer, environment)
     force_to_disk(path for repeat in finished for pattern in ("samples.*", "rank.*") for path in repeat.glob(pattern))
     check_still_mine(folder, asking=True)  # reading the files may have taken long
     folder.write(folder.result_path, result)
     folder.event(result.status.value, reason=result.reason)
     return result
+
+
+def _break_down(folder: RunFolder) -> None:
+    """Say where the time of the profiled steps went, where some were."""
+    if any(folder.path.glob("repeat.*/trace/*")):
+        from llmexp.traces.run import write_breakdown
+
+        write_breakdown(folder)
 
 
 def precise_enough(plan: RunPlan, repeats: Sequence[Path]) -> bool:

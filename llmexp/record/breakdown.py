@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import ClassVar
+from statistics import fmean
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from llmexp.errors import RecordError
+from llmexp.record.folder import RunFolder
+from llmexp.record.reading import read_text
 from llmexp.record.samples import Record
-
-BREAKDOWN = "breakdown.json"
 
 
 class Share(Record):
@@ -49,6 +49,24 @@ class KernelTime(Record):
     kind: str
     calls: int
     work_ns: int
+    copied_bytes: int = 0
+
+
+class GemmTime(Record):
+    """All matrix products of one operator and shape: batch times [m, k] by [k, n]."""
+
+    operator: str
+    batch: int
+    m: int
+    n: int
+    k: int
+    calls: int
+    work_ns: int
+
+    @property
+    def flops(self) -> int:
+        """The floating-point operations of all calls, a multiplication and an addition each."""
+        return 2 * self.batch * self.m * self.n * self.k * self.calls
 
 
 class Breakdown(Record):
@@ -75,6 +93,7 @@ class Breakdown(Record):
     phases: list[Share]
     modules: list[ModuleTime]
     kernels: list[KernelTime]
+    gemms: list[GemmTime] = Field(default_factory=list)
     kinds: dict[str, int] = Field(default_factory=dict)
     truncated: bool = False
     odd_events: int = 0
@@ -110,8 +129,35 @@ class RunBreakdown(Record):
     `repeat` is the repeat's number. `remark` says what is missing, and why.
     """
 
-    schema_version: ClassVar[int] = 1
     repeat: int
     ranks: list[Breakdown]
     collectives: list[CollectiveTime] = Field(default_factory=list)
     remark: str = ""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The shares of the profiled step, as means over ranks; GEMMs' share is that of the busy time."""
+        if not self.ranks:
+            return {}
+        shares = {
+            "compute_share": [rank.compute_ns / rank.window_ns for rank in self.ranks],
+            "exposed_communication_share": [rank.exposed_communication_ns / rank.window_ns for rank in self.ranks],
+            "exposed_copy_share": [rank.exposed_copy_ns / rank.window_ns for rank in self.ranks],
+            "idle_share": [rank.idle_ns / rank.window_ns for rank in self.ranks],
+            "gemm_share_of_busy": [rank.kinds.get("GEMM", 0) / rank.busy_ns for rank in self.ranks],
+            "step_time_s": [rank.window_ns / rank.counted_steps / 1e9 for rank in self.ranks],
+        }
+        return {name: fmean(values) for name, values in shares.items()}
+
+
+def read_breakdown(folder: RunFolder) -> RunBreakdown | None:
+    """Return a run's breakdown, None where nothing was traced or read; raises RecordError where it is damaged."""
+    if not folder.breakdown_path.exists():
+        return None
+    try:
+        found = RunBreakdown.model_validate_json(read_text(folder.breakdown_path))
+    except ValidationError as error:
+        raise RecordError(
+            f"{folder.breakdown_path} is not a breakdown of this llmexp: {error.errors()[0]['msg']}"
+        ) from None
+    return found if found.ranks else None

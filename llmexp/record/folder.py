@@ -60,6 +60,11 @@ class RunFolder:
         return self.path / f"system.{node}.jsonl" if node else self.system_path
 
     @property
+    def breakdown_path(self) -> Path:
+        """Where the time of the profiled steps went."""
+        return self.path / "breakdown.json"
+
+    @property
     def drivers(self) -> Path:
         """The lock between drivers: only one at a time works in this folder."""
         return self.path / ".drivers"

@@ -41,6 +41,15 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Detail:
+    """A further table below that of the runs, with its title and legend."""
+
+    title: str
+    columns: Sequence[Column]
+    legend: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Bars:
     """A panel of a picture, with a value for each row, or None where there is nothing to draw.
 
@@ -253,6 +262,11 @@ class Section:
         """Return a row's name in the picture."""
         varying = [value for name, value in self.shown(row).items() if name not in self.shared]
         return " ".join([*varying, row.subject])
+
+    @property
+    def details(self) -> Sequence[Detail]:
+        """Further tables, which the runs' own have no room for."""
+        return ()
 
     def draw_more(self, path: Path) -> list[Path]:
         """Draw the pictures that only some sections have, named after `path`, and return their paths."""

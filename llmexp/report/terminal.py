@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from llmexp.report.compare import Comparison, Difference, Ratio, ending
-from llmexp.report.section import Column, Section
+from llmexp.report.section import Column, Detail, Section
 from llmexp.report.table import Report
 
 if TYPE_CHECKING:
@@ -46,8 +46,18 @@ def _print_section(screen: Console, section: Section, first: int) -> None:
         write(screen, f"no room for: {', '.join(left_out)} (in Markdown and CSV, or on a wider terminal)", "dim")
     for number, note in enumerate(section.notes, 1):
         write(screen, f"({number}) {note}")
+    for detail in section.details:
+        print_detail(detail, screen)
     for number, row in enumerate(section.rows, first):
         write(screen, f"#{number:<3} {row.command}")
+
+
+def print_detail(detail: Detail, screen: Console) -> None:
+    """Print a further table with its title and legend."""
+    write(screen, f"\n{detail.title}")
+    screen.print(as_table(detail.columns))
+    for line in detail.legend:
+        write(screen, line, "dim")
 
 
 def console(file: TextIO | None = None) -> Console:

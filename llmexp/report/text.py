@@ -8,7 +8,7 @@ import io
 from llmexp.record.reading import as_cell, plain
 from llmexp.record.redact import redact, redact_all
 from llmexp.report.provenance import provenance
-from llmexp.report.section import Section
+from llmexp.report.section import Detail, Section
 from llmexp.report.table import Report
 
 
@@ -50,7 +50,16 @@ def _section(section: Section) -> list[str]:
     ]
     lines = [f"## {section.title}", "", *(_line(cells) for cells in (headers, rules, *body)), ""]
     lines += [f"- {line}" for line in (*section.legend, *provenance(section.rows))]
-    return [*lines, "", *(f"({number}) {note}  " for number, note in enumerate(section.notes, 1))]
+    lines += ["", *(f"({number}) {note}  " for number, note in enumerate(section.notes, 1))]
+    return [*lines, *(line for detail in section.details for line in _detail(detail))]
+
+
+def _detail(detail: Detail) -> list[str]:
+    headers = [column.header for column in detail.columns]
+    rules = ["---" if column.left else "---:" for column in detail.columns]
+    body = [list(cells) for cells in zip(*(column.cells for column in detail.columns), strict=True)]
+    lines = [_line(cells) for cells in (headers, rules, *body)]
+    return ["", f"### {detail.title}", "", *lines, "", *(f"- {line}" for line in detail.legend)]
 
 
 def _line(cells: list[str]) -> str:

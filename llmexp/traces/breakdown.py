@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown, KernelTime, ModuleTime, Share
 from llmexp.traces.attribution import Attribution
-from llmexp.traces.events import Numbers, Trace, read_trace
+from llmexp.traces.events import Numbers, Selection, Trace, read_trace
+from llmexp.traces.gemms import gemm_times
 from llmexp.traces.intervals import Union, exclusive_ns
 from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, GEMM, kind_of
 from llmexp.traces.work import Work, work_in_steps
 
-KEPT_KERNELS = 40
+KEPT_KERNELS, KEPT_GEMMS = 40, 40
 # Names of kernels that are templates can have thousands of characters.
 LONGEST_NAME = 200
 
@@ -68,6 +70,7 @@ class _Account:
             phases=self._phases(),
             modules=self._modules(),
             kernels=self._kernels(),
+            gemms=gemm_times(self._trace, self._work[self._kind == self._kinds.index(GEMM)])[:KEPT_GEMMS],
             kinds={self._kinds[number]: self._sum(self._own, self._kind == number) for number in np.unique(self._kind)},
             truncated=self._trace.truncated,
             odd_events=self._trace.odd_events,
@@ -134,17 +137,19 @@ class _Account:
     def _kernels(self) -> list[KernelTime]:
         totals = np.bincount(self._work.name, self._length.astype(float), len(self._trace.names)).astype(np.int64)
         calls = np.bincount(self._work.name, minlength=len(self._trace.names))
+        copied = np.bincount(self._work.name, self._work.detail.astype(float), len(self._trace.names))
         return [
             KernelTime(
                 name=self._trace.names[name][:LONGEST_NAME],
                 kind=self._kind_of_name[name],
                 calls=int(calls[name]),
                 work_ns=int(totals[name]),
+                copied_bytes=int(copied[name]),
             )
             for name in np.argsort(-totals, kind="stable")[:KEPT_KERNELS].tolist()
             if totals[name]
         ]
 
     @staticmethod
-    def _sum(values: Numbers, chosen: np.ndarray) -> int:
+    def _sum(values: Numbers, chosen: Selection) -> int:
         return int(values[chosen].sum())

@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmexp.errors import TraceError
-from llmexp.traces.parsing import NO_ARGUMENTS, Arguments, Event, TraceFile
+from llmexp.traces.parsing import Event, TraceFile
 
-Numbers = NDArray[np.int64]
-Short = NDArray[np.int32]
+Numbers = NDArray[np.integer[Any]]
+Selection = NDArray[np.integer[Any]] | NDArray[np.bool_]
 MOST_EVENTS = 100_000_000
 # Microseconds below this are known to less than half a nanosecond as floating-point numbers.
 EXACT_BELOW_US = 2.0**43
 
-# What the names of operators have in them whose operations follow from the shapes of their inputs.
-WITH_SHAPES = ("mm", "linear", "attention", "conv")
+# Operators whose floating-point operations follow from the shapes of their inputs (gemms.py).
+PRODUCTS = frozenset(f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "_scaled_mm", "linear"))
 
 DEVICE, LAUNCH, OPERATOR, RANGE = "device", "launch", "operator", "range"
 FORWARD, BACKWARD = "forward", "backward"
@@ -41,41 +41,29 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of one length, in nanoseconds and in numbers that stand for names, lanes and details.
+    """Columns of one length, in nanoseconds and in numbers that stand for names and lanes.
 
     A lane is a host's thread or a device's stream. `key` is the correlation of what a device ran and of its launch, or
-    the number of a link. `detail` is -1 where nothing more is kept.
+    the number of a link. `detail` is the number of bytes that a device copied, the number of an operator's shapes, or
+    -1.
     """
 
     begin: Numbers
     end: Numbers
-    name: Short
-    lane: Short
+    name: Numbers
+    lane: Numbers
     key: Numbers
-    detail: Short
+    detail: Numbers
 
     def __len__(self) -> int:
         return len(self.begin)
 
-    def __getitem__(self, chosen: Any) -> Table:
+    def __getitem__(self, chosen: Selection) -> Table:
         return Table(*(column[chosen] for column in vars(self).values()))
 
     def in_order(self) -> Table:
         """Return the rows by lane and begin; of those that begin together the longest comes first."""
         return self[np.lexsort((-self.end, self.begin, self.lane))]
-
-
-@dataclass(frozen=True)
-class Detail:
-    """What else is kept of an event: the bytes of a copy, the shapes of an operator, or a collective's data."""
-
-    bytes: int = 0
-    shapes: bytes = b""
-    collective: str = ""
-    elements: int = 0
-    dtype: str = ""
-    ranks: int = 0
-    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +81,7 @@ class Trace:
     backward: Table
     names: Sequence[str]
     lanes: Sequence[Hashable]
-    details: Sequence[Detail]
+    shapes: Sequence[bytes]
     truncated: bool = False
     odd_events: int = 0
 
@@ -117,8 +105,7 @@ class _Reader:
         self._path, self._file = path, TraceFile(path, number=Decimal if exact else float)
         self._names: dict[str, int] = {}
         self._lanes: dict[Hashable, int] = {}
-        self._details: dict[Detail, int] = {}
-        self._shaped: dict[str, bool] = {}
+        self._shapes: dict[bytes, int] = {}
         self._tables: defaultdict[str, _Growing] = defaultdict(_Growing)
         self._odd = self._read = 0
 
@@ -131,9 +118,19 @@ class _Reader:
             self._take(events)
         if not self._tables:
             raise TraceError(f"{self._path} has no events of operators, kernels or ranges")
-        tables = [self._tables[kind].table() for kind in (DEVICE, LAUNCH, OPERATOR, RANGE, FORWARD, BACKWARD)]
-        known = (list(self._names), list(self._lanes), list(self._details))
-        return Trace(*tables, *known, self._file.truncated, self._odd)
+        return Trace(
+            device=self._tables[DEVICE].table(),
+            launches=self._tables[LAUNCH].table(),
+            operators=self._tables[OPERATOR].table(),
+            ranges=self._tables[RANGE].table(),
+            forward=self._tables[FORWARD].table(),
+            backward=self._tables[BACKWARD].table(),
+            names=list(self._names),
+            lanes=list(self._lanes),
+            shapes=list(self._shapes),
+            truncated=self._file.truncated,
+            odd_events=self._odd,
+        )
 
     def _take(self, events: list[Event]) -> None:
         kinds: defaultdict[str | None, list[Event]] = defaultdict(list)
@@ -145,7 +142,7 @@ class _Reader:
             try:
                 part = self._columns(kind, chosen)
             except (TypeError, OverflowError):  # a foreign profiler's events may hold anything
-                part = self._columns(kind, self._usable(chosen))
+                part = self._columns(kind, self._usable(kind, chosen))
             self._tables[kind].add(part)
 
     def _columns(self, kind: str, events: list[Event]) -> Table:
@@ -155,32 +152,34 @@ class _Reader:
             raise OverflowError
         names, lanes = self._names, self._lanes
         on_device, of_link = kind == DEVICE, kind in (FORWARD, BACKWARD)
+        if not {*map(type, [event.name for event in events])} <= {str} and not of_link:
+            raise TypeError
         return Table(
             begin,
             end,
-            _short([names.setdefault(event.name, len(names)) for event in events]),
+            _short([0] * len(events) if of_link else [names.setdefault(event.name, len(names)) for event in events]),
             _short([lanes.setdefault(_lane(event, on_device), len(lanes)) for event in events]),
             np.array([_whole(event.id if of_link else event.args.correlation) for event in events], np.int64),
-            _short([self._detail(event) for event in events]),
+            self._details(kind, events),
         )
 
-    def _usable(self, events: list[Event]) -> list[Event]:
+    def _usable(self, kind: str, events: list[Event]) -> list[Event]:
         """Leave out the events that have no name, no times, or an end before their begin."""
-        usable = [event for event in events if _is_usable(event)]
+        named = kind not in (FORWARD, BACKWARD)
+        usable = [event for event in events if _is_usable(event) and (isinstance(event.name, str) or not named)]
         self._odd += len(events) - len(usable)
         return usable
 
-    def _detail(self, event: Event) -> int:
-        args, name = event.args, event.name
-        if args is NO_ARGUMENTS or (args.bytes is None and args.collective is None and not self._is_shaped(name)):
-            return -1
-        return self._details.setdefault(_detail_of(args), len(self._details))
-
-    def _is_shaped(self, name: str) -> bool:
-        known = self._shaped.get(name)
-        if known is None:
-            known = self._shaped[name] = any(part in name for part in WITH_SHAPES)
-        return known
+    def _details(self, kind: str, events: list[Event]) -> Numbers:
+        if kind == DEVICE:
+            return np.array([_whole(event.args.bytes, 0) for event in events], np.int64)
+        details = np.full(len(events), -1, np.int64)
+        if kind == OPERATOR:
+            shapes = self._shapes
+            for row, event in enumerate(events):
+                if event.name in PRODUCTS:
+                    details[row] = shapes.setdefault(bytes(event.args.shapes), len(shapes))
+        return details
 
 
 class _Growing:
@@ -188,7 +187,8 @@ class _Growing:
 
     def __init__(self) -> None:
         self._used = 0
-        self._columns = [np.empty(1024, kind) for kind in (np.int64, np.int64, np.int32, np.int32, np.int64, np.int32)]
+        kinds = (np.int64, np.int64, np.int32, np.int32, np.int64, np.int64)
+        self._columns: list[Numbers] = [np.empty(1024, kind) for kind in kinds]
 
     def add(self, part: Table) -> None:
         """Append rows."""
@@ -209,21 +209,9 @@ class _Growing:
             column.resize(rows, refcheck=False)
 
 
-def _detail_of(args: Arguments) -> Detail:
-    return Detail(
-        _whole(args.bytes, 0),
-        bytes(args.shapes),
-        str(args.collective or ""),
-        _whole(args.elements, 0),
-        str(args.dtype or ""),
-        _whole(args.group_size, 0),
-        str(args.group or ""),
-    )
-
-
 def _is_usable(event: Event) -> bool:
     times = (event.ts, event.dur or 0)
-    if not isinstance(event.name, str) or not all(isinstance(time, int | float | Decimal) for time in times):
+    if not all(isinstance(time, int | float | Decimal) for time in times):
         return False
     ids = (event.pid, event.tid, event.args.device, event.args.stream)
     return all(isinstance(one, int | str | None) for one in ids) and abs(times[0]) < 2**53 and 0 <= times[1] < 2**53
@@ -237,7 +225,7 @@ def _whole(value: Any, otherwise: int = -1) -> int:
     return value if type(value) is int and -(2**63) <= value < 2**63 else otherwise
 
 
-def _short(values: list[int]) -> Short:
+def _short(values: list[int]) -> Numbers:
     return np.array(values, np.int32)
 
 
@@ -246,12 +234,14 @@ def _nanoseconds(microseconds: list[Any]) -> Numbers:
 
     Raises _InexactError where floating-point numbers lack digits for that, and TypeError where these are no numbers.
     """
-    values = np.array(microseconds)
+    values: NDArray[Any] = np.array(microseconds)
     if values.dtype.kind in "iu":
-        return values.astype(np.int64) * 1000
+        whole_us: Numbers = values.astype(np.int64)
+        return whole_us * 1000
     if values.dtype.kind != "f":
         return np.array([round(value * 1000) for value in microseconds], np.int64)
     if len(values) and not np.abs(values).max() < EXACT_BELOW_US:
         raise _InexactError
     whole = np.floor(values)
-    return whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
+    nanoseconds: Numbers = whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
+    return nanoseconds

@@ -15,20 +15,22 @@ COMPUTE, COMMUNICATION, COPY = 0, 1, 2
 GEMM, ATTENTION, COLLECTIVE, COPYING = "GEMM", "attention", "communication", "copy"
 OTHER = "other"
 # The first pattern that is found in a name decides.
-PATTERNS = (
+PATTERNS: tuple[tuple[str, str], ...] = (
     (COLLECTIVE, r"nccl|rccl|msccl|nvshmem|deep_?ep|^gloo:|^c10d::|all_?reduce_|multimem_|one_shot|two_shot"),
     (COPYING, r"^Memcpy|^CopyHostToDevice|^CopyDeviceTo|^Copy[HD]|__amd_rocclr_copyBuffer"),
     ("fill", r"^Memset|__amd_rocclr_fillBuffer|FillFunctor|^aten::(fill_|zero_|zeros)"),
-    (ATTENTION, r"flash|fmha|attn_fwd|attn_bwd|scaled_dot_product|mem_efficient|efficient_attention|ck_fused_attn|_attention"),
-    (GEMM, r"gemm|gemv|cutlass.*(tensorop|wgmma|sm\d\d)|cublas|nvjet|Cijk_|wgmma|_mm_|xmma|splitKreduce|^aten::(add)?(b?addb?)?b?mm\b|^aten::(linear|matmul|mv|addmv|einsum)|mkldnn_linear|mkldnn::_linear|_scaled_mm|_grouped_mm|triton_.*_mm|kgemm"),
+    (ATTENTION, r"flash|fmha|attn_fwd|attn_bwd|scaled_dot_product|mem_efficient|efficient_attention|_attention"),
+    (GEMM, r"gemm|gemv|cutlass.*(tensorop|wgmma|sm\d\d)|cublas|nvjet|Cijk_|wgmma|_mm_|xmma|splitKreduce|_mm$"),
+    (GEMM, r"^aten::(mm|bmm|addmm|baddbmm|linear|matmul|mv|addmv|einsum)\b|mkldnn_linear|mkldnn::_linear"),
     ("convolution", r"conv(?!ert)|im2col|winograd"),
     ("softmax", r"softmax|nll_loss|cross_entropy"),
     ("normalisation", r"norm"),
     ("optimizer", r"multi_tensor|adam|\blamb\b|sgd|_foreach_"),
     ("embedding", r"embedding|index|gather|scatter"),
-    ("elementwise", r"elementwise|triton_poi|vectorized|^aten::(add|mul|sub|div|neg|silu|gelu|pow|rsqrt|sigmoid|exp|cos|sin|where|masked_fill|copysign|addcmul|addcdiv|tanh)"),
-    ("reduction", r"reduce|triton_(red|per)|^aten::(sum|mean|max|min|amax|norm|argmax)"),
-    ("data movement", r"cat|transpose|permute|copy|repeat|roll|^aten::(cat|stack|clone|contiguous|slice|expand)"),
+    ("elementwise", r"elementwise|triton_poi|vectorized|^aten::(add|mul|sub|div|neg|pow|rsqrt|exp|cos|sin|where)"),
+    ("elementwise", r"^aten::(silu|gelu|sigmoid|tanh|masked_fill|copysign|addcmul|addcdiv)"),
+    ("reduction", r"reduce|triton_(red|per)|^aten::(sum|mean|max|min|amax|argmax)"),
+    ("data movement", r"cat|transpose|permute|copy|repeat|roll|^aten::(stack|clone|contiguous|slice|expand)"),
 )
 _COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in PATTERNS)
 

@@ -34,11 +34,6 @@ class Arguments(msgspec.Struct, gc=False, frozen=True):
     device: Any = None
     bytes: Any = None
     shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw(b"[]"))
-    collective: Any = msgspec.field(name="Collective name", default=None)
-    elements: Any = msgspec.field(name="In msg nelems", default=None)
-    dtype: Any = None
-    group_size: Any = msgspec.field(name="Group size", default=None)
-    group: Any = msgspec.field(name="Process Group Name", default=None)
 
 
 NO_ARGUMENTS = Arguments()

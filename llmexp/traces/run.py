@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llmexp.errors import TraceError
-from llmexp.record.breakdown import BREAKDOWN, Breakdown, RunBreakdown
+from llmexp.record.breakdown import Breakdown, RunBreakdown
 from llmexp.record.folder import RunFolder
 from llmexp.traces.attribution import Attribution
 from llmexp.traces.breakdown import breakdown_of
 from llmexp.traces.collectives import Calls, collective_times
 from llmexp.traces.events import read_trace
 from llmexp.traces.work import work_in_steps
+
+_NUMBER = re.compile(r"\d+")
 
 
 def write_breakdown(folder: RunFolder) -> RunBreakdown | None:
@@ -24,14 +26,15 @@ def write_breakdown(folder: RunFolder) -> RunBreakdown | None:
     for repeat in reversed(folder.repeats()):
         if traces := traces_of(repeat):
             found = break_down_ranks(traces, int(repeat.suffix[1:]))
-            folder.write(folder.path / BREAKDOWN, found)
+            folder.write(folder.breakdown_path, found)
             return found
     return None
 
 
 def traces_of(repeat: Path) -> list[Path]:
     """Return the traces of a repeat's ranks, in order."""
-    return sorted((repeat / "trace").glob("rank*.json*"), key=lambda path: int("0" + "".join(re.findall(r"\d", path.name))))
+    found = {int(number[0]): path for path in repeat.glob("trace/rank*.json*") if (number := _NUMBER.search(path.name))}
+    return [found[rank] for rank in sorted(found)]
 
 
 def break_down_ranks(traces: Sequence[Path], repeat: int = 0) -> RunBreakdown:

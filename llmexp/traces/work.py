@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmexp.traces.events import Numbers, Table, Trace
+from llmexp.traces.events import Numbers, Selection, Table, Trace
 from llmexp.traces.intervals import Innermost
 from llmexp.traces.kinds import COMMUNICATION, COPY, classes
 
@@ -20,7 +20,7 @@ class Work:
     """Pieces of work; `lane` and `moment` say which of the host's threads asked for it, and when.
 
     Both are -1 where the trace does not tell. `category` is one of kinds.COMPUTE, COMMUNICATION and COPY; where pieces
-    overlap, the time is that of the lowest `priority`.
+    overlap, the time is that of the lowest `priority`. `detail` is the number of bytes that were copied.
     """
 
     begin: Numbers
@@ -30,6 +30,7 @@ class Work:
     priority: Numbers
     lane: Numbers
     moment: Numbers
+    detail: Numbers
     on_device: bool
 
     def __len__(self) -> int:
@@ -39,9 +40,9 @@ class Work:
         """Return what was asked for within a window of the host's time."""
         return self[(self.moment >= begin_ns) & (self.moment < end_ns)]
 
-    def __getitem__(self, chosen: Numbers) -> Work:
-        columns = (self.begin, self.end, self.name, self.category, self.priority, self.lane, self.moment)
-        return Work(*(column[chosen] for column in columns), self.on_device)
+    def __getitem__(self, chosen: Selection) -> Work:
+        columns = {name: column[chosen] for name, column in vars(self).items() if name != "on_device"}
+        return replace(self, **columns)
 
 
 def work_of(trace: Trace) -> Work:
@@ -51,7 +52,7 @@ def work_of(trace: Trace) -> Work:
 
 
 def work_in_steps(trace: Trace, steps: Table) -> Work:
-    """Return the work that was asked for from the first step's begin to the last one's end; all where none is marked."""
+    """Return the work that was asked for in the steps, or all where no step is marked."""
     work = work_of(trace)
     return work.within(int(steps.begin.min()), int(steps.end.max())) if len(steps) else work
 
@@ -64,7 +65,7 @@ def _of_device(trace: Trace) -> Work:
         launched = (launches.key[index] == device.key) & (device.key > 0)
         lane[launched], moment[launched] = launches.lane[index[launched]], launches.begin[index[launched]]
     category = classes(trace.names)[device.name]
-    return Work(device.begin, device.end, device.name, category, category, lane, moment, True)
+    return Work(device.begin, device.end, device.name, category, category, lane, moment, device.detail, on_device=True)
 
 
 def _of_operators(trace: Trace) -> Work:
@@ -86,6 +87,6 @@ def _of_operators(trace: Trace) -> Work:
         np.concatenate((priority, np.full(len(gloo), COMMUNICATION, np.int64))),
         np.concatenate((operators.lane[row], gloo.lane)),
         np.concatenate((begin, gloo.begin)),
-        False,
+        np.zeros(len(begin) + len(gloo), np.int64),
+        on_device=False,
     )
-

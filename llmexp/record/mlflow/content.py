@@ -13,7 +13,7 @@ from typing import Any
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
-from llmexp.record.mlflow.points import Point, Window, result_points, sample_points, system_points
+from llmexp.record.mlflow.points import Point, Window, breakdown_points, result_points, sample_points, system_points
 from llmexp.record.naming import name_of, own_words
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
@@ -161,7 +161,8 @@ class RunContent:
         try:
             samples = sample_points(self.folder, self._plan, self.window)
             beside = [point for path in self.folder.systems() for point in system_points(path, self.window)]
-            return [*result_points(self._result, self.window), *samples, *beside]
+            profiled = breakdown_points(self.folder, self.window)
+            return [*result_points(self._result, self.window), *profiled, *samples, *beside]
         except (OSError, ValueError, TypeError, LookupError, ArithmeticError) as error:
             raise UnreadableError(f"{self.folder.path} is not copied: {error!r}") from None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from llmexp.record.breakdown import read_breakdown
 from llmexp.record.folder import RunFolder, read_json_lines
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, Stability
@@ -32,6 +33,13 @@ class Window:
 
     start_s: float
     end_s: float
+
+
+def breakdown_points(folder: RunFolder, window: Window) -> Iterator[Point]:
+    """Yield the shares of the profiled steps; none where nothing was traced."""
+    found = read_breakdown(folder)
+    for name, value in found.figures.items() if found else ():
+        yield Point(f"profiled/{name}", value, round(1e3 * window.end_s))
 
 
 def sample_points(folder: RunFolder, plan: RunPlan, window: Window) -> Iterator[Point]:

@@ -8,10 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from llmexp.record.breakdown import read_breakdown
+from llmexp.record.result import RunStatus
 from llmexp.reference import SOURCE
+from llmexp.report.breakdown_table import Profiled, module_detail
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import Row
-from llmexp.report.section import Bars, Column, Section
+from llmexp.report.section import Bars, Column, Detail, Section
 from llmexp.report.signs import PARTLY_TRAINED
 from llmexp.tasks.training.report.batches import largest_batches
 from llmexp.tasks.training.report.columns import columns
@@ -23,6 +26,8 @@ from llmexp.tasks.training.report.programs import engine_names
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.scaling_series import KINDS, Kind, Series, series_of
 
+# As many columns fit a terminal, and as many bars a picture.
+MOST_PROFILED, MOST_BARS = 6, 24
 _IN_TITLE = {"batch": "batch {} a rank"} | dict.fromkeys(("model", "layout", "data", "precision", "optimizer"), "{}")
 
 
@@ -132,8 +137,28 @@ class TrainingSection(Section):
         assert isinstance(row, TrainingRow)
         return super().label(row) + PARTLY_TRAINED * row.partly_trained
 
+    @property
+    def details(self) -> Sequence[Detail]:
+        """The table of phases and modules of the runs that were profiled, as long as they fit beside each other."""
+        runs = self._profiled
+        return [module_detail(runs, whole=False)] if 0 < len(runs) <= MOST_PROFILED else []
+
+    @cached_property
+    def _profiled(self) -> list[Profiled]:
+        found = [(row, read_breakdown(row.folder)) for row in self.rows if row.state == RunStatus.SUCCESS]
+        return [
+            Profiled(self.label(row), breakdown, step.mean if (step := row.metric("step_time_s")) else None)
+            for row, breakdown in found
+            if breakdown
+        ]
+
     def draw_more(self, path: Path) -> list[Path]:
-        """Write <name>_loss.png for runs with a token budget and <name>_scaling.png for series over ranks."""
+        """Write the pictures beside the bars and return their paths.
+
+        <name>_loss.png is for runs with a token budget, <name>_scaling.png for series over ranks, and
+        <name>_modules.png for runs that were profiled.
+        """
+        from llmexp.report.breakdown_plot import draw_breakdowns
         from llmexp.tasks.training.report.loss_plot import draw_losses
         from llmexp.tasks.training.report.scaling_plot import draw_scaling
 
@@ -144,6 +169,9 @@ class TrainingSection(Section):
         if self.series:
             written.append(_beside(path, "scaling"))
             draw_scaling(self.series, self.title, written[-1])
+        if self._profiled:
+            written.append(_beside(path, "modules"))
+            draw_breakdowns(self._profiled[:MOST_BARS], self.title, written[-1])
         return written
 
     def over_naive(self, row: Row) -> RateRatio | None:

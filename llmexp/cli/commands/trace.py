@@ -1,0 +1,94 @@
+"""The command llmexp trace shows where the time of a run's profiled steps went, or of any trace of torch.profiler."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from llmexp.cli.arguments import Parser, command_parser, one_run
+from llmexp.errors import ConfigError, TraceError
+from llmexp.record.breakdown import RunBreakdown, read_breakdown
+from llmexp.report import breakdown_table as tables
+from llmexp.report.breakdown_table import Profiled
+from llmexp.report.terminal import console, print_detail
+from llmexp.traces.run import break_down_ranks, traces_of, write_breakdown
+
+DIFF = "diff"
+
+
+def parser() -> Parser:
+    """Build the parser of the command's words."""
+    parser = command_parser("trace", "Where the time of the profiled steps went, by phase, module and kernel.")
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="a run's folder, or a trace that torch.profiler wrote; 'diff A B' says what makes the difference of two",
+    )
+    return parser
+
+
+def main(args: Namespace) -> int:
+    """Print the tables."""
+    words = args.paths
+    if words[0] == DIFF and not Path(DIFF).exists():
+        if len(words) != 3:
+            raise ConfigError(f"trace diff takes two runs or traces, not {len(words) - 1}: llmexp trace diff A B")
+        _compare(*(_profiled(Path(word)) for word in words[1:]))
+        return 0
+    for word in words:
+        _show(_profiled(Path(word)))
+    return 0
+
+
+def _show(run: Profiled) -> None:
+    found = [tables.causes_detail(run), tables.kinds_detail(run), tables.kernels_detail(run), tables.gemms_detail(run)]
+    if run.breakdown.ranks[0].steps:
+        found.insert(1, tables.module_detail([run]))
+    screen = console()
+    for detail in (*found, tables.collectives_detail(run)):
+        if detail:
+            print_detail(detail, screen)
+    for rank in run.breakdown.ranks:
+        if rank.truncated or rank.odd_events:
+            print(f"{rank.source}: " + _damage(rank.truncated, rank.odd_events))
+
+
+def _damage(truncated: bool, odd_events: int) -> str:
+    cut = ["the file ends within its events: what is missing is not counted"] * truncated
+    return "; ".join([*cut, *[f"{odd_events} events without usable times are left out"] * bool(odd_events)])
+
+
+def _compare(a: Profiled, b: Profiled) -> None:
+    screen = console()
+    print(f"a: {a.name}\nb: {b.name}")
+    for detail in (tables.difference_detail(a, b), tables.kernel_difference_detail(a, b)):
+        print_detail(detail, screen)
+
+
+def _profiled(path: Path) -> Profiled:
+    """Read a run's breakdown, or make one of a file; raises ConfigError or TraceError."""
+    if not path.exists():
+        raise ConfigError(f"there is no {path}: name a run's folder or a trace of torch.profiler")
+    if (
+        path.is_dir()
+        and not (path / "plan.json").exists()
+        and (found := traces_of(path.parent))
+        and path.name == "trace"
+    ):
+        return Profiled(path.parent.name, _readable(break_down_ranks(found)))
+    if not path.is_dir():
+        return Profiled(path.name, _readable(break_down_ranks([path])))
+    folder = one_run(path)
+    breakdown = read_breakdown(folder) or write_breakdown(folder)
+    if breakdown is None:
+        raise TraceError(f"{folder.path} has no trace: a run with measure.profile=true leaves one")
+    result = folder.result()
+    measured = result.metrics.get("step_time_s") if result else None
+    return Profiled(folder.path.name, _readable(breakdown), measured.mean if measured else None)
+
+
+def _readable(found: RunBreakdown) -> RunBreakdown:
+    if not found.ranks:
+        raise TraceError(found.remark)
+    return found

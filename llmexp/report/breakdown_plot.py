@@ -1,0 +1,66 @@
+"""Where the time of a step went as a picture: a bar for each phase of each run, its parts side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from llmexp.report.breakdown_table import (
+    BETWEEN,
+    COMMUNICATION,
+    COPIES,
+    IDLE,
+    LAST,
+    ORDER,
+    OUTSIDE,
+    RECOMPUTED,
+    TOTAL,
+    Profiled,
+    parts_ms,
+)
+from llmexp.report.picture import INK, new_figure, plain, save
+
+# What is no module has a colour of its own in every picture.
+FIXED = {COMMUNICATION: "#a33b4b", COPIES: "#d9a441", IDLE: "#e4e4e4", OUTSIDE: "#9aa5ad", RECOMPUTED: "#6d6d6d"}
+# A letter takes about this share of the axis.
+LETTER = 0.0075
+
+
+def draw_breakdowns(runs: Sequence[Profiled], title: str, path: Path) -> None:
+    """Draw the phases of each run as bars of milliseconds; a part that is wide enough bears its share."""
+    found = [(run, parts_ms(run.breakdown)) for run in runs]
+    bars = [
+        (run, phase, [(part[1], value) for part, value in times.items() if part[0] == phase and part[1] != TOTAL])
+        for run, times in found
+        for phase in dict.fromkeys(part[0] for part in times if part[0] != BETWEEN)
+    ]
+    widest = max((sum(value for _, value in parts) for _, _, parts in bars), default=0.0)
+    names = {name for _, _, parts in bars for name, _ in parts}
+    labels = [name for name in (*ORDER, *sorted(names - {*ORDER, *LAST}), *LAST) if name in names]
+    figure = new_figure(11, 1.6 + 0.3 * len(bars), f"where the time of a profiled step went\n{title}")
+    axes = figure.subplots()
+    plain(axes, grid="x")
+    colours = _colours(labels)
+    for row, (_, _, parts) in enumerate(bars):
+        lefts = accumulate((value for _, value in parts), initial=0.0)
+        for (name, value), left in zip(parts, lefts, strict=False):
+            axes.barh(row, value, left=left, height=0.72, color=colours[name], edgecolor="white", linewidth=0.4)
+            if value > LETTER * len(name) * widest:
+                axes.text(left + value / 2, row, name, ha="center", va="center", fontsize=6, color=INK)
+    axes.set_yticks(range(len(bars)), [f"{run.name}: {phase}" for run, phase, _ in bars], fontsize=8)
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.set_xlabel("ms a step and rank", fontsize=9)
+    handles: list[Any] = [axes.barh(0, 0, color=colours[name], label=name) for name in labels]
+    figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=7, frameon=False)
+    save(figure, path)
+
+
+def _colours(labels: Sequence[str]) -> dict[str, Any]:
+    """Return a colour for each label; a module has the same one in all pictures."""
+    from matplotlib import colormaps
+
+    shades = [*colormaps["tab20"].colors, *colormaps["tab20b"].colors]  # type: ignore[attr-defined]
+    places = [*ORDER, *(name for name in labels if name not in ORDER)]
+    return {name: shades[places.index(name) % len(shades)] for name in labels} | FIXED

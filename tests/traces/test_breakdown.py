@@ -1,0 +1,197 @@
+"""Breakdowns of traces that are small enough to work out by hand; times in the comments are microseconds."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+
+import pytest
+
+from llmexp.errors import TraceError
+from llmexp.record.breakdown import Breakdown
+from llmexp.record.ranges import CORE, MODULE, PHASE_END, STEP
+from llmexp.traces.breakdown import break_down
+
+GEMM, ADD = "sm90_xmma_gemm_bf16", "vectorized_elementwise_kernel"
+NCCL, TO_HOST = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "Memcpy DtoH (Device -> Pageable)"
+
+
+def sums_are_whole(found: Breakdown) -> None:
+    busy_ns = found.compute_ns + found.exposed_communication_ns + found.exposed_copy_ns
+    assert busy_ns + found.idle_ns == found.window_ns
+    assert found.idle_late_ns + found.idle_queued_ns + found.idle_unexplained_ns == found.idle_ns
+    assert sum(phase.time_ns for phase in found.phases) == found.window_ns
+    assert sum(module.exclusive_ns for module in found.modules) == found.compute_ns
+    assert sum(found.kinds.values()) == busy_ns
+
+
+def modules_us(found: Breakdown) -> dict[tuple[str, str, bool], float]:
+    return {(row.phase, "/".join(row.path), row.recomputed): row.exclusive_ns / 1e3 for row in found.modules}
+
+
+def test_a_gpu_without_ranges(made) -> None:
+    made.kernel(GEMM, 10, 20, launched=2)
+    made.kernel(NCCL, 15, 30, launched=3, stream=20)  # 5 are hidden
+    made.kernel(TO_HOST, 28, 34, launched=4, stream=21)  # 2 under communication
+    made.kernel(ADD, 40, 41, launched=38)  # idle 34 to 40: the host comes at 38
+    made.kernel(ADD, 43, 44, launched=39)  # idle 41 to 43: it was queued
+    made.kernel(ADD, 50, 51)  # idle 44 to 50: nobody knows
+    found = break_down(made.file())
+    sums_are_whole(found)
+    assert (found.window_ns, found.compute_ns) == (41_000, 13_000)
+    assert (found.exposed_communication_ns, found.communication_ns) == (10_000, 15_000)
+    assert (found.exposed_copy_ns, found.copy_ns) == (4_000, 6_000)
+    assert (found.idle_late_ns, found.idle_queued_ns, found.idle_unexplained_ns) == (4_000, 4_000, 6_000)
+    assert found.kinds == {"GEMM": 10_000, "communication": 10_000, "copy": 4_000, "elementwise": 3_000}
+    assert [(kernel.name, kernel.calls, kernel.work_ns) for kernel in found.kernels] == [
+        (NCCL, 1, 15_000),
+        (GEMM, 1, 10_000),
+        (TO_HOST, 1, 6_000),
+        (ADD, 3, 3_000),
+    ]
+
+
+def step(made, begin: float, forward: float, backward: float, optimizer: float) -> None:
+    made.range(STEP, begin, optimizer + 1)
+    for phase, at in (("forward", forward), ("backward", backward), ("optimizer", optimizer)):
+        made.range(PHASE_END + phase, at, at)
+
+
+def test_kernels_belong_to_the_module_that_launched_them_and_gradients_to_that_of_their_forward(made) -> None:
+    step(made, 0, 30, 70, 90)
+    made.range(MODULE + "MLP", 5, 25)
+    made.range(MODULE + "Up", 10, 20)
+    made.operator("aten::mm", 11, 19)
+    made.kernel(GEMM, 100, 110, launched=12)
+    made.kernel(ADD, 110, 112, launched=22)
+    # Backward runs on autograd's own thread, where no range is open.
+    made.operator("autograd::engine::evaluate_function: MmBackward0", 40, 60, thread=2)
+    made.operator("MmBackward0", 41, 59, thread=2)
+    made.link((1, 11), (2, 40))
+    made.kernel(GEMM, 120, 140, launched=45, thread=2)
+    made.kernel(NCCL, 130, 150, launched=50, thread=2, stream=9)
+    made.kernel("multi_tensor_apply_kernel adam", 150, 155, launched=80)
+    made.kernel(ADD, 200, 300, launched=95)  # after the step
+    found = break_down(made.file())
+    sums_are_whole(found)
+    assert modules_us(found) == {
+        ("forward", "MLP/Up", False): 10,
+        ("forward", "MLP", False): 2,
+        ("backward", "MLP/Up", False): 20,
+        ("optimizer", "", False): 5,
+    }
+    backward = next(phase for phase in found.phases if phase.phase == "backward")
+    assert (backward.time_ns, backward.communication_ns, backward.idle_ns) == (38_000, 10_000, 8_000)
+    assert (found.steps, backward.gemm_ns) == (1, 20_000)
+
+
+def test_a_forward_that_runs_again_in_backward_is_recomputed_and_lies_where_it_did(made) -> None:
+    step(made, 0, 30, 90, 95)
+    made.range(MODULE + "Decoder layer", 2, 28)
+    made.range(MODULE + "Up", 10, 20)
+    made.operator("aten::mm", 11, 19)
+    made.kernel(GEMM, 100, 110, launched=12)
+    made.operator("autograd::engine::evaluate_function: MmBackward0", 40, 80, thread=2)
+    made.link((1, 11), (2, 40))
+    made.range(MODULE + "Up", 45, 55, thread=2)  # the layer's own range is not opened by a checkpoint around it
+    made.kernel(GEMM, 120, 130, launched=46, thread=2)
+    made.kernel(GEMM, 130, 145, launched=60, thread=2)
+    found = break_down(made.file())
+    sums_are_whole(found)
+    assert modules_us(found) == {
+        ("forward", "Decoder layer/Up", False): 10,
+        ("backward", "Decoder layer/Up", True): 10,
+        ("backward", "Decoder layer/Up", False): 15,
+    }
+
+
+def test_core_attention_is_divided_by_its_softmax(made) -> None:
+    step(made, 0, 50, 60, 70)
+    made.range(MODULE + "Attention", 0, 45)
+    made.range(MODULE + CORE, 5, 40)
+    for at, kernel in ((6, GEMM), (16, "softmax_warp_forward"), (26, GEMM), (42, ADD)):
+        made.kernel(kernel, 100 + at, 104 + at, launched=at)
+    made.operator("aten::softmax", 15, 20)
+    made.operator("aten::_softmax", 16, 19)
+    made.range(MODULE + CORE, 46, 49)  # a fused one
+    made.kernel("flash_fwd_kernel", 150, 153, launched=47)
+    found = break_down(made.file())
+    assert modules_us(found) == {
+        ("forward", f"Attention/{CORE}/Bmm0", False): 4,
+        ("forward", f"Attention/{CORE}/Softmax", False): 4,
+        ("forward", f"Attention/{CORE}/Bmm1", False): 4,
+        ("forward", "Attention", False): 4,
+        ("forward", CORE, False): 3,
+    }
+
+
+def test_on_a_cpu_an_operator_has_its_own_time_and_waiting_inside_of_one_hides_no_collective(made) -> None:
+    step(made, 0, 20, 60, 80)
+    made.range(MODULE + "Up", 2, 12)
+    made.operator("aten::linear", 3, 11)
+    made.operator("aten::mm", 4, 10)
+    made.operator("ReduceBackward", 30, 50)
+    made.operator("c10d::allreduce_", 31, 32)
+    made.range("gloo:all_reduce", 32, 45, thread=5)
+    made.operator("aten::add", 40, 42)
+    found = break_down(made.file())
+    sums_are_whole(found)
+    assert not found.on_device
+    assert found.window_ns == 81_000
+    # Forward: linear's own 2 and mm's 6. Backward: 2 of add hide the collective, and the function's own time does not.
+    assert modules_us(found)[("forward", "Up", False)] == 8
+    assert (found.communication_ns, found.exposed_communication_ns) == (14_000, 12_000)
+    assert found.compute_ns == 8_000 + 2_000 + 1_000 + 5_000
+    assert found.idle_ns == 81_000 - 8_000 - 20_000
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_sums_are_whole_whatever_overlaps(made, seed: int) -> None:
+    rng = random.Random(seed)
+    for begin in (0, 100):
+        step(made, begin, begin + 30, begin + 70, begin + 90)
+    for _ in range(60):
+        begin = rng.uniform(0, 200)
+        name = rng.choice((GEMM, ADD, NCCL, TO_HOST))
+        launched = None if rng.random() < 0.1 else rng.uniform(0, 200)
+        made.kernel(name, round(begin, 3), round(begin + rng.uniform(0, 9), 3), launched, rng.choice((7, 8, 9)))
+    sums_are_whole(break_down(made.file()))
+
+
+def test_times_by_kernel_are_those_of_its_calls(made) -> None:
+    rng, total = random.Random(3), defaultdict(int)
+    for at in range(100):
+        name, length_ns = rng.choice((GEMM, ADD)), rng.randrange(1, 900)
+        made.kernel(name, at, round(at + length_ns / 1000, 3), launched=at)
+        total[name] += length_ns
+    assert {kernel.name: kernel.work_ns for kernel in break_down(made.file()).kernels} == total
+
+
+def test_a_trace_without_work_in_its_steps_is_one_clear_error(made) -> None:
+    step(made, 0, 30, 60, 90)
+    made.kernel(ADD, 200, 201, launched=150)
+    with pytest.raises(TraceError, match="no work of a device or of operators in its steps"):
+        break_down(made.file())
+
+
+def test_products_have_the_operations_of_their_shapes(made) -> None:
+    for at in (0, 100):
+        made.operator("aten::linear", at, at + 50, **{"Input Dims": [[2, 3, 5], [7, 5], []]})
+        made.operator("aten::addmm", at + 1, at + 49, **{"Input Dims": [[7], [6, 5], [5, 7], [], []]})
+        made.kernel(GEMM, at + 200, at + 210, launched=at + 10)
+        made.kernel("splitKreduce_kernel", at + 210, at + 212, launched=at + 12)
+        made.kernel(ADD, at + 220, at + 230, launched=at + 20)
+    made.operator("aten::bmm", 300, 310, **{"Input Dims": [[4, 2, 3], [4, 3, 6]]})
+    made.kernel(GEMM, 400, 401, launched=305)
+    made.operator("aten::mm", 320, 330)  # without shapes
+    made.kernel(GEMM, 410, 420, launched=325)
+    addmm, bmm = break_down(made.file()).gemms
+    assert (addmm.operator, addmm.batch, addmm.m, addmm.n, addmm.k) == ("aten::addmm", 1, 6, 7, 5)
+    assert (addmm.calls, addmm.work_ns, addmm.flops) == (2, 24_000, 2 * 6 * 7 * 5 * 2)
+    assert (bmm.batch, bmm.m, bmm.n, bmm.k, bmm.flops) == (4, 2, 6, 3, 2 * 4 * 2 * 6 * 3)
+
+
+def test_copies_have_their_bytes(made) -> None:
+    made.kernel(TO_HOST, 0, 10)
+    made.events[-1]["args"]["bytes"] = 5 * 2**30
+    assert break_down(made.file()).kernels[0].copied_bytes == 5 * 2**30
