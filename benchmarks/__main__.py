@@ -1,4 +1,4 @@
-"""`python -m benchmarks [scale|trust]` measures the program's own cost, or the errors of its verdicts.
+"""`python -m benchmarks [scale|traces|trust]` measures the program's own cost, or the errors of its verdicts.
 
 It prints the table, and exits with 1 where a limit is broken.
 """
@@ -21,6 +21,7 @@ from benchmarks.commands import first_step, questions, sweeps
 from benchmarks.figure import Figure
 from benchmarks.scale import scale
 from benchmarks.step import engine_against_engine, worker_step
+from benchmarks.traces import traces
 from benchmarks.trainer import beside_trainer
 from benchmarks.trust import trust
 
@@ -50,9 +51,9 @@ def table(found: list[Figure]) -> Table:
 
 def main() -> int:
     """Measure in a scratch folder; return 1 where a limit is broken, else 0."""
-    suites = {"cost": figures, "scale": scale, "trust": trust}
+    suites = {"cost": figures, "scale": scale, "traces": traces, "trust": trust}
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    told = "cost: of one run and one command; scale: of thousands; trust: errors of verdicts"
+    told = "cost: of one run and one command; scale: of thousands; traces: of reading one; trust: errors of verdicts"
     parser.add_argument("suite", nargs="?", choices=suites, default="cost", help=told)
     measure, found = suites[parser.parse_args().suite], []
     with tempfile.TemporaryDirectory(prefix="llmexp-bench-") as folder:

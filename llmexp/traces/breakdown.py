@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown, KernelTime, ModuleTime, Share
 from llmexp.traces.attribution import Attribution
-from llmexp.traces.events import Numbers, Selection, Trace, read_trace
+from llmexp.traces.events import Numbers, Selection, Trace, empty_table, read_trace
 from llmexp.traces.gemms import gemm_times
 from llmexp.traces.intervals import Union, exclusive_ns
 from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, GEMM, kind_of
@@ -20,41 +21,60 @@ KEPT_KERNELS, KEPT_GEMMS = 40, 40
 LONGEST_NAME = 200
 
 
-def break_down(path: Path) -> Breakdown:
-    """Read a trace and say where its time went; raises TraceError where there is no work in it."""
-    return breakdown_of(read_trace(path), path.name)
+@dataclass(frozen=True)
+class Profile:
+    """The work of a trace's steps, with the phases and modules that asked for it.
+
+    `trace` has no tables of the device, which are large and no longer needed.
+    """
+
+    source: str
+    trace: Trace
+    attribution: Attribution
+    work: Work
 
 
-def breakdown_of(trace: Trace, source: str) -> Breakdown:
-    """Say where the time of a trace went."""
-    attribution = Attribution(trace)
-    steps, work = attribution.steps, work_in_steps(trace, attribution.steps)
+def read_profile(path: Path) -> Profile:
+    """Read a trace; raises TraceError where there is no work in it, or in its steps."""
+    trace = read_trace(path)
+    # The larger half of the tables is needed for the work alone.
+    lighter = replace(trace, device=empty_table(), launches=empty_table())
+    attribution = Attribution(lighter)
+    work = work_in_steps(trace, attribution.steps)
     if not len(work):
-        raise TraceError(f"{source} has no work of a device or of operators" + (" in its steps" if len(steps) else ""))
+        steps = " in its steps" if len(attribution.steps) else ""
+        raise TraceError(f"{path} has no work of a device or of operators{steps}")
+    return Profile(path.name, lighter, attribution, work)
+
+
+def break_down(profile: Profile) -> Breakdown:
+    """Say where the time of the steps went."""
+    steps, work = profile.attribution.steps, profile.work
     begin_ns, end_ns = int(work.begin.min()), int(work.end.max())
     if len(steps) and not work.on_device:
         begin_ns, end_ns = int(steps.begin.min()), max(int(steps.end.max()), end_ns)
-    return _Account(trace, attribution, work, begin_ns, end_ns).record(source)
+    return _Account(profile, begin_ns, end_ns).record()
 
 
 class _Account:
     """Sums over the pieces of work in a window."""
 
-    def __init__(self, trace: Trace, attribution: Attribution, work: Work, begin_ns: int, end_ns: int) -> None:
-        self._trace, self._attribution, self._work = trace, attribution, work
+    def __init__(self, profile: Profile, begin_ns: int, end_ns: int) -> None:
+        trace, work = profile.trace, profile.work
+        self._source, self._trace, self._attribution, self._work = profile.source, trace, profile.attribution, work
         self._begin_ns, self._end_ns = begin_ns, end_ns
         self._own = exclusive_ns(work.begin, work.end, work.priority)
         self._length = work.end - work.begin
-        self._places = attribution.of(work.lane, work.moment)
+        self._places = profile.attribution.of(work.lane, work.moment)
         self._kind_of_name = [kind_of(name) for name in trace.names]
         self._kinds = sorted(set(self._kind_of_name) | {GEMM})
         self._kind = np.array([self._kinds.index(kind) for kind in self._kind_of_name], np.int8)[work.name]
         self._idle = self._idle_before()
 
-    def record(self, source: str) -> Breakdown:
+    def record(self) -> Breakdown:
         late, queued, unexplained = self._causes()
         return Breakdown(
-            source=source,
+            source=self._source,
             on_device=self._work.on_device,
             steps=len(self._attribution.steps),
             window_ns=self._end_ns - self._begin_ns,
@@ -118,7 +138,7 @@ class _Account:
     def _modules(self) -> list[ModuleTime]:
         places, paths = self._places, len(self._attribution.paths)
         group = (places.phase * paths + places.path) * 2 + places.recomputed
-        group = np.where(self._work.category == COMPUTE, group, -1)
+        group[self._work.category != COMPUTE] = -1
         return [self._module(int(key), np.flatnonzero(group == key), paths) for key in np.unique(group) if key >= 0]
 
     def _module(self, key: int, rows: Numbers, paths: int) -> ModuleTime:

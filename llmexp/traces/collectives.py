@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from llmexp.record.breakdown import CollectiveTime
-from llmexp.traces.events import Numbers, Trace
+from llmexp.traces.events import Numbers
 from llmexp.traces.kinds import COMMUNICATION
 from llmexp.traces.work import GLOO, Work
 
@@ -23,13 +23,13 @@ class Calls:
     of_name: dict[str, tuple[Numbers, Numbers]]
 
     @classmethod
-    def of(cls, trace: Trace, work: Work) -> Calls:
-        """Take the collectives of a trace's work, on a CPU those of Gloo's threads."""
-        carried = np.array([work.on_device or name.startswith(GLOO) for name in trace.names], bool)
+    def of(cls, names: Sequence[str], work: Work) -> Calls:
+        """Take the collectives of a rank's work, on a CPU those of Gloo's threads."""
+        carried = np.array([work.on_device or name.startswith(GLOO) for name in names], bool)
         found: dict[str, tuple[Numbers, Numbers]] = {}
         for number in np.unique(work.name[(work.category == COMMUNICATION) & carried[work.name]]).tolist():
             rows = np.flatnonzero(work.name == number)
-            found[trace.names[number]] = work.begin[rows], work.end[rows]
+            found[names[number]] = work.begin[rows], work.end[rows]
         return cls(found)
 
 

@@ -66,6 +66,12 @@ class Table:
         return self[np.lexsort((-self.end, self.begin, self.lane))]
 
 
+def empty_table() -> Table:
+    """Return a table without rows."""
+    none: Numbers = np.empty(0, np.int64)
+    return Table(none, none, none, none, none, none)
+
+
 @dataclass(frozen=True)
 class Trace:
     """The tables of one file.

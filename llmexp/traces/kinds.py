@@ -43,4 +43,4 @@ def kind_of(name: str) -> str:
 def classes(names: Sequence[str]) -> Numbers:
     """Return COMPUTE, COMMUNICATION or COPY for each name."""
     of_kind = {COLLECTIVE: COMMUNICATION, COPYING: COPY}
-    return np.array([of_kind.get(kind_of(name), COMPUTE) for name in names], np.int64)
+    return np.array([of_kind.get(kind_of(name), COMPUTE) for name in names], np.int8)

@@ -9,11 +9,8 @@ from pathlib import Path
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown, RunBreakdown
 from llmexp.record.folder import RunFolder
-from llmexp.traces.attribution import Attribution
-from llmexp.traces.breakdown import breakdown_of
+from llmexp.traces.breakdown import break_down, read_profile
 from llmexp.traces.collectives import Calls, collective_times
-from llmexp.traces.events import read_trace
-from llmexp.traces.work import work_in_steps
 
 _NUMBER = re.compile(r"\d+")
 
@@ -44,9 +41,9 @@ def break_down_ranks(traces: Sequence[Path], repeat: int = 0) -> RunBreakdown:
     unread: list[str] = []
     for path in traces:
         try:
-            trace = read_trace(path)
-            ranks.append(breakdown_of(trace, path.name))
-            calls.append(Calls.of(trace, work_in_steps(trace, Attribution(trace).steps)))
+            profile = read_profile(path)
+            ranks.append(break_down(profile))
+            calls.append(Calls.of(profile.trace.names, profile.work))
         except TraceError as error:
             unread.append(str(error))
     return RunBreakdown(

@@ -36,30 +36,26 @@ class Work:
     def __len__(self) -> int:
         return len(self.begin)
 
-    def within(self, begin_ns: int, end_ns: int) -> Work:
-        """Return what was asked for within a window of the host's time."""
-        return self[(self.moment >= begin_ns) & (self.moment < end_ns)]
-
     def __getitem__(self, chosen: Selection) -> Work:
         columns = {name: column[chosen] for name, column in vars(self).items() if name != "on_device"}
         return replace(self, **columns)
 
 
-def work_of(trace: Trace) -> Work:
-    """Return the work of the GPU where the trace has some, else that of the CPU's operators."""
-    found = _of_device(trace) if len(trace.device) else _of_operators(trace)
-    return found[np.argsort(found.begin, kind="stable")]
-
-
 def work_in_steps(trace: Trace, steps: Table) -> Work:
-    """Return the work that was asked for in the steps, or all where no step is marked."""
-    work = work_of(trace)
-    return work.within(int(steps.begin.min()), int(steps.end.max())) if len(steps) else work
+    """Return the work that was asked for in the steps, or all where no step is marked, in order of begin.
+
+    It is that of the GPU where the trace has some, else that of the CPU's operators.
+    """
+    found = _of_device(trace) if len(trace.device) else _of_operators(trace)
+    if not len(steps):
+        return found[np.argsort(found.begin, kind="stable")]
+    rows = np.flatnonzero((found.moment >= steps.begin.min()) & (found.moment < steps.end.max()))
+    return found[rows[np.argsort(found.begin[rows], kind="stable")]]
 
 
 def _of_device(trace: Trace) -> Work:
     device, launches = trace.device, trace.launches[np.argsort(trace.launches.key, kind="stable")]
-    lane, moment = np.full(len(device), -1, np.int64), np.full(len(device), -1, np.int64)
+    lane, moment = np.full(len(device), -1, np.int32), np.full(len(device), -1, np.int64)
     if len(launches):
         index = np.minimum(np.searchsorted(launches.key, device.key), len(launches) - 1)
         launched = (launches.key[index] == device.key) & (device.key > 0)
@@ -77,14 +73,14 @@ def _of_operators(trace: Trace) -> Work:
     innermost = Innermost(operators)
     begin, end, row = innermost.pieces()
     category = classes(trace.names)[operators.name[row]]
-    priority = np.where(np.isin(row, innermost.around), LAST, category)
+    priority = np.where(np.isin(row, innermost.around), np.int8(LAST), category)
     gloo = trace.ranges[np.isin(trace.ranges.name, [n for n, name in enumerate(trace.names) if name.startswith(GLOO)])]
     return Work(
         np.concatenate((begin, gloo.begin)),
         np.concatenate((end, gloo.end)),
         np.concatenate((operators.name[row], gloo.name)),
-        np.concatenate((category, np.full(len(gloo), COMMUNICATION, np.int64))),
-        np.concatenate((priority, np.full(len(gloo), COMMUNICATION, np.int64))),
+        np.concatenate((category, np.full(len(gloo), COMMUNICATION, np.int8))),
+        np.concatenate((priority, np.full(len(gloo), COMMUNICATION, np.int8))),
         np.concatenate((operators.lane[row], gloo.lane)),
         np.concatenate((begin, gloo.begin)),
         np.zeros(len(begin) + len(gloo), np.int64),

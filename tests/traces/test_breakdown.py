@@ -10,7 +10,7 @@ import pytest
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown
 from llmexp.record.ranges import CORE, MODULE, PHASE_END, STEP
-from llmexp.traces.breakdown import break_down
+from llmexp.traces.breakdown import break_down, read_profile
 
 GEMM, ADD = "sm90_xmma_gemm_bf16", "vectorized_elementwise_kernel"
 NCCL, TO_HOST = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "Memcpy DtoH (Device -> Pageable)"
@@ -36,7 +36,7 @@ def test_a_gpu_without_ranges(made) -> None:
     made.kernel(ADD, 40, 41, launched=38)  # idle 34 to 40: the host comes at 38
     made.kernel(ADD, 43, 44, launched=39)  # idle 41 to 43: it was queued
     made.kernel(ADD, 50, 51)  # idle 44 to 50: nobody knows
-    found = break_down(made.file())
+    found = break_down(read_profile(made.file()))
     sums_are_whole(found)
     assert (found.window_ns, found.compute_ns) == (41_000, 13_000)
     assert (found.exposed_communication_ns, found.communication_ns) == (10_000, 15_000)
@@ -72,7 +72,7 @@ def test_kernels_belong_to_the_module_that_launched_them_and_gradients_to_that_o
     made.kernel(NCCL, 130, 150, launched=50, thread=2, stream=9)
     made.kernel("multi_tensor_apply_kernel adam", 150, 155, launched=80)
     made.kernel(ADD, 200, 300, launched=95)  # after the step
-    found = break_down(made.file())
+    found = break_down(read_profile(made.file()))
     sums_are_whole(found)
     assert modules_us(found) == {
         ("forward", "MLP/Up", False): 10,
@@ -96,7 +96,7 @@ def test_a_forward_that_runs_again_in_backward_is_recomputed_and_lies_where_it_d
     made.range(MODULE + "Up", 45, 55, thread=2)  # the layer's own range is not opened by a checkpoint around it
     made.kernel(GEMM, 120, 130, launched=46, thread=2)
     made.kernel(GEMM, 130, 145, launched=60, thread=2)
-    found = break_down(made.file())
+    found = break_down(read_profile(made.file()))
     sums_are_whole(found)
     assert modules_us(found) == {
         ("forward", "Decoder layer/Up", False): 10,
@@ -115,7 +115,7 @@ def test_core_attention_is_divided_by_its_softmax(made) -> None:
     made.operator("aten::_softmax", 16, 19)
     made.range(MODULE + CORE, 46, 49)  # a fused one
     made.kernel("flash_fwd_kernel", 150, 153, launched=47)
-    found = break_down(made.file())
+    found = break_down(read_profile(made.file()))
     assert modules_us(found) == {
         ("forward", f"Attention/{CORE}/Bmm0", False): 4,
         ("forward", f"Attention/{CORE}/Softmax", False): 4,
@@ -134,7 +134,7 @@ def test_on_a_cpu_an_operator_has_its_own_time_and_waiting_inside_of_one_hides_n
     made.operator("c10d::allreduce_", 31, 32)
     made.range("gloo:all_reduce", 32, 45, thread=5)
     made.operator("aten::add", 40, 42)
-    found = break_down(made.file())
+    found = break_down(read_profile(made.file()))
     sums_are_whole(found)
     assert not found.on_device
     assert found.window_ns == 81_000
@@ -155,7 +155,7 @@ def test_sums_are_whole_whatever_overlaps(made, seed: int) -> None:
         name = rng.choice((GEMM, ADD, NCCL, TO_HOST))
         launched = None if rng.random() < 0.1 else rng.uniform(0, 200)
         made.kernel(name, round(begin, 3), round(begin + rng.uniform(0, 9), 3), launched, rng.choice((7, 8, 9)))
-    sums_are_whole(break_down(made.file()))
+    sums_are_whole(break_down(read_profile(made.file())))
 
 
 def test_times_by_kernel_are_those_of_its_calls(made) -> None:
@@ -164,14 +164,14 @@ def test_times_by_kernel_are_those_of_its_calls(made) -> None:
         name, length_ns = rng.choice((GEMM, ADD)), rng.randrange(1, 900)
         made.kernel(name, at, round(at + length_ns / 1000, 3), launched=at)
         total[name] += length_ns
-    assert {kernel.name: kernel.work_ns for kernel in break_down(made.file()).kernels} == total
+    assert {kernel.name: kernel.work_ns for kernel in break_down(read_profile(made.file())).kernels} == total
 
 
 def test_a_trace_without_work_in_its_steps_is_one_clear_error(made) -> None:
     step(made, 0, 30, 60, 90)
     made.kernel(ADD, 200, 201, launched=150)
     with pytest.raises(TraceError, match="no work of a device or of operators in its steps"):
-        break_down(made.file())
+        break_down(read_profile(made.file()))
 
 
 def test_products_have_the_operations_of_their_shapes(made) -> None:
@@ -185,7 +185,7 @@ def test_products_have_the_operations_of_their_shapes(made) -> None:
     made.kernel(GEMM, 400, 401, launched=305)
     made.operator("aten::mm", 320, 330)  # without shapes
     made.kernel(GEMM, 410, 420, launched=325)
-    addmm, bmm = break_down(made.file()).gemms
+    addmm, bmm = break_down(read_profile(made.file())).gemms
     assert (addmm.operator, addmm.batch, addmm.m, addmm.n, addmm.k) == ("aten::addmm", 1, 6, 7, 5)
     assert (addmm.calls, addmm.work_ns, addmm.flops) == (2, 24_000, 2 * 6 * 7 * 5 * 2)
     assert (bmm.batch, bmm.m, bmm.n, bmm.k, bmm.flops) == (4, 2, 6, 3, 2 * 4 * 2 * 6 * 3)
@@ -194,4 +194,4 @@ def test_products_have_the_operations_of_their_shapes(made) -> None:
 def test_copies_have_their_bytes(made) -> None:
     made.kernel(TO_HOST, 0, 10)
     made.events[-1]["args"]["bytes"] = 5 * 2**30
-    assert break_down(made.file()).kernels[0].copied_bytes == 5 * 2**30
+    assert break_down(read_profile(made.file())).kernels[0].copied_bytes == 5 * 2**30

@@ -18,7 +18,7 @@ from llmexp.measure.kernels import trace_to
 from llmexp.measure.loop import MicroBatch
 from llmexp.method import Method
 from llmexp.record.breakdown import Breakdown
-from llmexp.traces.breakdown import break_down
+from llmexp.traces.breakdown import break_down, read_profile
 
 LAYERS = 2
 
@@ -70,7 +70,7 @@ def profiled(model: nn.Module, folder: Path, steps: int = 2) -> Breakdown:
     with ranges_of(model), trace_to(path):
         for _ in range(steps):
             step_with_ranges(engine, [batch()], lambda phase: None)
-    return break_down(path)
+    return break_down(read_profile(path))
 
 
 def places(found: Breakdown, phase: str, *, recomputed: bool = False) -> set[str]:

@@ -1,0 +1,141 @@
+"""`python -m benchmarks traces` measures what it costs to read a trace, beside Python's own json.
+
+The trace is made up: steps of a model of many layers on a GPU, with the ranges, links and shapes that a run's own trace
+has, in the profiler's layout.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from benchmarks.figure import Figure
+from benchmarks.interval import interval, paired_ratio
+from benchmarks.process import Cost, cost_of
+from llmexp.record import ranges
+
+PLAIN = "import json, sys; json.load(open(sys.argv[1]))"
+BREAK_DOWN = (
+    "import sys; from pathlib import Path; from llmexp.traces.breakdown import break_down as b; b(Path(sys.argv[1]))"
+)
+MILLION = 1_000_000
+LAYERS, KERNELS_A_PHASE = 32, 12
+KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>, 3>(int, Params)"
+GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel"
+MODULES = (ranges.NORM, ranges.QKV, ranges.ROPE, ranges.CORE, ranges.OUTPUT, ranges.GATE, ranges.UP, ranges.DOWN)
+
+
+def traces(folder: Path, rounds: int = 3) -> Iterator[Figure]:
+    """Measure traces of one and of ten million events, in turn with json where that fits into memory."""
+    path = folder / "million.json"
+    megabytes = write_trace(path, MILLION) / 1e6
+    ours: list[Cost] = []
+    plain: list[Cost] = []
+    for _ in range(rounds):
+        ours.append(cost_of([sys.executable, "-c", BREAK_DOWN, str(path)], folder))
+        plain.append(cost_of([sys.executable, "-c", PLAIN, str(path)], folder))
+    name, cpu_s = f"a million events ({megabytes:,.0f} MB)", [cost.all_cpu_s for cost in ours]
+    yield Figure(f"{name}, over json", "x", paired_ratio(cpu_s, [cost.all_cpu_s for cost in plain]), rounds, limit=0.16)
+    yield Figure(f"{name}, peak", "MB", interval([cost.peak_rss_bytes / 1e6 for cost in ours]), rounds, limit=100)
+    yield Figure("json, peak", "MB", interval([cost.peak_rss_bytes / 1e6 for cost in plain]), rounds)
+    path.unlink()
+    write_trace(path, 10 * MILLION)
+    tenfold = [cost_of([sys.executable, "-c", BREAK_DOWN, str(path)], folder).all_cpu_s for _ in range(2)]
+    yield Figure(
+        "ten million events, over ten times a million",
+        "x",
+        paired_ratio(tenfold, [10 * s for s in cpu_s[:2]]),
+        2,
+        limit=1.1,
+    )
+
+
+def write_trace(path: Path, events: int) -> int:
+    """Write a trace of at least so many events and return its bytes."""
+    with path.open("w") as file:
+        file.write('{\n  "schemaVersion": 1,\n  "baseTimeNanoseconds": 1790857026000000000,\n  "traceEvents": [\n')
+        _Writer(file, events).write()
+        file.write('\n  ],\n  "traceName": "made-up.json"\n}\n')
+    return path.stat().st_size
+
+
+class _Writer:
+    """Writes steps of forward and backward; times are in microseconds."""
+
+    def __init__(self, file: TextIO, events: int) -> None:
+        self._file, self._wanted, self._written = file, events, 0
+        self._host_us, self._device_us, self._correlation = 4_578_163_625_258.659, 4_578_163_625_300.0, 0
+
+    def write(self) -> None:
+        """Write steps until there are enough events."""
+        while self._written < self._wanted:
+            begin_us = self._host_us
+            forward = [self._module(name, layer) for layer in range(LAYERS) for name in MODULES]
+            self._range(ranges.PHASE_END + "forward", self._host_us, 0.5)
+            for link, at_us in enumerate(reversed(forward)):
+                self._gradient(link + self._written, at_us)
+            self._range(ranges.PHASE_END + "backward", self._host_us, 0.5)
+            self._range(ranges.STEP, begin_us, self._host_us - begin_us)
+
+    def _module(self, name: str, layer: int) -> float:
+        begin_us = self._host_us
+        for call in range(KERNELS_A_PHASE // 3):
+            self._operator(call, thread=1)
+        self._range(ranges.MODULE + name, begin_us - 1, self._host_us - begin_us)
+        return begin_us
+
+    def _gradient(self, link: int, forward_us: float) -> None:
+        begin_us = self._host_us
+        for call in range(2 * KERNELS_A_PHASE // 3):
+            self._operator(call, thread=2)
+        operator = {"Sequence number": link, "Fwd thread id": 1, "Ev Idx": link}
+        took_us = round(self._host_us - begin_us, 3)
+        self._event(
+            "X", "cpu_op", "autograd::engine::evaluate_function: MmBackward0", 2, begin_us, dur=took_us, args=operator
+        )
+        for phase, thread, at_us in (("s", 1, forward_us), ("f", 2, begin_us)):
+            self._event(phase, "fwdbwd", "fwdbwd", thread, at_us, id=link)
+
+    def _operator(self, call: int, thread: int) -> float:
+        begin_us = self._host_us
+        self._correlation += 1
+        shapes = {"External id": self._correlation, "Record function id": 0, "Concrete Inputs": ["", ""]} | {
+            "Input type": ["c10::BFloat16", "c10::BFloat16"],
+            "Input Strides": [[4096, 1], [1, 4096]],
+            "Input Dims": [[4096, 4096], [4096, 11008]],
+            "Ev Idx": self._correlation,
+        }
+        multiplies = call % 4 == 0
+        self._event("X", "cpu_op", "aten::mm" if multiplies else "aten::add", thread, begin_us, dur=9.25, args=shapes)
+        launched = {"External id": self._correlation, "cbid": 211, "correlation": self._correlation}
+        self._event("X", "cuda_runtime", "cudaLaunchKernel", thread, begin_us + 3.125, dur=4.5, args=launched)
+        grid = {"registers per thread": 168, "shared memory": 197632, "blocks per SM": 5.0, "warps per SM": 60.0} | {
+            "grid": [688, 1, 1],
+            "block": [128, 1, 1],
+            "est. achieved occupancy %": 38,
+            "device": 0,
+            "stream": 7,
+        }
+        kernel = {"External id": self._correlation, "queued": 0, "correlation": self._correlation, "context": 1} | grid
+        self._device_us = max(self._device_us + 0.5, begin_us + 12)
+        self._event("X", "kernel", GEMM if multiplies else KERNEL, 7, self._device_us, dur=8.123, args=kernel)
+        self._device_us += 8.123
+        for phase, lane, at_us in (("s", thread, begin_us + 3.125), ("f", 7, self._device_us)):
+            self._event(phase, "ac2g", "ac2g", lane, at_us, id=self._correlation)
+        self._host_us += 10
+        return begin_us
+
+    def _range(self, name: str, at_us: float, took_us: float) -> None:
+        self._event("X", "user_annotation", name, 1, at_us, dur=round(took_us, 3), args={"Ev Idx": self._written})
+
+    def _event(self, phase: str, category: str, name: str, lane: int, at_us: float, **more: Any) -> None:
+        args = more.pop("args", None)
+        event = {"ph": phase, "cat": category, "name": name, "pid": 1, "tid": lane, "ts": round(at_us, 3)} | more
+        text = json.dumps(event).replace(', "pid"', ',\n    "pid"').replace("{", "{\n    ", 1)[:-1]
+        if args:
+            text += ',\n    "args": {\n      ' + json.dumps(args)[1:-1].replace(', "', ',\n      "') + "\n    }"
+        self._file.write(",\n  " * bool(self._written) + text + "\n  }")
+        self._written += 1

@@ -1,0 +1,84 @@
+"""Real runs end with where the time of their profiled steps went, whatever engine trains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llmexp.record.breakdown import RunBreakdown, read_breakdown
+from llmexp.record.folder import RunFolder, find_runs
+from llmexp.record.mlflow.points import Window, breakdown_points
+
+TINY = ("model=tiny", "hardware=cpu", "measure=smoke", "precision=fp32", "tracking=none")
+
+
+def traced(llmexp, folder: Path, *words: str) -> tuple[dict[str, tuple[RunFolder, RunBreakdown]], str]:
+    code, out, error = llmexp(*TINY, *words, f"sweep.outputs={folder}")
+    assert code == 0, error
+    found = {}
+    for run in find_runs(folder):
+        breakdown = read_breakdown(run)
+        assert breakdown
+        found[run.path.name.split("_")[1]] = run, breakdown
+    return found, out
+
+
+def parts(breakdown: RunBreakdown, *, recomputed: bool = False) -> set[str]:
+    return {
+        row.path[-1] for rank in breakdown.ranks for row in rank.modules if row.path and row.recomputed == recomputed
+    }
+
+
+def sums_are_whole(breakdown: RunBreakdown, ranks: int = 2) -> None:
+    assert len(breakdown.ranks) == ranks
+    assert not breakdown.remark
+    for rank in breakdown.ranks:
+        assert rank.steps == 2
+        assert sum(phase.time_ns for phase in rank.phases) == rank.window_ns
+        assert sum(row.exclusive_ns for row in rank.modules) == rank.compute_ns
+        assert (
+            0 < rank.compute_ns + rank.exposed_communication_ns + rank.exposed_copy_ns + rank.idle_ns == rank.window_ns
+        )
+
+
+def test_a_sweep_ends_with_the_modules_of_each_method_and_their_picture(llmexp, tmp_path: Path) -> None:
+    found, out = traced(llmexp, tmp_path, "method=Naive,F+R")
+    for run, breakdown in found.values():
+        sums_are_whole(breakdown)
+        assert {"QKV", "Output", "Gate", "Up", "Down", "RMSNorm", "Embedding", "LM head", "Loss"} <= parts(breakdown)
+        assert (run.figures / "modules.png").stat().st_size > 10_000
+        points = {point.name: point.value for point in breakdown_points(run, Window(0, 1))}
+        shares = [value for name, value in points.items() if name.endswith(("compute_share", "_share"))]
+        assert sum(shares) == pytest.approx(1.0)
+    naive, recomputing = found["Naive"][1], found["F+R"][1]
+    assert {"Bmm0", "Softmax", "Bmm1"} <= parts(naive)
+    assert not parts(naive, recomputed=True)
+    assert "Core attention" in parts(recomputing)
+    assert {"QKV", "Core attention", "Down"} <= parts(recomputing, recomputed=True)
+    assert {each.name for each in naive.collectives} == {"gloo:all_reduce"}
+    assert (tmp_path / "main" / "report_modules.png").exists()
+    assert "where the time of a profiled step went" in out
+    assert "recomputed forward" in out
+    assert "where the time of a profiled step went" in (tmp_path / "main" / "report.md").read_text()
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("engine=deepspeed", "method=Z3+O"), {"QKV", "Down"}),
+        (("engine=deepspeed", "method=C"), {"Decoder layer (compiled)", "LM head"}),
+        (("engine=deepspeed", "method=Naive", "model=tiny-moe"), {"Router", "Experts"}),
+        (("engine=torch", "method=Z3"), {"QKV", "Down"}),
+        (("engine=torch", "method=Naive", "parallelism.pp=2", "batch.accumulation=2"), {"QKV", "Down"}),
+        (("engine=megatron", "method=Naive", "parallelism.tp=2"), {"QKV", "Gate and up", "Down", "Softmax"}),
+        (("engine=megatron", "method=F+R"), {"QKV", "Gate and up", "Core attention"}),
+        (("task=finetune", "method=QL"), {"QKV", "LoRA"}),
+    ],
+    ids=lambda value: "-".join(word.partition("=")[2] for word in value) if isinstance(value, tuple) else "",
+)
+def test_every_engine_tells_its_modules(llmexp, tmp_path: Path, words: tuple[str, ...], expected: set[str]) -> None:
+    ((_, breakdown),) = traced(llmexp, tmp_path, *words)[0].values()
+    sums_are_whole(breakdown)
+    assert expected <= parts(breakdown)
