@@ -19,7 +19,7 @@ from llmexp.record import ranges
 
 PLAIN = "import json, sys; json.load(open(sys.argv[1]))"
 BREAK_DOWN = (
-    "import sys; from pathlib import Path; from llmexp.traces.breakdown import break_down as b; b(Path(sys.argv[1]))"
+    "import sys, pathlib, llmexp.traces.breakdown as b; b.break_down(b.read_profile(pathlib.Path(sys.argv[1])))"
 )
 MILLION = 1_000_000
 LAYERS, KERNELS_A_PHASE = 32, 12

@@ -222,9 +222,7 @@ def kernels_detail(run: Profiled) -> Detail:
         Column("calls", tuple(f"{each.calls:,}" for each in shown)),
         Column("ms", tuple(f"{each.work_ns / 1e6:,.3f}" for each in shown)),
         Column("us/call", tuple(f"{each.work_ns / each.calls / 1e3:,.1f}" for each in shown)),
-        Column(
-            "GB/s", tuple(f"{each.copied_bytes / each.work_ns:,.2f}" if each.copied_bytes else "" for each in shown)
-        ),
+        Column("GB/s", tuple(map(_bandwidth, shown))),
     ]
     return Detail(f"costliest {'kernels' if rank.on_device else 'operators'}, {rank.source}", columns, [])
 
@@ -240,12 +238,9 @@ def gemms_detail(run: Profiled) -> Detail | None:
         return None
     columns = [
         Column("operator", tuple(each.operator for each in shown), left=True),
-        *(
-            Column(name, tuple(f"{getattr(each, name):,}" for each in shown))
-            for name in ("batch", "m", "n", "k", "calls")
-        ),
+        *(Column(size, tuple(f"{getattr(each, size):,}" for each in shown)) for size in GEMM_SIZES),
         Column("ms", tuple(f"{each.work_ns / 1e6:,.3f}" for each in shown)),
-        Column("GFLOP/s", tuple(f"{each.flops / each.work_ns:,.1f}" for each in shown)),
+        Column("TFLOP/s", tuple(f"{each.flops / each.work_ns / 1e3:,.3g}" for each in shown)),
     ]
     return Detail("costliest matrix products, batch x [m, k] by [k, n]", columns, [])
 
