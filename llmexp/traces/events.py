@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,10 @@ class Trace:
     odd_events: int = 0
 
 
+_TS, _NAME, _ID, _CORRELATION = (attrgetter(name) for name in ("ts", "name", "id", "args.correlation"))
+_THREAD, _STREAM = attrgetter("pid", "tid"), attrgetter("args.device", "args.stream")
+
+
 class _InexactError(Exception):
     """An error: these times need more digits than a floating-point number has."""
 
@@ -109,9 +114,7 @@ class _Reader:
 
     def __init__(self, path: Path, exact: bool) -> None:
         self._path, self._file = path, TraceFile(path, number=Decimal if exact else float)
-        self._names: dict[str, int] = {}
-        self._lanes: dict[Hashable, int] = {}
-        self._shapes: dict[bytes, int] = {}
+        self._names, self._lanes, self._shapes = _Numbers(), _Numbers(), _Numbers()
         self._tables: defaultdict[str, _Growing] = defaultdict(_Growing)
         self._odd = self._read = 0
 
@@ -139,35 +142,41 @@ class _Reader:
         )
 
     def _take(self, events: list[Event]) -> None:
-        kinds: defaultdict[str | None, list[Event]] = defaultdict(list)
+        kinds: dict[str, list[Event]] = {kind: [] for kind in KINDS.values()}
+        lists = {labels: kinds[kind] for labels, kind in KINDS.items()}
         for event in events:
-            kinds[KINDS.get((event.ph, event.cat))].append(event)
-        kinds.pop(None, None)
+            if (chosen := lists.get((event.ph, event.cat))) is not None:
+                chosen.append(event)
         for kind, chosen in kinds.items():
-            assert kind
+            if not chosen:
+                continue
             try:
                 part = self._columns(kind, chosen)
-            except (TypeError, OverflowError):  # a foreign profiler's events may hold anything
+            except (TypeError, ValueError, OverflowError):  # a foreign profiler's events may hold anything
                 part = self._columns(kind, self._usable(kind, chosen))
             self._tables[kind].add(part)
 
     def _columns(self, kind: str, events: list[Event]) -> Table:
-        begin = _nanoseconds([event.ts for event in events])
+        begin = _nanoseconds([*map(_TS, events)])
         end = begin + _nanoseconds([event.dur or 0 for event in events])
-        if (end < begin).any():
-            raise OverflowError
-        names, lanes = self._names, self._lanes
-        on_device, of_link = kind == DEVICE, kind in (FORWARD, BACKWARD)
-        if not {*map(type, [event.name for event in events])} <= {str} and not of_link:
+        names = [] if kind in (FORWARD, BACKWARD) else [*map(_NAME, events)]
+        if (end < begin).any() or not {*map(type, names)} <= {str}:
             raise TypeError
+        lanes = [*map(_STREAM if kind == DEVICE else _THREAD, events)]
         return Table(
             begin,
             end,
-            _short([0] * len(events) if of_link else [names.setdefault(event.name, len(names)) for event in events]),
-            _short([lanes.setdefault(_lane(event, on_device), len(lanes)) for event in events]),
-            np.array([_whole(event.id if of_link else event.args.correlation) for event in events], np.int64),
-            self._details(kind, events),
+            np.array([*map(self._names.__getitem__, names)] or [0] * len(events), np.int32),
+            np.array([*map(self._lanes.__getitem__, lanes)], np.int32),
+            self._keys(kind, events),
+            self._details(kind, names, events),
         )
+
+    def _keys(self, kind: str, events: list[Event]) -> Numbers:
+        if kind in (OPERATOR, RANGE):
+            return np.full(len(events), -1, np.int64)
+        keys = map(_CORRELATION if kind in (DEVICE, LAUNCH) else _ID, events)
+        return np.array([key if type(key) is int and abs(key) < 2**63 else -1 for key in keys], np.int64)
 
     def _usable(self, kind: str, events: list[Event]) -> list[Event]:
         """Leave out the events that have no name, no times, or an end before their begin."""
@@ -176,16 +185,24 @@ class _Reader:
         self._odd += len(events) - len(usable)
         return usable
 
-    def _details(self, kind: str, events: list[Event]) -> Numbers:
-        if kind == DEVICE:
-            return np.array([_whole(event.args.bytes, 0) for event in events], np.int64)
+    def _details(self, kind: str, names: list[str], events: list[Event]) -> Numbers:
         details = np.full(len(events), -1, np.int64)
+        if kind == DEVICE:
+            copied = [event.args.bytes for event in events]
+            return np.array([size if type(size) is int and 0 <= size < 2**63 else 0 for size in copied], np.int64)
         if kind == OPERATOR:
-            shapes = self._shapes
-            for row, event in enumerate(events):
-                if event.name in PRODUCTS:
-                    details[row] = shapes.setdefault(bytes(event.args.shapes), len(shapes))
+            for row, name in enumerate(names):
+                if name in PRODUCTS:
+                    details[row] = self._shapes[bytes(events[row].args.shapes)]
         return details
+
+
+class _Numbers(dict[Any, int]):
+    """Gives each new key the next number."""
+
+    def __missing__(self, key: Hashable) -> int:
+        self[key] = number = len(self)
+        return number
 
 
 class _Growing:
@@ -221,18 +238,6 @@ def _is_usable(event: Event) -> bool:
         return False
     ids = (event.pid, event.tid, event.args.device, event.args.stream)
     return all(isinstance(one, int | str | None) for one in ids) and abs(times[0]) < 2**53 and 0 <= times[1] < 2**53
-
-
-def _lane(event: Event, on_device: bool) -> Hashable:
-    return (event.args.device, event.args.stream) if on_device else (event.pid, event.tid)
-
-
-def _whole(value: Any, otherwise: int = -1) -> int:
-    return value if type(value) is int and -(2**63) <= value < 2**63 else otherwise
-
-
-def _short(values: list[int]) -> Numbers:
-    return np.array(values, np.int32)
 
 
 def _nanoseconds(microseconds: list[Any]) -> Numbers:

@@ -14,7 +14,7 @@ import msgspec
 
 from llmexp.errors import TraceError
 
-PART_BYTES = 2**18
+PART_BYTES = 2**19
 # An event has some hundred bytes, and a few kilobytes where it lists the shapes of many tensors.
 LONGEST_EVENT_BYTES = 2**24
 LONGEST_HEAD_BYTES = 2**28

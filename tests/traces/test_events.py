@@ -25,10 +25,15 @@ def fill(made, number: int = 200) -> None:
         made.kernel('a kernel "{},{" of a template<}, {>', 10.0 * index + 1, 10.0 * index + 4.125, 10.0 * index)
 
 
-def columns(path: Path) -> list[list[int]]:
+def rows(path: Path) -> list[tuple[str, object, int, int]]:
     trace = read_trace(path)
     tables = (trace.device, trace.launches, trace.operators)
-    return [column.tolist() for table in tables for column in vars(table).values()]
+    columns = [(table.name, table.lane, table.begin, table.end) for table in tables]
+    return [
+        (trace.names[name], trace.lanes[lane], begin, end)
+        for each in columns
+        for name, lane, begin, end in zip(*(column.tolist() for column in each), strict=True)
+    ]
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -49,7 +54,7 @@ def test_a_bare_list_of_events_and_lists_after_it_are_read(made) -> None:
     bare.write_text(json.dumps(made.events))
     devices = [{"id": number, "name": "x, {}"} for number in range(100)]
     more.write_text(json.dumps({"deviceProperties": devices, "traceEvents": made.events, "others": [{"a": devices}]}))
-    assert columns(bare) == columns(more) == columns(made.file())
+    assert rows(bare) == rows(more) == rows(made.file())
 
 
 def test_a_file_of_several_gzip_members_is_one_text(made) -> None:
@@ -57,7 +62,7 @@ def test_a_file_of_several_gzip_members_is_one_text(made) -> None:
     text = made.file().read_bytes()
     parts = made.folder / "parts.json.gz"
     parts.write_bytes(gzip.compress(text[:5000]) + gzip.compress(text[5000:]))
-    assert columns(parts) == columns(made.file())
+    assert rows(parts) == rows(made.file())
 
 
 @pytest.mark.parametrize("offset_us", [0, 4_578_163_665_929, 1_712_195_495_505_583])
