@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from io import StringIO
 from typing import Any
 
@@ -34,6 +35,8 @@ from llmexp.record.throttle_counters import ThrottleMeter
 from llmexp.schema import TrainingMeasureConfig
 
 SAVING_REPEAT = "repeat.0"
+# Two steps of a model of 7B take some megabytes a rank.
+TRACED_RANKS = 8
 
 
 def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device: torch.device) -> TrainingSummary:
@@ -130,7 +133,7 @@ def _profile(
     loop: StepLoop,
     batches: Iterator[Sequence[MicroBatch]],
 ) -> KernelProbe:
-    """Record which kernels one step runs, and trace some steps of the last repeat.
+    """Record which kernels one step runs, and trace some steps of the last repeat on the first ranks.
 
     The first repeat is traced where the measured precision decides how many there are.
     """
@@ -139,10 +142,17 @@ def _profile(
         loop.run(batches, range(1), warmup=True)
     traced = 0 if protocol.stop_at_interval_share else protocol.repeats - 1
     if protocol.profile and rank.folder.name == f"repeat.{traced}":
-        loop.take_step = step_with_ranges
-        with ranges_of(engine.module), trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz"):
+        with _traced(rank, engine, loop) if rank.index < TRACED_RANKS else nullcontext():
             loop.run(batches, range(protocol.profile_steps), warmup=True)
     return probe
+
+
+@contextmanager
+def _traced(rank: Rank, engine: RankEngine, loop: StepLoop) -> Iterator[None]:
+    """Trace this rank's steps with ranges."""
+    loop.take_step = step_with_ranges
+    with ranges_of(engine.module), trace_to(rank.folder / "trace" / f"rank{rank.index}.json.gz"):
+        yield
 
 
 def _unrecorded(engine: RankEngine, device: torch.device) -> StepLoop:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
             ending = replace(ending, reason=remark)
         except RecordError as error:
             ending = replace(ending, status=RunStatus.FAILED, reason=str(error))
-    _break_down(folder)
+    _break_down(plan, folder)
     result = _result(plan, folder, ending, answer, environment)
     force_to_disk(path for repeat in finished for pattern in ("samples.*", "rank.*") for path in repeat.glob(pattern))
     check_still_mine(folder, asking=True)  # reading the files may have taken long
@@ -59,12 +60,13 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
     return result
 
 
-def _break_down(folder: RunFolder) -> None:
-    """Say where the time of the profiled steps went, where some were."""
+def _break_down(plan: RunPlan, folder: RunFolder) -> None:
+    """Say where the time of the profiled steps went, where some were; a full disk must not cost the result too."""
     if any(folder.path.glob("repeat.*/trace/*")):
         from llmexp.traces.run import write_breakdown
 
-        write_breakdown(folder)
+        with suppress(OSError):
+            write_breakdown(folder, plan.processes)
 
 
 def precise_enough(plan: RunPlan, repeats: Sequence[Path]) -> bool:

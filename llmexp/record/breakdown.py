@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from pydantic import Field, ValidationError
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
@@ -19,12 +19,12 @@ class Share(Record):
     """
 
     phase: str
-    time_ns: int
-    compute_ns: int
-    communication_ns: int
-    copy_ns: int
-    idle_ns: int
-    gemm_ns: int
+    time_ns: NonNegativeInt
+    compute_ns: NonNegativeInt
+    communication_ns: NonNegativeInt
+    copy_ns: NonNegativeInt
+    idle_ns: NonNegativeInt
+    gemm_ns: NonNegativeInt
 
 
 class ModuleTime(Record):
@@ -36,10 +36,10 @@ class ModuleTime(Record):
     phase: str
     path: tuple[str, ...]
     recomputed: bool
-    exclusive_ns: int
-    work_ns: int
-    gemm_ns: int
-    pieces: int
+    exclusive_ns: NonNegativeInt
+    work_ns: NonNegativeInt
+    gemm_ns: NonNegativeInt
+    pieces: NonNegativeInt
 
 
 class KernelTime(Record):
@@ -47,21 +47,21 @@ class KernelTime(Record):
 
     name: str
     kind: str
-    calls: int
-    work_ns: int
-    copied_bytes: int = 0
+    calls: PositiveInt
+    work_ns: NonNegativeInt
+    copied_bytes: NonNegativeInt = 0
 
 
 class GemmTime(Record):
     """All matrix products of one operator and shape: batch times [m, k] by [k, n]."""
 
     operator: str
-    batch: int
-    m: int
-    n: int
-    k: int
-    calls: int
-    work_ns: int
+    batch: NonNegativeInt
+    m: NonNegativeInt
+    n: NonNegativeInt
+    k: NonNegativeInt
+    calls: PositiveInt
+    work_ns: NonNegativeInt
 
     @property
     def flops(self) -> int:
@@ -79,24 +79,24 @@ class Breakdown(Record):
 
     source: str
     on_device: bool
-    steps: int
-    window_ns: int
-    compute_ns: int
-    exposed_communication_ns: int
-    exposed_copy_ns: int
-    idle_ns: int
-    idle_late_ns: int
-    idle_queued_ns: int
-    idle_unexplained_ns: int
-    communication_ns: int
-    copy_ns: int
+    steps: NonNegativeInt
+    window_ns: PositiveInt
+    compute_ns: NonNegativeInt
+    exposed_communication_ns: NonNegativeInt
+    exposed_copy_ns: NonNegativeInt
+    idle_ns: NonNegativeInt
+    idle_late_ns: NonNegativeInt
+    idle_queued_ns: NonNegativeInt
+    idle_unexplained_ns: NonNegativeInt
+    communication_ns: NonNegativeInt
+    copy_ns: NonNegativeInt
     phases: list[Share]
     modules: list[ModuleTime]
     kernels: list[KernelTime]
     gemms: list[GemmTime] = Field(default_factory=list)
     kinds: dict[str, int] = Field(default_factory=dict)
     truncated: bool = False
-    odd_events: int = 0
+    odd_events: NonNegativeInt = 0
 
     @property
     def busy_ns(self) -> int:
@@ -117,10 +117,10 @@ class CollectiveTime(Record):
     """
 
     name: str
-    calls: int
-    work_ns: int
-    pure_ns: int | None
-    waited_ns: int | None
+    calls: PositiveInt
+    work_ns: NonNegativeInt
+    pure_ns: NonNegativeInt | None
+    waited_ns: NonNegativeInt | None
 
 
 class RunBreakdown(Record):
@@ -129,7 +129,7 @@ class RunBreakdown(Record):
     `repeat` is the repeat's number. `remark` says what is missing, and why.
     """
 
-    repeat: int
+    repeat: NonNegativeInt
     ranks: list[Breakdown]
     collectives: list[CollectiveTime] = Field(default_factory=list)
     remark: str = ""
@@ -144,7 +144,7 @@ class RunBreakdown(Record):
             "exposed_communication_share": [rank.exposed_communication_ns / rank.window_ns for rank in self.ranks],
             "exposed_copy_share": [rank.exposed_copy_ns / rank.window_ns for rank in self.ranks],
             "idle_share": [rank.idle_ns / rank.window_ns for rank in self.ranks],
-            "gemm_share_of_busy": [rank.kinds.get("GEMM", 0) / rank.busy_ns for rank in self.ranks],
+            "gemm_share_of_busy": [rank.kinds.get("GEMM", 0) / max(1, rank.busy_ns) for rank in self.ranks],
             "step_time_s": [rank.window_ns / rank.counted_steps / 1e9 for rank in self.ranks],
         }
         return {name: fmean(values) for name, values in shares.items()}

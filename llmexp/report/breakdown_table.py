@@ -228,7 +228,7 @@ def kernels_detail(run: Profiled) -> Detail:
 
 
 def _bandwidth(kernel: KernelTime) -> str:
-    return f"{kernel.copied_bytes / kernel.work_ns:,.2f}" if kernel.copied_bytes else ""
+    return f"{kernel.copied_bytes / max(1, kernel.work_ns):,.2f}" if kernel.copied_bytes else ""
 
 
 def gemms_detail(run: Profiled) -> Detail | None:
@@ -240,7 +240,7 @@ def gemms_detail(run: Profiled) -> Detail | None:
         Column("operator", tuple(each.operator for each in shown), left=True),
         *(Column(size, tuple(f"{getattr(each, size):,}" for each in shown)) for size in GEMM_SIZES),
         Column("ms", tuple(f"{each.work_ns / 1e6:,.3f}" for each in shown)),
-        Column("TFLOP/s", tuple(f"{each.flops / each.work_ns / 1e3:,.3g}" for each in shown)),
+        Column("TFLOP/s", tuple(f"{each.flops / max(1, each.work_ns) / 1e3:,.3g}" for each in shown)),
     ]
     return Detail("costliest matrix products, batch x [m, k] by [k, n]", columns, [])
 

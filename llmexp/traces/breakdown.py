@@ -48,11 +48,13 @@ def read_profile(path: Path) -> Profile:
 
 
 def break_down(profile: Profile) -> Breakdown:
-    """Say where the time of the steps went."""
+    """Say where the time of the steps went; raises TraceError where none went."""
     steps, work = profile.attribution.steps, profile.work
     begin_ns, end_ns = int(work.begin.min()), int(work.end.max())
     if len(steps) and not work.on_device:
         begin_ns, end_ns = int(steps.begin.min()), max(int(steps.end.max()), end_ns)
+    if begin_ns == end_ns:
+        raise TraceError(f"{profile.source} has no work that takes any time")
     return _Account(profile, begin_ns, end_ns).record()
 
 

@@ -15,14 +15,17 @@ from llmexp.traces.collectives import Calls, collective_times
 _NUMBER = re.compile(r"\d+")
 
 
-def write_breakdown(folder: RunFolder) -> RunBreakdown | None:
+def write_breakdown(folder: RunFolder, processes: int) -> RunBreakdown | None:
     """Read the traces of a run's traced repeat and write breakdown.json; None where nothing was traced.
 
-    A trace that cannot be read is named in the remark.
+    The remark names a trace that cannot be read, and says where not all ranks were traced.
     """
     for repeat in reversed(folder.repeats()):
         if traces := traces_of(repeat):
             found = break_down_ranks(traces, int(repeat.suffix[1:]))
+            if len(traces) < processes:
+                told = [found.remark] * bool(found.remark) + [f"{len(traces)} of {processes} ranks were traced"]
+                found = found.model_copy(update={"remark": "; ".join(told)})
             folder.write(folder.breakdown_path, found)
             return found
     return None

@@ -30,8 +30,10 @@ def test_earlier_attempts_are_set_aside_not_deleted(make_plan, folder):
 def test_the_uncommitted_changes_of_an_earlier_attempt_go_with_its_result(folder):
     folder.path.mkdir(parents=True)
     (folder.path / "git.llmexp.diff").write_text("earlier")
+    folder.breakdown_path.write_text("{}")
     set_aside(folder)
     assert folder.diffs() == []
+    assert not folder.breakdown_path.exists()
     assert (folder.path / "previous" / "1" / "git.llmexp.diff").read_text() == "earlier"
 
 

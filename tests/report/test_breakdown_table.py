@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from llmexp.record.breakdown import Breakdown, CollectiveTime, GemmTime, KernelTime, ModuleTime, RunBreakdown, Share
+from llmexp.errors import RecordError
+from llmexp.record.breakdown import (
+    Breakdown,
+    CollectiveTime,
+    GemmTime,
+    KernelTime,
+    ModuleTime,
+    RunBreakdown,
+    Share,
+    read_breakdown,
+)
 from llmexp.report.breakdown_table import (
     COMMUNICATION,
     IDLE,
@@ -19,6 +29,8 @@ from llmexp.report.breakdown_table import (
     parts_ms,
     step_ms,
 )
+from llmexp.report.table import build_report
+from llmexp.report.text import markdown
 
 MS = 1_000_000
 
@@ -127,3 +139,16 @@ def test_products_have_their_speed_and_collectives_their_waiting() -> None:
     assert waiting
     assert [column.cells[0] for column in waiting.columns] == ["all", "2", "3.00", "2.00", "1.00"]
     assert collectives_detail(run()) is None
+
+
+def test_a_run_with_a_breakdown_has_its_modules_below_the_table_and_a_damaged_one_costs_nothing(make_run) -> None:
+    good, bad, traced_by_nobody = make_run("Naive", metrics={"tokens_per_s": 5.0}), make_run("F"), make_run("R")
+    good.write(good.breakdown_path, run().breakdown)
+    bad.breakdown_path.write_text('{"repeat": 0, "ranks": [{"window_ns": 0}]}')
+    (section,) = build_report([good, bad, traced_by_nobody]).sections
+    (detail,) = section.details
+    assert [column.header for column in detail.columns] == ["phase", "part", "Naive ms"]
+    with pytest.raises(RecordError, match="is not a breakdown of this llmexp"):
+        read_breakdown(bad)
+    assert read_breakdown(traced_by_nobody) is None
+    assert "| forward | whole phase | 41.00 (41.0%) |" in markdown(build_report([good]))

@@ -41,8 +41,9 @@ def test_a_damaged_rank_is_named_and_the_others_count(another, tmp_path: Path) -
         path.rename(repeat / "trace" / f"rank{rank}.json")
     (repeat / "trace" / "rank1.json").write_text("{")
     folder = RunFolder(tmp_path / "run")
-    found = write_breakdown(folder)
+    found = write_breakdown(folder, processes=4)
     assert found
     assert [rank.source for rank in found.ranks] == ["rank0.json"]
     assert "rank1.json is no trace" in found.remark
+    assert "2 of 4 ranks were traced" in found.remark
     assert folder.breakdown_path.exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 from llmexp.cli.arguments import Parser, command_parser, one_run
 from llmexp.errors import ConfigError, TraceError
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
+from llmexp.record.plan import RunPlan
 from llmexp.report import breakdown_table as tables
 from llmexp.report.breakdown_table import Profiled
 from llmexp.report.terminal import console, print_detail
@@ -80,7 +81,7 @@ def _profiled(path: Path) -> Profiled:
     if not path.is_dir():
         return Profiled(path.name, _readable(break_down_ranks([path])))
     folder = one_run(path)
-    breakdown = read_breakdown(folder) or write_breakdown(folder)
+    breakdown = read_breakdown(folder) or write_breakdown(folder, RunPlan.read(folder.plan_path).processes)
     if breakdown is None:
         raise TraceError(f"{folder.path} has no trace: a run with measure.profile=true leaves one")
     result = folder.result()

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from llmexp.record.breakdown import read_breakdown
+from llmexp.errors import RecordError
+from llmexp.record.breakdown import RunBreakdown, read_breakdown
 from llmexp.record.result import RunStatus
 from llmexp.reference import SOURCE
 from llmexp.report.breakdown_table import Profiled, module_detail
@@ -145,7 +146,7 @@ class TrainingSection(Section):
 
     @cached_property
     def _profiled(self) -> list[Profiled]:
-        found = [(row, read_breakdown(row.folder)) for row in self.rows if row.state == RunStatus.SUCCESS]
+        found = [(row, _breakdown_of(row)) for row in self.rows if row.state == RunStatus.SUCCESS]
         return [
             Profiled(self.label(row), breakdown, step.mean if (step := row.metric("step_time_s")) else None)
             for row, breakdown in found
@@ -212,3 +213,11 @@ class TrainingSection(Section):
 
 def _beside(path: Path, what: str) -> Path:
     return path.with_name(f"{path.stem}_{what}{path.suffix}")
+
+
+def _breakdown_of(row: Row) -> RunBreakdown | None:
+    """Return a run's breakdown; `llmexp trace` says why one cannot be read, which must not cost the report."""
+    try:
+        return read_breakdown(row.folder)
+    except RecordError:
+        return None
