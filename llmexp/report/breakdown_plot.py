@@ -23,7 +23,7 @@ from llmexp.report.breakdown_table import (
 from llmexp.report.picture import INK, new_figure, plain, save
 
 # What is no module has a colour of its own in every picture.
-FIXED = {COMMUNICATION: "#a33b4b", COPIES: "#d9a441", IDLE: "#e4e4e4", OUTSIDE: "#9aa5ad", RECOMPUTED: "#6d6d6d"}
+FIXED = {COMMUNICATION: "#d98089", COPIES: "#d9a441", IDLE: "#e4e4e4", OUTSIDE: "#9aa5ad", RECOMPUTED: "#b3aa9c"}
 # A letter takes about this share of the axis.
 LETTER = 0.0075
 
