@@ -61,7 +61,7 @@ class RunFolder:
 
     @property
     def breakdown_path(self) -> Path:
-        """Where the time of the profiled steps went."""
+        """The file that says where the time of the profiled steps went."""
         return self.path / "breakdown.json"
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from llmexp.record.ranges import BMM0, BMM1, CORE, MODULE, PHASE_END, SOFTMAX, STEP
-from llmexp.traces.events import Numbers, Table, Trace
+from llmexp.traces.events import Numbers, Table, Trace, empty_table
 from llmexp.traces.intervals import Innermost, outer_first
 
 Path = tuple[str, ...]
@@ -120,9 +120,11 @@ class Attribution:
     def _linked(self) -> tuple[Table, Table]:
         """Return the operators of backward that have one of forward, and where in forward that was."""
         forward, backward = self._trace.forward, self._trace.backward
+        if not len(forward):  # a file that was cut off may have the other ends
+            return empty_table(), empty_table()
         order = np.argsort(forward.key, kind="stable")
         index = order[np.minimum(np.searchsorted(forward.key[order], backward.key), len(forward) - 1)]
-        matched = np.flatnonzero(forward.key[index] == backward.key) if len(forward) else np.empty(0, np.int64)
+        matched = np.flatnonzero(forward.key[index] == backward.key)
         operator = self._operator_at(backward.lane[matched], backward.begin[matched])
         known = operator >= 0
         return self._trace.operators[operator[known]], forward[index[matched][known]]

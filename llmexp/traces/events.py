@@ -145,7 +145,12 @@ class _Reader:
         kinds: dict[str, list[Event]] = {kind: [] for kind in KINDS.values()}
         lists = {labels: kinds[kind] for labels, kind in KINDS.items()}
         for event in events:
-            if (chosen := lists.get((event.ph, event.cat))) is not None:
+            try:
+                chosen = lists.get((event.ph, event.cat))
+            except TypeError:  # labels that are lists
+                self._odd += 1
+                continue
+            if chosen is not None:
                 chosen.append(event)
         for kind, chosen in kinds.items():
             if not chosen:
@@ -237,7 +242,7 @@ def _is_usable(event: Event) -> bool:
     if not all(isinstance(time, int | float | Decimal) for time in times):
         return False
     ids = (event.pid, event.tid, event.args.device, event.args.stream)
-    return all(isinstance(one, int | str | None) for one in ids) and abs(times[0]) < 2**53 and 0 <= times[1] < 2**53
+    return all(isinstance(one, int | str | None) for one in ids) and abs(times[0]) < 2**52 and 0 <= times[1] < 2**52
 
 
 def _nanoseconds(microseconds: list[Any]) -> Numbers:

@@ -15,8 +15,8 @@ from llmexp.traces.collectives import Calls, collective_times
 _NUMBER = re.compile(r"\d+")
 
 
-def write_breakdown(folder: RunFolder, processes: int) -> RunBreakdown | None:
-    """Read the traces of a run's traced repeat and write breakdown.json; None where nothing was traced.
+def break_down_run(folder: RunFolder, processes: int) -> RunBreakdown | None:
+    """Read the traces of a run's traced repeat; None where nothing was traced.
 
     The remark names a trace that cannot be read, and says where not all ranks were traced.
     """
@@ -26,14 +26,20 @@ def write_breakdown(folder: RunFolder, processes: int) -> RunBreakdown | None:
             if len(traces) < processes:
                 told = [found.remark] * bool(found.remark) + [f"{len(traces)} of {processes} ranks were traced"]
                 found = found.model_copy(update={"remark": "; ".join(told)})
-            folder.write(folder.breakdown_path, found)
             return found
     return None
 
 
+def write_breakdown(folder: RunFolder, processes: int) -> None:
+    """Write breakdown.json where something was traced."""
+    if found := break_down_run(folder, processes):
+        folder.write(folder.breakdown_path, found)
+
+
 def traces_of(repeat: Path) -> list[Path]:
     """Return the traces of a repeat's ranks, in order."""
-    found = {int(number[0]): path for path in repeat.glob("trace/rank*.json*") if (number := _NUMBER.search(path.name))}
+    files = (path for path in repeat.glob("trace/rank*.json*") if path.is_file())
+    found = {int(number[0]): path for path in files if (number := _NUMBER.search(path.name))}
     return [found[rank] for rank in sorted(found)]
 
 

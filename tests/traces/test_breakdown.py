@@ -191,6 +191,15 @@ def test_products_have_the_operations_of_their_shapes(made) -> None:
     assert (bmm.batch, bmm.m, bmm.n, bmm.k, bmm.flops) == (4, 2, 6, 3, 2 * 4 * 2 * 6 * 3)
 
 
+def test_a_gradient_whose_forward_was_cut_off_is_outside_modules(made) -> None:
+    step(made, 0, 30, 70, 90)
+    made.operator("MmBackward0", 40, 60)
+    made.link((1, 11), (1, 40))
+    made.events = [event for event in made.events if event["ph"] != "s"]
+    made.kernel(GEMM, 100, 110, launched=45)
+    assert modules_us(break_down(read_profile(made.file()))) == {("backward", "", False): 10}
+
+
 def test_copies_have_their_bytes(made) -> None:
     made.kernel(TO_HOST, 0, 10)
     made.events[-1]["args"]["bytes"] = 5 * 2**30

@@ -102,8 +102,10 @@ def test_events_without_usable_times_are_left_out_and_counted(made) -> None:
     fill(made, 3)
     for odd in ({"ts": None}, {"ts": "soon"}, {"ts": 1.0, "dur": -3}, {"ts": 1, "name": None}, {"ts": 1e300}):
         made.events.append({"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "dur": 1} | odd)
+    made.events.append({"ph": ["X"], "cat": {}, "name": "a"})
+    made.events.append({"ph": "X", "cat": "cpu_op", "name": "a", "ts": 2**52 + 1, "dur": 2**52 + 1})
     trace = read_trace(made.file())
-    assert (len(trace.operators), trace.odd_events) == (3, 5)
+    assert (len(trace.operators), trace.odd_events) == (3, 7)
 
 
 @pytest.mark.parametrize(

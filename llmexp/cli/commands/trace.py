@@ -12,7 +12,7 @@ from llmexp.record.plan import RunPlan
 from llmexp.report import breakdown_table as tables
 from llmexp.report.breakdown_table import Profiled
 from llmexp.report.terminal import console, print_detail
-from llmexp.traces.run import break_down_ranks, traces_of, write_breakdown
+from llmexp.traces.run import break_down_ranks, break_down_run, traces_of
 
 DIFF = "diff"
 
@@ -81,7 +81,7 @@ def _profiled(path: Path) -> Profiled:
     if not path.is_dir():
         return Profiled(path.name, _readable(break_down_ranks([path])))
     folder = one_run(path)
-    breakdown = read_breakdown(folder) or write_breakdown(folder, RunPlan.read(folder.plan_path).processes)
+    breakdown = read_breakdown(folder) or break_down_run(folder, RunPlan.read(folder.plan_path).processes)
     if breakdown is None:
         raise TraceError(f"{folder.path} has no trace: a run with measure.profile=true leaves one")
     result = folder.result()
