@@ -32,9 +32,12 @@ def asked_by(
     """
     named = [number for number, name in enumerate(trace.names) if name in operators]
     calls = trace.operators[np.isin(trace.operators.name, named) & (trace.operators.detail >= 0)]
-    around = Innermost(calls).around
-    calls = calls[around < 0 if outermost else ~np.isin(np.arange(len(calls)), around)]
-    call = Innermost(calls).at(work.lane[rows], work.moment[rows])
+    found = Innermost(calls)
+    call = found.at(work.lane[rows], work.moment[rows])
+    if outermost:
+        call = _outermost(call, found.around)
+    else:
+        call[np.isin(call, found.around)] = -1
     rows, call = rows[call >= 0], call[call >= 0]
     which = calls.name[call].astype(np.int64) * len(trace.inputs) + calls.detail[call]
     order = np.argsort(which, kind="stable")
@@ -49,6 +52,13 @@ def asked_by(
         )
         for group in groups
     ]
+
+
+def _outermost(call: Numbers, around: Numbers) -> Numbers:
+    around = np.append(around, -1)  # which nothing, -1, has around it
+    while (outer := around[call]).max(initial=-1) >= 0:
+        call = np.where(outer >= 0, outer, call)
+    return call
 
 
 def work_ns(asked: Asked, work: Work) -> int:

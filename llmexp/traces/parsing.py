@@ -76,7 +76,9 @@ class TraceFile:
         rest = self._after_head(parts)
         for part in parts:
             rest += part
-            events, taken = self._until_last_border(rest, searched=2**16)
+            events, taken = self._until_last_border(rest, searched=2**12)
+            if not taken:
+                events, taken = self._until_last_border(rest, searched=2**16)
             if not taken:
                 events, taken = self._until_end(rest)
                 if taken:
