@@ -14,7 +14,7 @@ from llmexp.schema import RunConfig
 NOT_IN_ID: dict[str, Any] = dict.fromkeys(NOT_MEASURED, True) | {"precision": {"chosen_because"}}
 
 
-def identity(config: RunConfig, engine_config: Mapping[str, Any], more: Mapping[str, str] | None = None) -> str:
+def identity(config: RunConfig, engine_config: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> str:
     """Hash what determines the measurement to 12 hexadecimal digits; tracking and launching are left out.
 
     `more` holds further values by name: digests of the contents at the configuration's paths, because other records at
