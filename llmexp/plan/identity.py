@@ -10,8 +10,11 @@ from typing import Any
 from llmexp.record.naming import NOT_MEASURED
 from llmexp.schema import RunConfig
 
-# The id depends on what precision=auto chose, not on why.
-NOT_IN_ID: dict[str, Any] = dict.fromkeys(NOT_MEASURED, True) | {"precision": {"chosen_because"}}
+# The id depends on what precision=auto chose, not on why, and limits are only put beside what is measured.
+NOT_IN_ID: dict[str, Any] = dict.fromkeys(NOT_MEASURED, True) | {
+    "precision": {"chosen_because"},
+    "hardware": {"calibration"},
+}
 
 
 def identity(config: RunConfig, engine_config: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> str:
