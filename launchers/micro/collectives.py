@@ -26,11 +26,11 @@ class _Exchange:
     call: Callable[[], object]
     put: Tensor
     got: Tensor
-    wanted: Callable[[Callable[[int], Tensor]], Tensor | None]
+    wanted: Callable[[], Tensor | None]
 
 
 def collective(point: MicroPoint, place: Place) -> Case:
-    """Make the buffers of a collective; its result is checked with the values of `_of_rank`."""
+    """Make the buffers of a collective; its result is checked with the values of `_of_rank`, whose sum is `_of_all`."""
     ranks = place.world_size
     length = max(ranks, point.sizes["bytes"] // BYTES_PER_ELEMENT["fp32"] // ranks * ranks)
     made = KINDS[point.kind](place, length)
@@ -38,7 +38,7 @@ def collective(point: MicroPoint, place: Place) -> Case:
     def wrong() -> str:
         made.put.copy_(_of_rank(place.rank, made.put))
         made.call()
-        wanted = made.wanted(lambda rank: _of_rank(rank, made.put))
+        wanted = made.wanted()
         ok = wanted is None or torch.equal(made.got, wanted)
         # Sums would grow with every further call, up to infinity.
         made.put.zero_()
@@ -49,28 +49,35 @@ def collective(point: MicroPoint, place: Place) -> Case:
 
 def _of_rank(rank: int, like: Tensor) -> Tensor:
     """Return small whole numbers that differ from rank to rank, so that sums are exact."""
-    return (torch.arange(like.numel(), device=like.device) % PERIOD + rank + 1).to(like.dtype)
+    return _pattern(like) + (rank + 1)
+
+
+def _of_all(ranks: int, like: Tensor) -> Tensor:
+    """Return the sum of the values of all ranks."""
+    return _pattern(like) * ranks + ranks * (ranks + 1) / 2
+
+
+def _pattern(like: Tensor) -> Tensor:
+    return (torch.arange(like.numel(), dtype=torch.int32, device=like.device) % PERIOD).to(like.dtype)
 
 
 def _all_reduce(place: Place, length: int) -> _Exchange:
     buffer = place.random(length)
-    return _Exchange(
-        lambda: distributed.all_reduce(buffer), buffer, buffer, lambda of: _total(map(of, range(place.world_size)))
-    )
+    return _Exchange(lambda: distributed.all_reduce(buffer), buffer, buffer, lambda: _of_all(place.world_size, buffer))
 
 
 def _reduce(place: Place, length: int) -> _Exchange:
     buffer = place.random(length)
 
-    def wanted(of: Callable[[int], Tensor]) -> Tensor | None:
-        return _total(map(of, range(place.world_size))) if place.rank == ROOT else None
+    def wanted() -> Tensor | None:
+        return _of_all(place.world_size, buffer) if place.rank == ROOT else None
 
     return _Exchange(lambda: distributed.reduce(buffer, ROOT), buffer, buffer, wanted)
 
 
 def _broadcast(place: Place, length: int) -> _Exchange:
     buffer = place.random(length)
-    return _Exchange(lambda: distributed.broadcast(buffer, ROOT), buffer, buffer, lambda of: of(ROOT))
+    return _Exchange(lambda: distributed.broadcast(buffer, ROOT), buffer, buffer, lambda: _of_rank(ROOT, buffer))
 
 
 def _all_gather(place: Place, length: int) -> _Exchange:
@@ -79,7 +86,7 @@ def _all_gather(place: Place, length: int) -> _Exchange:
         lambda: distributed.all_gather_into_tensor(gathered, own),
         own,
         gathered,
-        lambda of: torch.cat([of(rank) for rank in range(place.world_size)]),
+        lambda: torch.cat([_of_rank(rank, own) for rank in range(place.world_size)]),
     )
 
 
@@ -89,7 +96,7 @@ def _reduce_scatter(place: Place, length: int) -> _Exchange:
         lambda: distributed.reduce_scatter_tensor(own, whole),
         whole,
         own,
-        lambda of: _part(_total(map(of, range(place.world_size))), place.rank, place),
+        lambda: _part(_of_all(place.world_size, whole), place),
     )
 
 
@@ -99,7 +106,7 @@ def _all_to_all(place: Place, length: int) -> _Exchange:
         lambda: distributed.all_to_all_single(received, sent),
         sent,
         received,
-        lambda of: torch.cat([_part(of(rank), place.rank, place) for rank in range(place.world_size)]),
+        lambda: torch.cat([_part(_of_rank(rank, sent), place) for rank in range(place.world_size)]),
     )
 
 
@@ -116,15 +123,12 @@ def _send_recv(place: Place, length: int) -> _Exchange:
         for request in distributed.batch_isend_irecv(pair):
             request.wait()
 
-    return _Exchange(call, sent, received, lambda of: of(before))
+    return _Exchange(call, sent, received, lambda: _of_rank(before, sent))
 
 
-def _total(parts: map[Tensor]) -> Tensor:
-    return torch.stack(list(parts)).sum(0)
-
-
-def _part(whole: Tensor, rank: int, place: Place) -> Tensor:
-    return whole.chunk(place.world_size)[rank]
+def _part(whole: Tensor, place: Place) -> Tensor:
+    """Return this rank's part of what all ranks share."""
+    return whole.chunk(place.world_size)[place.rank]
 
 
 KINDS: dict[str, Callable[[Place, int], _Exchange]] = {
