@@ -84,3 +84,4 @@ def test_a_run_that_is_ended_keeps_its_points(tmp_path: Path) -> None:
     assert [bool(point["metrics"]) for point in found["points"]][:2] == [True, True]
     assert found["points"][-1]["problem"]
     assert "GFLOP/s" in done.stdout
+    assert "ended here" in done.stdout

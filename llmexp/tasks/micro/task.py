@@ -84,7 +84,7 @@ class Micro(Task[MicroRunConfig, MicroPlan]):
 
     def outcome(self, plan: MicroPlan, metrics: dict[str, Metric | None]) -> str:
         """Return the number of points."""
-        return f"{len(plan.points)} points"
+        return f"{len(plan.points)} points" if metrics else ""
 
 
 MICRO = Micro()

@@ -9,6 +9,7 @@ from llmexp.plan.micro_plan import MicroPlan
 from llmexp.record.result import ResultPoint
 from llmexp.report.row import Row
 from llmexp.report.section import Column, Detail
+from llmexp.tasks.micro.points import DURING
 from llmexp.tasks.micro.report.paper import paper_columns, paper_legend
 from llmexp.tasks.micro.report.units import in_bytes, in_seconds
 
@@ -124,7 +125,9 @@ def _size(name: str, value: object) -> str:
 
 def _time(point: ResultPoint) -> str:
     seconds = _mean(point, "time_s")
-    return "-" if seconds is None else in_seconds(seconds)
+    if seconds is None:
+        return "ended here" if point.problem == DURING else "-"
+    return in_seconds(seconds)
 
 
 def _spread(point: ResultPoint, row: Row) -> str:
