@@ -5,6 +5,7 @@ The exit code is 0 when the request was answered, 1 when it was not, 2 for wrong
 
 from __future__ import annotations
 
+import atexit
 import gc
 import locale
 import os
@@ -20,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Composing makes many objects and hardly a cycle: a collection after each 700 would take 5 % of a command's time.
     gc.set_threshold(100_000)
     if argv is None:
+        atexit.register(gc.freeze)  # the last collection would take a second where MLflow was imported, for nothing
         _look_here_last()
         _speak_utf8()
         _end_at_sigterm()
