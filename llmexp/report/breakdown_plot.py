@@ -56,6 +56,7 @@ def draw_breakdowns(runs: Sequence[Profiled], title: str, path: Path) -> None:
                 axes.text(left + value / 2, row, name, ha="center", va="center", fontsize=6, color=INK)
     axes.set_yticks(range(len(bars)), [f"{run.name}: {phase}" for run, phase, _ in bars], fontsize=8)
     axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.set_xlim(0, 1.05 * widest or 1)
     axes.set_xlabel("ms a step and rank", fontsize=9)
     _name_colours(figure, {name: colours[name] for name in labels})
     save(figure, path)
