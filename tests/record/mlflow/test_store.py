@@ -56,8 +56,9 @@ def test_a_store_whose_making_was_broken_off_is_made_anew(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("last_line", ["pass", "raise ImportError"])
 def test_only_while_mlflow_is_imported_nothing_is_collected(tmp_path, monkeypatch, last_line):
-    lines = ("import gc, notes", "notes.seen.append(gc.isenabled())", "class MlflowClient:", "    def __init__(self, uri):")
-    (tmp_path / "mlflow.py").write_text("\n".join((*lines, "        notes.seen.append(gc.isenabled())", last_line)))
+    note = "notes.seen.append(gc.isenabled())"
+    client = ("class MlflowClient:", "    def __init__(self, uri):", f"        {note}")
+    (tmp_path / "mlflow.py").write_text("\n".join(("import gc, notes", note, *client, last_line)))
     (tmp_path / "notes.py").write_text("seen = []")
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("mlflow", "notes"):
