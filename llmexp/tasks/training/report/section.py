@@ -12,10 +12,12 @@ from llmexp.errors import RecordError
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
 from llmexp.record.result import RunStatus
 from llmexp.reference import SOURCE
-from llmexp.report.breakdown_table import Profiled, module_detail
+from llmexp.report.breakdown.modules import module_detail
+from llmexp.report.breakdown.parts import Profiled
+from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import Row
-from llmexp.report.section import Bars, Column, Detail, Section
+from llmexp.report.section import Section
 from llmexp.report.signs import PARTLY_TRAINED
 from llmexp.tasks.training.report.batches import largest_batches
 from llmexp.tasks.training.report.columns import columns
@@ -159,7 +161,7 @@ class TrainingSection(Section):
         <name>_loss.png is for runs with a token budget, <name>_scaling.png for series over ranks, and
         <name>_modules.png for runs that were profiled.
         """
-        from llmexp.report.breakdown_plot import draw_breakdowns
+        from llmexp.report.breakdown.plot import draw_breakdowns
         from llmexp.tasks.training.report.loss_plot import draw_losses
         from llmexp.tasks.training.report.scaling_plot import draw_scaling
 
