@@ -61,7 +61,7 @@ class PaperCell:
     @property
     def remark(self) -> str:
         """A sentence on why the figure is doubtful, or what is odd about it; empty where neither is the case."""
-        return self.note.replace(_ODD, "odd:") if self.note.startswith((_DOUBT, _ODD)) else ""
+        return remark_of(self.note)
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,11 @@ class PaperScaling:
 
     percent: float
     note: str
+
+
+def remark_of(note: str) -> str:
+    """Return the note of a cell as a sentence where it says that the cell is doubtful or odd; else nothing."""
+    return note.replace(_ODD, "odd:") if note.startswith((_DOUBT, _ODD)) else ""
 
 
 def read_table(name: str) -> list[dict[str, str]]:

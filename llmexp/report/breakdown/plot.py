@@ -7,7 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmexp.report.breakdown_table import (
+from llmexp.report.breakdown.parts import (
     BETWEEN,
     COMMUNICATION,
     COPIES,
