@@ -71,10 +71,11 @@ def _points_until_now(plan: RunPlan, folder: RunFolder) -> list[ResultPoint]:
 def _break_down(plan: RunPlan, folder: RunFolder) -> None:
     """Say where the time of the profiled steps went, where some were; a full disk must not cost the result too."""
     if any(folder.path.glob("repeat.*/trace/*")):
+        from llmexp.record.counted import Peaks
         from llmexp.traces.run import write_breakdown
 
         with suppress(OSError):
-            write_breakdown(folder, plan.processes)
+            write_breakdown(folder, plan.processes, Peaks.of(plan.config.hardware))
 
 
 def precise_enough(plan: RunPlan, repeats: Sequence[Path]) -> bool:

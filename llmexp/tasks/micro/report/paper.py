@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from llmexp.record.result import ResultPoint
 from llmexp.reference import SOURCE, PaperGemm, paper_gemm
+from llmexp.report.columns import Column
 from llmexp.report.row import Row
-from llmexp.report.section import Column
 from llmexp.tasks.micro.report.units import in_seconds
 
 # Table XII is of this machine.

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmexp.record.result import RunStatus
+from llmexp.report.columns import Bars, Column, Detail
+from llmexp.report.legend import legend_of_runs, legend_of_signs
 from llmexp.report.notes import ending_note, mark
 from llmexp.report.row import Row
-from llmexp.report.section import Bars, Column, Detail, Section
+from llmexp.report.section import Section
 from llmexp.report.signs import doubt_sign
 from llmexp.tasks.micro.report.curves import draw_curves
 from llmexp.tasks.micro.report.tables import limits_table, point_tables
@@ -65,8 +67,8 @@ class MicroSection(Section):
         """The meaning of the columns."""
         return [
             "a point's time is the median of its samples on the slowest rank; all ranks measure at the same time",
-            *self.legend_of_signs(),
-            *self.legend_of_runs(),
+            *legend_of_signs(self.rows),
+            *legend_of_runs(self.rows, self.shared),
         ]
 
     @property

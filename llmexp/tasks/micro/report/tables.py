@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from llmexp.analysis.metric import MetricSpec
 from llmexp.plan.micro_plan import MicroPlan
 from llmexp.record.result import ResultPoint
+from llmexp.report.columns import Column, Detail
 from llmexp.report.row import Row
-from llmexp.report.section import Column, Detail
 from llmexp.tasks.micro.points import DURING
 from llmexp.tasks.micro.report.paper import paper_columns, paper_legend
 from llmexp.tasks.micro.report.units import in_bytes, in_seconds
