@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from llmexp.cli.overrides import as_typed
 from llmexp.errors import ConfigError
 from llmexp.record.plan import RunPlan
-from llmexp.report.section import Column
+from llmexp.report.columns import Column
 from llmexp.report.terminal import as_table, console, write
 
 YES, ENGINE = "yes", "engine"

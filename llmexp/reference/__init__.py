@@ -61,7 +61,7 @@ class PaperCell:
     @property
     def remark(self) -> str:
         """A sentence on why the figure is doubtful, or what is odd about it; empty where neither is the case."""
-        return self.note.replace(_ODD, "odd:") if self.note.startswith((_DOUBT, _ODD)) else ""
+        return remark_of(self.note)
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,11 @@ class PaperScaling:
 
     percent: float
     note: str
+
+
+def remark_of(note: str) -> str:
+    """Return the note of a cell as a sentence where it says that the cell is doubtful or odd; else nothing."""
+    return note.replace(_ODD, "odd:") if note.startswith((_DOUBT, _ODD)) else ""
 
 
 def read_table(name: str) -> list[dict[str, str]]:
@@ -91,6 +96,23 @@ def paper_scaling(model: str, method: str, hardware: str, batch_micro: int, gpus
     for row in read_table("figure04_scaling"):
         if (row["model"], _atoms(row["method"]), row["hardware"], int(row["batch_size"]), int(row["gpus"])) == wanted:
             return PaperScaling(float(row["efficiency_percent"]), row["note"])
+    return None
+
+
+@dataclass(frozen=True)
+class PaperGemm:
+    """A row of table XII: the first product of 7B's MLP on an A800."""
+
+    time_s: float
+    peak_percent: float
+    note: str
+
+
+def paper_gemm(m: int, n: int, k: int) -> PaperGemm | None:
+    """Find the row of table XII with these sizes, in bf16, or None."""
+    for row in read_table("table12_mlp_first_gemm"):
+        if (int(row["m"]), int(row["n"]), int(row["k"])) == (m, n, k):
+            return PaperGemm(float(row["time_ms"]) / 1e3, float(row["peak_percent"]), row["note"])
     return None
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from llmexp.report.columns import Bars
 from llmexp.report.picture import COLOURS, INK, can_draw, new_figure, plain, save
 from llmexp.report.run_plots import draw_run
-from llmexp.report.section import Bars, Section
+from llmexp.report.section import Section
 from llmexp.report.signs import doubt_sign
 from llmexp.report.table import Report
 

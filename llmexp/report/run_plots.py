@@ -14,8 +14,8 @@ from llmexp.record.breakdown import read_breakdown
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.samples import Sample, read_samples
-from llmexp.report.breakdown_plot import draw_breakdowns
-from llmexp.report.breakdown_table import Profiled
+from llmexp.report.breakdown.parts import Profiled
+from llmexp.report.breakdown.plot import draw_breakdowns
 from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
 from llmexp.report.row import Row, read_row
 from llmexp.tasks import get_task

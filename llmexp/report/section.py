@@ -12,62 +12,20 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from llmexp.analysis.device_time import useful_fraction
 from llmexp.analysis.metric import MetricSpec
-from llmexp.errors import RecordError
 from llmexp.record.result import Metric
 from llmexp.report.cells import mean_of, own_words, rate_cell
+from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.control import control_lines
 from llmexp.report.csv_line import csv_line, identity
+from llmexp.report.legend import legend_of_runs, legend_of_signs, small
 from llmexp.report.notes import beside_note, ending_note
 from llmexp.report.row import HERE, OOM, Row
-from llmexp.report.signs import UNKNOWN, UNSTABLE, doubt_sign, within_run
+from llmexp.report.signs import doubt_sign
+from llmexp.report.stacks import has_several_stacks
 from llmexp.tasks import get_task
 
 _IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ranks", "runtime": "{}"}
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column: its heading with the unit, its cells, and its place in the order of dropping.
-
-    Where there is no room, columns go in the order of `dispensable`; 0 always stays.
-    """
-
-    header: str
-    cells: tuple[str, ...]
-    left: bool = False
-    dispensable: int = 0
-
-
-@dataclass(frozen=True)
-class Detail:
-    """A further table below that of the runs, with its title and legend."""
-
-    title: str
-    columns: Sequence[Column]
-    legend: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Bars:
-    """A panel of a picture, with a value for each row, or None where there is nothing to draw.
-
-    `words` are written in place of a missing value of ours, `signs` behind a value.
-    """
-
-    label: str
-    ours: Sequence[float | None]
-    deviations: Sequence[float]
-    papers: Sequence[float | None]
-    words: Sequence[str]
-    signs: Sequence[str]
-
-    @property
-    def reach(self) -> list[float]:
-        """The largest value that is drawn in each row."""
-        rows = zip(self.ours, self.deviations, self.papers, strict=True)
-        return [max((ours or 0) + deviation, paper or 0) for ours, deviation, paper in rows]
 
 
 @dataclass(frozen=True)
@@ -133,9 +91,8 @@ class Section:
         for name in self.facets:
             yield Column(name, tuple(self.shown(row)[name] for row in self.rows), left=True)
         yield self.column("asked for", lambda row: self.own_words[row.id], left=True, dispensable=10)
-        yield self.column(
-            "stack", lambda row: row.result.stack if row.result and self.has_several_stacks else "", dispensable=7
-        )
+        several = has_several_stacks(self.rows)
+        yield self.column("stack", lambda row: row.result.stack if row.result and several else "", dispensable=7)
 
     def subject_cell(self, row: Row, name: str) -> str:
         """Return one word of the subject."""
@@ -168,11 +125,6 @@ class Section:
         return self.rows[0].plan.rate_unit if self.rows else ""
 
     @property
-    def sample_name(self) -> str:
-        """The name of a sample, such as step."""
-        return self.rows[0].plan.sample_name if self.rows else ""
-
-    @property
     def legend(self) -> list[str]:
         """The meaning of the signs and headings that occur in this table, and its conclusions."""
         rate = self.metrics.get(self.rows[0].plan.rate) if self.rows else None
@@ -180,43 +132,12 @@ class Section:
             spec for spec in self.metrics.values() if spec.column and any(row.metric(spec.name) for row in self.rows)
         ]
         return [
-            *([f"{rate.unit}: {_small(rate.help)}"] if rate and any(row.rate for row in self.rows) else []),
-            *self.legend_of_signs(),
-            *(f"{spec.column.header}: {_small(spec.help)}" for spec in shown if spec.column),
-            *self.legend_of_runs(),
+            *([f"{rate.unit}: {small(rate.help)}"] if rate and any(row.rate for row in self.rows) else []),
+            *legend_of_signs(self.rows),
+            *(f"{spec.column.header}: {small(spec.help)}" for spec in shown if spec.column),
+            *legend_of_runs(self.rows, self.shared),
             *control_lines(self.rows),
         ]
-
-    def legend_of_signs(self) -> list[str]:
-        """Explain the signs beside rates."""
-        rates, name = [row.rate for row in self.rows if row.rate], self.sample_name
-        doubts = {doubt_sign(row) for row in self.rows}
-        return applying(
-            {
-                "±: standard deviation between repeats": any(rate.std_between_repeats is not None for rate in rates),
-                f"± … w: standard deviation of the {name}s within the run, there being one repeat": any(
-                    within_run(rate) for rate in rates
-                ),
-                f"{UNSTABLE} unstable: not to be relied on, for the reasons in its note": UNSTABLE in doubts,
-                f"{UNKNOWN} not known whether to be relied on: what is missing to judge it stands in its note": UNKNOWN
-                in doubts,
-            }
-        )
-
-    def legend_of_runs(self) -> list[str]:
-        """Return the lines on all runs together, whatever they measured."""
-        useful = self.useful_fraction or 0
-        return applying(
-            {
-                "; ".join(f"runtime {runtime}: {versions}" for runtime, versions in self.versions.items()): "runtime"
-                not in self.shared,
-                f"of the time that these runs held their devices, {useful:.1%} went into measured "
-                f"{self.sample_name}s": bool(useful),
-                "-: out of memory": any(row.state == OOM for row in self.rows),
-                "stack: where it is another one, so were code, libraries or device; rerun=stale measures "
-                "such runs again": self.has_several_stacks,
-            }
-        )
 
     @cached_property
     def notes(self) -> list[str]:
@@ -279,45 +200,6 @@ class Section:
         words = own_words(self.rows) if len(told) < len(self.rows) else [""] * len(self.rows)
         return dict(zip((row.id for row in self.rows), words, strict=True))
 
-    @cached_property
-    def versions(self) -> dict[str, str]:
-        """The versions in each runtime of the distributions that differ between these runs."""
-        known = {row.work["runtime"]: row.distributions for row in self.rows if row.distributions}
-        names = sorted({name for versions in known.values() for name in versions})
-        differing = [name for name in names if len({versions.get(name) for versions in known.values()}) > 1]
-        return {
-            runtime: ", ".join(f"{name} {versions[name]}" for name in differing if name in versions)
-            for runtime, versions in known.items()
-        }
-
-    @cached_property
-    def has_several_stacks(self) -> bool:
-        """Tell whether code, libraries or devices changed between runs of one engine, hardware and runtime."""
-        stacks: dict[tuple[str, ...], set[str]] = {}
-        for row in self.rows:
-            if row.result and row.result.stack:
-                stacks.setdefault(tuple(row.work[name] for name in ("engine", "hardware", "runtime")), set()).add(
-                    row.result.stack
-                )
-        return any(len(found) > 1 for found in stacks.values())
-
-    @cached_property
-    def useful_fraction(self) -> float | None:
-        """The useful fraction of analysis.device_time; None also where a rank's summary is broken."""
-        try:
-            return useful_fraction(row.folder for row in self.rows)
-        except RecordError:
-            return None
-
 
 def _subject(row: Row | None) -> list[str]:
     return list(row.plan.subject) if row else []
-
-
-def applying(lines: dict[str, bool]) -> list[str]:
-    """Return the lines that apply and are not empty."""
-    return [line for line, applies in lines.items() if line and applies]
-
-
-def _small(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:].rstrip(".")

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from llmexp.report.columns import Column, Detail
 from llmexp.report.compare import Comparison, Difference, Ratio, ending
-from llmexp.report.section import Column, Detail, Section
+from llmexp.report.section import Section
 from llmexp.report.table import Report
 
 if TYPE_CHECKING:

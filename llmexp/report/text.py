@@ -7,8 +7,9 @@ import io
 
 from llmexp.record.reading import as_cell, plain
 from llmexp.record.redact import redact, redact_all
+from llmexp.report.columns import Detail
 from llmexp.report.provenance import provenance
-from llmexp.report.section import Detail, Section
+from llmexp.report.section import Section
 from llmexp.report.table import Report
 
 

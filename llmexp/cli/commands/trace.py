@@ -13,9 +13,12 @@ from llmexp.record.breakdown import RunBreakdown, read_breakdown
 from llmexp.record.counted import Peaks
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
-from llmexp.report import breakdown_table as tables
-from llmexp.report.breakdown_rates import rate_details
-from llmexp.report.breakdown_table import Profiled
+from llmexp.report.breakdown.causes import causes_detail, kinds_detail
+from llmexp.report.breakdown.difference import difference_detail, kernel_difference_detail
+from llmexp.report.breakdown.kernels import collectives_detail, kernels_detail
+from llmexp.report.breakdown.modules import module_detail
+from llmexp.report.breakdown.parts import Profiled
+from llmexp.report.breakdown.rates import rate_details
 from llmexp.report.terminal import console, print_detail
 from llmexp.traces.run import break_down_ranks, break_down_run, traces_of
 
@@ -40,7 +43,7 @@ def parser() -> Parser:
 
 
 def main(args: Namespace) -> int:
-    """Print the tables."""
+    """Print the"""
     words = args.paths
     if words[0] == DIFF and not Path(DIFF).exists():
         if len(words) != 3:
@@ -53,11 +56,11 @@ def main(args: Namespace) -> int:
 
 
 def _show(run: Profiled) -> None:
-    found = [tables.causes_detail(run), tables.kinds_detail(run), tables.kernels_detail(run), *rate_details(run)]
+    found = [causes_detail(run), kinds_detail(run), kernels_detail(run), *rate_details(run)]
     if run.breakdown.ranks[0].steps:
-        found.insert(1, tables.module_detail([run]))
+        found.insert(1, module_detail([run]))
     screen = console()
-    for detail in (*found, tables.collectives_detail(run)):
+    for detail in (*found, collectives_detail(run)):
         if detail:
             print_detail(detail, screen)
     for rank in run.breakdown.ranks:
@@ -73,7 +76,7 @@ def _damage(truncated: bool, odd_events: int) -> str:
 def _compare(a: Profiled, b: Profiled) -> None:
     screen = console()
     print(f"a: {a.name}\nb: {b.name}")
-    for detail in (tables.difference_detail(a, b), tables.kernel_difference_detail(a, b)):
+    for detail in (difference_detail(a, b), kernel_difference_detail(a, b)):
         print_detail(detail, screen)
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from llmexp.record.duration import duration
 from llmexp.record.result import Metric
+from llmexp.report.columns import Column
 from llmexp.report.notes import ending_note, mark
 from llmexp.report.row import OOM
-from llmexp.report.section import Column
 from llmexp.tasks.training.metrics import METRICS
 from llmexp.tasks.training.report.converged import DIVERGED
 from llmexp.tasks.training.report.flops_column import flops_cell, flops_header, flops_unit

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from llmexp.reference import SOURCE
 from llmexp.report.control import control_lines
+from llmexp.report.legend import applying, legend_of_runs, legend_of_signs
 from llmexp.report.row import OOM
-from llmexp.report.section import applying
 from llmexp.report.signs import PARTLY_TRAINED
 from llmexp.tasks.training.report.conclusion import conclusion
 from llmexp.tasks.training.report.converged import NAIVE, convergence_legend
@@ -29,9 +29,9 @@ def legend(report: TrainingSection) -> list[str]:
     lines = _of_costs(report) | _of_rows(report) | _of_paper(report)
     return [
         *applying(speed),
-        *report.legend_of_signs(),
+        *legend_of_signs(report.rows),
         *applying(lines),
-        *report.legend_of_runs(),
+        *legend_of_runs(report.rows, report.shared),
         *conclusion(report.rows),
         *control_lines(report.rows),
         *convergence_legend(list(report.converged.values())),

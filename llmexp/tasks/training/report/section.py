@@ -8,14 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from llmexp.errors import RecordError
-from llmexp.record.breakdown import RunBreakdown, read_breakdown
 from llmexp.record.result import RunStatus
 from llmexp.reference import SOURCE
-from llmexp.report.breakdown_table import Profiled, module_detail
+from llmexp.report.breakdown.modules import module_detail
+from llmexp.report.breakdown.parts import Profiled
+from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import Row
-from llmexp.report.section import Bars, Column, Detail, Section
+from llmexp.report.section import Section
 from llmexp.report.signs import PARTLY_TRAINED
 from llmexp.tasks.training.report.batches import largest_batches
 from llmexp.tasks.training.report.columns import columns
@@ -23,6 +23,9 @@ from llmexp.tasks.training.report.converged import NAIVE, Converged, converged
 from llmexp.tasks.training.report.legend import legend
 from llmexp.tasks.training.report.memory_column import memory_header, memory_unit
 from llmexp.tasks.training.report.paper import over_paper, paper_note, scaling_note, unlike_note
+from llmexp.tasks.training.report.paper_tables.figure5 import Figure5, figure5, figure5_detail
+from llmexp.tasks.training.report.paper_tables.matching import Place, breakdown_of, places
+from llmexp.tasks.training.report.paper_tables.tables import paper_tables
 from llmexp.tasks.training.report.programs import engine_names
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.scaling_series import KINDS, Kind, Series, series_of
@@ -140,13 +143,23 @@ class TrainingSection(Section):
 
     @property
     def details(self) -> Sequence[Detail]:
-        """The table of phases and modules of the runs that were profiled, as long as they fit beside each other."""
+        """The table of phases and modules of the profiled runs, if they fit beside each other, and the paper's."""
         runs = self._profiled
-        return [module_detail(runs, whole=False)] if 0 < len(runs) <= MOST_PROFILED else []
+        modules = [module_detail(runs, whole=False)] if 0 < len(runs) <= MOST_PROFILED else []
+        tables = [table for place in self._places for table in paper_tables(place)]
+        return [*modules, *tables, *map(figure5_detail, self._figures5)]
+
+    @cached_property
+    def _places(self) -> list[Place]:
+        return places(self.rows)
+
+    @cached_property
+    def _figures5(self) -> list[Figure5]:
+        return [figure for place in self._places if (figure := figure5(place))]
 
     @cached_property
     def _profiled(self) -> list[Profiled]:
-        found = [(row, _breakdown_of(row)) for row in self.rows if row.state == RunStatus.SUCCESS]
+        found = [(row, breakdown_of(row)) for row in self.rows if row.state == RunStatus.SUCCESS]
         return [
             Profiled(self.label(row), breakdown, step.mean if (step := row.metric("step_time_s")) else None)
             for row, breakdown in found
@@ -156,11 +169,12 @@ class TrainingSection(Section):
     def draw_more(self, path: Path) -> list[Path]:
         """Write the pictures beside the bars and return their paths.
 
-        <name>_loss.png is for runs with a token budget, <name>_scaling.png for series over ranks, and
-        <name>_modules.png for runs that were profiled.
+        <name>_loss.png is for runs with a token budget, <name>_scaling.png for series over ranks, <name>_modules.png
+        for runs that were profiled, and <name>_figure5.png for those that answer the paper's figure 5.
         """
-        from llmexp.report.breakdown_plot import draw_breakdowns
+        from llmexp.report.breakdown.plot import draw_breakdowns
         from llmexp.tasks.training.report.loss_plot import draw_losses
+        from llmexp.tasks.training.report.paper_tables.figure5_plot import draw_figure5
         from llmexp.tasks.training.report.scaling_plot import draw_scaling
 
         written = []
@@ -173,6 +187,9 @@ class TrainingSection(Section):
         if self._profiled:
             written.append(_beside(path, "modules"))
             draw_breakdowns(self._profiled[:MOST_BARS], self.title, written[-1])
+        for number, found in enumerate(self._figures5):
+            written.append(_beside(path, f"figure5_{number + 1}" if number else "figure5"))
+            draw_figure5(found, written[-1])
         return written
 
     def over_naive(self, row: Row) -> RateRatio | None:
@@ -213,11 +230,3 @@ class TrainingSection(Section):
 
 def _beside(path: Path, what: str) -> Path:
     return path.with_name(f"{path.stem}_{what}{path.suffix}")
-
-
-def _breakdown_of(row: Row) -> RunBreakdown | None:
-    """Return a run's breakdown; `llmexp trace` says why one cannot be read, which must not cost the report."""
-    try:
-        return read_breakdown(row.folder)
-    except RecordError:
-        return None

@@ -6,8 +6,8 @@ import pytest
 
 from llmexp.record.breakdown import Breakdown, RunBreakdown
 from llmexp.record.counted import AttentionTime, GemmTime, Peaks
-from llmexp.report.breakdown_rates import rate_details
-from llmexp.report.breakdown_table import Profiled
+from llmexp.report.breakdown.parts import Profiled
+from llmexp.report.breakdown.rates import rate_details
 from llmexp.report.section import Detail
 
 MS = 1_000_000

@@ -14,19 +14,10 @@ from llmexp.record.breakdown import (
     Share,
     read_breakdown,
 )
-from llmexp.report.breakdown_table import (
-    COMMUNICATION,
-    IDLE,
-    OTHERS,
-    RECOMPUTED,
-    TOTAL,
-    Profiled,
-    collectives_detail,
-    difference_detail,
-    module_detail,
-    parts_ms,
-    step_ms,
-)
+from llmexp.report.breakdown.difference import difference_detail
+from llmexp.report.breakdown.kernels import collectives_detail
+from llmexp.report.breakdown.modules import module_detail
+from llmexp.report.breakdown.parts import COMMUNICATION, IDLE, OTHERS, RECOMPUTED, TOTAL, Profiled, parts_ms, step_ms
 from llmexp.report.table import build_report
 from llmexp.report.text import markdown
 

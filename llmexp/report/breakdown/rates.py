@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from llmexp.record.breakdown import Breakdown
 from llmexp.record.counted import AttentionTime, GemmTime
-from llmexp.report.breakdown_table import MOST_KERNELS, Profiled
-from llmexp.report.section import Column, Detail
+from llmexp.report.breakdown.kernels import MOST_KERNELS
+from llmexp.report.breakdown.parts import Profiled
+from llmexp.report.columns import Column, Detail
 
 Counted = GemmTime | AttentionTime
 Limit = Callable[[str], float | None]

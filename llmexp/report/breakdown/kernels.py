@@ -1,0 +1,54 @@
+"""The costliest kernels or operators, and the collectives."""
+
+from __future__ import annotations
+
+from llmexp.record.breakdown import KernelTime
+from llmexp.report.breakdown.parts import Profiled
+from llmexp.report.columns import Column, Detail
+
+MOST_KERNELS = 15
+LONGEST_KERNEL = 60
+
+
+def kernels_detail(run: Profiled) -> Detail:
+    """Return the costliest kernels or operators of the first rank."""
+    rank = run.breakdown.ranks[0]
+    shown = rank.kernels[:MOST_KERNELS]
+    columns = [
+        Column("kernel" if rank.on_device else "operator", tuple(cut(each.name) for each in shown), left=True),
+        Column("kind", tuple(each.kind for each in shown), left=True),
+        Column("calls", tuple(f"{each.calls:,}" for each in shown)),
+        Column("ms", tuple(f"{each.work_ns / 1e6:,.3f}" for each in shown)),
+        Column("us/call", tuple(f"{each.work_ns / each.calls / 1e3:,.1f}" for each in shown)),
+        Column("GB/s", tuple(map(_bandwidth, shown))),
+    ]
+    return Detail(f"costliest {'kernels' if rank.on_device else 'operators'}, {rank.source}", columns, [])
+
+
+def _bandwidth(kernel: KernelTime) -> str:
+    return f"{kernel.copied_bytes / max(1, kernel.work_ns):,.2f}" if kernel.copied_bytes else ""
+
+
+def collectives_detail(run: Profiled) -> Detail | None:
+    """Return the collectives, with the waiting for late ranks apart; None where there were none."""
+    shown = run.breakdown.collectives
+    if not shown:
+        return None
+    columns = [
+        Column("collective", tuple(cut(each.name) for each in shown), left=True),
+        Column("calls", tuple(f"{each.calls:,}" for each in shown)),
+        Column("ms", tuple(f"{each.work_ns / 1e6:,.2f}" for each in shown)),
+        Column("waiting", tuple(_ms(each.waited_ns) for each in shown)),
+        Column("pure", tuple(_ms(each.pure_ns) for each in shown)),
+    ]
+    legend = "waiting: ms until the last rank came, pure: ms from then on; ? where the ranks' calls do not match"
+    return Detail("collectives, as a mean over ranks", columns, [legend])
+
+
+def _ms(time_ns: int | None) -> str:
+    return "?" if time_ns is None else f"{time_ns / 1e6:,.2f}"
+
+
+def cut(name: str) -> str:
+    """Return a name as long as a cell may be."""
+    return name if len(name) <= LONGEST_KERNEL else f"{name[: LONGEST_KERNEL - 1]}…"

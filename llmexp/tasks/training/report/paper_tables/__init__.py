@@ -1,0 +1,1 @@
+"""Where a step's time went, beside the paper's tables and figure of the same question."""
