@@ -9,7 +9,7 @@ import numpy as np
 
 from llmexp.traces.events import Numbers, Trace
 from llmexp.traces.inputs import Inputs
-from llmexp.traces.intervals import Innermost
+from llmexp.traces.intervals import Innermost, rows_of
 from llmexp.traces.work import Work
 
 
@@ -40,9 +40,6 @@ def asked_by(
         call[np.isin(call, found.around)] = -1
     rows, call = rows[call >= 0], call[call >= 0]
     which = calls.name[call].astype(np.int64) * len(trace.inputs) + calls.detail[call]
-    order = np.argsort(which, kind="stable")
-    ends = np.flatnonzero(np.diff(which[order], append=-1)) + 1
-    groups = np.split(order, ends[:-1]) if len(order) else []
     return [
         Asked(
             operator=trace.names[calls.name[call[group[0]]]],
@@ -50,7 +47,7 @@ def asked_by(
             calls=len(np.unique(call[group])),
             pieces=rows[group],
         )
-        for group in groups
+        for _, group in rows_of(which)
     ]
 
 

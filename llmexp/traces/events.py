@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from llmexp.errors import TraceError
 from llmexp.traces.inputs import SHAPED, Raw
+from llmexp.traces.numbering import Numbering, TooManyError
 from llmexp.traces.parsing import Event, TraceFile
 
 Numbers = NDArray[np.integer[Any]]
 Selection = NDArray[np.integer[Any]] | NDArray[np.bool_]
+# More would take more memory than there is.
 MOST_EVENTS = 100_000_000
 # Microseconds below this are known to less than half a nanosecond as floating-point numbers.
 EXACT_BELOW_US = 2.0**43
@@ -112,7 +114,7 @@ class _Reader:
 
     def __init__(self, path: Path, exact: bool) -> None:
         self._path, self._file = path, TraceFile(path, number=Decimal if exact else float)
-        self._names, self._lanes, self._inputs = _Numbers(), _Numbers(), _Numbers()
+        self._names, self._lanes, self._inputs = Numbering("names"), Numbering("threads"), Numbering("shapes")
         self._tables: defaultdict[str, _Growing] = defaultdict(_Growing)
         self._odd = self._read = 0
 
@@ -122,7 +124,10 @@ class _Reader:
             self._read += len(events)
             if self._read > MOST_EVENTS:
                 raise TraceError(f"{self._path} has more than {MOST_EVENTS} events, which is more than is read")
-            self._take(events)
+            try:
+                self._take(events)
+            except TooManyError as error:
+                raise TraceError(f"{self._path} has more different {error} than are read") from None
         if not self._tables:
             raise TraceError(f"{self._path} has no events of operators, kernels or ranges")
         return Trace(
@@ -136,7 +141,7 @@ class _Reader:
             lanes=list(self._lanes),
             inputs=list(self._inputs),
             truncated=self._file.truncated,
-            odd_events=self._odd,
+            odd_events=self._odd + self._file.unreadable,
             device_name=self._file.device_name,
         )
 
@@ -198,14 +203,6 @@ class _Reader:
                 args = events[row].args
                 details[row] = self._inputs[bytes(args.shapes), bytes(args.types), bytes(args.values)]
         return details
-
-
-class _Numbers(dict[Any, int]):
-    """Gives each new key the next number."""
-
-    def __missing__(self, key: Hashable) -> int:
-        self[key] = number = len(self)
-        return number
 
 
 class _Growing:
