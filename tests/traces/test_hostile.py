@@ -93,6 +93,13 @@ def test_a_name_with_bytes_that_are_no_text_is_read(made) -> None:
     assert "ge\N{REPLACEMENT CHARACTER}mm" in read_trace(path).names
 
 
+def test_types_with_bytes_that_are_no_text_are_unknown(made) -> None:
+    path = made.folder / "odd.json"
+    path.write_bytes(fill(made).replace(b'"float"', b'"fl\xff\xffat"'))
+    found = break_down(read_profile(path))
+    assert [(gemm.operator, gemm.dtype) for gemm in found.gemms] == [("aten::mm", "")]
+
+
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
