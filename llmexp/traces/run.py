@@ -9,6 +9,7 @@ from pathlib import Path
 
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown, RunBreakdown
+from llmexp.record.calibration import Calibration
 from llmexp.record.counted import Peaks
 from llmexp.record.folder import RunFolder
 from llmexp.traces.breakdown import break_down, read_profile
@@ -19,25 +20,28 @@ _NUMBER = re.compile(r"\d+")
 KEPT_BYTES = 50_000_000
 
 
-def break_down_run(folder: RunFolder, processes: int, peaks: Peaks) -> RunBreakdown | None:
+def break_down_run(
+    folder: RunFolder, processes: int, peaks: Peaks, calibration: Calibration | None = None
+) -> RunBreakdown | None:
     """Read the traces of a run's traced repeat; None where nothing was traced.
 
     The remark names a trace that cannot be read, and says where not all ranks were traced.
     """
     for repeat in reversed(folder.repeats()):
         if traces := traces_of(repeat):
-            found = break_down_ranks(traces, int(repeat.suffix[1:])).model_copy(update={"peaks": peaks})
+            of_run = {"peaks": peaks, "processes": processes, "calibration": calibration}
+            found = break_down_ranks(traces, int(repeat.suffix[1:])).model_copy(update=of_run)
             missing = f"{len(traces)} of {processes} ranks were traced" * (len(traces) < processes)
             return _with_remark(found, missing)
     return None
 
 
-def write_breakdown(folder: RunFolder, processes: int, peaks: Peaks) -> None:
+def write_breakdown(folder: RunFolder, processes: int, peaks: Peaks, calibration: Calibration | None = None) -> None:
     """Write breakdown.json where something was traced, then remove the traces that are beyond KEPT_BYTES.
 
     The breakdown has all ranks, also those whose traces are removed, and its remark says so.
     """
-    found = break_down_run(folder, processes, peaks)
+    found = break_down_run(folder, processes, peaks, calibration)
     if found is None:
         return
     traces = traces_of(folder.repeat(found.repeat))
