@@ -19,7 +19,7 @@ PART_BYTES = 2**19
 LONGEST_EVENT_BYTES = 2**22
 LONGEST_HEAD_BYTES, KEPT_HEAD_BYTES = 2**28, 2**16
 # Places that look like the border of two events may lie inside one or inside a text: so many are tried.
-TRIED_BORDERS = 32
+TRIED_BORDERS = 16
 # So many pieces between places that look like borders may be one event.
 JOINED_PIECES = 8
 _START, _BARE_LIST = re.compile(rb'"traceEvents"\s*:\s*\['), re.compile(rb"\s*\[")
@@ -148,11 +148,11 @@ class TraceFile:
 
         It is looked for in the last bytes only, because that takes less time.
         """
-        for searched in (2**12, 2**16):
-            borders = list(_BORDER.finditer(text, max(0, len(text) - searched)))[-TRIED_BORDERS:]
-            for border in reversed(borders):
-                with suppress(ValueError, RecursionError):
-                    return self._events(text[: border.start() + 1]), border.end()
+        windows = (list(_BORDER.finditer(text, max(0, len(text) - searched))) for searched in (2**12, 2**16))
+        borders = next(filter(None, windows), [])
+        for border in reversed(borders[-TRIED_BORDERS:]):
+            with suppress(ValueError, RecursionError):
+                return self._events(text[: border.start() + 1]), border.end()
         return [], 0
 
     def _readable(self, text: bytes) -> tuple[list[Event], int]:
@@ -192,6 +192,8 @@ class TraceFile:
             return self._decode(b"[" + text + b"]")
         except ValueError:
             readable = _numbers_only(text).decode(errors="replace").encode()
+            if readable == text:
+                raise
             return self._decode(b"[" + readable + b"]")
 
 
