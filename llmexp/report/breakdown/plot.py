@@ -42,7 +42,7 @@ def draw_breakdowns(runs: Sequence[Profiled], title: str, path: Path) -> None:
     figure = new_figure(11, 1.6 + 0.3 * len(bars), f"where the time of a profiled step went\n{title}")
     axes = figure.subplots()
     plain(axes, grid="x")
-    colours = _colours(labels)
+    colours = colours_of(labels)
     for row, (_, _, parts) in enumerate(bars):
         lefts = accumulate((value for _, value in parts), initial=0.0)
         for (name, value), left in zip(parts, lefts, strict=False):
@@ -57,7 +57,7 @@ def draw_breakdowns(runs: Sequence[Profiled], title: str, path: Path) -> None:
     save(figure, path)
 
 
-def _colours(labels: Sequence[str]) -> dict[str, Any]:
+def colours_of(labels: Sequence[str]) -> dict[str, Any]:
     """Return a colour for each label; a module has the same one in all pictures."""
     from matplotlib import colormaps
 
