@@ -26,6 +26,9 @@ def test_table_vi_ends_a_run_on_a_cpu_and_the_same_run_answers_table_v(llmexp, t
     assert "table V of the paper, phases: tiny on cpu" in again
     assert run.result_path.stat().st_mtime_ns == measured_at
     assert "### table VI of the paper" in (tmp_path / SWEEP / "report.md").read_text()
+    assert llmexp("trace", str(run.path), "--rank", "1", "--timeline", str(tmp_path / "step.svg"))[0] == 0
+    drawn = (tmp_path / "step.svg").read_text()
+    assert all(f"<!-- {word} -->" in drawn for word in ("forward", "backward", "QKV", "communication"))
 
 
 @pytest.mark.sweep
