@@ -8,7 +8,7 @@ TORCH  ?= $(shell if nvidia-smi >/dev/null 2>&1; then echo cuda; elif [ `uname` 
 # LOCKED=1 installs nothing from an index that has no hash in locked/. An environment that was begun so stays so.
 LOCKED ?= $(wildcard $(VENV)/.locked)
 # What `make gpu` measures after its tests: experiments, and words for all of them, such as WORDS='method=F,F+C batch.micro=1'.
-TABLES ?= gpu_mfu gpu_7b gpu_finetune
+TABLES ?= gpu_modules gpu_mfu gpu_7b gpu_finetune
 WORDS  ?=
 
 # SLURM_TESTS='slurm and not long' leaves out what takes half a minute or more each, or another test shows more quickly.
@@ -86,8 +86,9 @@ chaos: $(VENV)/.installed-train,megatron,slurm,dev  ## break sweeps at random po
 
 gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tables on one GPU here, into docs/results
 	@$(BIN)/python -m pytest -m gpu
+	@$(BIN)/python -m llmexp +experiment=gpu_limits
 	@ended=0; for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
-	  $(BIN)/llmexp report $(addprefix outputs/,$(TABLES)) --largest-batch --into docs/results && exit $$ended
+	  $(BIN)/llmexp report $(addprefix outputs/,gpu_limits $(TABLES)) --largest-batch --into docs/results && exit $$ended
 
 slurm-test: slurm-packages $(VENV)/.installed-train,megatron,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --no-deps hydra-submitit-launcher

@@ -5,6 +5,7 @@ The exit code is 0 when the request was answered, 1 when it was not, 2 for wrong
 
 from __future__ import annotations
 
+import atexit
 import gc
 import locale
 import os
@@ -17,9 +18,10 @@ from llmexp.errors import ConfigError, LlmexpError
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what the words ask for and return the exit code; errors that a person can mend are one line on stderr."""
-    # Composing makes many objects and hardly a cycle: a collection after each 700 would take 5 % of a command's time.
-    gc.set_threshold(100_000)
+    # Imports and composing make many objects and hardly a cycle: Python's own threshold takes 5 % of a command's time.
+    gc.set_threshold(300_000)
     if argv is None:
+        atexit.register(gc.freeze)  # the last collection would take a second where MLflow was imported, for nothing
         _look_here_last()
         _speak_utf8()
         _end_at_sigterm()

@@ -50,6 +50,17 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path):
     assert done.stderr == ""
 
 
+def test_a_command_ends_without_a_last_collection_of_all_that_it_imported(tmp_path: Path):
+    # What is registered first is called last, with what main() registered behind it.
+    script = (
+        "import atexit, gc, sys; atexit.register(lambda: print(len(gc.get_objects()), gc.get_freeze_count())); "
+        "sys.argv = ['llmexp', 'plan', 'method=F', 'model=tiny']; from llmexp.__main__ import main; sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    left, frozen = map(int, done.stdout.splitlines()[-1].split())
+    assert frozen > 100 * left
+
+
 def test_nothing_is_imported_from_the_working_directory(tmp_path: Path):
     for library in ("psutil", "pydantic", "hydra", "yaml", "typing_extensions"):
         (tmp_path / f"{library}.py").write_text("open('ran', 'w')")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.mlflow.points import Window, breakdown_points
@@ -30,6 +31,16 @@ def parts(breakdown: RunBreakdown, *, recomputed: bool = False) -> set[str]:
     }
 
 
+def counted_over_planned(run: RunFolder, breakdown: RunBreakdown) -> float:
+    """Return the operations that the traces' shapes give over those that the plan says the devices compute."""
+    plan = TrainingPlan.read(run.plan_path)
+    assert plan.flops
+    assert plan.flops.computed
+    per_position = plan.flops.computed.per_position + plan.flops.computed.per_square() * plan.flops.seq_len
+    counted = sum(rank.counted_flops / rank.counted_steps for rank in breakdown.ranks)
+    return counted / (per_position * plan.batch.global_ * plan.config.data.seq_len)
+
+
 def sums_are_whole(breakdown: RunBreakdown, ranks: int = 2) -> None:
     assert len(breakdown.ranks) == ranks
     assert not breakdown.remark
@@ -37,6 +48,7 @@ def sums_are_whole(breakdown: RunBreakdown, ranks: int = 2) -> None:
         assert rank.steps == 2
         assert sum(phase.time_ns for phase in rank.phases) == rank.window_ns
         assert sum(row.exclusive_ns for row in rank.modules) == rank.compute_ns
+        assert 0 < rank.counted_ns <= rank.compute_ns
         assert (
             0 < rank.compute_ns + rank.exposed_communication_ns + rank.exposed_copy_ns + rank.idle_ns == rank.window_ns
         )
@@ -51,7 +63,9 @@ def test_a_sweep_ends_with_the_modules_of_each_method_and_their_picture(llmexp, 
         points = {point.name: point.value for point in breakdown_points(run, Window(0, 1))}
         shares = [value for name, value in points.items() if name.endswith(("compute_share", "_share"))]
         assert sum(shares) == pytest.approx(1.0)
+    assert counted_over_planned(*found["Naive"]) == pytest.approx(1)
     naive, recomputing = found["Naive"][1], found["F+R"][1]
+    assert {each.backward for rank in recomputing.ranks for each in rank.attention} == {True, False}
     assert {"Bmm0", "Softmax", "Bmm1"} <= parts(naive)
     assert not parts(naive, recomputed=True)
     assert "Core attention" in parts(recomputing)
@@ -79,6 +93,8 @@ def test_a_sweep_ends_with_the_modules_of_each_method_and_their_picture(llmexp, 
     ids=lambda value: "-".join(word.partition("=")[2] for word in value) if isinstance(value, tuple) else "",
 )
 def test_every_engine_tells_its_modules(llmexp, tmp_path: Path, words: tuple[str, ...], expected: set[str]) -> None:
-    ((_, breakdown),) = traced(llmexp, tmp_path, *words)[0].values()
+    ((run, breakdown),) = traced(llmexp, tmp_path, *words)[0].values()
     sums_are_whole(breakdown)
+    # Recomputation on a CPU enters a layer's last product and leaves it at once, which the trace does not tell.
+    assert counted_over_planned(run, breakdown) == pytest.approx(1) or "method=F+R" in words
     assert expected <= parts(breakdown)

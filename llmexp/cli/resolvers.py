@@ -25,6 +25,7 @@ def register() -> None:
         "native_precision": lambda hardware: bf16.chosen(hardware)[0],
         "why_precision": lambda hardware: bf16.chosen(hardware)[1],
         "precision": lambda name, field: OmegaConf.load(str(files(CONF) / "precision" / f"{name}.yaml"))[field],
+        "by_device": lambda device, on_cpu, on_gpu: on_cpu if device == "cpu" else on_gpu,
         "quickest_launcher": lambda device: "fork" if device == "cpu" else "spawn",
         "detected_gpu": _detected_gpu,
         "model_name": lambda path: Path(os.path.abspath(path)).name if path else "hf",

@@ -14,7 +14,7 @@ from llmexp import plugins
 from llmexp.engines.base import Engine
 from llmexp.errors import ConfigError, hint
 
-ENGINES = {name: f"llmexp.engines.{name}:ENGINE" for name in ("deepspeed", "megatron", "script", "torch")}
+ENGINES = {name: f"llmexp.engines.{name}:ENGINE" for name in ("deepspeed", "megatron", "script", "torch", "micro")}
 
 
 def engine_names(task: str) -> list[str]:

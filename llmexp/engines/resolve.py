@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from llmexp import __version__
 from llmexp.engines import get_engine
 from llmexp.engines.limits import fork_limit
 from llmexp.errors import ConfigError
+from llmexp.record.calibration import AUTO, NONE, read_limits
 from llmexp.record.plan import RunPlan
 from llmexp.record.tracking_uri import check_uri
 from llmexp.schema import RunConfig
@@ -28,6 +30,8 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
             f"engine.launcher={config.engine.launcher} does not start engine={engine.name}: choices are {choices}"
         )
     _check_tracker(config.tracking.uri)
+    if config.hardware.calibration not in (AUTO, NONE):
+        read_limits(Path(config.hardware.calibration))
     plan: RunPlan = task.plan(config)
     _check_fits_nodes(plan)
     said = {"rerun_command": shlex.join(["python", "-m", "llmexp", *overrides]), "written_by": __version__}

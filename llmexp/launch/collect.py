@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from llmexp import __version__
 from llmexp.analysis.contention import Machine, read_machine, windows_unix_s
-from llmexp.analysis.stability import AnyRepeat, judge
+from llmexp.analysis.stability import AnyRepeat
 from llmexp.errors import RecordError
 from llmexp.launch.attempt import check_still_mine
 from llmexp.launch.ending import Ending
@@ -51,6 +51,8 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
             ending = replace(ending, reason=remark)
         except RecordError as error:
             ending = replace(ending, status=RunStatus.FAILED, reason=str(error))
+    if ending.status is not RunStatus.SUCCESS:
+        answer = replace(answer, points=_points_until_now(plan, folder))
     _break_down(plan, folder)
     result = _result(plan, folder, ending, answer, environment)
     force_to_disk(path for repeat in finished for pattern in ("samples.*", "rank.*") for path in repeat.glob(pattern))
@@ -60,13 +62,20 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
     return result
 
 
+def _points_until_now(plan: RunPlan, folder: RunFolder) -> list[ResultPoint]:
+    """Return the points that a run had measured when it ended otherwise than by success."""
+    repeats = folder.repeats()
+    return get_task(plan.config.task.name).points_until_now(plan, repeats[-1]) if repeats else []
+
+
 def _break_down(plan: RunPlan, folder: RunFolder) -> None:
     """Say where the time of the profiled steps went, where some were; a full disk must not cost the result too."""
     if any(folder.path.glob("repeat.*/trace/*")):
+        from llmexp.record.counted import Peaks
         from llmexp.traces.run import write_breakdown
 
         with suppress(OSError):
-            write_breakdown(folder, plan.processes)
+            write_breakdown(folder, plan.processes, Peaks.of(plan.config.hardware))
 
 
 def precise_enough(plan: RunPlan, repeats: Sequence[Path]) -> bool:
@@ -89,8 +98,7 @@ def _answer(
         replace(_machine(plan, folder, finished, node, cpu), counted=_counted(plan, repeats, node))
         for node, cpu in enumerate(cpus)
     ]
-    rates = task.rates(plan, repeats)
-    judged = judge(repeats, rates, machines, plan.rate, task.against(repeats)) if len(rates) == len(repeats) else None
+    judged = task.judge(plan, repeats, machines)
     neighbours = beside(folder, windows_unix_s(repeat / "samples.0.jsonl" for repeat in finished))
     return Answer(finished, metrics, points, judged and judged.model_copy(update={"beside": neighbours})), task.remark(
         repeats

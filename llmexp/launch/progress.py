@@ -74,8 +74,9 @@ class Progress:
             return f"{repeat}starting{self._unheard}"
         last = self._recent[-1]
         parts = [
-            f"step {self._steps}/{self.steps_per_repeat} ({'warm-up' if last.warmup else 'measured'})",
-            f"{self.rate:,.0f} {self._plan.rate_unit}",
+            f"{self._plan.sample_name} {self._steps}/{self.steps_per_repeat} "
+            f"({'warm-up' if last.warmup else 'measured'})",
+            *([f"{self.rate:,.0f} {self._plan.rate_unit}"] if self._plan.rate else []),
         ]
         if last.memory_bytes is not None:
             parts.append(f"{last.memory_bytes / GIB:.2f} GiB")

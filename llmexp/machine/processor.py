@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from llmexp.machine.kernel_files import lines
 
 CPU_INFO = Path("/proc/cpuinfo")
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+CACHE_UNITS = {"K": 2**10, "M": 2**20}
 MODEL, INSTRUCTIONS = "model name", ("flags", "Features")
 # Linux's names for the instructions that multiply bf16: x86 has two kinds, ARM has one.
 BF16_OF_X86, BF16_OF_ARM = ("avx512_bf16", "amx_bf16"), ("bf16",)
@@ -44,6 +47,12 @@ def compiled_for() -> str:
     if not told:
         return platform.processor() + platform.machine()
     return "\n".join(sorted({line for line in told if line.startswith((MODEL, *INSTRUCTIONS))}))
+
+
+def last_cache_bytes() -> int | None:
+    """Return the size of the largest cache of a core, which it may share; None where the system does not tell."""
+    sizes = [re.fullmatch(r"(\d+)([KM])", next(iter(lines(path)), "")) for path in CACHES.glob("index*/size")]
+    return max((int(size[1]) * CACHE_UNITS[size[2]] for size in sizes if size), default=None)
 
 
 def physical_cores() -> int | None:

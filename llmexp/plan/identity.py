@@ -10,11 +10,14 @@ from typing import Any
 from llmexp.record.naming import NOT_MEASURED
 from llmexp.schema import RunConfig
 
-# The id depends on what precision=auto chose, not on why.
-NOT_IN_ID: dict[str, Any] = dict.fromkeys(NOT_MEASURED, True) | {"precision": {"chosen_because"}}
+# The id depends on what precision=auto chose, not on why, and limits are only put beside what is measured.
+NOT_IN_ID: dict[str, Any] = dict.fromkeys(NOT_MEASURED, True) | {
+    "precision": {"chosen_because"},
+    "hardware": {"calibration"},
+}
 
 
-def identity(config: RunConfig, engine_config: Mapping[str, Any], more: Mapping[str, str] | None = None) -> str:
+def identity(config: RunConfig, engine_config: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> str:
     """Hash what determines the measurement to 12 hexadecimal digits; tracking and launching are left out.
 
     `more` holds further values by name: digests of the contents at the configuration's paths, because other records at

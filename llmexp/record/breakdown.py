@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, ValidationError
 
 from llmexp.errors import RecordError
+from llmexp.record.counted import AttentionTime, GemmTime, Peaks
 from llmexp.record.folder import RunFolder
 from llmexp.record.reading import read_text
 from llmexp.record.samples import Record
@@ -25,6 +26,11 @@ class Share(Record):
     copy_ns: NonNegativeInt
     idle_ns: NonNegativeInt
     gemm_ns: NonNegativeInt
+
+    @property
+    def gemm_share(self) -> float:
+        """The share of the phase's time in which matrices are multiplied, 0 to 1."""
+        return self.gemm_ns / self.time_ns if self.time_ns else 0.0
 
 
 class ModuleTime(Record):
@@ -52,29 +58,13 @@ class KernelTime(Record):
     copied_bytes: NonNegativeInt = 0
 
 
-class GemmTime(Record):
-    """All matrix products of one operator and shape: batch times [m, k] by [k, n]."""
-
-    operator: str
-    batch: NonNegativeInt
-    m: NonNegativeInt
-    n: NonNegativeInt
-    k: NonNegativeInt
-    calls: PositiveInt
-    work_ns: NonNegativeInt
-
-    @property
-    def flops(self) -> int:
-        """The floating-point operations of all calls, a multiplication and an addition each."""
-        return 2 * self.batch * self.m * self.n * self.k * self.calls
-
-
 class Breakdown(Record):
     """One rank's profiled steps; all times are nanoseconds over all steps.
 
     compute + exposed communication + exposed copies + idle = window, and the parts of idle add up to it. Idle is
     `late` where the host had not yet launched what came next, `queued` where that was waiting already, and
-    `unexplained` where the trace does not say when it was launched.
+    `unexplained` where the trace does not say when it was launched. `gemms` and `attention` are the costliest shapes;
+    `counted_flops` are the operations of all whose shapes the trace has, and `counted_ns` is their part of compute.
     """
 
     source: str
@@ -94,6 +84,10 @@ class Breakdown(Record):
     modules: list[ModuleTime]
     kernels: list[KernelTime]
     gemms: list[GemmTime] = Field(default_factory=list)
+    attention: list[AttentionTime] = Field(default_factory=list)
+    counted_ns: NonNegativeInt = 0
+    counted_flops: NonNegativeFloat = 0.0
+    device_name: str = ""
     kinds: dict[str, int] = Field(default_factory=dict)
     truncated: bool = False
     odd_events: NonNegativeInt = 0
@@ -126,17 +120,21 @@ class CollectiveTime(Record):
 class RunBreakdown(Record):
     """The breakdowns of the ranks that were traced, in order, and what only all of them together show.
 
-    `repeat` is the repeat's number. `remark` says what is missing, and why.
+    `repeat` is the repeat's number, `peaks` are those of the run's hardware. `remark` says what is missing, and why.
     """
 
     repeat: NonNegativeInt
     ranks: list[Breakdown]
     collectives: list[CollectiveTime] = Field(default_factory=list)
+    peaks: Peaks = Peaks()
     remark: str = ""
 
     @property
     def figures(self) -> dict[str, float]:
-        """The shares of the profiled step, as means over ranks; GEMMs' share is that of the busy time."""
+        """The shares of the profiled step, as means over ranks; GEMMs have those of the busy time and of each phase.
+
+        FLOP/s are those of the work whose shapes are known, over its own time; it has a share of the computing time.
+        """
         if not self.ranks:
             return {}
         shares = {
@@ -147,6 +145,17 @@ class RunBreakdown(Record):
             "gemm_share_of_busy": [rank.kinds.get("GEMM", 0) / max(1, rank.busy_ns) for rank in self.ranks],
             "step_time_s": [rank.window_ns / rank.counted_steps / 1e9 for rank in self.ranks],
         }
+        counted_ns = sum(rank.counted_ns for rank in self.ranks)
+        if counted_ns:
+            shares["counted_share_of_compute"] = [rank.counted_ns / max(1, rank.compute_ns) for rank in self.ranks]
+            shares["counted_tflops_per_s"] = [sum(rank.counted_flops for rank in self.ranks) / counted_ns / 1e3]
+        return {name: fmean(values) for name, values in shares.items()} | self._gemm_shares()
+
+    def _gemm_shares(self) -> dict[str, float]:
+        phases = [phase for rank in self.ranks for phase in rank.phases if phase.phase]
+        shares: dict[str, list[float]] = {}
+        for phase in phases:
+            shares.setdefault(f"gemm_share_of_{phase.phase}", []).append(phase.gemm_share)
         return {name: fmean(values) for name, values in shares.items()}
 
 

@@ -98,6 +98,7 @@ class ResultPoint(Record):
 
     params: dict[str, Any]
     metrics: dict[str, Metric | None]
+    problem: str = Field("", description="why it could not be measured")
 
 
 class RunResult(Record):

@@ -99,6 +99,23 @@ def paper_scaling(model: str, method: str, hardware: str, batch_micro: int, gpus
     return None
 
 
+@dataclass(frozen=True)
+class PaperGemm:
+    """A row of table XII: the first product of 7B's MLP on an A800."""
+
+    time_s: float
+    peak_percent: float
+    note: str
+
+
+def paper_gemm(m: int, n: int, k: int) -> PaperGemm | None:
+    """Find the row of table XII with these sizes, in bf16, or None."""
+    for row in read_table("table12_mlp_first_gemm"):
+        if (int(row["m"]), int(row["n"]), int(row["k"])) == (m, n, k):
+            return PaperGemm(float(row["time_ms"]) / 1e3, float(row["peak_percent"]), row["note"])
+    return None
+
+
 @cache
 def _cells() -> dict[_Key, PaperCell]:
     cells: dict[_Key, PaperCell] = {}

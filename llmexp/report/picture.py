@@ -54,10 +54,15 @@ def save(figure: Figure, path: Path) -> None:
 
     It is written by rename, so that no reader sees half of it.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise RecordError(f"{path}: a picture cannot be written as '{kind}': choices are {', '.join(FORMATS)}")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_for(path)
-    figure.savefig(temporary, format=kind)
+    if kind == "png":
+        FigureCanvasAgg(figure).print_png(temporary)  # savefig would go through the whole figure twice
+    else:
+        figure.savefig(temporary, format=kind)
     temporary.replace(path)

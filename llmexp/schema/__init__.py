@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from llmexp.schema.data import DataConfig, HfData, InstructionsData, SyntheticData, TextData, WrittenData
 from llmexp.schema.machine import HardwareConfig, NodeConfig
+from llmexp.schema.micro import MicroRunConfig
 from llmexp.schema.model import AdapterConfig, DenseModel, HfModel, MixtralModel, ModelConfig, SizedModel
 from llmexp.schema.optimizer import AdamW, OptimizerConfig, TargetOptimizer
 from llmexp.schema.run import EngineConfig, MeasureConfig, RunConfig, TaskConfig
@@ -46,6 +47,7 @@ __all__ = [
     "InterpreterRuntime",
     "KernelsConfig",
     "MeasureConfig",
+    "MicroRunConfig",
     "MemoryConfig",
     "MixtralModel",
     "ModelConfig",

@@ -34,6 +34,13 @@ class HardwareConfig(Section):
     environment: dict[str, str] = Field(
         default_factory=dict, description="variables the machine needs, such as NCCL_P2P_DISABLE"
     )
+    calibration: str = Field(
+        "auto",
+        description=(
+            "the limits that task=micro measured, beside which a step is put: auto: the latest below sweep.outputs of "
+            "the same device, torch and ranks; none; or the folder of such a run"
+        ),
+    )
     price_per_device_hour_usd: PositiveFloat | None = None
     sources: dict[str, str] = Field(default_factory=dict)
 

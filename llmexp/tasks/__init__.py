@@ -14,7 +14,11 @@ from llmexp.errors import unknown
 if TYPE_CHECKING:
     from llmexp.tasks.base import Task
 
-TASKS = {"pretrain": "llmexp.tasks.training.task:PRETRAIN", "finetune": "llmexp.tasks.training.task:FINETUNE"}
+TASKS = {
+    "pretrain": "llmexp.tasks.training.task:PRETRAIN",
+    "finetune": "llmexp.tasks.training.task:FINETUNE",
+    "micro": "llmexp.tasks.micro.task:MICRO",
+}
 
 
 def task_names() -> list[str]:

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
+from llmexp.analysis.contention import Machine
 from llmexp.analysis.metric import Metrics
 from llmexp.analysis.quantity import Measurement
+from llmexp.analysis.stability import judge
 from llmexp.analysis.window import Repeat, read_repeat
 from llmexp.record.plan import RunPlan
-from llmexp.record.result import Metric, ResultPoint
+from llmexp.record.result import Metric, ResultPoint, Stability
 from llmexp.record.samples import RankSummary, Sample
 from llmexp.report.row import Row
 from llmexp.report.section import Section
@@ -82,8 +84,20 @@ class Task(ABC, Generic[C, P]):
         found = [self.metrics[plan.rate].function(repeat, self.facts(plan)) for repeat in repeats]
         return [rate for rate in found if rate]
 
+    def judge(self, plan: P, repeats: Sequence[AnyRepeat], machines: Sequence[Machine]) -> Stability | None:
+        """Judge how far the measurement can be relied on, by its rate and by what its machines say.
+
+        None where not every repeat has the rate.
+        """
+        rates = self.rates(plan, repeats)
+        return judge(repeats, rates, machines, plan.rate, self.against(repeats)) if len(rates) == len(repeats) else None
+
     def points(self, plan: P, repeats: Sequence[AnyRepeat]) -> list[ResultPoint]:
         """Return further results, for a run that gives several."""
+        return []
+
+    def points_until_now(self, plan: P, folder: Path) -> list[ResultPoint]:
+        """Return the results that a repeat's folder holds although the repeat did not end well."""
         return []
 
     def against(self, repeats: Sequence[AnyRepeat]) -> list[str]:

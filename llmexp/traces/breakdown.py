@@ -10,13 +10,13 @@ import numpy as np
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown, KernelTime, ModuleTime, Share
 from llmexp.traces.attribution import Attribution
+from llmexp.traces.counting import count
 from llmexp.traces.events import Numbers, Selection, Trace, empty_table, read_trace
-from llmexp.traces.gemms import gemm_times
 from llmexp.traces.intervals import Union, exclusive_ns
 from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, GEMM, kind_of
 from llmexp.traces.work import Work, work_in_steps
 
-KEPT_KERNELS, KEPT_GEMMS = 40, 40
+KEPT_KERNELS, KEPT_SHAPES = 40, 40
 # Names of kernels that are templates can have thousands of characters.
 LONGEST_NAME = 200
 
@@ -75,8 +75,10 @@ class _Account:
 
     def record(self) -> Breakdown:
         late, queued, unexplained = self._causes()
+        counted = count(self._trace, self._work, np.flatnonzero(self._kind == self._kinds.index(GEMM)))
         return Breakdown(
             source=self._source,
+            device_name=self._trace.device_name,
             on_device=self._work.on_device,
             steps=len(self._attribution.steps),
             window_ns=self._end_ns - self._begin_ns,
@@ -92,7 +94,10 @@ class _Account:
             phases=self._phases(),
             modules=self._modules(),
             kernels=self._kernels(),
-            gemms=gemm_times(self._trace, self._work[self._kind == self._kinds.index(GEMM)])[:KEPT_GEMMS],
+            gemms=counted.gemms[:KEPT_SHAPES],
+            attention=counted.attention[:KEPT_SHAPES],
+            counted_ns=self._sum(self._own, counted.rows),
+            counted_flops=counted.flops,
             kinds={self._kinds[number]: self._sum(self._own, self._kind == number) for number in np.unique(self._kind)},
             truncated=self._trace.truncated,
             odd_events=self._trace.odd_events,

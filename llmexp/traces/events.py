@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from operator import attrgetter
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmexp.errors import TraceError
+from llmexp.traces.inputs import SHAPED, Raw
 from llmexp.traces.parsing import Event, TraceFile
 
 Numbers = NDArray[np.integer[Any]]
@@ -22,21 +24,16 @@ MOST_EVENTS = 100_000_000
 # Microseconds below this are known to less than half a nanosecond as floating-point numbers.
 EXACT_BELOW_US = 2.0**43
 
-# Operators whose floating-point operations follow from the shapes of their inputs (gemms.py).
-PRODUCTS = frozenset(f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "_scaled_mm", "linear"))
-
 DEVICE, LAUNCH, OPERATOR, RANGE = "device", "launch", "operator", "range"
 FORWARD, BACKWARD = "forward", "backward"
-_CATEGORIES = {
-    DEVICE: ("kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "Kernel", "Memcpy", "Memset"),
-    LAUNCH: ("cuda_runtime", "cuda_driver", "privateuse1_runtime", "Runtime"),
-    OPERATOR: ("cpu_op", "Operator"),
-    RANGE: ("user_annotation",),
-}
+# The phase and the categories of the events of each kind.
 KINDS = {
-    **{("X", category): kind for kind, categories in _CATEGORIES.items() for category in categories},
-    ("s", "fwdbwd"): FORWARD,
-    ("f", "fwdbwd"): BACKWARD,
+    DEVICE: ("X", ("kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "Kernel", "Memcpy", "Memset")),
+    LAUNCH: ("X", ("cuda_runtime", "cuda_driver", "privateuse1_runtime", "Runtime")),
+    OPERATOR: ("X", ("cpu_op", "Operator")),
+    RANGE: ("X", ("user_annotation",)),
+    FORWARD: ("s", ("fwdbwd",)),
+    BACKWARD: ("f", ("fwdbwd",)),
 }
 
 
@@ -45,7 +42,7 @@ class Table:
     """Columns of one length, in nanoseconds and in numbers that stand for names and lanes.
 
     A lane is a host's thread or a device's stream. `key` is the correlation of what a device ran and of its launch, or
-    the number of a link. `detail` is the number of bytes that a device copied, the number of an operator's shapes, or
+    the number of a link. `detail` is the number of bytes that a device copied, the number of an operator's inputs, or
     -1.
     """
 
@@ -88,9 +85,10 @@ class Trace:
     backward: Table
     names: Sequence[str]
     lanes: Sequence[Hashable]
-    shapes: Sequence[bytes]
+    inputs: Sequence[Raw]
     truncated: bool = False
     odd_events: int = 0
+    device_name: str = ""
 
 
 _TS, _NAME, _ID, _CORRELATION = (attrgetter(name) for name in ("ts", "name", "id", "args.correlation"))
@@ -114,7 +112,7 @@ class _Reader:
 
     def __init__(self, path: Path, exact: bool) -> None:
         self._path, self._file = path, TraceFile(path, number=Decimal if exact else float)
-        self._names, self._lanes, self._shapes = _Numbers(), _Numbers(), _Numbers()
+        self._names, self._lanes, self._inputs = _Numbers(), _Numbers(), _Numbers()
         self._tables: defaultdict[str, _Growing] = defaultdict(_Growing)
         self._odd = self._read = 0
 
@@ -136,23 +134,22 @@ class _Reader:
             backward=self._tables[BACKWARD].table(),
             names=list(self._names),
             lanes=list(self._lanes),
-            shapes=list(self._shapes),
+            inputs=list(self._inputs),
             truncated=self._file.truncated,
             odd_events=self._odd,
+            device_name=self._file.device_name,
         )
 
     def _take(self, events: list[Event]) -> None:
-        kinds: dict[str, list[Event]] = {kind: [] for kind in KINDS.values()}
-        lists = {labels: kinds[kind] for labels, kind in KINDS.items()}
+        by_category: defaultdict[Any, list[Event]] = defaultdict(list)
         for event in events:
             try:
-                chosen = lists.get((event.ph, event.cat))
-            except TypeError:  # labels that are lists
+                by_category[event.cat].append(event)
+            except TypeError:  # a label that is a list
                 self._odd += 1
-                continue
-            if chosen is not None:
-                chosen.append(event)
-        for kind, chosen in kinds.items():
+        for kind, (phase, categories) in KINDS.items():
+            found = (by_category[category] for category in categories if category in by_category)
+            chosen = [event for of_category in found for event in of_category if event.ph == phase]
             if not chosen:
                 continue
             try:
@@ -180,8 +177,7 @@ class _Reader:
     def _keys(self, kind: str, events: list[Event]) -> Numbers:
         if kind in (OPERATOR, RANGE):
             return np.full(len(events), -1, np.int64)
-        keys = map(_CORRELATION if kind in (DEVICE, LAUNCH) else _ID, events)
-        return np.array([key if type(key) is int and abs(key) < 2**63 else -1 for key in keys], np.int64)
+        return _whole_numbers([*map(_CORRELATION if kind in (DEVICE, LAUNCH) else _ID, events)], otherwise=-1)
 
     def _usable(self, kind: str, events: list[Event]) -> list[Event]:
         """Leave out the events that have no name, no times, or an end before their begin."""
@@ -191,14 +187,14 @@ class _Reader:
         return usable
 
     def _details(self, kind: str, names: list[str], events: list[Event]) -> Numbers:
-        details = np.full(len(events), -1, np.int64)
         if kind == DEVICE:
-            copied = [event.args.bytes for event in events]
-            return np.array([size if type(size) is int and 0 <= size < 2**63 else 0 for size in copied], np.int64)
+            return np.maximum(_whole_numbers([event.args.bytes for event in events], otherwise=0), 0)
+        details = np.full(len(events), -1, np.int64)
         if kind == OPERATOR:
             for row, name in enumerate(names):
-                if name in PRODUCTS:
-                    details[row] = self._shapes[bytes(events[row].args.shapes)]
+                if name in SHAPED:
+                    args = events[row].args
+                    details[row] = self._inputs[bytes(args.shapes), bytes(args.types), bytes(args.values)]
         return details
 
 
@@ -261,3 +257,14 @@ def _nanoseconds(microseconds: list[Any]) -> Numbers:
     whole = np.floor(values)
     nanoseconds: Numbers = whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
     return nanoseconds
+
+
+def _whole_numbers(values: list[Any], otherwise: int) -> Numbers:
+    """Return what are whole numbers of 64 bits, and `otherwise` in place of the others."""
+    kinds = {*map(type, values)}
+    if kinds == {type(None)}:
+        return np.full(len(values), otherwise, np.int64)
+    if kinds == {int}:
+        with suppress(OverflowError):
+            return np.array(values, np.int64)
+    return np.array([one if type(one) is int and abs(one) < 2**63 else otherwise for one in values], np.int64)

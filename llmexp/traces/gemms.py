@@ -2,62 +2,61 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
+from collections.abc import Sequence
 from math import prod
-from typing import Any
 
-import msgspec
-import numpy as np
-
-from llmexp.record.breakdown import GemmTime
-from llmexp.traces.events import Numbers, Trace
-from llmexp.traces.intervals import Innermost
+from llmexp.record.counted import GemmTime
+from llmexp.traces.asked import Asked, work_ns
+from llmexp.traces.inputs import Inputs
 from llmexp.traces.work import Work
 
 Shape = tuple[int, int, int, int]
 # The operators whose first input is added to the product.
 _WITH_ADDEND = ("aten::addmm", "aten::baddbmm")
+_WITH_TRANSPOSED_WEIGHT = ("aten::linear", "mkldnn::_linear_pointwise", "mkl::_mkl_linear")
+_GROUPED = "aten::_grouped_mm"
+# Kernels that multiply numbers of fp32 with fewer digits, which has a peak of its own.
+_TF32 = re.compile("tf32|s1688gemm", re.IGNORECASE)
 
 
-def gemm_times(trace: Trace, work: Work) -> list[GemmTime]:
-    """Return the time of the products by operator and shape, the costliest first.
-
-    `work` holds the pieces that multiplied matrices. A product whose operator's shapes the trace lacks is left out.
-    """
-    operators = trace.operators[trace.operators.detail >= 0]
-    row = Innermost(operators).at(work.lane, work.moment)
-    pieces = np.flatnonzero(row >= 0)
-    asked = np.stack((operators.name[row[pieces]], operators.detail[row[pieces]]))
-    found: defaultdict[tuple[str, Shape], list[Numbers]] = defaultdict(list)
-    for name, number in np.unique(asked, axis=1).T.tolist():
-        if shape := product_shape(trace.names[name], trace.shapes[number]):
-            chosen = pieces[(asked[0] == name) & (asked[1] == number)]
-            found[trace.names[name], shape].append(chosen)
-    times = [_time(name, shape, np.concatenate(rows), row, work) for (name, shape), rows in found.items()]
+def gemm_times(asked: Sequence[Asked], work: Work, names: Sequence[str]) -> list[GemmTime]:
+    """Return the time of products whose shapes are known, by operator, shape and dtype, the costliest first."""
+    found: defaultdict[tuple[str, str, Shape], list[Asked]] = defaultdict(list)
+    for each in asked:
+        if shape := product_shape(each.operator, each.inputs):
+            found[each.operator, _dtype(each, work, names), shape].append(each)
+    times = [
+        GemmTime(
+            operator=operator,
+            dtype=dtype,
+            **dict(zip(("batch", "m", "n", "k"), shape, strict=True)),
+            calls=sum(each.calls for each in calls),
+            work_ns=sum(work_ns(each, work) for each in calls),
+        )
+        for (operator, dtype, shape), calls in found.items()
+    ]
     return sorted(times, key=lambda time: -time.work_ns)
 
 
-def product_shape(operator: str, shapes: bytes) -> Shape | None:
-    """Return batch, m, n and k of an operator by the shapes of its inputs, a JSON list; None where they do not fit."""
+def product_shape(operator: str, inputs: Inputs) -> Shape | None:
+    """Return batch, m, n and k of an operator's product by the shapes of its inputs; None where they do not fit."""
+    first = int(operator in _WITH_ADDEND)
     try:
-        inputs: list[Any] = msgspec.json.decode(shapes)[operator in _WITH_ADDEND :][:2]
-        left, right = ([int(size) for size in each] for each in inputs)
-        if operator == "aten::linear":
+        left, right = inputs.shape(first), inputs.shape(first + 1)
+        if operator in _WITH_TRANSPOSED_WEIGHT:
             return 1, prod(left[:-1]), right[0], left[-1]
         *batch, m, k = left
-        return prod(batch), m, right[-1], k
-    except (msgspec.DecodeError, ValueError, TypeError, IndexError):
+        # Each row of a grouped product meets the matrix of its own group, and each group's columns that group's rows.
+        each_once = operator == _GROUPED and len(left) + len(right) < 6
+        return 1 if each_once else prod(batch), m, right[-1], k
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 
-def _time(name: str, shape: Shape, pieces: Numbers, operator: Numbers, work: Work) -> GemmTime:
-    batch, m, n, k = shape
-    return GemmTime(
-        operator=name,
-        batch=batch,
-        m=m,
-        n=n,
-        k=k,
-        calls=len(np.unique(operator[pieces])),
-        work_ns=int((work.end[pieces] - work.begin[pieces]).sum()),
-    )
+def _dtype(asked: Asked, work: Work, names: Sequence[str]) -> str:
+    dtype = asked.inputs.dtype(int(asked.operator in _WITH_ADDEND))
+    if dtype == "fp32" and any(_TF32.search(names[name]) for name in set(work.name[asked.pieces].tolist())):
+        return "tf32"
+    return dtype

@@ -17,13 +17,17 @@ from llmexp.errors import TraceError
 PART_BYTES = 2**19
 # An event has some hundred bytes, and a few kilobytes where it lists the shapes of many tensors.
 LONGEST_EVENT_BYTES = 2**24
-LONGEST_HEAD_BYTES = 2**28
+LONGEST_HEAD_BYTES, KEPT_HEAD_BYTES = 2**28, 2**16
 # Places that look like the border of two events may lie inside one or inside a text: so many are tried.
 TRIED_BORDERS = 32
 _START = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')
+_DEVICE_NAME = re.compile(rb'"deviceProperties"\s*:\s*\[\s*\{[^{}]{0,1000}?"name"\s*:\s*"([^"\\]{1,100})"')
 _BORDER = re.compile(rb"\}\s*,\s*(?=\{)")
 # Profilers write these without quotes, which is no JSON: "blocks per SM": inf.
 _NO_NUMBER = re.compile(rb"(:\s*)-?(?:inf|nan|Infinity|NaN)\b")
+
+
+_NO_LIST = msgspec.Raw(b"[]")
 
 
 class Arguments(msgspec.Struct, gc=False, frozen=True):
@@ -33,7 +37,9 @@ class Arguments(msgspec.Struct, gc=False, frozen=True):
     stream: Any = None
     device: Any = None
     bytes: Any = None
-    shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw(b"[]"))
+    shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=_NO_LIST)
+    types: msgspec.Raw = msgspec.field(name="Input type", default=_NO_LIST)
+    values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_NO_LIST)
 
 
 NO_ARGUMENTS = Arguments()
@@ -54,10 +60,13 @@ class Event(msgspec.Struct, gc=False):
 
 
 class TraceFile:
-    """The events of a file as lists; afterwards `truncated` says whether the file ended within its events."""
+    """The events of a file as lists; afterwards `truncated` says whether the file ended within its events.
+
+    `device_name` is that of the first GPU by its driver, or empty.
+    """
 
     def __init__(self, path: Path, number: Callable[[str], Any] = float) -> None:
-        self._path, self.truncated = path, False
+        self._path, self.truncated, self.device_name = path, False, ""
         hook = None if number is float else number
         self._decode = msgspec.json.Decoder(list[Event], float_hook=hook).decode
 
@@ -108,13 +117,15 @@ class TraceFile:
                 yield part
 
     def _after_head(self, parts: Iterator[bytes]) -> bytes:
-        head = b""
+        """Return what of the part follows the begin of the events; of what is before them one part is kept at most."""
+        head, passed = b"", 0
         for part in parts:
-            searched = max(0, len(head) - 64)
-            head += part
-            if start := _START.search(head, searched):
+            head = head[-KEPT_HEAD_BYTES:] + part
+            if start := _START.search(head) if not passed or b'"' in part else None:
+                self.device_name = _name_of_device(head[: start.start()])
                 return head[start.end() :]
-            if len(head) > LONGEST_HEAD_BYTES:
+            passed += len(part)
+            if passed > LONGEST_HEAD_BYTES:
                 break
         raise TraceError(f"{self._path} is no trace: it has no list named traceEvents")
 
@@ -145,3 +156,8 @@ class TraceFile:
 
 def _numbers_only(text: bytes) -> bytes:
     return _NO_NUMBER.sub(rb"\1null", text)
+
+
+def _name_of_device(head: bytes) -> str:
+    found = _DEVICE_NAME.search(head)
+    return found[1].decode(errors="replace") if found else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown, RunBreakdown
+from llmexp.record.counted import Peaks
 from llmexp.record.folder import RunFolder
 from llmexp.traces.breakdown import break_down, read_profile
 from llmexp.traces.collectives import Calls, collective_times
@@ -15,7 +16,7 @@ from llmexp.traces.collectives import Calls, collective_times
 _NUMBER = re.compile(r"\d+")
 
 
-def break_down_run(folder: RunFolder, processes: int) -> RunBreakdown | None:
+def break_down_run(folder: RunFolder, processes: int, peaks: Peaks) -> RunBreakdown | None:
     """Read the traces of a run's traced repeat; None where nothing was traced.
 
     The remark names a trace that cannot be read, and says where not all ranks were traced.
@@ -23,16 +24,15 @@ def break_down_run(folder: RunFolder, processes: int) -> RunBreakdown | None:
     for repeat in reversed(folder.repeats()):
         if traces := traces_of(repeat):
             found = break_down_ranks(traces, int(repeat.suffix[1:]))
-            if len(traces) < processes:
-                told = [found.remark] * bool(found.remark) + [f"{len(traces)} of {processes} ranks were traced"]
-                found = found.model_copy(update={"remark": "; ".join(told)})
-            return found
+            told = [found.remark] * bool(found.remark)
+            told += [f"{len(traces)} of {processes} ranks were traced"] * (len(traces) < processes)
+            return found.model_copy(update={"peaks": peaks, "remark": "; ".join(told)})
     return None
 
 
-def write_breakdown(folder: RunFolder, processes: int) -> None:
+def write_breakdown(folder: RunFolder, processes: int, peaks: Peaks) -> None:
     """Write breakdown.json where something was traced."""
-    if found := break_down_run(folder, processes):
+    if found := break_down_run(folder, processes, peaks):
         folder.write(folder.breakdown_path, found)
 
 

@@ -39,6 +39,30 @@ def test_a_foreign_trace_is_shown_by_kind_and_operator(llmexp, foreign: Path) ->
     assert "forward" not in out
 
 
+def multiplied(path: Path, device: str) -> Path:
+    """Write a trace of a product of 2 GFLOP in a millisecond, by a profiler that names its GPU."""
+    shapes = {"Input Dims": [[1000, 1000], [1000, 1000]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 1000, "args": shapes}
+    path.write_text(json.dumps({"deviceProperties": [{"id": 0, "name": device}], "traceEvents": [event]}))
+    return path
+
+
+def test_the_rates_of_a_foreign_trace_stand_beside_the_peaks_of_its_gpu(llmexp, tmp_path: Path) -> None:
+    known = multiplied(tmp_path / "known.json", "NVIDIA H100 80GB HBM3")
+    unknown = multiplied(tmp_path / "unknown.json", "a GPU of tomorrow")
+    row = ["mm", "bf16", "1", "1,000", "1,000", "1,000", "1", "1.000", "2"]
+    for words, expected in (
+        ((known,), [*row, "0.2", "6", "0.2"]),
+        ((unknown,), [*row, "6"]),
+        (("--hardware=a800", unknown), [*row, "0.6", "6", "0.3"]),
+    ):
+        code, out, error = llmexp("trace", *map(str, words))
+        assert (code, error) == (0, "")
+        assert expected in [line.split() for line in out.splitlines()]
+    code, _, error = llmexp("trace", "--hardware=h1000", str(known))
+    assert (code, "there are a800, cpu, h100" in error) == (2, True)
+
+
 def test_the_difference_names_what_made_it_with_its_share(llmexp, tmp_path: Path) -> None:
     a = made(tmp_path / "a.json", ("aten::mm", 0, 1000), ("aten::add", 2000, 3000))
     b = made(tmp_path / "b.json", ("aten::mm", 0, 4000), ("aten::add", 5000, 7000))

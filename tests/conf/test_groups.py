@@ -21,11 +21,13 @@ VALUES = {
     "runtime=docker": "runtime.image=an-image",
     "engine=script": 'engine.options.command="-m package.train"',
 }
+OF_MICRO = "task=micro"
 OPTIONS = sorted(f"{path.parent.name}={path.stem}" for path in FILES)
 
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_composes_into_a_plan(option):
-    words = [option, *filter(None, [VALUES.get(option)])]
+    words = [option, *filter(None, [VALUES.get(option, OF_MICRO if "micro" in option else None)])]
+    words = list(dict.fromkeys(words))
     (job,) = jobs_of(run_parser().parse_intermixed_args(words))
     assert shlex.split(job.plan.rerun_command) == ["python", "-m", "llmexp", *words]

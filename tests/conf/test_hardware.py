@@ -10,7 +10,7 @@ from llmexp.schema import HardwareConfig
 
 CONF = Path(__file__).parents[2] / "conf"
 NAMES = sorted(path.stem for path in (CONF / "hardware").glob("*.yaml") if path.stem not in ("auto", "gpu", "cpu"))
-NOT_FACTS = {"name", "device", "device_names", "nodes", "interconnect", "sources", "environment"}
+NOT_FACTS = {"name", "device", "device_names", "nodes", "interconnect", "sources", "environment", "calibration"}
 
 
 def hardware(name: str) -> HardwareConfig:

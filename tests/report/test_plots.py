@@ -1,9 +1,13 @@
+import sys
+
 import pytest
 from matplotlib.image import imread
 from matplotlib.text import Text
 
 from llmexp.errors import RecordError
+from llmexp.record.breakdown import RunBreakdown
 from llmexp.record.result import Metric, Stability
+from llmexp.report import run_plots
 from llmexp.report.plots import draw_report, draw_run
 from llmexp.report.table import build_report
 
@@ -108,6 +112,47 @@ def test_one_runs_loss_and_step_time(make_run, write_samples, figures):
         "repeat 1, mean over ranks",
         "warm-up",
     ]
+
+
+def test_the_parts_of_each_phase_lie_side_by_side_from_zero(make_run, write_samples, monkeypatch):
+    folder, module, made = make_run("F"), sys.modules[run_plots.draw_breakdowns.__module__], []
+    write_samples(folder.repeat(0), 0, [(1.0, 6.0)])
+    folder.write(folder.breakdown_path, profiled(forward={"QKV": 30, "Up": 10}, backward={"Up": 20}))
+    create = module.new_figure
+    monkeypatch.setattr(module, "new_figure", lambda *words: made.append(create(*words)) or made[-1])
+    draw_run(folder)
+    (axes,) = made[0].axes
+    spans = [[(box.x0, box.x1) for box in (path.get_extents() for path in row.get_paths())] for row in axes.collections]
+    assert spans == [[(0, 30), (30, 40), (40, 45)], [(0, 20), (20, 25)]]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["F: forward", "F: backward"]
+    assert axes.get_xlim()[0] == 0 < 45 < axes.get_xlim()[1]
+    (legend,) = made[0].legends
+    named = zip(legend.get_texts(), legend.get_patches(), strict=True)
+    shown = {text.get_text(): patch.get_facecolor() for text, patch in named}
+    drawn = [[tuple(colour) for colour in row.get_facecolors()] for row in axes.collections]
+    assert drawn == [[shown["QKV"], shown["Up"], shown["idle"]], [shown["Up"], shown["idle"]]]
+    assert len(set(shown.values())) == 3
+
+
+def profiled(**phases):
+    """A step of one rank whose phases have modules of so many milliseconds, and 5 ms idle each."""
+    ms = 1_000_000
+    shares = [
+        {"phase": name, "time_ns": (sum(parts.values()) + 5) * ms, "compute_ns": sum(parts.values()) * ms}
+        | {"communication_ns": 0, "copy_ns": 0, "idle_ns": 5 * ms, "gemm_ns": 0}
+        for name, parts in phases.items()
+    ]
+    modules = [
+        {"phase": phase, "path": (name,), "recomputed": False, "exclusive_ns": time * ms, "work_ns": time * ms}
+        | {"gemm_ns": 0, "pieces": 1}
+        for phase, parts in phases.items()
+        for name, time in parts.items()
+    ]
+    sums = {name: sum(share[name] for share in shares) for name in ("compute_ns", "idle_ns")}
+    zeros = ("exposed_communication_ns", "exposed_copy_ns", "idle_late_ns", "idle_queued_ns", "communication_ns")
+    rank = {"source": "rank0.json", "on_device": False, "steps": 1, "window_ns": sum(sums.values()), **sums}
+    rank |= dict.fromkeys((*zeros, "copy_ns"), 0) | {"idle_unexplained_ns": sums["idle_ns"], "kernels": []}
+    return RunBreakdown.model_validate({"repeat": 0, "ranks": [rank | {"phases": shares, "modules": modules}]})
 
 
 def test_a_run_that_took_no_step_has_no_picture(make_run):

@@ -191,6 +191,52 @@ def test_products_have_the_operations_of_their_shapes(made) -> None:
     assert (bmm.batch, bmm.m, bmm.n, bmm.k, bmm.flops) == (4, 2, 6, 3, 2 * 4 * 2 * 6 * 3)
 
 
+def multiplied(made, name: str, *shapes: list[int], kernel: str = GEMM, kind: str = "c10::BFloat16") -> Breakdown:
+    made.operator(name, 0, 10, **{"Input Dims": shapes, "Input type": [kind] * len(shapes)})
+    made.kernel(kernel, 100, 101, launched=5)
+    return break_down(read_profile(made.file()))
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "flops"),
+    [
+        ("aten::linear", ([2, 3, 5], [7, 5]), 2 * 6 * 7 * 5),
+        ("aten::baddbmm", ([1], [4, 2, 3], [4, 3, 6]), 2 * 4 * 2 * 6 * 3),
+        ("aten::_grouped_mm", ([12, 5], [4, 5, 7]), 2 * 12 * 7 * 5),  # 4 groups of the 12 rows
+        ("aten::_grouped_mm", ([5, 12], [12, 7]), 2 * 5 * 7 * 12),
+        ("aten::_grouped_mm", ([4, 3, 5], [4, 5, 7]), 2 * 4 * 3 * 7 * 5),
+    ],
+)
+def test_each_product_has_the_operations_that_its_kernels_do(made, name, shapes, flops: int) -> None:
+    found = multiplied(made, name, *shapes)
+    assert (found.counted_flops, found.counted_ns) == (flops, 1000)
+    assert found.gemms[0].dtype == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind", "dtype"),
+    [
+        ("sm80_xmma_gemm_f32f32_f32f32_f32", "float", "fp32"),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32", "float", "tf32"),
+        ("ampere_fp16_s16816gemm_fp16", "c10::Half", "fp16"),
+        (GEMM, "c10::Float8_e4m3fn", "fp8"),
+        (GEMM, "a dtype of tomorrow", ""),
+    ],
+)
+def test_a_product_has_the_dtype_that_it_ran_in(made, kernel: str, kind: str, dtype: str) -> None:
+    (gemm,) = multiplied(made, "aten::mm", [2, 3], [3, 4], kernel=kernel, kind=kind).gemms
+    assert gemm.dtype == dtype
+    assert (gemm.least_bytes is None) == (not dtype)
+
+
+def test_on_a_cpu_an_operator_that_calls_another_product_counts_no_operations_twice(made) -> None:
+    made.operator("aten::linear", 0, 20, **{"Input Dims": [[6, 5], [7, 5]]})
+    made.operator("aten::mm", 5, 15, **{"Input Dims": [[6, 5], [5, 7]]})
+    found = break_down(read_profile(made.file()))
+    assert [gemm.operator for gemm in found.gemms] == ["aten::mm"]
+    assert (found.counted_flops, found.counted_ns, found.compute_ns) == (2 * 6 * 7 * 5, 10_000, 20_000)
+
+
 def test_a_gradient_whose_forward_was_cut_off_is_outside_modules(made) -> None:
     step(made, 0, 30, 70, 90)
     made.operator("MmBackward0", 40, 60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from llmexp.record.breakdown import read_breakdown
+from llmexp.record.counted import Peaks
 from llmexp.record.folder import RunFolder
 from llmexp.traces.run import break_down_ranks, write_breakdown
 
@@ -42,9 +43,10 @@ def test_a_damaged_rank_is_named_and_the_others_count(another, tmp_path: Path) -
         path.rename(repeat / "trace" / f"rank{rank}.json")
     (repeat / "trace" / "rank1.json").write_text("{")
     folder = RunFolder(tmp_path / "run")
-    write_breakdown(folder, processes=4)
+    write_breakdown(folder, processes=4, peaks=Peaks(flops_per_s={"bf16": 1e12}))
     found = read_breakdown(folder)
     assert found
     assert [rank.source for rank in found.ranks] == ["rank0.json"]
+    assert found.peaks.flops_per_s == {"bf16": 1e12}
     assert "rank1.json is no trace" in found.remark
     assert "2 of 4 ranks were traced" in found.remark

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from llmexp.cli.arguments import Parser, command_parser, one_run
 from llmexp.errors import ConfigError, TraceError
+from llmexp.plan.detect import described as described_hardware
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
+from llmexp.record.counted import Peaks
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.report.breakdown.causes import causes_detail, kinds_detail
 from llmexp.report.breakdown.difference import difference_detail, kernel_difference_detail
-from llmexp.report.breakdown.kernels import collectives_detail, gemms_detail, kernels_detail
+from llmexp.report.breakdown.kernels import collectives_detail, kernels_detail
 from llmexp.report.breakdown.modules import module_detail
 from llmexp.report.breakdown.parts import Profiled
+from llmexp.report.breakdown.rates import rate_details
 from llmexp.report.breakdown.timeline_plot import draw_timeline
 from llmexp.report.terminal import console, print_detail
 from llmexp.traces.breakdown import read_profile
@@ -37,6 +41,11 @@ def parser() -> Parser:
         "--timeline", type=Path, metavar="FILE", help="draw one step instead, as a PNG, SVG or PDF: what ran when"
     )
     parser.add_argument("--rank", type=int, default=0, help="the rank whose timeline is drawn; 0 by default")
+    parser.add_argument(
+        "--hardware",
+        metavar="NAME",
+        help="the hardware whose peaks the rates of a foreign trace are compared with; default: that of its GPU's name",
+    )
     return parser
 
 
@@ -51,15 +60,15 @@ def main(args: Namespace) -> int:
     if words[0] == DIFF and not Path(DIFF).exists():
         if len(words) != 3:
             raise ConfigError(f"trace diff takes two runs or traces, not {len(words) - 1}: llmexp trace diff A B")
-        _compare(*(_profiled(Path(word)) for word in words[1:]))
+        _compare(*(_profiled(Path(word), args.hardware) for word in words[1:]))
         return 0
     for word in words:
-        _show(_profiled(Path(word)))
+        _show(_profiled(Path(word), args.hardware))
     return 0
 
 
 def _show(run: Profiled) -> None:
-    found = [causes_detail(run), kinds_detail(run), kernels_detail(run), gemms_detail(run)]
+    found = [causes_detail(run), kinds_detail(run), kernels_detail(run), *rate_details(run)]
     if run.breakdown.ranks[0].steps:
         found.insert(1, module_detail([run]))
     screen = console()
@@ -83,7 +92,7 @@ def _compare(a: Profiled, b: Profiled) -> None:
         print_detail(detail, screen)
 
 
-def _profiled(path: Path) -> Profiled:
+def _profiled(path: Path, hardware: str | None) -> Profiled:
     """Read a run's breakdown, or make one of a file; raises ConfigError or TraceError."""
     _check_there_is(path)
     if (
@@ -92,11 +101,13 @@ def _profiled(path: Path) -> Profiled:
         and (found := traces_of(path.parent))
         and path.name == "trace"
     ):
-        return Profiled(path.parent.name, _readable(break_down_ranks(found)))
+        return Profiled(path.parent.name, _foreign(found, hardware))
     if not path.is_dir():
-        return Profiled(path.name, _readable(break_down_ranks([path])))
+        return Profiled(path.name, _foreign([path], hardware))
+    if hardware:
+        raise ConfigError("--hardware is for foreign traces: a run knows its own")
     folder = one_run(path)
-    breakdown = read_breakdown(folder) or break_down_run(folder, RunPlan.read(folder.plan_path).processes)
+    breakdown = read_breakdown(folder) or _again(folder)
     if breakdown is None:
         raise TraceError(_untraced(folder))
     result = folder.result()
@@ -129,6 +140,26 @@ def _trace_of_run(path: Path, rank: int) -> tuple[str, Path]:
 
 def _untraced(folder: RunFolder) -> str:
     return f"{folder.path} has no trace: a run with measure.profile=true leaves one"
+
+
+def _again(folder: RunFolder) -> RunBreakdown | None:
+    plan = RunPlan.read(folder.plan_path)
+    return break_down_run(folder, plan.processes, Peaks.of(plan.config.hardware))
+
+
+def _foreign(traces: Sequence[Path], hardware: str | None) -> RunBreakdown:
+    """Break down traces whose hardware is named, or is known by the GPU's name."""
+    described = described_hardware()
+    if hardware and hardware not in described:
+        raise ConfigError(f"--hardware={hardware}: there is none of this name; there are {', '.join(described)}")
+    found = _readable(break_down_ranks(traces))
+    device_name = found.ranks[0].device_name
+    by_name = (name for name, node in described.items() if device_name in node.get("device_names", ()))
+    node = described.get(hardware or next(by_name, ""), {})
+    peaks = Peaks(
+        flops_per_s=dict(node.get("peak_flops_per_s", {})), bytes_per_s=node.get("memory_bandwidth_bytes_per_s")
+    )
+    return found.model_copy(update={"peaks": peaks})
 
 
 def _readable(found: RunBreakdown) -> RunBreakdown:

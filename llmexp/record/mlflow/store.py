@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import logging
 import math
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,16 +61,31 @@ def connect(uri: str, timeout_s: float) -> MlflowClient:
     }
     for name, value in (_QUIET | waits).items():
         os.environ.setdefault(name, value)  # the only way to tell mlflow
+    with _imported_once():
+        try:
+            from mlflow import MlflowClient
+        except ImportError:
+            raise RecordError("mlflow is not installed") from None
+        for logger in _CHATTY_LOGGERS:
+            logging.getLogger(logger).setLevel(logging.CRITICAL)  # the error repeats what they log
+        database = database_path(uri)
+        if database and not database.exists():
+            _create(database)
+        return MlflowClient(uri)
+
+
+@contextmanager
+def _imported_once() -> Iterator[None]:
+    """Keep the garbage collector from the objects of MLflow's modules: it would go through all of them for nothing."""
+    if "mlflow" in sys.modules or not gc.isenabled():
+        yield
+        return
+    gc.disable()
     try:
-        from mlflow import MlflowClient
-    except ImportError:
-        raise RecordError("mlflow is not installed") from None
-    for logger in _CHATTY_LOGGERS:
-        logging.getLogger(logger).setLevel(logging.CRITICAL)  # the error repeats what they log
-    database = database_path(uri)
-    if database and not database.exists():
-        _create(database)
-    return MlflowClient(uri)
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _create(database: Path) -> None:

@@ -1,4 +1,4 @@
-"""The costliest kernels or operators, matrix products and collectives."""
+"""The costliest kernels or operators, and the collectives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from llmexp.record.breakdown import KernelTime
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.columns import Column, Detail
 
-GEMM_SIZES = ("batch", "m", "n", "k", "calls")
 MOST_KERNELS = 15
 LONGEST_KERNEL = 60
 
@@ -28,20 +27,6 @@ def kernels_detail(run: Profiled) -> Detail:
 
 def _bandwidth(kernel: KernelTime) -> str:
     return f"{kernel.copied_bytes / max(1, kernel.work_ns):,.2f}" if kernel.copied_bytes else ""
-
-
-def gemms_detail(run: Profiled) -> Detail | None:
-    """Return the costliest matrix products of the first rank; None where the trace has no shapes."""
-    shown = run.breakdown.ranks[0].gemms[:MOST_KERNELS]
-    if not shown:
-        return None
-    columns = [
-        Column("operator", tuple(each.operator for each in shown), left=True),
-        *(Column(size, tuple(f"{getattr(each, size):,}" for each in shown)) for size in GEMM_SIZES),
-        Column("ms", tuple(f"{each.work_ns / 1e6:,.3f}" for each in shown)),
-        Column("TFLOP/s", tuple(f"{each.flops / max(1, each.work_ns) / 1e3:,.3g}" for each in shown)),
-    ]
-    return Detail("costliest matrix products, batch x [m, k] by [k, n]", columns, [])
 
 
 def collectives_detail(run: Profiled) -> Detail | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmexp.report.breakdown.parts import (
     BETWEEN,
@@ -21,6 +21,9 @@ from llmexp.report.breakdown.parts import (
     parts_ms,
 )
 from llmexp.report.picture import INK, new_figure, plain, save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # What is no module has a colour of its own in every picture.
 FIXED = {COMMUNICATION: "#d98089", COPIES: "#d9a441", IDLE: "#e4e4e4", OUTSIDE: "#9aa5ad", RECOMPUTED: "#b3aa9c"}
@@ -44,17 +47,26 @@ def draw_breakdowns(runs: Sequence[Profiled], title: str, path: Path) -> None:
     plain(axes, grid="x")
     colours = colours_of(labels)
     for row, (_, _, parts) in enumerate(bars):
-        lefts = accumulate((value for _, value in parts), initial=0.0)
+        lefts = list(accumulate((value for _, value in parts), initial=0.0))
+        spans = [(left, value) for (_, value), left in zip(parts, lefts, strict=False)]
+        shades = [colours[name] for name, _ in parts]
+        axes.broken_barh(spans, (row - 0.36, 0.72), facecolors=shades, edgecolors="white", linewidth=0.4)
         for (name, value), left in zip(parts, lefts, strict=False):
-            axes.barh(row, value, left=left, height=0.72, color=colours[name], edgecolor="white", linewidth=0.4)
             if value > LETTER * len(name) * widest:
                 axes.text(left + value / 2, row, name, ha="center", va="center", fontsize=6, color=INK)
     axes.set_yticks(range(len(bars)), [f"{run.name}: {phase}" for run, phase, _ in bars], fontsize=8)
     axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.set_xlim(0, 1.05 * widest or 1)
     axes.set_xlabel("ms a step and rank", fontsize=9)
-    handles: list[Any] = [axes.barh(0, 0, color=colours[name], label=name) for name in labels]
-    figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=7, frameon=False)
+    _name_colours(figure, {name: colours[name] for name in labels})
     save(figure, path)
+
+
+def _name_colours(figure: Figure, colours: Mapping[str, Any]) -> None:
+    from matplotlib.patches import Patch
+
+    handles = [Patch(color=colour, label=name) for name, colour in colours.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=7, frameon=False)
 
 
 def colours_of(labels: Sequence[str]) -> dict[str, Any]:

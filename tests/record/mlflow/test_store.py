@@ -1,7 +1,10 @@
+import gc
+import sys
 from pathlib import Path
 
 import pytest
 
+from llmexp.errors import RecordError
 from llmexp.record.mlflow.store import artifact_root, connect, database_path, resolve_uri
 from llmexp.schema import TrackingConfig
 
@@ -49,3 +52,30 @@ def test_a_store_whose_making_was_broken_off_is_made_anew(tmp_path, monkeypatch)
     assert list(tmp_path.iterdir()) == []
     assert connect(uri, 10).create_experiment("mine")
     assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+@pytest.mark.parametrize("last_line", ["pass", "raise ImportError"])
+def test_only_while_mlflow_is_imported_nothing_is_collected(tmp_path, monkeypatch, last_line):
+    note = "notes.seen.append(gc.isenabled())"
+    client = ("class MlflowClient:", "    def __init__(self, uri):", f"        {note}")
+    (tmp_path / "mlflow.py").write_text("\n".join(("import gc, notes", note, *client, last_line)))
+    (tmp_path / "notes.py").write_text("seen = []")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("mlflow", "notes"):
+        monkeypatch.setitem(sys.modules, name, None)  # whatever is imported under this name is gone afterwards
+        monkeypatch.delitem(sys.modules, name)
+    import notes
+
+    try:
+        if last_line == "pass":
+            connect("http://host", 10)
+            connect("http://host", 10)
+            assert notes.seen == [False, False, True]
+        else:
+            with pytest.raises(RecordError, match="mlflow is not installed"):
+                connect("http://host", 10)
+            assert notes.seen == [False]
+        assert gc.isenabled()
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()

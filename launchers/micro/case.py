@@ -1,0 +1,56 @@
+"""A point made ready on a rank: calls on several sets of random inputs, and a check of what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from llmexp.measure.calls import Call
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+# A point whose inputs are in the cache measures the cache; its sets of inputs take this many times the cache's size.
+TIMES_CACHE = 2
+MOST_SETS, MOST_BYTES_OF_SETS = 64, 2**29
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a point is measured: the rank's device among all ranks, the last cache, and a folder for files."""
+
+    device: torch.device
+    rank: int
+    world_size: int
+    cache_bytes: int
+    folder: Path
+
+    def random(self, *shape: int, dtype: str = "fp32") -> Tensor:
+        """Return normally distributed values on the device."""
+        return torch.randn(shape, device=self.device, dtype=DTYPES[dtype])
+
+    def sets(self, make: Callable[[], T], bytes_of_set: int) -> list[T]:
+        """Make as many sets of inputs as no cache holds, but no more than memory has room for."""
+        wanted = -(-TIMES_CACHE * self.cache_bytes // max(bytes_of_set, 1))
+        room = MOST_BYTES_OF_SETS // max(bytes_of_set, 1)
+        return [make() for _ in range(max(1, min(wanted, room, MOST_SETS)))]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A point's calls, each on its own inputs; `wrong` says what is wrong with what they compute, or ""."""
+
+    calls: Sequence[Call]
+    wrong: Callable[[], str]
+    what_ran: str = ""
+
+
+def differs(found: Tensor, wanted: Tensor, tolerance: float) -> str:
+    """Say by how much values differ from those wanted, relative to the largest; "" where it is no more than allowed."""
+    largest = float(wanted.detach().double().abs().max()) or 1.0
+    error = float((found.detach().double() - wanted.detach().double()).abs().max()) / largest
+    return "" if error <= tolerance else f"the result is wrong by {error:.2g} of its largest value"

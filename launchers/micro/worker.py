@@ -1,0 +1,152 @@
+"""The rank process of task=micro: it measures every point of the plan, together with the other ranks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import distributed
+
+from llmexp.launchers.micro.attention import attention
+from llmexp.launchers.micro.case import Case, Place
+from llmexp.launchers.micro.collectives import collective
+from llmexp.launchers.micro.compute import cross_entropy, gemm, rms_norm, rope, softmax, triad
+from llmexp.launchers.micro.copies import copy
+from llmexp.launchers.micro.states import adamw, disk
+from llmexp.launchers.rank.frame import Rank, device_of, join_group, main
+from llmexp.launchers.rank.versions import rank_environment
+from llmexp.machine.processor import last_cache_bytes
+from llmexp.measure import memory
+from llmexp.measure.calls import CallProtocol, Timed, time_calls
+from llmexp.measure.clock import Clock, clock_for
+from llmexp.plan.micro_plan import MicroPlan, MicroPoint
+from llmexp.record.samples import CallSample, RankSummary
+
+Maker = Callable[[MicroPoint, Place], Case]
+MAKERS: dict[str, Maker] = {
+    "gemm": gemm,
+    "memory": triad,
+    "copies": copy,
+    "collectives": collective,
+    "attention": attention,
+    "optimizer": adamw,
+    "disk": disk,
+}
+OPERATORS: dict[str, Maker] = {"rms_norm": rms_norm, "rope": rope, "softmax": softmax, "cross_entropy": cross_entropy}
+# One rank is a machine of its own, whose collectives would do nothing.
+ALONE = "needs two ranks or more"
+ELSEWHERE = "another rank could not measure it"
+
+
+class MicroRank:
+    """A rank that measures points in turn with its peers."""
+
+    def __init__(self, plan: MicroPlan, rank: Rank) -> None:
+        self.plan, self.rank = plan, rank
+        self.device = device_of(plan.config.hardware, rank.local_index)
+        if rank.world_size > 1:
+            join_group(self.device)
+        disks = plan.config.micro.disk
+        folder = Path(disks.folder).expanduser() if disks and disks.folder else rank.folder
+        self.place = Place(self.device, rank.index, rank.world_size, _cache_bytes(self.device), folder)
+        protocol = plan.config.measure
+        self.protocol = CallProtocol(
+            protocol.samples, protocol.warmup_calls, protocol.min_sample_s, protocol.point_limit_s
+        )
+        self.clock: Clock = clock_for(self.device)
+        self.memory_bytes = memory.current_bytes(self.device)
+        self.origin_s = time.perf_counter()
+
+    def measure(self, index: int, point: MicroPoint) -> CallSample:
+        """Measure one point; what keeps it from being measured on any rank is its problem on every rank."""
+        begin_s = time.perf_counter()
+        case, problem = self._ready(point)
+        if self.slowest(float(bool(problem))):
+            timed, problem = Timed((), 1), problem or ELSEWHERE
+        else:
+            assert case
+            timed = time_calls(case.calls, self.clock, self.protocol, self.slowest)
+        found = CallSample(
+            index=index,
+            warmup=False,
+            t_start_s=begin_s - self.origin_s,
+            t_end_s=time.perf_counter() - self.origin_s,
+            at_s=time.time(),
+            memory_bytes=self.memory_bytes(),
+            times_s=list(timed.times_s),
+            calls=timed.calls,
+            input_sets=len(case.calls) if case else 1,
+            problem=problem,
+            what_ran=case.what_ran if case else "",
+            **self._gpu_state(),
+        )
+        del case
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return found
+
+    def _ready(self, point: MicroPoint) -> tuple[Case | None, str]:
+        """Make a point ready, check what it computes, and return it with what keeps it from being measured."""
+        if point.family == "collectives" and self.rank.world_size == 1:
+            return None, ALONE
+        try:
+            make = OPERATORS[point.kind] if point.family == "operators" else MAKERS[point.family]
+            case = make(point, self.place)
+            return case, case.wrong()
+        except (RuntimeError, MemoryError, OSError) as error:
+            return None, f"{type(error).__name__}: {error}".splitlines()[0]
+
+    def slowest(self, value: float) -> float:
+        """Return the largest of all ranks' values; the ranks leave together."""
+        if self.rank.world_size == 1:
+            return value
+        shared = torch.tensor(value, device=self.device, dtype=torch.float64)
+        distributed.all_reduce(shared, distributed.ReduceOp.MAX)
+        return float(shared)
+
+    def _gpu_state(self) -> dict[str, float]:
+        """Return clock and temperature of the GPU, where its driver tells."""
+        if self.device.type != "cuda":
+            return {}
+        try:
+            return {
+                "sm_clock_megahertz": float(torch.cuda.clock_rate(self.device)),
+                "temperature_celsius": float(torch.cuda.temperature(self.device)),
+            }
+        except (RuntimeError, ImportError, AttributeError):
+            return {}
+
+
+def work(plan: MicroPlan, rank: Rank) -> RankSummary:
+    """Measure all points, a line of samples for each."""
+    torch.manual_seed(plan.config.seed + rank.index)
+    micro = MicroRank(plan, rank)
+    peaks = memory.Peaks(micro.device)
+    begin_s = time.perf_counter()
+    with rank.samples_path.open("a") as file:
+        for index, point in enumerate(plan.points):
+            file.write(micro.measure(index, point).model_dump_json() + "\n")
+            file.flush()
+    return RankSummary(
+        rank=rank.index,
+        window_wall_s=time.perf_counter() - begin_s,
+        what_ran={"device": str(micro.device), "backend": _backend(rank)},
+        environment=rank_environment(micro.device, rank.folder) if rank.index == 0 else {},
+        **peaks.summary(),
+    )
+
+
+def _cache_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).L2_cache_size
+    return last_cache_bytes() or 0
+
+
+def _backend(rank: Rank) -> str | None:
+    return distributed.get_backend() if rank.world_size > 1 else None
+
+
+if __name__ == "__main__":
+    main(work, lambda: MicroPlan)

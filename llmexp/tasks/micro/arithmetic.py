@@ -1,0 +1,64 @@
+"""The work of a point: the FLOPs and bytes of one call, from which its rates follow.
+
+Conventions: a product of [m, k] and [k, n] is 2 m n k FLOPs. Causal attention counts the lower half of the scores,
+4 FLOPs for each score and element of a head forward, and in backward 2.5 times that by the flash kernel (it computes
+the scores again, arXiv 2307.08691, section 4.1) and twice that in three steps. Bytes are those that any implementation
+has to move, each input read and each output written once.
+"""
+
+from __future__ import annotations
+
+from llmexp.plan.micro_plan import MicroPoint
+from llmexp.schema import BYTES_PER_ELEMENT
+
+# Of the bus bandwidth that nccl-tests defines (its doc/PERFORMANCE.md): what a link carries over what the user sees.
+_FACTORS = {
+    "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
+    "all_gather": lambda ranks: (ranks - 1) / ranks,
+    "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
+    "all_to_all": lambda ranks: (ranks - 1) / ranks,
+}
+BACKWARD = {"flash": 2.5, "unfused": 2.0}
+# Of a parameter in fp32, AdamW reads value, gradient and two moments, and writes value and moments.
+ADAMW_BYTES_PER_PARAMETER = 7 * 4
+
+
+def bus_factor(kind: str, ranks: int) -> float:
+    """Return bus bandwidth over algorithm bandwidth of a collective."""
+    return _FACTORS[kind](ranks) if kind in _FACTORS else 1.0
+
+
+def flops(point: MicroPoint) -> float | None:
+    """Return the FLOPs of one call; None where FLOPs do not tell its speed."""
+    sizes = point.sizes
+    if point.family == "gemm":
+        return 2.0 * sizes["m"] * sizes["n"] * sizes["k"]
+    if point.family == "attention":
+        kernel, _, way = point.kind.rpartition("_")
+        forward = 2.0 * sizes["batch"] * sizes["heads"] * sizes["seq_len"] ** 2 * sizes["head_dim"]
+        return forward * (BACKWARD[kernel] if way == "backward" else 1.0)
+    return None
+
+
+def bytes_moved(point: MicroPoint) -> float | None:
+    """Return the bytes that one call has to move; None where they do not tell its speed."""
+    sizes = point.sizes
+    if point.family == "memory":
+        return 3.0 * sizes["bytes"]
+    if point.family in ("copies", "disk"):
+        return float(sizes["bytes"])
+    if point.family == "optimizer":
+        return float(ADAMW_BYTES_PER_PARAMETER * sizes["parameters"])
+    return _of_operator(point) if point.family == "operators" else None
+
+
+def _of_operator(point: MicroPoint) -> float:
+    sizes, element = point.sizes, BYTES_PER_ELEMENT[point.dtype]
+    tokens = sizes["tokens"]
+    elements = {
+        "rms_norm": lambda: 2 * tokens * sizes["hidden"],
+        "rope": lambda: 2 * tokens * (sizes["heads"] + sizes["kv_heads"]) * sizes["head_dim"],
+        "softmax": lambda: 2 * sizes["heads"] * tokens**2,
+        "cross_entropy": lambda: tokens * sizes["vocab"],
+    }
+    return float(element * elements[point.kind]())

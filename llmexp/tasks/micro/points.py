@@ -1,0 +1,87 @@
+"""The results of points: the median time of a call on the slowest rank with its 5th and 95th percentile, and rates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median, quantiles
+
+from llmexp.analysis.quantity import Measurement, over_repeats
+from llmexp.analysis.window import Repeat
+from llmexp.plan.micro_plan import MicroPlan, MicroPoint
+from llmexp.record.result import ResultPoint
+from llmexp.record.samples import CallSample, RankSummary, read_samples
+from llmexp.tasks.micro.arithmetic import bus_factor, bytes_moved, flops
+
+DURING, BEFORE = "the run ended while this was measured", "the run ended before this was measured"
+MicroRepeat = Repeat[CallSample, RankSummary]
+
+
+def results(plan: MicroPlan, repeats: Sequence[MicroRepeat]) -> list[ResultPoint]:
+    """Return each point's result; one that could not be measured has no metrics and says why."""
+    measured = min(len(repeat.measured) for repeat in repeats)
+    known = [
+        _result(point, [repeat.measured[index] for repeat in repeats], plan.processes)
+        for index, point in enumerate(plan.points[:measured])
+    ]
+    return known + [
+        ResultPoint(params=point.params, metrics={}, problem=BEFORE if number else DURING)
+        for number, point in enumerate(plan.points[measured:])
+    ]
+
+
+def read_unfinished(folder: Path, ranks: int) -> MicroRepeat:
+    """Read the points that every rank of a repeat measured, whether or not the ranks finished."""
+    by_rank: list[list[CallSample]] = []
+    for rank in range(ranks):
+        try:
+            by_rank.append(read_samples(folder / f"samples.{rank}.jsonl", CallSample))
+        except (OSError, ValueError):
+            by_rank.append([])
+    return Repeat((), (), tuple(zip(*by_rank, strict=False)))
+
+
+def slowest_rank(ranks: Sequence[CallSample]) -> CallSample:
+    """Return the sample of the rank with the largest median."""
+    return max(ranks, key=lambda sample: sample.median_s)
+
+
+def rates(point: MicroPoint, seconds: float, ranks: int) -> dict[str, float]:
+    """Return the rates that a call of so many seconds has, by name."""
+    if point.family == "collectives":
+        algorithm = point.sizes["bytes"] / seconds
+        return {
+            "algbw_bytes_per_s": algorithm,
+            "busbw_bytes_per_s": algorithm * bus_factor(point.kind, ranks),
+        }
+    work = {"flops_per_s": flops(point), "bytes_per_s": bytes_moved(point)}
+    return {name: amount / seconds for name, amount in work.items() if amount is not None}
+
+
+def _result(point: MicroPoint, repeats: Sequence[Sequence[CallSample]], ranks: int) -> ResultPoint:
+    problem = next((sample.problem for samples in repeats for sample in samples if sample.problem), "")
+    if problem:
+        return ResultPoint(params=point.params, metrics={}, problem=problem)
+    slowest = [slowest_rank(samples) for samples in repeats]
+    values: dict[str, list[Measurement]] = {}
+    for sample in slowest:
+        for name, value in _values(point, sample, ranks):
+            values.setdefault(name, []).append(value)
+    ran = {"what_ran": slowest[0].what_ran} if slowest[0].what_ran else {}
+    return ResultPoint(params=point.params | ran, metrics={name: over_repeats(found) for name, found in values.items()})
+
+
+def _values(point: MicroPoint, sample: CallSample, ranks: int) -> Iterator[tuple[str, Measurement]]:
+    times_s = sample.times_s
+    middle_s = median(times_s)
+    percentiles_s = quantiles(times_s, n=20, method="inclusive")
+    yield "time_s", Measurement(middle_s, tuple(times_s))
+    yield "time_p5_s", Measurement(percentiles_s[0])
+    yield "time_p95_s", Measurement(percentiles_s[-1])
+    yield "samples", Measurement(len(times_s))
+    for name, value in rates(point, middle_s, ranks).items():
+        yield name, Measurement(value)
+    for name in ("sm_clock_megahertz", "temperature_celsius"):
+        read = getattr(sample, name)
+        if read is not None:
+            yield name, Measurement(read)

@@ -1,0 +1,117 @@
+"""Curves of rates over sizes, with log axes: products over m, copies and collectives over bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmexp.record.result import ResultPoint
+from llmexp.report.picture import COLOURS, new_figure, plain, save
+from llmexp.report.row import Row
+from llmexp.tasks.micro.report.tables import TITLES, heading_of
+from llmexp.tasks.micro.report.units import in_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from llmexp.report.section import Section
+
+# The size along the axis, and the quantities of the panels.
+AXES = {
+    "gemm": ("m", ("flops_per_s",)),
+    "copies": ("bytes", ("bytes_per_s", "time_s")),
+    "collectives": ("bytes", ("busbw_bytes_per_s", "time_s")),
+}
+FEWEST_POINTS = 3
+MARKERS = "osD^vPX*"
+Line = list[tuple[float, ResultPoint]]
+
+
+@dataclass(frozen=True)
+class _Curves:
+    family: str
+    lines: dict[str, Line]
+
+
+def draw_curves(section: Section, path: Path) -> list[Path]:
+    """Draw a picture for each family with lines of three sizes or more, named after `path`; return the paths."""
+    written = []
+    for found in _curves(section):
+        place = path.with_name(f"{path.stem}_{found.family}{path.suffix}")
+        _draw(found, section.title, place)
+        written.append(place)
+    return written
+
+
+def _curves(section: Section) -> Iterator[_Curves]:
+    for family in AXES:
+        lines: dict[str, Line] = {}
+        for row in section.rows:
+            for name, line in _lines(row, family):
+                label = f"{section.label(row)}: {name}" if len(section.rows) > 1 else name
+                lines[label] = line
+        if lines:
+            yield _Curves(family, lines)
+
+
+def _lines(row: Row, family: str) -> Iterator[tuple[str, Line]]:
+    """Yield the lines of a run: points that differ in the size along the axis only."""
+    size, _ = AXES[family]
+    found: dict[str, Line] = {}
+    for point in row.result.points if row.result else ():
+        if point.params["family"] == family and not point.problem:
+            others = {name: value for name, value in point.params.items() if name not in ("family", "what_ran", size)}
+            found.setdefault(_name(others), []).append((float(point.params[size]), point))
+    for name, line in found.items():
+        if len(line) >= FEWEST_POINTS:
+            yield name, sorted(line, key=lambda each: each[0])
+
+
+def _name(params: dict[str, object]) -> str:
+    words = [str(value) for name, value in params.items() if name in ("kind", "dtype") and value != "gemm"]
+    return " ".join(words + [f"{name}={value}" for name, value in params.items() if name not in ("kind", "dtype")])
+
+
+def _draw(found: _Curves, title: str, path: Path) -> None:
+    size, panels = AXES[found.family]
+    figure = new_figure(5.2 * len(panels), 4.2 + 0.17 * len(found.lines) / 2, f"{title}\n{TITLES[found.family]}")
+    for axes, name in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        plain(axes, grid="y")
+        heading, divisor = heading_of(name, [point for line in found.lines.values() for _, point in line])
+        for number, (label, line) in enumerate(found.lines.items()):
+            axes.plot(
+                [x for x, _ in line],
+                [_value(point, name) / divisor for _, point in line],
+                marker=MARKERS[number // len(COLOURS) % len(MARKERS)],
+                markersize=3.5,
+                linewidth=1.2,
+                color=COLOURS[number % len(COLOURS)],
+                linestyle=("-", "--", ":")[number // len(COLOURS) % 3],
+                label=label,
+            )
+        axes.set_ylabel(heading, fontsize=9)
+        _scale(axes, size, found)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    save(figure, path)
+
+
+def _scale(axes: Axes, size: str, found: _Curves) -> None:
+    axes.set_xscale("log", base=2)
+    if size != "bytes":
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(f"{size}, tokens", fontsize=9)
+        return
+    axes.set_yscale("log")
+    axes.set_xlabel("size", fontsize=9)
+    sizes = sorted({int(x) for line in found.lines.values() for x, _ in line})
+    axes.set_xticks(sizes, [in_bytes(each) for each in sizes], rotation=45, ha="right", fontsize=7)
+    axes.minorticks_off()
+
+
+def _value(point: ResultPoint, name: str) -> float:
+    metric = point.metrics[name]
+    assert metric
+    return metric.mean

@@ -1,0 +1,94 @@
+"""The section of microbenchmarks: the runs, their limits beside each other, every point, and curves over sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmexp.record.result import RunStatus
+from llmexp.report.columns import Bars, Column, Detail
+from llmexp.report.legend import legend_of_runs, legend_of_signs
+from llmexp.report.notes import ending_note, mark
+from llmexp.report.row import Row
+from llmexp.report.section import Section
+from llmexp.report.signs import doubt_sign
+from llmexp.tasks.micro.report.curves import draw_curves
+from llmexp.tasks.micro.report.tables import limits_table, point_tables
+
+# Limits in the picture, each the first of these that was measured.
+_PANELS = (
+    (("gemm_bf16_flops_per_s", "gemm_fp32_flops_per_s"), "products, TFLOP/s", 1e12),
+    (("memory_bytes_per_s",), "memory, GB/s", 1e9),
+    (("host_to_device_pinned_bytes_per_s", "device_to_device_bytes_per_s"), "copies, GB/s", 1e9),
+    (("all_reduce_busbw_bytes_per_s",), "all-reduce, GB/s", 1e9),
+)
+
+
+@dataclass(frozen=True)
+class MicroSection(Section):
+    """Runs of task=micro, which have points instead of a rate."""
+
+    @property
+    def title(self) -> str:
+        """The work that all runs share, without the engine, which all have."""
+        hardware = self.shared.get("hardware")
+        named = [f"microbenchmarks{f' on {hardware}' if hardware else ''}"]
+        ranks = self.shared.get("ranks")
+        named += [f"{ranks} rank{'s' * (ranks != '1')}"] if ranks else []
+        named += [f"model {model}"] if (model := self.shared.get("model")) else []
+        return ", ".join(named)
+
+    def rate_column(self) -> Column:
+        """Return how many points were measured, or how the run ended without any."""
+        return self.column("points measured", self._measured)
+
+    def _measured(self, row: Row) -> str:
+        if not row.result or row.state != RunStatus.SUCCESS:
+            return row.state + mark(ending_note(row), self.notes)
+        known = sum(not point.problem for point in row.result.points)
+        sign = f" {doubt_sign(row)}{mark(row.doubt, self.notes)}" if row.doubt else ""
+        return f"{known} of {len(row.result.points)}{sign}"
+
+    @property
+    def details(self) -> Sequence[Detail]:
+        """The limits of all runs, then the points of each."""
+        found = limits_table(self.rows, self.metrics, self.label)
+        several = len(self.rows) > 1
+        points = [
+            Detail(f"{detail.title}: {self.label(row)}" if several else detail.title, detail.columns, detail.legend)
+            for row in self.rows
+            for detail in point_tables(row)
+        ]
+        return [*([found] if found else []), *points]
+
+    @property
+    def legend(self) -> list[str]:
+        """The meaning of the columns."""
+        return [
+            "a point's time is the median of its samples on the slowest rank; all ranks measure at the same time",
+            *legend_of_signs(self.rows),
+            *legend_of_runs(self.rows, self.shared),
+        ]
+
+    @property
+    def panels(self) -> list[Bars]:
+        """A panel for each of the main limits that any run measured."""
+        found = [self._panel(*panel) for panel in _PANELS]
+        return [bars for bars in found if any(value is not None for value in bars.ours)] or found[:1]
+
+    def _panel(self, names: Sequence[str], label: str, divisor: float) -> Bars:
+        metrics = [next(filter(None, (row.metric(name) for name in names)), None) for row in self.rows]
+        none = [None] * len(self.rows)
+        return Bars(
+            label,
+            [metric.mean / divisor if metric else None for metric in metrics],
+            [(metric.std_between_repeats or 0.0) / divisor if metric else 0.0 for metric in metrics],
+            none,
+            ["" if row.state == RunStatus.SUCCESS else row.state for row in self.rows],
+            [""] * len(self.rows),
+        )
+
+    def draw_more(self, path: Path) -> list[Path]:
+        """Draw the curves over sizes."""
+        return draw_curves(self, path)

@@ -1,0 +1,90 @@
+"""The task micro."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from llmexp.analysis.contention import Machine, disturbances, sm_clocks
+from llmexp.analysis.quantity import Measurement
+from llmexp.engines import get_engine
+from llmexp.engines.micro import MicroEngine
+from llmexp.plan.identity import identity
+from llmexp.plan.micro_plan import MicroPlan
+from llmexp.plan.micro_points import points_of
+from llmexp.record.result import Metric, ResultPoint, Stability
+from llmexp.record.samples import CallSample
+from llmexp.schema import MicroRunConfig
+from llmexp.tasks.base import Task
+from llmexp.tasks.micro.limits import LIMITS
+from llmexp.tasks.micro.points import MicroRepeat, read_unfinished, results
+from llmexp.tasks.micro.report.section import MicroSection
+
+
+class Micro(Task[MicroRunConfig, MicroPlan]):
+    """Microbenchmarks: many points in one run, all ranks at the same time."""
+
+    name = "micro"
+    config_type = MicroRunConfig
+    plan_type = MicroPlan
+    sample_type = CallSample
+    metrics = LIMITS
+    section_type = MicroSection
+
+    def plan(self, config: MicroRunConfig) -> MicroPlan:
+        """List the points; every rank measures each of them."""
+        engine = get_engine(self.name, config.engine.name)
+        assert isinstance(engine, MicroEngine)
+        processes = config.micro.ranks or config.hardware.devices_per_node * config.hardware.nodes
+        points = points_of(config)
+        listed = [point.model_dump(mode="json") for point in points]
+        return MicroPlan(
+            id=identity(config, {}, {"points": listed}),
+            processes=processes,
+            devices=processes,
+            engine_config={},
+            command=engine.command(config, processes),
+            points=points,
+            config=config,
+        )
+
+    def describe(self, plan: MicroPlan) -> dict[str, str]:
+        """Return how many points each family has, and how long they take at most."""
+        counts: dict[str, int] = {}
+        for point in plan.points:
+            counts[point.family] = counts.get(point.family, 0) + 1
+        return {
+            "points": ", ".join(f"{count} {family}" for family, count in counts.items()),
+            "samples": f"{plan.config.measure.samples} of each point, or what fits "
+            f"{plan.config.measure.point_limit_s:g} s",
+        }
+
+    def rates(self, plan: MicroPlan, repeats: Sequence[MicroRepeat]) -> list[Measurement]:
+        """Return no rate: points have rates of their own."""
+        return []
+
+    def judge(self, plan: MicroPlan, repeats: Sequence[MicroRepeat], machines: Sequence[Machine]) -> Stability | None:
+        """Say what disturbed the machine; None where nothing did, because points show their own spread."""
+        reasons = [reason for machine in machines for reason in disturbances(machine)]
+        clocks = [clock for machine in machines for clock in sm_clocks(machine)]
+        return Stability(verdict="unstable", reasons=reasons, sm_clocks=clocks) if reasons else None
+
+    def points(self, plan: MicroPlan, repeats: Sequence[MicroRepeat]) -> list[ResultPoint]:
+        """Return the results of all points."""
+        return results(plan, repeats)
+
+    def points_until_now(self, plan: MicroPlan, folder: Path) -> list[ResultPoint]:
+        """Return the results of the points that all ranks had measured."""
+        return results(plan, [read_unfinished(folder, plan.processes)])
+
+    def remark(self, repeats: Sequence[MicroRepeat]) -> str:
+        """Say how many points could not be measured."""
+        lacking = sum(any(sample.problem for sample in ranks) for ranks in repeats[0].measured)
+        return f"{lacking} of {len(repeats[0].measured)} points not measured" if lacking else ""
+
+    def outcome(self, plan: MicroPlan, metrics: dict[str, Metric | None]) -> str:
+        """Return the number of points."""
+        return f"{len(plan.points)} points" if metrics else ""
+
+
+MICRO = Micro()

@@ -1,0 +1,56 @@
+"""Which calls of operators asked for pieces of work, with the inputs of those calls."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmexp.traces.events import Numbers, Trace
+from llmexp.traces.inputs import Inputs
+from llmexp.traces.intervals import Innermost
+from llmexp.traces.work import Work
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The calls of one operator with equal inputs, and the rows of the work that they asked for."""
+
+    operator: str
+    inputs: Inputs
+    calls: int
+    pieces: Numbers
+
+
+def asked_by(
+    operators: Collection[str], trace: Trace, work: Work, rows: Numbers, *, outermost: bool = False
+) -> list[Asked]:
+    """Return who asked for these rows of the work; what none of the operators asked for is left out.
+
+    Of calls in each other only the innermost count, or with `outermost` the outermost, so that none counts twice.
+    """
+    named = [number for number, name in enumerate(trace.names) if name in operators]
+    calls = trace.operators[np.isin(trace.operators.name, named) & (trace.operators.detail >= 0)]
+    around = Innermost(calls).around
+    calls = calls[around < 0 if outermost else ~np.isin(np.arange(len(calls)), around)]
+    call = Innermost(calls).at(work.lane[rows], work.moment[rows])
+    rows, call = rows[call >= 0], call[call >= 0]
+    which = calls.name[call].astype(np.int64) * len(trace.inputs) + calls.detail[call]
+    order = np.argsort(which, kind="stable")
+    ends = np.flatnonzero(np.diff(which[order], append=-1)) + 1
+    groups = np.split(order, ends[:-1]) if len(order) else []
+    return [
+        Asked(
+            operator=trace.names[calls.name[call[group[0]]]],
+            inputs=Inputs.of(trace.inputs[calls.detail[call[group[0]]]]),
+            calls=len(np.unique(call[group])),
+            pieces=rows[group],
+        )
+        for group in groups
+    ]
+
+
+def work_ns(asked: Asked, work: Work) -> int:
+    """Return the time of the pieces; where they overlap, it counts for each."""
+    return int((work.end[asked.pieces] - work.begin[asked.pieces]).sum())
