@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llmexp.cli.arguments import Parser, command_parser, one_run
+from llmexp.cli.timeline import check_there_is, draw_step, untraced
 from llmexp.errors import ConfigError, TraceError
 from llmexp.plan.detect import described as described_hardware
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
@@ -19,11 +20,8 @@ from llmexp.report.breakdown.kernels import collectives_detail, kernels_detail
 from llmexp.report.breakdown.modules import module_detail
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.breakdown.rates import rate_details
-from llmexp.report.breakdown.timeline_plot import draw_timeline
 from llmexp.report.terminal import console, print_detail
-from llmexp.traces.breakdown import read_profile
-from llmexp.traces.run import break_down_ranks, break_down_run, ranks_of, traces_of
-from llmexp.traces.timeline import timeline
+from llmexp.traces.run import break_down_ranks, break_down_run, traces_of
 
 DIFF = "diff"
 
@@ -55,7 +53,7 @@ def main(args: Namespace) -> int:
     if args.timeline:
         if len(words) > 1:
             raise ConfigError(f"--timeline draws one run or trace, not {len(words)}: llmexp trace RUN --timeline FILE")
-        _draw_step(Path(words[0]), args.rank, args.timeline)
+        draw_step(Path(words[0]), args.rank, args.timeline)
         return 0
     if words[0] == DIFF and not Path(DIFF).exists():
         if len(words) != 3:
@@ -94,7 +92,7 @@ def _compare(a: Profiled, b: Profiled) -> None:
 
 def _profiled(path: Path, hardware: str | None) -> Profiled:
     """Read a run's breakdown, or make one of a file; raises ConfigError or TraceError."""
-    _check_there_is(path)
+    check_there_is(path)
     if (
         path.is_dir()
         and not (path / "plan.json").exists()
@@ -109,37 +107,10 @@ def _profiled(path: Path, hardware: str | None) -> Profiled:
     folder = one_run(path)
     breakdown = read_breakdown(folder) or _again(folder)
     if breakdown is None:
-        raise TraceError(_untraced(folder))
+        raise TraceError(untraced(folder))
     result = folder.result()
     measured = result.metrics.get("step_time_s") if result else None
     return Profiled(folder.path.name, _readable(breakdown), measured.mean if measured else None)
-
-
-def _check_there_is(path: Path) -> None:
-    if not path.exists():
-        raise ConfigError(f"there is no {path}: name a run's folder or a trace of torch.profiler")
-
-
-def _draw_step(path: Path, rank: int, picture: Path) -> None:
-    """Draw a step of a run's rank, or of a trace; raises ConfigError, TraceError and RecordError."""
-    _check_there_is(path)
-    name, trace = _trace_of_run(path, rank) if path.is_dir() else (path.name, path)
-    draw_timeline(timeline(read_profile(trace)), name, picture)
-    print(picture)
-
-
-def _trace_of_run(path: Path, rank: int) -> tuple[str, Path]:
-    folder = one_run(path)
-    ranks = next((found for repeat in reversed(folder.repeats()) if (found := ranks_of(repeat))), {})
-    if not ranks:
-        raise TraceError(_untraced(folder))
-    if rank not in ranks:
-        raise ConfigError(f"--rank={rank} was not traced: choices are {', '.join(map(str, sorted(ranks)))}")
-    return folder.path.name, ranks[rank]
-
-
-def _untraced(folder: RunFolder) -> str:
-    return f"{folder.path} has no trace: a run with measure.profile=true leaves one"
 
 
 def _again(folder: RunFolder) -> RunBreakdown | None:
