@@ -13,11 +13,13 @@ from pydantic import ValidationError
 from llmexp import __version__
 from llmexp.analysis.contention import Machine, read_machine, windows_unix_s
 from llmexp.analysis.stability import AnyRepeat
-from llmexp.errors import RecordError
+from llmexp.errors import ConfigError, RecordError
 from llmexp.launch.attempt import check_still_mine
 from llmexp.launch.ending import Ending
 from llmexp.launch.stack import stack_digest
 from llmexp.record.beside import beside
+from llmexp.record.calibration import calibration_for
+from llmexp.record.counted import Peaks
 from llmexp.record.folder import RunFolder, force_to_disk, now
 from llmexp.record.plan import RunPlan
 from llmexp.record.redact import redact, redact_all
@@ -53,7 +55,7 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
             ending = replace(ending, status=RunStatus.FAILED, reason=str(error))
     if ending.status is not RunStatus.SUCCESS:
         answer = replace(answer, points=_points_until_now(plan, folder))
-    _break_down(plan, folder)
+    _break_down(plan, folder, finished, environment)
     result = _result(plan, folder, ending, answer, environment)
     force_to_disk(path for repeat in finished for pattern in ("samples.*", "rank.*") for path in repeat.glob(pattern))
     check_still_mine(folder, asking=True)  # reading the files may have taken long
@@ -68,14 +70,17 @@ def _points_until_now(plan: RunPlan, folder: RunFolder) -> list[ResultPoint]:
     return get_task(plan.config.task.name).points_until_now(plan, repeats[-1]) if repeats else []
 
 
-def _break_down(plan: RunPlan, folder: RunFolder) -> None:
+def _break_down(plan: RunPlan, folder: RunFolder, finished: Sequence[Path], environment: Mapping[str, Any]) -> None:
     """Say where the time of the profiled steps went, where some were; a full disk must not cost the result too."""
     if any(folder.path.glob("repeat.*/trace/*")):
-        from llmexp.record.counted import Peaks
         from llmexp.traces.run import write_breakdown
 
-        with suppress(OSError):
-            write_breakdown(folder, plan.processes, Peaks.of(plan.config.hardware))
+        hardware, outputs = plan.config.hardware, folder.path.parents[1]
+        # The run that was named may be gone by now.
+        with suppress(OSError, ConfigError):
+            seen = _environment(finished, environment)
+            limits = calibration_for(hardware.calibration, outputs, plan.processes, seen)
+            write_breakdown(folder, plan.processes, Peaks.of(hardware), limits)
 
 
 def precise_enough(plan: RunPlan, repeats: Sequence[Path]) -> bool:
@@ -142,13 +147,19 @@ def _result(
         stability=answer.stability,
         repeats=len(answer.finished),
         what_ran=redact_all(first.what_ran) if first else {},
-        environment=redact_all(dict(environment) | (first.environment if first else {})),
+        environment=redact_all(_environment(answer.finished, environment)),
         command=plan.rerun_command,
         started_at=_started_at(folder),
         ended_at=now(),
         written_by=__version__,
         **plan.in_result,
     )
+
+
+def _environment(finished: Sequence[Path], environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the driver and, where it finished a repeat, rank 0 say of the environment."""
+    first = _summary(finished[0] / "rank.0.json") if finished else None
+    return dict(environment) | (first.environment if first else {})
 
 
 def _without_secrets(failure: RankFailure | None) -> RankFailure | None:

@@ -7,6 +7,7 @@ from statistics import fmean
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, ValidationError
 
 from llmexp.errors import RecordError
+from llmexp.record.calibration import Calibration
 from llmexp.record.counted import AttentionTime, GemmTime, Peaks
 from llmexp.record.folder import RunFolder
 from llmexp.record.reading import read_text
@@ -107,7 +108,8 @@ class CollectiveTime(Record):
     """The calls of one collective, as a mean over ranks.
 
     A call begins for real when the last rank has come, so `pure_ns` is from then on, and `waited_ns` the rest of
-    `work_ns`; both are None where the ranks' calls do not match.
+    `work_ns`; both are None where the ranks' calls do not match. `moved_bytes` are of all calls, the larger of what a
+    rank puts in and what it gets out, 0 where the traces do not tell.
     """
 
     name: str
@@ -115,18 +117,22 @@ class CollectiveTime(Record):
     work_ns: NonNegativeInt
     pure_ns: NonNegativeInt | None
     waited_ns: NonNegativeInt | None
+    moved_bytes: NonNegativeInt = 0
 
 
 class RunBreakdown(Record):
     """The breakdowns of the ranks that were traced, in order, and what only all of them together show.
 
-    `repeat` is the repeat's number, `peaks` are those of the run's hardware. `remark` says what is missing, and why.
+    `repeat` is the repeat's number, `peaks` are those of the run's hardware, and `calibration` has the limits that
+    were measured on it. `remark` says what is missing, and why.
     """
 
     repeat: NonNegativeInt
     ranks: list[Breakdown]
     collectives: list[CollectiveTime] = Field(default_factory=list)
     peaks: Peaks = Peaks()
+    processes: PositiveInt = 1
+    calibration: Calibration | None = None
     remark: str = ""
 
     @property

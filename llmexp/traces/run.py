@@ -8,6 +8,7 @@ from pathlib import Path
 
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown, RunBreakdown
+from llmexp.record.calibration import Calibration
 from llmexp.record.counted import Peaks
 from llmexp.record.folder import RunFolder
 from llmexp.traces.breakdown import break_down, read_profile
@@ -16,7 +17,9 @@ from llmexp.traces.collectives import Calls, collective_times
 _NUMBER = re.compile(r"\d+")
 
 
-def break_down_run(folder: RunFolder, processes: int, peaks: Peaks) -> RunBreakdown | None:
+def break_down_run(
+    folder: RunFolder, processes: int, peaks: Peaks, calibration: Calibration | None = None
+) -> RunBreakdown | None:
     """Read the traces of a run's traced repeat; None where nothing was traced.
 
     The remark names a trace that cannot be read, and says where not all ranks were traced.
@@ -26,13 +29,14 @@ def break_down_run(folder: RunFolder, processes: int, peaks: Peaks) -> RunBreakd
             found = break_down_ranks(traces, int(repeat.suffix[1:]))
             told = [found.remark] * bool(found.remark)
             told += [f"{len(traces)} of {processes} ranks were traced"] * (len(traces) < processes)
-            return found.model_copy(update={"peaks": peaks, "remark": "; ".join(told)})
+            of_run = {"peaks": peaks, "processes": processes, "calibration": calibration}
+            return found.model_copy(update=of_run | {"remark": "; ".join(told)})
     return None
 
 
-def write_breakdown(folder: RunFolder, processes: int, peaks: Peaks) -> None:
+def write_breakdown(folder: RunFolder, processes: int, peaks: Peaks, calibration: Calibration | None = None) -> None:
     """Write breakdown.json where something was traced."""
-    if found := break_down_run(folder, processes, peaks):
+    if found := break_down_run(folder, processes, peaks, calibration):
         folder.write(folder.breakdown_path, found)
 
 

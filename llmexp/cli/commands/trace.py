@@ -11,12 +11,14 @@ from llmexp.cli.timeline import check_there_is, draw_step, untraced
 from llmexp.errors import ConfigError, TraceError
 from llmexp.plan.detect import described as described_hardware
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
+from llmexp.record.calibration import calibration_for
 from llmexp.record.counted import Peaks
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.report.breakdown.causes import causes_detail, kinds_detail
 from llmexp.report.breakdown.difference import difference_detail, kernel_difference_detail
 from llmexp.report.breakdown.kernels import collectives_detail, kernels_detail
+from llmexp.report.breakdown.limits import limits_detail
 from llmexp.report.breakdown.modules import module_detail
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.breakdown.rates import rate_details
@@ -68,7 +70,7 @@ def main(args: Namespace) -> int:
 def _show(run: Profiled) -> None:
     found = [causes_detail(run), kinds_detail(run), kernels_detail(run), *rate_details(run)]
     if run.breakdown.ranks[0].steps:
-        found.insert(1, module_detail([run]))
+        found[1:1] = [module_detail([run]), limits_detail([run])]
     screen = console()
     for detail in (*found, collectives_detail(run)):
         if detail:
@@ -114,8 +116,10 @@ def _profiled(path: Path, hardware: str | None) -> Profiled:
 
 
 def _again(folder: RunFolder) -> RunBreakdown | None:
-    plan = RunPlan.read(folder.plan_path)
-    return break_down_run(folder, plan.processes, Peaks.of(plan.config.hardware))
+    plan, result = RunPlan.read(folder.plan_path), folder.result()
+    hardware, environment = plan.config.hardware, result.environment if result else {}
+    limits = calibration_for(hardware.calibration, folder.path.parents[1], plan.processes, environment)
+    return break_down_run(folder, plan.processes, Peaks.of(hardware), limits)
 
 
 def _foreign(traces: Sequence[Path], hardware: str | None) -> RunBreakdown:

@@ -11,21 +11,9 @@ from __future__ import annotations
 from llmexp.plan.micro_plan import MicroPoint
 from llmexp.schema import BYTES_PER_ELEMENT
 
-# Of the bus bandwidth that nccl-tests defines (its doc/PERFORMANCE.md): what a link carries over what the user sees.
-_FACTORS = {
-    "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
-    "all_gather": lambda ranks: (ranks - 1) / ranks,
-    "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
-    "all_to_all": lambda ranks: (ranks - 1) / ranks,
-}
 BACKWARD = {"flash": 2.5, "unfused": 2.0}
 # Of a parameter in fp32, AdamW reads value, gradient and two moments, and writes value and moments.
 ADAMW_BYTES_PER_PARAMETER = 7 * 4
-
-
-def bus_factor(kind: str, ranks: int) -> float:
-    """Return bus bandwidth over algorithm bandwidth of a collective."""
-    return _FACTORS[kind](ranks) if kind in _FACTORS else 1.0
 
 
 def flops(point: MicroPoint) -> float | None:

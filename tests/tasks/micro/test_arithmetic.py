@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmexp.plan.micro_plan import MicroPoint
-from llmexp.tasks.micro.arithmetic import bus_factor, bytes_moved, flops
+from llmexp.tasks.micro.arithmetic import bytes_moved, flops
 
 HEADS = {"batch": 2, "heads": 4, "kv_heads": 2, "seq_len": 10, "head_dim": 8}
 
@@ -42,9 +42,3 @@ def test_causal_attention_counts_half_of_its_two_products_and_backward_what_its_
 def test_what_has_to_be_moved_is_read_and_written_once(of: MicroPoint, moved: int) -> None:
     assert bytes_moved(of) == moved
     assert flops(of) is None
-
-
-def test_bus_bandwidth_is_that_of_nccl_tests() -> None:
-    assert bus_factor("all_reduce", 8) == 1.75
-    assert {bus_factor(kind, 8) for kind in ("all_gather", "reduce_scatter", "all_to_all")} == {0.875}
-    assert {bus_factor(kind, 8) for kind in ("reduce", "broadcast", "send_recv")} == {1.0}

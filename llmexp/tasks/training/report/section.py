@@ -10,6 +10,7 @@ from typing import Any
 
 from llmexp.record.result import RunStatus
 from llmexp.reference import SOURCE
+from llmexp.report.breakdown.limits import limits_detail
 from llmexp.report.breakdown.modules import module_detail
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.columns import Bars, Column, Detail
@@ -145,7 +146,7 @@ class TrainingSection(Section):
     def details(self) -> Sequence[Detail]:
         """The table of phases and modules of the profiled runs, if they fit beside each other, and the paper's."""
         runs = self._profiled
-        modules = [module_detail(runs, whole=False)] if 0 < len(runs) <= MOST_PROFILED else []
+        modules = [module_detail(runs, whole=False), limits_detail(runs)] if 0 < len(runs) <= MOST_PROFILED else []
         tables = [table for place in self._places for table in paper_tables(place)]
         return [*modules, *tables, *map(figure5_detail, self._figures5)]
 
