@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -51,11 +52,22 @@ def table(found: list[Figure]) -> Table:
 
 def main() -> int:
     """Measure in a scratch folder; return 1 where a limit is broken, else 0."""
-    suites = {"cost": figures, "scale": scale, "traces": traces, "trust": trust}
+    suites: dict[str, Callable[[Path], Iterator[Figure]]] = {
+        "cost": figures,
+        "scale": scale,
+        "traces": traces,
+        "trust": trust,
+    }
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     told = "cost: of one run and one command; scale: of thousands; traces: of reading one; trust: errors of verdicts"
     parser.add_argument("suite", nargs="?", choices=suites, default="cost", help=told)
-    measure, found = suites[parser.parse_args().suite], []
+    parser.add_argument("--rivals", metavar="PYTHON", help="traces: an interpreter that has other readers of traces")
+    args = parser.parse_args()
+    if args.rivals and args.suite != "traces":
+        parser.error("--rivals is for traces")
+    measure, found = suites[args.suite], []
+    if args.rivals:
+        measure = partial(traces, rivals=args.rivals)
     with tempfile.TemporaryDirectory(prefix="llmexp-bench-") as folder:
         for figure in measure(Path(folder)):
             print(

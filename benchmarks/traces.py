@@ -15,12 +15,14 @@ from typing import Any, TextIO
 from benchmarks.figure import Figure
 from benchmarks.interval import interval, paired_ratio
 from benchmarks.process import Cost, cost_of
+from benchmarks.rivals import rivals_of
 from llmexp.record import ranges
 
 PLAIN = "import json, sys; json.load(open(sys.argv[1]))"
 BREAK_DOWN = (
     "import sys, pathlib, llmexp.traces.breakdown as b; b.break_down(b.read_profile(pathlib.Path(sys.argv[1])))"
 )
+OURS, JSON = "llmexp", "json"
 MILLION = 1_000_000
 LAYERS, KERNELS_A_PHASE = 32, 12
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>, 3>(int, Params)"
@@ -28,23 +30,34 @@ GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsiz
 MODULES = (ranges.NORM, ranges.QKV, ranges.ROPE, ranges.CORE, ranges.OUTPUT, ranges.GATE, ranges.UP, ranges.DOWN)
 
 
-def traces(folder: Path, rounds: int = 3) -> Iterator[Figure]:
-    """Measure traces of one and of ten million events, in turn with json where that fits into memory."""
+def traces(folder: Path, rounds: int = 5, rivals: str | None = None) -> Iterator[Figure]:
+    """Measure traces of one and of ten million events, in turn with json where that fits into memory.
+
+    `rivals` is an interpreter that has other readers of traces, which are then asked too.
+    """
     path = folder / "million.json"
-    megabytes = write_trace(path, MILLION) / 1e6
-    ours: list[Cost] = []
-    plain: list[Cost] = []
+    name = f"a million events ({write_trace(path, MILLION) / 1e6:,.0f} MB)"
+    commands = {OURS: [sys.executable, "-c", BREAK_DOWN], JSON: [sys.executable, "-c", PLAIN]} | rivals_of(rivals)
+    costs: dict[str, list[Cost]] = {reader: [] for reader in commands}
     for _ in range(rounds):
-        ours.append(cost_of([sys.executable, "-c", BREAK_DOWN, str(path)], folder))
-        plain.append(cost_of([sys.executable, "-c", PLAIN, str(path)], folder))
-    name, cpu_s = f"a million events ({megabytes:,.0f} MB)", [cost.all_cpu_s for cost in ours]
-    yield Figure(f"{name}, over json", "x", paired_ratio(cpu_s, [cost.all_cpu_s for cost in plain]), rounds, limit=0.16)
-    yield Figure(f"{name}, peak", "MB", interval([cost.peak_rss_bytes / 1e6 for cost in ours]), rounds, limit=100)
-    yield Figure("json, peak", "MB", interval([cost.peak_rss_bytes / 1e6 for cost in plain]), rounds)
+        for reader, command in commands.items():
+            costs[reader].append(cost_of([*command, str(path)], folder))
+    cpu_s = {reader: [cost.all_cpu_s for cost in found] for reader, found in costs.items()}
+    for reader in commands:
+        over_json, limit = paired_ratio(cpu_s[reader], cpu_s[JSON]), 0.16 if reader == OURS else None
+        if reader != JSON:
+            yield Figure(f"{name}, {reader} over json", "x", over_json, rounds, limit=limit)
+    for reader, found in costs.items():
+        peak = interval([cost.peak_rss_bytes / 1e6 for cost in found])
+        yield Figure(f"{reader}, peak", "MB", peak, rounds, limit=100 if reader == OURS else None)
     path.unlink()
+    yield _tenfold(folder, path, cpu_s[OURS])
+
+
+def _tenfold(folder: Path, path: Path, cpu_s: list[float]) -> Figure:
     write_trace(path, 10 * MILLION)
     tenfold = [cost_of([sys.executable, "-c", BREAK_DOWN, str(path)], folder).all_cpu_s for _ in range(2)]
-    yield Figure(
+    return Figure(
         "ten million events, over ten times a million",
         "x",
         paired_ratio(tenfold, [10 * s for s in cpu_s[:2]]),
@@ -102,13 +115,13 @@ class _Writer:
     def _operator(self, call: int, thread: int) -> float:
         begin_us = self._host_us
         self._correlation += 1
+        multiplies = call % 4 == 0
         shapes = {"External id": self._correlation, "Record function id": 0, "Concrete Inputs": ["", ""]} | {
             "Input type": ["c10::BFloat16", "c10::BFloat16"],
             "Input Strides": [[4096, 1], [1, 4096]],
-            "Input Dims": [[4096, 4096], [4096, 11008]],
+            "Input Dims": [[4096, 4096], [4096, 11008 if multiplies else 4096]],
             "Ev Idx": self._correlation,
         }
-        multiplies = call % 4 == 0
         self._event("X", "cpu_op", "aten::mm" if multiplies else "aten::add", thread, begin_us, dur=9.25, args=shapes)
         launched = {"External id": self._correlation, "cbid": 211, "correlation": self._correlation}
         self._event("X", "cuda_runtime", "cudaLaunchKernel", thread, begin_us + 3.125, dur=4.5, args=launched)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, ValidationError
 
 from llmexp.errors import RecordError
 from llmexp.record.calibration import Calibration
 from llmexp.record.counted import AttentionTime, GemmTime, Peaks
-from llmexp.record.folder import RunFolder
 from llmexp.record.reading import read_text
 from llmexp.record.samples import Record
+
+if TYPE_CHECKING:
+    from llmexp.record.folder import RunFolder
 
 
 class Share(Record):

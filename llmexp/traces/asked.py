@@ -9,7 +9,7 @@ import numpy as np
 
 from llmexp.traces.events import Numbers, Trace
 from llmexp.traces.inputs import Inputs
-from llmexp.traces.intervals import Innermost
+from llmexp.traces.intervals import Innermost, rows_of
 from llmexp.traces.work import Work
 
 
@@ -32,14 +32,14 @@ def asked_by(
     """
     named = [number for number, name in enumerate(trace.names) if name in operators]
     calls = trace.operators[np.isin(trace.operators.name, named) & (trace.operators.detail >= 0)]
-    around = Innermost(calls).around
-    calls = calls[around < 0 if outermost else ~np.isin(np.arange(len(calls)), around)]
-    call = Innermost(calls).at(work.lane[rows], work.moment[rows])
+    found = Innermost(calls)
+    call = found.at(work.lane[rows], work.moment[rows])
+    if outermost:
+        call = _outermost(call, found.around)
+    else:
+        call[np.isin(call, found.around)] = -1
     rows, call = rows[call >= 0], call[call >= 0]
     which = calls.name[call].astype(np.int64) * len(trace.inputs) + calls.detail[call]
-    order = np.argsort(which, kind="stable")
-    ends = np.flatnonzero(np.diff(which[order], append=-1)) + 1
-    groups = np.split(order, ends[:-1]) if len(order) else []
     return [
         Asked(
             operator=trace.names[calls.name[call[group[0]]]],
@@ -47,8 +47,15 @@ def asked_by(
             calls=len(np.unique(call[group])),
             pieces=rows[group],
         )
-        for group in groups
+        for _, group in rows_of(which)
     ]
+
+
+def _outermost(call: Numbers, around: Numbers) -> Numbers:
+    around = np.append(around, -1)  # which nothing, -1, has around it
+    while (outer := around[call]).max(initial=-1) >= 0:
+        call = np.where(outer >= 0, outer, call)
+    return call
 
 
 def work_ns(asked: Asked, work: Work) -> int:

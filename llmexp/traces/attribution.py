@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from llmexp.errors import TraceError
 from llmexp.record.ranges import BMM0, BMM1, CORE, MODULE, PHASE_END, SOFTMAX, STEP
 from llmexp.traces.events import Numbers, Table, Trace, empty_table
 from llmexp.traces.intervals import Innermost, outer_first
 
 Path = tuple[str, ...]
 NO_PHASE = ""
+# A run of ours has far fewer of each.
+MOST_STEPS, MOST_PHASES, MOST_PATHS, DEEPEST = 10_000, 1_000, 10_000, 100
 SOFTMAX_OPERATORS = ("aten::softmax", "aten::_softmax", "aten::_safe_softmax")
 
 
@@ -30,14 +33,17 @@ class Places:
 class Attribution:
     """The phases and modules of one trace, by the numbers that Places has.
 
-    The first phase and the first path are empty: outside of every step, and outside of every module.
+    The first phase and the first path are empty: outside of every step, and outside of every module. Raises TraceError
+    where there are more of them than in any run.
     """
 
     def __init__(self, trace: Trace) -> None:
         self._trace, self._names = trace, list(trace.names)
         self.phases: list[str] = [NO_PHASE]
         self.paths: list[Path] = [()]
+        self._numbers_of_paths: dict[Path, int] = {(): 0}
         self.steps = self._ranges_named(STEP).in_order()
+        _check(len(self.steps), MOST_STEPS, "steps")
         self._phase_begins, self._phase_numbers = self._phase_changes()
         self._modules = self._with_parts_of_core(self._ranges_named(MODULE))
         self._innermost = Innermost(self._modules)
@@ -79,7 +85,7 @@ class Attribution:
         for outer, inner in {*zip(forward.tolist(), path.tolist(), strict=True)}:
             known, tail = self.paths[outer], self.paths[inner]
             wholes = [(*known[:end], *tail) for end in range(len(known), 0, -1)]
-            found = next((self.paths.index(each) for each in wholes if each in self.paths), inner)
+            found = next((number for each in wholes if (number := self._numbers_of_paths.get(each))), inner)
             whole[(forward == outer) & (path == inner)] = found
         return whole
 
@@ -111,6 +117,7 @@ class Attribution:
                 phase = self._trace.names[ends.name[row]].removeprefix(PHASE_END)
                 if phase not in self.phases:
                     self.phases.append(phase)
+                    _check(len(self.phases), MOST_PHASES, "phases")
                 changes.append((begin, self.phases.index(phase)))
                 begin = int(ends.end[row])
             changes.append((begin, 0))
@@ -146,13 +153,15 @@ class Attribution:
         for row in outer_first(self._modules).tolist():
             outer = paths[int(self._innermost.around[row])]
             name = self._names[self._modules.name[row]].removeprefix(MODULE)
-            paths[row] = outer if outer[-1:] == (name,) else (*outer, name)
+            paths[row] = outer if outer[-1:] == (name,) or len(outer) == DEEPEST else (*outer, name)
         return np.array([self._number(paths[row]) for row in range(len(self._modules))], np.int64)
 
     def _number(self, path: Path) -> int:
-        if path not in self.paths:
+        if path not in self._numbers_of_paths:
+            self._numbers_of_paths[path] = len(self.paths)
             self.paths.append(path)
-        return self.paths.index(path)
+            _check(len(self.paths), MOST_PATHS, "modules")
+        return self._numbers_of_paths[path]
 
     def _ranges_named(self, prefix: str) -> Table:
         wanted = [number for number, name in enumerate(self._trace.names) if name.startswith(prefix)]
@@ -163,3 +172,8 @@ class Attribution:
 
     def _operators(self, names: list[int]) -> Table:
         return self._trace.operators[np.isin(self._trace.operators.name, names)]
+
+
+def _check(found: int, most: int, what: str) -> None:
+    if found > most:
+        raise TraceError(f"has more than {most} {what}, which is more than is read")

@@ -12,7 +12,7 @@ from llmexp.record.breakdown import Breakdown, KernelTime, ModuleTime, Share
 from llmexp.traces.attribution import Attribution
 from llmexp.traces.counting import count
 from llmexp.traces.events import Numbers, Selection, Trace, empty_table, read_trace
-from llmexp.traces.intervals import Union, exclusive_ns
+from llmexp.traces.intervals import Union, exclusive_ns, rows_of
 from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, GEMM, kind_of
 from llmexp.traces.work import Work, work_in_steps
 
@@ -39,7 +39,10 @@ def read_profile(path: Path) -> Profile:
     trace = read_trace(path)
     # The larger half of the tables is needed for the work alone.
     lighter = replace(trace, device=empty_table(), launches=empty_table())
-    attribution = Attribution(lighter)
+    try:
+        attribution = Attribution(lighter)
+    except TraceError as error:
+        raise TraceError(f"{path} {error}") from None
     work = work_in_steps(trace, attribution.steps)
     if not len(work):
         steps = " in its steps" if len(attribution.steps) else ""
@@ -146,7 +149,7 @@ class _Account:
         places, paths = self._places, len(self._attribution.paths)
         group = (places.phase * paths + places.path) * 2 + places.recomputed
         group[self._work.category != COMPUTE] = -1
-        return [self._module(int(key), np.flatnonzero(group == key), paths) for key in np.unique(group) if key >= 0]
+        return [self._module(key, rows, paths) for key, rows in rows_of(group) if key >= 0]
 
     def _module(self, key: int, rows: Numbers, paths: int) -> ModuleTime:
         place, recomputed = divmod(key, 2)

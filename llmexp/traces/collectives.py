@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from llmexp.errors import TraceError
 from llmexp.record.breakdown import CollectiveTime
 from llmexp.traces.events import Numbers
+from llmexp.traces.intervals import rows_of
 from llmexp.traces.kinds import COMMUNICATION
 from llmexp.traces.work import GLOO, Work
 
+MOST_COLLECTIVES = 1_000
 _BETWEEN_TWO = re.compile("send|recv", re.IGNORECASE)
 
 
@@ -23,13 +27,17 @@ class Calls:
     of_name: dict[str, tuple[Numbers, Numbers]]
 
     @classmethod
-    def of(cls, names: Sequence[str], work: Work) -> Calls:
-        """Take the collectives of a rank's work, on a CPU those of Gloo's threads."""
+    def of(cls, path: Path, names: Sequence[str], work: Work) -> Calls:
+        """Take the collectives of a rank's work, on a CPU those of Gloo's threads; raises TraceError for too many."""
         carried = np.array([work.on_device or name.startswith(GLOO) for name in names], bool)
         found: dict[str, tuple[Numbers, Numbers]] = {}
-        for number in np.unique(work.name[(work.category == COMMUNICATION) & carried[work.name]]).tolist():
-            rows = np.flatnonzero(work.name == number)
-            found[names[number]] = work.begin[rows], work.end[rows]
+        chosen = np.flatnonzero((work.category == COMMUNICATION) & carried[work.name])
+        for number, rows in rows_of(work.name[chosen]):
+            found[names[number]] = work.begin[chosen[rows]], work.end[chosen[rows]]
+        if len(found) > MOST_COLLECTIVES:
+            raise TraceError(
+                f"{path} has more than {MOST_COLLECTIVES} different collectives, which is more than is read"
+            )
         return cls(found)
 
 

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from llmexp.errors import TraceError
 from llmexp.traces.inputs import SHAPED, Raw
+from llmexp.traces.numbering import Numbering, TooManyError
 from llmexp.traces.parsing import Event, TraceFile
 
 Numbers = NDArray[np.integer[Any]]
 Selection = NDArray[np.integer[Any]] | NDArray[np.bool_]
+# More would take more memory than there is.
 MOST_EVENTS = 100_000_000
 # Microseconds below this are known to less than half a nanosecond as floating-point numbers.
 EXACT_BELOW_US = 2.0**43
@@ -112,7 +114,7 @@ class _Reader:
 
     def __init__(self, path: Path, exact: bool) -> None:
         self._path, self._file = path, TraceFile(path, number=Decimal if exact else float)
-        self._names, self._lanes, self._inputs = _Numbers(), _Numbers(), _Numbers()
+        self._names, self._lanes, self._inputs = Numbering("names"), Numbering("threads"), Numbering("shapes")
         self._tables: defaultdict[str, _Growing] = defaultdict(_Growing)
         self._odd = self._read = 0
 
@@ -122,7 +124,10 @@ class _Reader:
             self._read += len(events)
             if self._read > MOST_EVENTS:
                 raise TraceError(f"{self._path} has more than {MOST_EVENTS} events, which is more than is read")
-            self._take(events)
+            try:
+                self._take(events)
+            except TooManyError as error:
+                raise TraceError(f"{self._path} has more different {error} than are read") from None
         if not self._tables:
             raise TraceError(f"{self._path} has no events of operators, kernels or ranges")
         return Trace(
@@ -136,7 +141,7 @@ class _Reader:
             lanes=list(self._lanes),
             inputs=list(self._inputs),
             truncated=self._file.truncated,
-            odd_events=self._odd,
+            odd_events=self._odd + self._file.unreadable,
             device_name=self._file.device_name,
         )
 
@@ -160,15 +165,16 @@ class _Reader:
 
     def _columns(self, kind: str, events: list[Event]) -> Table:
         begin = _nanoseconds([*map(_TS, events)])
-        end = begin + _nanoseconds([event.dur or 0 for event in events])
-        names = [] if kind in (FORWARD, BACKWARD) else [*map(_NAME, events)]
+        moments = kind in (FORWARD, BACKWARD)
+        end = begin if moments else begin + _nanoseconds([event.dur or 0 for event in events])
+        names = [] if moments else [*map(_NAME, events)]
         if (end < begin).any() or not {*map(type, names)} <= {str}:
             raise TypeError
         lanes = [*map(_STREAM if kind == DEVICE else _THREAD, events)]
         return Table(
             begin,
             end,
-            np.array([*map(self._names.__getitem__, names)] or [0] * len(events), np.int32),
+            _equal(0, events) if moments else np.array([*map(self._names.__getitem__, names)], np.int32),
             np.array([*map(self._lanes.__getitem__, lanes)], np.int32),
             self._keys(kind, events),
             self._details(kind, names, events),
@@ -176,7 +182,7 @@ class _Reader:
 
     def _keys(self, kind: str, events: list[Event]) -> Numbers:
         if kind in (OPERATOR, RANGE):
-            return np.full(len(events), -1, np.int64)
+            return _equal(-1, events)
         return _whole_numbers([*map(_CORRELATION if kind in (DEVICE, LAUNCH) else _ID, events)], otherwise=-1)
 
     def _usable(self, kind: str, events: list[Event]) -> list[Event]:
@@ -189,47 +195,51 @@ class _Reader:
     def _details(self, kind: str, names: list[str], events: list[Event]) -> Numbers:
         if kind == DEVICE:
             return np.maximum(_whole_numbers([event.args.bytes for event in events], otherwise=0), 0)
+        if kind != OPERATOR:
+            return _equal(-1, events)
         details = np.full(len(events), -1, np.int64)
-        if kind == OPERATOR:
-            for row, name in enumerate(names):
-                if name in SHAPED:
-                    args = events[row].args
-                    details[row] = self._inputs[bytes(args.shapes), bytes(args.types), bytes(args.values)]
+        for row, name in enumerate(names):
+            if name in SHAPED:
+                args = events[row].args
+                details[row] = self._inputs[bytes(args.shapes), bytes(args.types), bytes(args.values)]
         return details
 
 
-class _Numbers(dict[Any, int]):
-    """Gives each new key the next number."""
-
-    def __missing__(self, key: Hashable) -> int:
-        self[key] = number = len(self)
-        return number
-
-
 class _Growing:
-    """A table that grows in place, so that there are never two copies of it."""
+    """A table that grows in place, so that there are never two copies of it.
+
+    A column of equal numbers in the first part, which has one number only (numpy.broadcast_to), is kept as that.
+    """
 
     def __init__(self) -> None:
-        self._used = 0
-        kinds = (np.int64, np.int64, np.int32, np.int32, np.int64, np.int64)
-        self._columns: list[Numbers] = [np.empty(1024, kind) for kind in kinds]
+        self._used = self._room = 0
+        self._columns: dict[str, Numbers] = {}
+        self._equal: dict[str, Numbers] = {}
 
     def add(self, part: Table) -> None:
         """Append rows."""
+        if not self._columns:
+            self._equal = {name: values[:1] for name, values in vars(part).items() if values.strides == (0,)}
+            others = (name for name in vars(part) if name not in self._equal)
+            self._columns = {name: np.empty(0, vars(part)[name].dtype) for name in others}
         end = self._used + len(part)
-        if end > len(self._columns[0]):
-            self._resize(max(end, self._used * 3 // 2))
-        for column, values in zip(self._columns, vars(part).values(), strict=True):
-            column[self._used : end] = values
+        if end > self._room:
+            self._resize(max(end, 1024, self._used * 3 // 2))
+        for name, column in self._columns.items():
+            column[self._used : end] = vars(part)[name]
         self._used = end
 
     def table(self) -> Table:
         """Return all rows; nothing can be added any more."""
+        if not self._columns:
+            return empty_table()
         self._resize(self._used)
-        return Table(*self._columns)
+        equal = {name: np.broadcast_to(one, (self._used,)) for name, one in self._equal.items()}
+        return Table(**self._columns, **equal)
 
     def _resize(self, rows: int) -> None:
-        for column in self._columns:
+        self._room = rows
+        for column in self._columns.values():
             column.resize(rows, refcheck=False)
 
 
@@ -257,6 +267,10 @@ def _nanoseconds(microseconds: list[Any]) -> Numbers:
     whole = np.floor(values)
     nanoseconds: Numbers = whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
     return nanoseconds
+
+
+def _equal(value: int, events: list[Event]) -> Numbers:
+    return np.broadcast_to(np.int64(value), (len(events),))
 
 
 def _whole_numbers(values: list[Any], otherwise: int) -> Numbers:

@@ -100,5 +100,5 @@ class Inputs:
 def _list(raw: bytes) -> list[Any]:
     try:
         return msgspec.json.decode(raw, type=list[Any])
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return []

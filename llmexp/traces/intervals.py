@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,11 +107,11 @@ class Innermost:
 
     def _flattened(self, table: Table, rows: Numbers) -> tuple[Numbers, Numbers]:
         """Return the moments at which the innermost interval changes, and its row from then on, or -1."""
-        moments: list[int] = []
-        innermost: list[int] = []
-        around: list[int] = []
+        moments, innermost, around = array("q"), array("q"), array("q")
         opened: list[tuple[int, int]] = [(np.iinfo(np.int64).max, -1)]
-        for row, begin, end in zip(rows.tolist(), table.begin[rows].tolist(), table.end[rows].tolist(), strict=True):
+        # A view makes one number after the other, where a list would hold them all.
+        columns = (rows, table.begin[rows], table.end[rows])
+        for row, begin, end in zip(*(column.astype(np.int64).data for column in columns), strict=True):
             while opened[-1][0] <= begin:
                 moments.append(opened.pop()[0])
                 innermost.append(opened[-1][1])
@@ -122,6 +124,14 @@ class Innermost:
             innermost.append(opened[-1][1])
         self.around[rows] = around
         return _last_of_each(np.array(moments, np.int64), np.array(innermost, np.int64))
+
+
+def rows_of(numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
+    """Yield each number with the rows that have it."""
+    order = np.argsort(numbers, kind="stable")
+    ends = np.flatnonzero(np.diff(numbers[order])) + 1
+    for rows in np.split(order, ends) if len(order) else ():
+        yield int(numbers[rows[0]]), rows
 
 
 def outer_first(table: Table) -> Numbers:

@@ -20,7 +20,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     (COPYING, r"^Memcpy|^CopyHostToDevice|^CopyDeviceTo|^Copy[HD]|__amd_rocclr_copyBuffer"),
     ("fill", r"^Memset|__amd_rocclr_fillBuffer|FillFunctor|^aten::(fill_|zero_|zeros)"),
     (ATTENTION, r"flash|fmha|attn_fwd|attn_bwd|scaled_dot_product|mem_efficient|efficient_attention|_attention"),
-    (GEMM, r"gemm|gemv|cutlass.*(tensorop|wgmma|sm\d\d)|cublas|nvjet|Cijk_|wgmma|_mm_|xmma|splitKreduce|_mm$"),
+    (GEMM, r"gemm|gemv|cutlass.*(tensorop|wgmma|sm\d\d)|cublas|nvjet|Cijk_|wgmma|_mm_|xmma|splitKreduce|_mm$|triton_tem\w*mm"),
     (GEMM, r"^aten::(mm|bmm|addmm|baddbmm|linear|matmul|mv|addmv|einsum)\b|mkldnn_linear|mkldnn::_linear"),
     ("convolution", r"conv(?!ert)|im2col|winograd"),
     ("softmax", r"softmax|nll_loss|cross_entropy"),

@@ -16,11 +16,13 @@ from llmexp.errors import TraceError
 
 PART_BYTES = 2**19
 # An event has some hundred bytes, and a few kilobytes where it lists the shapes of many tensors.
-LONGEST_EVENT_BYTES = 2**24
+LONGEST_EVENT_BYTES = 2**22
 LONGEST_HEAD_BYTES, KEPT_HEAD_BYTES = 2**28, 2**16
 # Places that look like the border of two events may lie inside one or inside a text: so many are tried.
 TRIED_BORDERS = 32
-_START = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')
+# So many pieces between places that look like borders may be one event.
+JOINED_PIECES = 8
+_START, _BARE_LIST = re.compile(rb'"traceEvents"\s*:\s*\['), re.compile(rb"\s*\[")
 _DEVICE_NAME = re.compile(rb'"deviceProperties"\s*:\s*\[\s*\{[^{}]{0,1000}?"name"\s*:\s*"([^"\\]{1,100})"')
 _BORDER = re.compile(rb"\}\s*,\s*(?=\{)")
 # Profilers write these without quotes, which is no JSON: "blocks per SM": inf.
@@ -62,11 +64,12 @@ class Event(msgspec.Struct, gc=False):
 class TraceFile:
     """The events of a file as lists; afterwards `truncated` says whether the file ended within its events.
 
-    `device_name` is that of the first GPU by its driver, or empty.
+    `device_name` is that of the first GPU by its driver, or empty. `unreadable` is the number of places between events
+    that are no events, because the file is damaged there.
     """
 
     def __init__(self, path: Path, number: Callable[[str], Any] = float) -> None:
-        self._path, self.truncated, self.device_name = path, False, ""
+        self._path, self.truncated, self.device_name, self.unreadable = path, False, "", 0
         hook = None if number is float else number
         self._decode = msgspec.json.Decoder(list[Event], float_hook=hook).decode
 
@@ -76,23 +79,34 @@ class TraceFile:
         rest = self._after_head(parts)
         for part in parts:
             rest += part
-            events, taken = self._until_last_border(rest, searched=2**16)
+            events, taken = self._until_last_border(rest)
             if not taken:
                 events, taken = self._until_end(rest)
                 if taken:
                     yield events
                     return
                 if len(rest) > LONGEST_EVENT_BYTES:
-                    raise TraceError(f"{self._path} is damaged: what should be an event has no end")
+                    events, taken = self._readable(rest)
             yield events
             rest = rest[taken:]
-        events, taken = self._until_end(rest)
+        yield from self._last(rest)
+
+    def _last(self, text: bytes) -> Iterator[list[Event]]:
+        """Yield the events of what is left at the file's end."""
+        events, taken = self._until_end(text)
         if not taken:
-            self.truncated = True
-            events, taken = self._until_last_border(rest.rstrip(b", \r\n\t") + b",{", searched=len(rest))
+            events, taken = self._readable(text) if _BORDER.search(text) else ([], 0)
+            yield events
+            events, end = self._until_end(text[taken:])
+            self.truncated = not end
+            if self.truncated:
+                with suppress(ValueError, RecursionError):
+                    events = self._events(text[taken:].rstrip(b", \r\n\t"))
         yield events
 
     def _parts(self) -> Iterator[bytes]:
+        if self._path.exists() and not self._path.is_file():
+            raise TraceError(f"{self._path} is no file")  # a named pipe would be waited for
         try:
             with self._path.open("rb") as file:
                 packed = file.read(2) == b"\x1f\x8b"
@@ -121,7 +135,7 @@ class TraceFile:
         head, passed = b"", 0
         for part in parts:
             head = head[-KEPT_HEAD_BYTES:] + part
-            if start := _START.search(head) if not passed or b'"' in part else None:
+            if start := _START.search(head) or (None if passed else _BARE_LIST.match(head)):
                 self.device_name = _name_of_device(head[: start.start()])
                 return head[start.end() :]
             passed += len(part)
@@ -129,16 +143,41 @@ class TraceFile:
                 break
         raise TraceError(f"{self._path} is no trace: it has no list named traceEvents")
 
-    def _until_last_border(self, text: bytes, searched: int) -> tuple[list[Event], int]:
-        """Return the events up to the last border between two that lies in the last bytes, and where the next begins.
+    def _until_last_border(self, text: bytes) -> tuple[list[Event], int]:
+        """Return the events up to the last border between two, and where the next begins; no events and 0 if none is.
 
-        Returns no events and 0 where there is none.
+        It is looked for in the last bytes only, because that takes less time.
         """
-        borders = list(_BORDER.finditer(text, max(0, len(text) - searched)))[-TRIED_BORDERS:]
-        for border in reversed(borders):
-            with suppress(msgspec.DecodeError):
-                return self._events(text[: border.start() + 1]), border.end()
+        for searched in (2**12, 2**16):
+            borders = list(_BORDER.finditer(text, max(0, len(text) - searched)))[-TRIED_BORDERS:]
+            for border in reversed(borders):
+                with suppress(ValueError, RecursionError):
+                    return self._events(text[: border.start() + 1]), border.end()
         return [], 0
+
+    def _readable(self, text: bytes) -> tuple[list[Event], int]:
+        """Return the events of a damaged text that can be read, and where what follows its last border begins.
+
+        Raises TraceError where there is no border.
+        """
+        borders = [(border.start() + 1, border.end()) for border in _BORDER.finditer(text)]
+        if not borders:
+            raise TraceError(f"{self._path} is damaged: what should be an event has no end")
+        events, place, begin = [], 0, 0
+        while place < len(borders):
+            found, joined = self._first_event(text, begin, borders[place : place + JOINED_PIECES])
+            events += found
+            self.unreadable += not found
+            place += joined
+            begin = borders[place - 1][1]
+        return events, begin
+
+    def _first_event(self, text: bytes, begin: int, borders: list[tuple[int, int]]) -> tuple[list[Event], int]:
+        """Return the event that ends at one of the borders, with the number of pieces that it takes."""
+        for joined, (end, _) in enumerate(borders, 1):
+            with suppress(ValueError, RecursionError):
+                return self._events(text[begin:end]), joined
+        return [], 1
 
     def _until_end(self, text: bytes) -> tuple[list[Event], int]:
         """Return the events up to the end of their list, and where it is; no events and 0 where the text has no end."""
@@ -148,10 +187,12 @@ class TraceFile:
         return [], 0
 
     def _events(self, text: bytes) -> list[Event]:
+        """Return the events between two borders; raises ValueError or RecursionError where there are none."""
         try:
             return self._decode(b"[" + text + b"]")
-        except msgspec.DecodeError:
-            return self._decode(b"[" + _numbers_only(text) + b"]")
+        except ValueError:
+            readable = _numbers_only(text).decode(errors="replace").encode()
+            return self._decode(b"[" + readable + b"]")
 
 
 def _numbers_only(text: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from llmexp.errors import TraceError
@@ -15,6 +16,8 @@ from llmexp.traces.breakdown import break_down, read_profile
 from llmexp.traces.collectives import Calls, collective_times
 
 _NUMBER = re.compile(r"\d+")
+# The traces that a run keeps are no larger together, but for the first rank's, which it keeps whatever its size.
+KEPT_BYTES = 50_000_000
 
 
 def break_down_run(
@@ -26,18 +29,42 @@ def break_down_run(
     """
     for repeat in reversed(folder.repeats()):
         if traces := traces_of(repeat):
-            found = break_down_ranks(traces, int(repeat.suffix[1:]))
-            told = [found.remark] * bool(found.remark)
-            told += [f"{len(traces)} of {processes} ranks were traced"] * (len(traces) < processes)
             of_run = {"peaks": peaks, "processes": processes, "calibration": calibration}
-            return found.model_copy(update=of_run | {"remark": "; ".join(told)})
+            found = break_down_ranks(traces, int(repeat.suffix[1:])).model_copy(update=of_run)
+            missing = f"{len(traces)} of {processes} ranks were traced" * (len(traces) < processes)
+            return _with_remark(found, missing)
     return None
 
 
 def write_breakdown(folder: RunFolder, processes: int, peaks: Peaks, calibration: Calibration | None = None) -> None:
-    """Write breakdown.json where something was traced."""
-    if found := break_down_run(folder, processes, peaks, calibration):
-        folder.write(folder.breakdown_path, found)
+    """Write breakdown.json where something was traced, then remove the traces that are beyond KEPT_BYTES.
+
+    The breakdown has all ranks, also those whose traces are removed, and its remark says so.
+    """
+    found = break_down_run(folder, processes, peaks, calibration)
+    if found is None:
+        return
+    traces = traces_of(folder.repeat(found.repeat))
+    removed = _beyond(KEPT_BYTES, traces)
+    told = (
+        f"the traces of {len(removed)} of {len(traces)} ranks were removed after they had been read, because a run "
+        f"keeps {KEPT_BYTES / 1e6:,.0f} MB of them"
+    )
+    folder.write(folder.breakdown_path, _with_remark(found, told * bool(removed)))
+    for path in removed:
+        path.unlink()
+
+
+def _beyond(kept_bytes: int, traces: Sequence[Path]) -> list[Path]:
+    """Return the traces of the last ranks, without which the others together are no larger; never the first."""
+    sums = accumulate(path.stat().st_size for path in traces)
+    return [
+        path for number, (path, in_all) in enumerate(zip(traces, sums, strict=True)) if number and in_all > kept_bytes
+    ]
+
+
+def _with_remark(found: RunBreakdown, remark: str) -> RunBreakdown:
+    return found.model_copy(update={"remark": "; ".join(part for part in (found.remark, remark) if part)})
 
 
 def traces_of(repeat: Path) -> list[Path]:
@@ -60,8 +87,9 @@ def break_down_ranks(traces: Sequence[Path], repeat: int = 0) -> RunBreakdown:
     for path in traces:
         try:
             profile = read_profile(path)
+            of_rank = Calls.of(path, profile.trace.names, profile.work)
             ranks.append(break_down(profile))
-            calls.append(Calls.of(profile.trace.names, profile.work))
+            calls.append(of_rank)
         except TraceError as error:
             unread.append(str(error))
     return RunBreakdown(

@@ -54,12 +54,13 @@ def work_in_steps(trace: Trace, steps: Table) -> Work:
 
 
 def _of_device(trace: Trace) -> Work:
-    device, launches = trace.device, trace.launches[np.argsort(trace.launches.key, kind="stable")]
+    device, launches, by_key = trace.device, trace.launches, np.argsort(trace.launches.key, kind="stable")
     lane, moment = np.full(len(device), -1, np.int32), np.full(len(device), -1, np.int64)
     if len(launches):
-        index = np.minimum(np.searchsorted(launches.key, device.key), len(launches) - 1)
-        launched = (launches.key[index] == device.key) & (device.key > 0)
-        lane[launched], moment[launched] = launches.lane[index[launched]], launches.begin[index[launched]]
+        index = np.searchsorted(launches.key, device.key, sorter=by_key)
+        launch = by_key[np.minimum(index, len(launches) - 1)]
+        launched = (launches.key[launch] == device.key) & (device.key > 0)
+        lane[launched], moment[launched] = launches.lane[launch[launched]], launches.begin[launch[launched]]
     category = classes(trace.names)[device.name]
     return Work(device.begin, device.end, device.name, category, category, lane, moment, device.detail, on_device=True)
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from llmexp.errors import TraceError
-from llmexp.record.breakdown import Breakdown
+from llmexp.record.breakdown import Breakdown, RunBreakdown
 from llmexp.record.ranges import CORE, MODULE, PHASE_END, STEP
 from llmexp.traces.breakdown import break_down, read_profile
 
@@ -83,6 +83,23 @@ def test_kernels_belong_to_the_module_that_launched_them_and_gradients_to_that_o
     backward = next(phase for phase in found.phases if phase.phase == "backward")
     assert (backward.time_ns, backward.communication_ns, backward.idle_ns) == (38_000, 10_000, 8_000)
     assert (found.steps, backward.gemm_ns) == (1, 20_000)
+    # Forward multiplies in 10 of 12 and what is idle before backward's first kernel, backward in 20 of 38.
+    figures = RunBreakdown(repeat=0, ranks=[found, found]).figures
+    assert figures["gemm_share_of_backward"] == pytest.approx(20 / 38)
+    assert figures["gemm_share_of_forward"] == pytest.approx(10 / 12)
+    assert "counted_tflops_per_s" not in figures  # no operator has shapes
+
+
+def test_the_rate_of_a_run_is_that_of_what_is_counted_on_all_ranks(made, another) -> None:
+    ranks = []
+    for each, took_us in ((made, 10), (another(), 30)):
+        each.operator("aten::mm", 0, 5, **{"Input Dims": [[100, 100], [100, 100]]})
+        each.kernel(GEMM, 10, 10 + took_us, launched=1)
+        each.kernel(ADD, 100, 110, launched=6)
+        ranks.append(break_down(read_profile(each.file())))
+    figures = RunBreakdown(repeat=0, ranks=ranks).figures
+    assert figures["counted_tflops_per_s"] == pytest.approx(2 * 2e6 / 40e-6 / 1e12)
+    assert figures["counted_share_of_compute"] == pytest.approx((10 / 20 + 30 / 40) / 2)
 
 
 def test_a_forward_that_runs_again_in_backward_is_recomputed_and_lies_where_it_did(made) -> None:

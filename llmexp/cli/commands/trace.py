@@ -82,7 +82,9 @@ def _show(run: Profiled) -> None:
 
 def _damage(truncated: bool, odd_events: int) -> str:
     cut = ["the file ends within its events: what is missing is not counted"] * truncated
-    return "; ".join([*cut, *[f"{odd_events} events without usable times are left out"] * bool(odd_events)])
+    return "; ".join(
+        [*cut, *[f"{odd_events} events that are damaged or have no usable times are left out"] * bool(odd_events)]
+    )
 
 
 def _compare(a: Profiled, b: Profiled) -> None:

@@ -22,7 +22,8 @@ def kernels_detail(run: Profiled) -> Detail:
         Column("us/call", tuple(f"{each.work_ns / each.calls / 1e3:,.1f}" for each in shown)),
         Column("GB/s", tuple(map(_bandwidth, shown))),
     ]
-    return Detail(f"costliest {'kernels' if rank.on_device else 'operators'}, {rank.source}", columns, [])
+    told = [column for column in columns if any(column.cells)]
+    return Detail(f"costliest {'kernels' if rank.on_device else 'operators'}, {rank.source}", told, [])
 
 
 def _bandwidth(kernel: KernelTime) -> str:

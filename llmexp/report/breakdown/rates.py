@@ -26,15 +26,19 @@ def rate_details(run: Profiled) -> Iterator[Detail]:
     if products := rank.gemms[:MOST_KERNELS]:
         sizes = [Column(size, tuple(f"{getattr(each, size):,}" for each in products)) for size in GEMM_SIZES]
         columns = [*_names(products), *sizes, *rates.columns(products)]
-        title = "costliest matrix products, batch x [m, k] by [k, n]"
+        title = f"costliest matrix products of {_when(rank)}, batch x [m, k] by [k, n]"
         yield Detail(title, columns, [*legends, *rates.remarks(products)])
     if fused := rank.attention[:MOST_KERNELS]:
         columns = [*_names(fused), *_attention_sizes(fused), *rates.columns(fused)]
         told = "causal: half of the pairs of queries and keys count; backward: five products, where forward has two"
         packed = ["~ a mean of packed sequences, whose pairs are at least those of equal lengths"]
         packed = packed if any(each.equal_lengths for each in fused) else []
-        title = "costliest attention in one kernel"
+        title = f"costliest attention in one kernel, of {_when(rank)}"
         yield Detail(title, columns, [told, *packed, *(legends if not products else []), *rates.remarks(fused)])
+
+
+def _when(rank: Breakdown) -> str:
+    return f"{rank.steps} profiled step{'s' * (rank.steps > 1)}" if rank.steps else "the trace"
 
 
 def _names(shown: Sequence[Counted]) -> list[Column]:
@@ -73,8 +77,8 @@ def _coverage(rank: Breakdown) -> str:
     share = 100 * rank.counted_ns / max(1, rank.compute_ns)
     rate = rank.counted_flops / max(1, rank.counted_ns) / 1e3
     return (
-        f"shapes are known for {share:.1f}% of the computing time, at {rate:,.3g} TFLOP/s; the rest multiplies no "
-        "matrices, or no operator tells its shapes, as with kernels that torch.compile writes"
+        f"the trace tells the shapes of {share:.1f}% of the computing time, at {rate:,.3g} TFLOP/s; the rest "
+        "multiplies no matrices, or no operator tells its shapes, as with kernels that torch.compile writes"
     )
 
 

@@ -62,7 +62,7 @@ def test_rates_stand_beside_the_peak_of_their_dtype() -> None:
     assert found["TFLOP/s"] == ["2", "2"]
     assert found["GB/s"] == ["6", "12"]
     assert found["% peak"] == ["50.0", "", "25.0", "50.0"]  # no peak is known for fp32
-    assert "shapes are known for 20.0% of the computing time, at 2 TFLOP/s" in detail.legend[0]
+    assert "the trace tells the shapes of 20.0% of the computing time, at 2 TFLOP/s" in detail.legend[0]
 
 
 def test_without_peaks_there_are_rates_alone_and_without_shapes_nothing() -> None:
