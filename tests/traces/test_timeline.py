@@ -36,10 +36,10 @@ def test_a_step_on_a_device_begins_with_its_first_kernel_and_names_modules(made)
 
 def test_work_of_one_module_with_no_gap_that_can_be_seen_is_one_bar(made) -> None:
     for begin in range(0, 40_000, 10):
-        made.operator("aten::mm", begin, begin + 9)
+        made.operator("aten::mm", begin, begin + 4)
     made.operator("aten::mm", 45_000, 46_000)
     found = drawn(made)
-    assert found.bars[COMPUTATION, "GEMM"] == [(0.0, 39.999), (45.0, 1.0)]
+    assert found.bars[COMPUTATION, "GEMM"] == [(0.0, 39.994), (45.0, 1.0)]
     assert len(found.bars[IDLE, IDLE]) == 4000
 
 
