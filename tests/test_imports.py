@@ -95,7 +95,7 @@ OF_ONE_TASK = ("tasks.training",)
 LAZY = ("torch", "deepspeed", "transformers", "mlflow", "matplotlib", "pandas", "rich", "submitit", "numpy", "msgspec")
 
 # These are imported by those who need what is heavy: ranks, and who reads a trace.
-HEAVY = ("measure", "launchers", "hydra_plugins", "traces", "cli.commands.trace")
+HEAVY = ("measure", "launchers", "hydra_plugins", "traces", "cli.commands.trace", "cli.timeline")
 
 
 def modules() -> dict[str, Path]:

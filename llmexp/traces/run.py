@@ -69,9 +69,14 @@ def _with_remark(found: RunBreakdown, remark: str) -> RunBreakdown:
 
 def traces_of(repeat: Path) -> list[Path]:
     """Return the traces of a repeat's ranks, in order."""
-    files = (path for path in repeat.glob("trace/rank*.json*") if path.is_file())
-    found = {int(number[0]): path for path in files if (number := _NUMBER.search(path.name))}
+    found = ranks_of(repeat)
     return [found[rank] for rank in sorted(found)]
+
+
+def ranks_of(repeat: Path) -> dict[int, Path]:
+    """Return the trace of each rank of a repeat that was traced."""
+    files = (path for path in repeat.glob("trace/rank*.json*") if path.is_file())
+    return {int(number[0]): path for path in files if (number := _NUMBER.search(path.name))}
 
 
 def break_down_ranks(traces: Sequence[Path], repeat: int = 0) -> RunBreakdown:

@@ -90,6 +90,9 @@ def test_a_trace_that_was_cut_off_says_so(llmexp, tmp_path: Path) -> None:
         ([], 2, "PATH"),
         (["text.json"], 1, "text.json is no trace"),
         (["empty"], 2, "no runs in empty"),
+        (["nowhere", "--timeline", "a.png"], 2, "there is no nowhere"),
+        (["empty", "text.json", "--timeline", "a.png"], 2, "--timeline draws one run or trace, not 2"),
+        (["text.json", "--timeline", "a.png"], 1, "text.json is no trace"),
     ],
 )
 def test_what_is_no_trace_is_one_line(
@@ -108,3 +111,26 @@ def test_a_run_without_a_trace_says_how_to_get_one(llmexp, make_run) -> None:
     folder = make_run()
     code, _, error = llmexp("trace", str(folder.path))
     assert (code, "measure.profile=true" in error) == (1, True)
+
+
+def test_a_step_is_drawn_on_demand_and_nothing_else_is_written(llmexp, foreign: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "step.png"
+    code, out, _ = llmexp("trace", str(foreign), "--timeline", str(picture))
+    assert (code, out.strip()) == (0, str(picture))
+    assert picture.stat().st_size > 5000
+    assert {path.name for path in tmp_path.iterdir()} == {"step.png", foreign.name}
+    code, _, error = llmexp("trace", str(foreign), "--timeline", str(tmp_path / "step.txt"))
+    assert (code, "choices are png, svg, pdf" in error) == (1, True)
+
+
+def test_of_a_run_the_rank_that_is_asked_for_is_drawn(llmexp, make_run, tmp_path: Path) -> None:
+    folder = make_run()
+    picture = ("--timeline", str(tmp_path / "step.png"))
+    code, _, error = llmexp("trace", str(folder.path), *picture)
+    assert (code, "measure.profile=true" in error) == (1, True)
+    (folder.repeat(0) / "trace").mkdir(parents=True)
+    made(folder.repeat(0) / "trace" / "rank1.json", ("aten::mm", 0, 1000))
+    code, _, error = llmexp("trace", str(folder.path), *picture)
+    assert (code, "--rank=0 was not traced: choices are 1" in error) == (2, True)
+    assert llmexp("trace", str(folder.path), "--rank", "1", *picture)[0] == 0
+    assert (tmp_path / "step.png").exists()

@@ -12,9 +12,24 @@ from llmexp.cli.words import jobs_of
 from llmexp.method import Method
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.reference import paper_cell, read_table
+from llmexp.reference.breakdowns import breakdown_tables
+from llmexp.tasks.training.report.paper_tables.matching import SWEEP
 
 CONF = Path(__file__).parents[2] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+
+# The experiments that share runs, with the paper's tables that they are for; figure 5 asks for the runs of XIII.
+BREAKDOWNS = {
+    "paper_table05": ("V",),
+    "paper_table06": ("VI",),
+    "paper_table07": ("VII",),
+    "paper_table08": ("VIII",),
+    "paper_table13": ("XIII",),
+    "paper_table14": ("XIV",),
+    "paper_table15": ("XV",),
+    "paper_table16": ("XVI",),
+    "paper_fig05": ("V", "VII"),
+}
 
 
 @cache
@@ -152,8 +167,43 @@ def test_first_run_is_small_and_on_real_text():
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiment_is_its_own_sweep(name):
-    assert {plan.config.sweep.name for plan in plans(f"experiment={name}")} == {name}
+def test_an_experiment_is_its_own_sweep_or_one_with_those_whose_runs_it_shares(name):
+    wanted = SWEEP if name in BREAKDOWNS else name
+    assert {plan.config.sweep.name for plan in plans(f"experiment={name}")} == {wanted}
+
+
+@pytest.mark.parametrize(("name", "tables"), BREAKDOWNS.items())
+def test_an_experiment_on_where_time_goes_has_the_runs_of_every_line_of_its_tables(name, tables):
+    found = {
+        (plan.config.model.name, plan.method, plan.batch.micro) for plan in plans(f"experiment={name}", "hardware=a800")
+    }
+    asked = {
+        (figure.model, method, figure.batch_micro)
+        for table in breakdown_tables()
+        if table.number in tables
+        for figure in table.figures
+        for method in figure.methods
+    }
+    assert found == asked
+    for plan in plans(f"experiment={name}", "hardware=a800"):
+        config = plan.config
+        assert (plan.dims.world_size, config.data.seq_len, config.precision.name) == (8, 350, "bf16_pure")
+        assert (plan.work["engine"], plan.work["optimizer"], plan.work["data"]) == ("deepspeed", "adamw", "")
+        assert config.measure.profile
+
+
+def test_experiments_on_where_time_goes_share_their_runs():
+    runs = {name: {plan.id for plan in plans(f"experiment={name}", "hardware=a800")} for name in BREAKDOWNS}
+    assert runs["paper_table05"] == runs["paper_table06"]
+    assert runs["paper_table14"] == runs["paper_table16"]
+    assert runs["paper_table13"] == runs["paper_fig05"] == runs["paper_table06"] | runs["paper_table07"]
+    assert runs["paper_table05"] < runs["paper_table08"] < runs["paper_table15"]
+
+
+@pytest.mark.parametrize("name", BREAKDOWNS)
+def test_an_experiment_on_where_time_goes_fits_any_machine(name):
+    for plan in plans(f"experiment={name}", "model=tiny", "hardware=cpu", "method=Naive", "batch.micro=1"):
+        assert (plan.skip, plan.config.model.name, plan.config.hardware.name) == (None, "tiny", "cpu")
 
 
 def test_the_command_line_wins_over_the_experiments_values():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llmexp.cli.arguments import Parser, command_parser, one_run
+from llmexp.cli.timeline import check_there_is, draw_step, untraced
 from llmexp.errors import ConfigError, TraceError
 from llmexp.plan.detect import described as described_hardware
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
@@ -37,6 +38,10 @@ def parser() -> Parser:
         help="a run's folder, or a trace that torch.profiler wrote; 'diff A B' says what makes the difference of two",
     )
     parser.add_argument(
+        "--timeline", type=Path, metavar="FILE", help="draw one step instead, as a PNG, SVG or PDF: what ran when"
+    )
+    parser.add_argument("--rank", type=int, default=0, help="the rank whose timeline is drawn; 0 by default")
+    parser.add_argument(
         "--hardware",
         metavar="NAME",
         help="the hardware whose peaks the rates of a foreign trace are compared with; default: that of its GPU's name",
@@ -45,8 +50,13 @@ def parser() -> Parser:
 
 
 def main(args: Namespace) -> int:
-    """Print the"""
+    """Print the tables, or draw the timeline."""
     words = args.paths
+    if args.timeline:
+        if len(words) > 1:
+            raise ConfigError(f"--timeline draws one run or trace, not {len(words)}: llmexp trace RUN --timeline FILE")
+        draw_step(Path(words[0]), args.rank, args.timeline)
+        return 0
     if words[0] == DIFF and not Path(DIFF).exists():
         if len(words) != 3:
             raise ConfigError(f"trace diff takes two runs or traces, not {len(words) - 1}: llmexp trace diff A B")
@@ -86,8 +96,7 @@ def _compare(a: Profiled, b: Profiled) -> None:
 
 def _profiled(path: Path, hardware: str | None) -> Profiled:
     """Read a run's breakdown, or make one of a file; raises ConfigError or TraceError."""
-    if not path.exists():
-        raise ConfigError(f"there is no {path}: name a run's folder or a trace of torch.profiler")
+    check_there_is(path)
     if (
         path.is_dir()
         and not (path / "plan.json").exists()
@@ -102,7 +111,7 @@ def _profiled(path: Path, hardware: str | None) -> Profiled:
     folder = one_run(path)
     breakdown = read_breakdown(folder) or _again(folder)
     if breakdown is None:
-        raise TraceError(f"{folder.path} has no trace: a run with measure.profile=true leaves one")
+        raise TraceError(untraced(folder))
     result = folder.result()
     measured = result.metrics.get("step_time_s") if result else None
     return Profiled(folder.path.name, _readable(breakdown), measured.mean if measured else None)

@@ -45,7 +45,7 @@ def draw_breakdowns(runs: Sequence[Profiled], title: str, path: Path) -> None:
     figure = new_figure(11, 1.6 + 0.3 * len(bars), f"where the time of a profiled step went\n{title}")
     axes = figure.subplots()
     plain(axes, grid="x")
-    colours = _colours(labels)
+    colours = colours_of(labels)
     for row, (_, _, parts) in enumerate(bars):
         lefts = list(accumulate((value for _, value in parts), initial=0.0))
         spans = [(left, value) for (_, value), left in zip(parts, lefts, strict=False)]
@@ -69,7 +69,7 @@ def _name_colours(figure: Figure, colours: Mapping[str, Any]) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize=7, frameon=False)
 
 
-def _colours(labels: Sequence[str]) -> dict[str, Any]:
+def colours_of(labels: Sequence[str]) -> dict[str, Any]:
     """Return a colour for each label; a module has the same one in all pictures."""
     from matplotlib import colormaps
 

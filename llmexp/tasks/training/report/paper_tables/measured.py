@@ -117,6 +117,8 @@ def _gemms(figure: PaperFigure, run: Measured) -> Ours:
 
 
 def _copies(figure: PaperFigure, run: Measured) -> Ours:
+    if not any(rank.on_device for rank in run.breakdown.ranks):
+        return Ours()
     return run.of_step(run.mean_ms(lambda rank: rank.copy_ns))
 
 

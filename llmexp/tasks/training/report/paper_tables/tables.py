@@ -44,7 +44,7 @@ class Line:
 def paper_tables(place: Place) -> list[Detail]:
     """Return each table that runs of this place answer: all its methods were run, and some run was profiled."""
     found = ((table, list(_lines(table, place))) for table in breakdown_tables())
-    return [_detail(table, lines, place) for table, lines in found if _answers(table, lines)]
+    return [_detail(table, lines, place) for table, lines in found if _answers(table, lines, place)]
 
 
 def _lines(table: PaperTable, place: Place) -> Iterator[Line]:
@@ -59,9 +59,9 @@ def _ours(table: PaperTable, figure: PaperFigure, row: TrainingRow, place: Place
     return measured(table.number, figure, run, place.measured(naive) if naive else None) if run else Ours()
 
 
-def _answers(table: PaperTable, lines: Sequence[Line]) -> bool:
+def _answers(table: PaperTable, lines: Sequence[Line], place: Place) -> bool:
     asked = {figure.methods for figure in table.figures}
-    return asked == {line.figure.methods for line in lines} and any(line.ours != Ours() for line in lines)
+    return asked == {line.figure.methods for line in lines} and any(line.row.id in place.breakdowns for line in lines)
 
 
 def _detail(table: PaperTable, lines: Sequence[Line], place: Place) -> Detail:
@@ -147,7 +147,7 @@ def _overhead(lines: Sequence[Line], place: Place) -> str:
 def _of_device(table: PaperTable, lines: Sequence[Line], place: Place) -> str:
     known = [place.breakdowns[line.row.id] for line in lines if line.row.id in place.breakdowns]
     on_host = not any(rank.on_device for each in known for rank in each.ranks)
-    return "a CPU has no device to copy to" if table.number == paper.COPIES and on_host else ""
+    return "nothing of ours: on a CPU there is no device to copy to" if table.number == paper.COPIES and on_host else ""
 
 
 class _Notes:
