@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from llmexp.analysis.bus_bandwidth import bus_factor, collective_kind
 from llmexp.record.breakdown import Breakdown, RunBreakdown
+from llmexp.record.collectives import bus_factor, collective_kind
 from llmexp.record.counted import AttentionTime, GemmTime
 
 COUNTED, OTHER, COMMUNICATION, COPIES = "products and attention", "other computation", "communication", "copies"
@@ -120,14 +120,15 @@ def _limit_of(counted: GemmTime | AttentionTime, limits: Mapping[str, float]) ->
 
 def _collectives_s(found: RunBreakdown, limits: Mapping[str, float]) -> float | None:
     """Return the seconds of a step's collectives at their limits; None where one is not known."""
-    steps, seconds = found.ranks[0].counted_steps, 0.0
-    for collective in found.collectives:
-        kind = collective_kind(collective.name)
-        limit = limits.get(f"{kind}_busbw_bytes_per_s")
-        if not (kind and limit and collective.moved_bytes):
-            return None
-        seconds += collective.moved_bytes * bus_factor(kind, found.processes) / limit
-    return seconds / steps if found.collectives else None
+    kinds = {collective_kind(collective.name) for collective in found.collectives}
+    each = [_collective_s(kind or "", found, limits) for kind in kinds]
+    known = [seconds for seconds in each if seconds is not None]
+    return sum(known) / found.ranks[0].counted_steps if known and len(known) == len(each) else None
+
+
+def _collective_s(kind: str, found: RunBreakdown, limits: Mapping[str, float]) -> float | None:
+    moved, limit = found.moved_bytes.get(kind), limits.get(f"{kind}_busbw_bytes_per_s")
+    return moved * bus_factor(kind, found.processes) / limit if moved and limit else None
 
 
 def _copies_s(found: RunBreakdown, limits: Mapping[str, float]) -> float | None:

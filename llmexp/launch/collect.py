@@ -28,6 +28,10 @@ from llmexp.record.samples import GpuWindow, RankFailure, RankSummary
 from llmexp.tasks import get_task
 
 
+# A full disk, a calibration that is gone by now, and what a damaged trace may still lead to.
+_OF_A_TRACE = (OSError, ConfigError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
+
+
 @dataclass(frozen=True)
 class Answer:
     """The findings of a run."""
@@ -71,13 +75,12 @@ def _points_until_now(plan: RunPlan, folder: RunFolder) -> list[ResultPoint]:
 
 
 def _break_down(plan: RunPlan, folder: RunFolder, finished: Sequence[Path], environment: Mapping[str, Any]) -> None:
-    """Say where the time of the profiled steps went, where some were; a full disk must not cost the result too."""
+    """Say where the time of the profiled steps went, where some were; nothing in a trace may cost the result too."""
     if any(folder.path.glob("repeat.*/trace/*")):
         from llmexp.traces.run import write_breakdown
 
         hardware, outputs = plan.config.hardware, folder.path.parents[1]
-        # The run that was named may be gone by now.
-        with suppress(OSError, ConfigError):
+        with suppress(*_OF_A_TRACE):
             seen = _environment(finished, environment)
             limits = calibration_for(hardware.calibration, outputs, plan.processes, seen)
             write_breakdown(folder, plan.processes, Peaks.of(hardware), limits)

@@ -111,8 +111,7 @@ class CollectiveTime(Record):
     """The calls of one collective, as a mean over ranks.
 
     A call begins for real when the last rank has come, so `pure_ns` is from then on, and `waited_ns` the rest of
-    `work_ns`; both are None where the ranks' calls do not match. `moved_bytes` are of all calls, the larger of what a
-    rank puts in and what it gets out, 0 where the traces do not tell.
+    `work_ns`; both are None where the ranks' calls do not match.
     """
 
     name: str
@@ -120,7 +119,6 @@ class CollectiveTime(Record):
     work_ns: NonNegativeInt
     pure_ns: NonNegativeInt | None
     waited_ns: NonNegativeInt | None
-    moved_bytes: NonNegativeInt = 0
 
 
 class RunBreakdown(Record):
@@ -133,6 +131,10 @@ class RunBreakdown(Record):
     repeat: NonNegativeInt
     ranks: list[Breakdown]
     collectives: list[CollectiveTime] = Field(default_factory=list)
+    moved_bytes: dict[str, NonNegativeInt] = Field(
+        default_factory=dict,
+        description="by kind of collective: of all calls of a rank, the larger of what it puts in and gets out",
+    )
     peaks: Peaks = Peaks()
     processes: PositiveInt = 1
     calibration: Calibration | None = None

@@ -11,13 +11,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from llmexp.errors import TraceError
 from llmexp.traces.inputs import SHAPED, Raw
 from llmexp.traces.numbering import Numbering, TooManyError
-from llmexp.traces.parsing import Event, TraceFile
+from llmexp.traces.parsing import Arguments, Event, TraceFile
 
 Numbers = NDArray[np.integer[Any]]
 Selection = NDArray[np.integer[Any]] | NDArray[np.bool_]
@@ -28,6 +29,10 @@ EXACT_BELOW_US = 2.0**43
 
 DEVICE, LAUNCH, OPERATOR, RANGE = "device", "launch", "operator", "range"
 FORWARD, BACKWARD = "forward", "backward"
+# Gloo's threads open these ranges around the collectives that they carry out.
+GLOO = "gloo:"
+# The operator by which torch notes the size of each collective.
+COMMUNICATED = "record_param_comms"
 # The phase and the categories of the events of each kind.
 KINDS = {
     DEVICE: ("X", ("kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "Kernel", "Memcpy", "Memset")),
@@ -44,8 +49,8 @@ class Table:
     """Columns of one length, in nanoseconds and in numbers that stand for names and lanes.
 
     A lane is a host's thread or a device's stream. `key` is the correlation of what a device ran and of its launch, or
-    the number of a link. `detail` is the number of bytes that a device copied, the number of an operator's inputs, or
-    -1.
+    the number of a link. `detail` is the number of bytes that a device copied, the number of the inputs of an operator
+    or a collective, or -1.
     """
 
     begin: Numbers
@@ -195,13 +200,15 @@ class _Reader:
     def _details(self, kind: str, names: list[str], events: list[Event]) -> Numbers:
         if kind == DEVICE:
             return np.maximum(_whole_numbers([event.args.bytes for event in events], otherwise=0), 0)
-        if kind != OPERATOR:
+        if kind not in (OPERATOR, RANGE):
             return _equal(-1, events)
         details = np.full(len(events), -1, np.int64)
         for row, name in enumerate(names):
-            if name in SHAPED:
-                args = events[row].args
+            args = events[row].args
+            if name in SHAPED or (kind == RANGE and name.startswith(GLOO)):
                 details[row] = self._inputs[bytes(args.shapes), bytes(args.types), bytes(args.values)]
+            elif name == COMMUNICATED:
+                details[row] = self._inputs[_communicated(args)]
         return details
 
 
@@ -241,6 +248,13 @@ class _Growing:
         self._room = rows
         for column in self._columns.values():
             column.resize(rows, refcheck=False)
+
+
+def _communicated(args: Arguments) -> Raw:
+    """Return what torch notes of a collective as the inputs of a call: its name and dtype, and the numbers moved."""
+    told, numbers = (args.collective, args.dtype), (args.sent, args.received)
+    known = [number for number in numbers if type(number) is int]
+    return b"[]", msgspec.json.encode([str(each) for each in told]), msgspec.json.encode(known)
 
 
 def _is_usable(event: Event) -> bool:

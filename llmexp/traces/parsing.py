@@ -42,6 +42,10 @@ class Arguments(msgspec.Struct, gc=False, frozen=True):
     shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=_NO_LIST)
     types: msgspec.Raw = msgspec.field(name="Input type", default=_NO_LIST)
     values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_NO_LIST)
+    collective: Any = msgspec.field(name="Collective name", default=None)
+    dtype: Any = None
+    sent: Any = msgspec.field(name="In msg nelems", default=None)
+    received: Any = msgspec.field(name="Out msg nelems", default=None)
 
 
 NO_ARGUMENTS = Arguments()

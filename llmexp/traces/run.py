@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from llmexp.record.counted import Peaks
 from llmexp.record.folder import RunFolder
 from llmexp.traces.breakdown import break_down, read_profile
 from llmexp.traces.collectives import Calls, collective_times
+from llmexp.traces.messages import moved_bytes
 
 _NUMBER = re.compile(r"\d+")
 # The traces that a run keeps are no larger together, but for the first rank's, which it keeps whatever its size.
@@ -30,7 +31,7 @@ def break_down_run(
     for repeat in reversed(folder.repeats()):
         if traces := traces_of(repeat):
             of_run = {"peaks": peaks, "processes": processes, "calibration": calibration}
-            found = break_down_ranks(traces, int(repeat.suffix[1:])).model_copy(update=of_run)
+            found = break_down_ranks(traces, int(repeat.suffix[1:]), processes).model_copy(update=of_run)
             missing = f"{len(traces)} of {processes} ranks were traced" * (len(traces) < processes)
             return _with_remark(found, missing)
     return None
@@ -79,10 +80,11 @@ def ranks_of(repeat: Path) -> dict[int, Path]:
     return {int(number[0]): path for path in files if (number := _NUMBER.search(path.name))}
 
 
-def break_down_ranks(traces: Sequence[Path], repeat: int = 0) -> RunBreakdown:
-    """Read the ranks' traces one by one."""
+def break_down_ranks(traces: Sequence[Path], repeat: int = 0, processes: int | None = None) -> RunBreakdown:
+    """Read the ranks' traces one by one; `processes` are all ranks of the run, where not all were traced."""
     ranks: list[Breakdown] = []
     calls: list[Calls] = []
+    moved: list[dict[str, int]] = []
     unread: list[str] = []
     for path in traces:
         try:
@@ -90,8 +92,18 @@ def break_down_ranks(traces: Sequence[Path], repeat: int = 0) -> RunBreakdown:
             of_rank = Calls.of(path, profile.trace.names, profile.work)
             ranks.append(break_down(profile))
             calls.append(of_rank)
+            moved.append(moved_bytes(profile.trace, profile.attribution.steps, processes or len(traces)))
         except TraceError as error:
             unread.append(str(error))
     return RunBreakdown(
-        repeat=repeat, ranks=ranks, collectives=collective_times(calls) if calls else [], remark="; ".join(unread)
+        repeat=repeat,
+        ranks=ranks,
+        collectives=collective_times(calls) if calls else [],
+        moved_bytes=_mean(moved),
+        remark="; ".join(unread),
     )
+
+
+def _mean(ranks: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    kinds = dict.fromkeys(kind for of_rank in ranks for kind in of_rank)
+    return {kind: sum(of_rank.get(kind, 0) for of_rank in ranks) // len(ranks) for kind in kinds}

@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmexp.traces.events import Numbers, Selection, Table, Trace
+from llmexp.traces.events import GLOO, Numbers, Selection, Table, Trace
 from llmexp.traces.intervals import Innermost
 from llmexp.traces.kinds import COMMUNICATION, COPY, classes
 
-# Gloo's threads open these ranges around the collectives that they carry out.
-GLOO = "gloo:"
 LAST = COPY + 1
 
 

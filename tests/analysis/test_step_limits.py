@@ -128,21 +128,24 @@ def test_copies_at_the_limit_are_those_between_host_and_device() -> None:
     assert at_limit(run(rank(kernels=kernels)), COPIES) == pytest.approx(0.002)
 
 
+def reduced(moved_bytes: int) -> RunBreakdown:
+    time = CollectiveTime(name="ncclDevKernel_AllReduce_Sum_bf16", calls=2, work_ns=MS, pure_ns=MS, waited_ns=0)
+    return run(collectives=[time], moved_bytes={"all_reduce": moved_bytes})
+
+
 def test_collectives_at_the_limit_carry_their_bytes_over_the_bus() -> None:
-    reduced = CollectiveTime(
-        name="ncclDevKernel_AllReduce_Sum_bf16", calls=2, work_ns=MS, pure_ns=MS, waited_ns=0, moved_bytes=8_000_000
-    )
     # Of four ranks 1.5 times 4 MB go over the links in each step.
-    assert at_limit(run(collectives=[reduced]), COMMUNICATION) == pytest.approx(0.003)
-    unknown = reduced.model_copy(update={"moved_bytes": 0})
-    assert at_limit(run(collectives=[reduced, unknown]), COMMUNICATION) is None
+    assert at_limit(reduced(8_000_000), COMMUNICATION) == pytest.approx(0.003)
+    scattered = CollectiveTime(name="ReduceScatter", calls=2, work_ns=MS, pure_ns=MS, waited_ns=0)
+    found = reduced(8_000_000)
+    unknown = found.model_copy(update={"collectives": [*found.collectives, scattered]})
+    assert at_limit(unknown, COMMUNICATION) is None
 
 
 def test_the_best_step_computes_all_the_time_and_hides_the_rest_as_far_as_it_can() -> None:
     # 2 ms for products, and 30 % of 50 ms for what else is computed.
     assert step_limits(run(), None).best_s == pytest.approx(0.002 + 0.015)
-    reduced = CollectiveTime(name="AllReduce", calls=2, work_ns=MS, pure_ns=MS, waited_ns=0, moved_bytes=80_000_000)
-    assert step_limits(run(collectives=[reduced]), None).best_s == pytest.approx(0.03)
+    assert step_limits(reduced(80_000_000), None).best_s == pytest.approx(0.03)
 
 
 def test_a_step_is_bound_by_its_largest_part_and_by_what_is_near_it() -> None:

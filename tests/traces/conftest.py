@@ -25,8 +25,8 @@ class Made:
     def operator(self, name: str, begin: float, end: float, thread: int = 1, **args: Any) -> None:
         self._add("cpu_op", name, begin, end, thread, args)
 
-    def range(self, name: str, begin: float, end: float, thread: int = 1) -> None:
-        self._add("user_annotation", name, begin, end, thread, {})
+    def range(self, name: str, begin: float, end: float, thread: int = 1, **args: Any) -> None:
+        self._add("user_annotation", name, begin, end, thread, args)
 
     def kernel(
         self, name: str, begin: float, end: float, launched: float | None = None, stream: int = 7, thread: int = 1

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 
-from llmexp.analysis.bus_bandwidth import bus_factor
 from llmexp.analysis.quantity import Measurement, over_repeats
 from llmexp.analysis.window import Repeat
 from llmexp.plan.micro_plan import MicroPlan, MicroPoint
+from llmexp.record.collectives import bus_factor
 from llmexp.record.result import ResultPoint
 from llmexp.record.samples import CallSample, RankSummary, read_samples
 from llmexp.tasks.micro.arithmetic import bytes_moved, flops

@@ -1,20 +1,24 @@
-"""Bus bandwidth of collectives as nccl-tests defines it (its doc/PERFORMANCE.md): what a link carries."""
+"""Collectives by the names that libraries give them, and their bus bandwidth as nccl-tests defines it.
+
+It is what a link carries (doc/PERFORMANCE.md of nccl-tests).
+"""
 
 from __future__ import annotations
 
 import re
 
+ALL_GATHER = "all_gather"
 # The larger of what a rank puts in and gets out, times this, goes over each rank's links.
 _FACTORS = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
-    "all_gather": lambda ranks: (ranks - 1) / ranks,
+    ALL_GATHER: lambda ranks: (ranks - 1) / ranks,
     "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
     "all_to_all": lambda ranks: (ranks - 1) / ranks,
 }
 # What kernels of NCCL and ranges of Gloo are called; the first that is found decides.
 _NAMES = (
     ("all_reduce", r"all_?reduce"),
-    ("all_gather", r"all_?gather"),
+    (ALL_GATHER, r"all_?gather"),
     ("reduce_scatter", r"reduce_?scatter"),
     ("all_to_all", r"all_?to_?all"),
     ("send_recv", r"send|recv"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmexp.analysis.bus_bandwidth import bus_factor, collective_kind
+from llmexp.record.collectives import bus_factor, collective_kind
 
 
 def test_bus_bandwidth_is_that_of_nccl_tests() -> None:
