@@ -27,7 +27,6 @@ from llmexp.record.result import Metric, ResultPoint, RunResult, RunStatus, Stab
 from llmexp.record.samples import GpuWindow, RankFailure, RankSummary
 from llmexp.tasks import get_task
 
-
 # A full disk, a calibration that is gone by now, and what a damaged trace may still lead to.
 _OF_A_TRACE = (OSError, ConfigError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
 
