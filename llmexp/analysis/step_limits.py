@@ -16,8 +16,9 @@ from llmexp.record.counted import AttentionTime, GemmTime
 COUNTED, OTHER, COMMUNICATION, COPIES = "products and attention", "other computation", "communication", "copies"
 HOST, WAITING, UNEXPLAINED = "the host came too late", "work was queued already", "idle, unexplained"
 PARTS = (COUNTED, OTHER, COMMUNICATION, COPIES, HOST, WAITING, UNEXPLAINED)
-# Two shares that are nearer to each other change places from run to run.
-NEAR = 0.05
+# Two shares that are nearer to each other may change places from run to run: on a virtual machine with two CPU ranks,
+# shares of eight runs had standard deviations of 0.9 to 4.6 points.
+NEAR = 0.15
 # Of the products' operations, so many have to be of dtypes whose limit is known.
 MOSTLY = 0.99
 _COPIES = {"HtoD": "host_to_device", "DtoH": "device_to_host"}

@@ -153,15 +153,15 @@ def test_a_step_is_bound_by_its_largest_part_and_by_what_is_near_it() -> None:
         return StepLimits(1.0, tuple(Part(name, share) for name, share in shares.items())).bounds
 
     assert bounds(a=0.6, b=0.4) == ["a"]
-    assert bounds(a=0.3, b=0.34, c=0.36) == ["c", "b"]
+    assert bounds(a=0.2, b=0.36, c=0.44) == ["c", "b"]
 
 
 def test_one_name_for_two_parts_of_equal_size_is_seldom_wrong() -> None:
-    """Of shares that differ by 1.5 points from run to run."""
+    """Of shares with a standard deviation of 4.6 points, the largest that was measured (docs/micro.md)."""
     generator = random.Random(0)
 
     def names() -> int:
-        shares = [0.35 + generator.gauss(0, 0.015) for _ in range(2)]
+        shares = [0.35 + generator.gauss(0, 0.046) for _ in range(2)]
         parts = (*(Part(str(number), share) for number, share in enumerate(shares)), Part("rest", 1 - sum(shares)))
         return len(StepLimits(1.0, parts).bounds)
 

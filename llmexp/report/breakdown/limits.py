@@ -31,7 +31,7 @@ def _lines(found: Sequence[StepLimits]) -> Iterator[tuple[str, Callable[[StepLim
             yield name, partial(_cell, name)
         if any(part.at_limit_s is not None for part in parts):
             yield "\u00a0\u00a0at the limit", partial(_at_limit, name)
-    yield BOUND, lambda limits: " and ".join(limits.bounds)
+    yield BOUND, lambda limits: ", ".join(limits.bounds)
     if any(limits.best_s for limits in found):
         yield BEST, _best
 

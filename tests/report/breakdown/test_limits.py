@@ -54,7 +54,7 @@ def test_each_part_has_its_time_of_the_measured_step_and_its_share() -> None:
         "products and attention": ("25.00 (50.0%)",),
         "other computation": ("5.00 (10.0%)",),
         "the host came too late": ("20.00 (40.0%)",),
-        "bound by": ("products and attention",),
+        "bound by": ("products and attention, the host came too late",),
     }
     assert legend[-1] == "no limits of this machine are known: `llmexp task=micro` measures them, for the runs after it"
 
