@@ -59,7 +59,7 @@ def test_a_sweep_ends_with_the_modules_of_each_method_and_their_picture(llmexp, 
     for run, breakdown in found.values():
         sums_are_whole(breakdown)
         assert {"QKV", "Output", "Gate", "Up", "Down", "RMSNorm", "Embedding", "LM head", "Loss"} <= parts(breakdown)
-        assert (run.figures / "modules.png").stat().st_size > 10_000
+        assert (run.figures / "timeline.png").stat().st_size > 10_000
         points = {point.name: point.value for point in breakdown_points(run, Window(0, 1))}
         shares = [value for name, value in points.items() if name.endswith(("compute_share", "_share"))]
         assert sum(shares) == pytest.approx(1.0)

@@ -60,6 +60,7 @@ def set_aside(folder: RunFolder) -> None:
         *folder.systems(),
         folder.figures,
         folder.breakdown_path,
+        folder.timeline_path,
         folder.events_path,
     ]
     there = [path for path in left if path.exists()]

@@ -65,6 +65,11 @@ class RunFolder:
         return self.path / "breakdown.json"
 
     @property
+    def timeline_path(self) -> Path:
+        """The file that says when what ran in one profiled step of the first rank."""
+        return self.path / "timeline.json"
+
+    @property
     def drivers(self) -> Path:
         """The lock between drivers: only one at a time works in this folder."""
         return self.path / ".drivers"

@@ -10,12 +10,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from llmexp.analysis.window import duration_s
-from llmexp.record.breakdown import read_breakdown
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.samples import Sample, read_samples
-from llmexp.report.breakdown.parts import Profiled
-from llmexp.report.breakdown.plot import draw_breakdowns
+from llmexp.record.timeline import read_timeline
+from llmexp.report.breakdown.timeline_plot import draw_timeline
 from llmexp.report.picture import COLOURS, INK, new_figure, plain, save
 from llmexp.report.row import Row, read_row
 from llmexp.tasks import get_task
@@ -63,8 +62,8 @@ def draw_run(folder: RunFolder) -> None:
     begun = [(name, steps) for name, steps in repeats if steps]
     for curve in curves_of(row.plan) if begun else ():
         _draw_curve(curve, begun, row, folder.figures / curve.file)
-    if breakdown := read_breakdown(folder):
-        draw_breakdowns([Profiled(row.subject, breakdown)], row.plan.name, folder.figures / "modules.png")
+    if step := read_timeline(folder):
+        draw_timeline(step, row.plan.name, folder.figures / "timeline.png")
 
 
 def _draw_curve(curve: Curve, repeats: Sequence[tuple[str, Steps]], row: Row, path: Path) -> None:

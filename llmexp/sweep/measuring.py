@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
@@ -68,7 +69,8 @@ def remeasure(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = lam
     if run_one(plan, folder, wanted) is None:
         return False
     if can_draw():
-        draw_run(folder)
+        with suppress(RecordError, OSError, ValueError):  # a picture must not cost the tracker's copy
+            draw_run(folder)
     record(plan, folder)
     return True
 

@@ -6,15 +6,18 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown, RunBreakdown
 from llmexp.record.calibration import Calibration
 from llmexp.record.counted import Peaks
 from llmexp.record.folder import RunFolder
+from llmexp.record.timeline import Timeline, write_timeline
 from llmexp.traces.breakdown import break_down, read_profile
 from llmexp.traces.collectives import Calls, collective_times
 from llmexp.traces.messages import moved_bytes
+from llmexp.traces.timeline import timeline
 
 _NUMBER = re.compile(r"\d+")
 # The traces that a run keeps are no larger together, but for the first rank's, which it keeps whatever its size.
@@ -28,24 +31,35 @@ def break_down_run(
 
     The remark names a trace that cannot be read, and says where not all ranks were traced.
     """
-    for repeat in reversed(folder.repeats()):
-        if traces := traces_of(repeat):
-            of_run = {"peaks": peaks, "processes": processes, "calibration": calibration}
-            found = break_down_ranks(traces, int(repeat.suffix[1:]), processes).model_copy(update=of_run)
-            missing = f"{len(traces)} of {processes} ranks were traced" * (len(traces) < processes)
-            return _with_remark(found, missing)
-    return None
+    found = _last_traced(folder)
+    if found is None:
+        return None
+    repeat, traces = found
+    ranks = _Ranks(processes)
+    ranks.read(traces)
+    return ranks.of_run(repeat, {"peaks": peaks, "calibration": calibration})
+
+
+def _last_traced(folder: RunFolder) -> tuple[int, list[Path]] | None:
+    """Return the number of the last repeat that was traced, with its traces."""
+    traced = ((int(repeat.suffix[1:]), traces_of(repeat)) for repeat in reversed(folder.repeats()))
+    return next((found for found in traced if found[1]), None)
 
 
 def write_breakdown(folder: RunFolder, processes: int, peaks: Peaks, calibration: Calibration | None = None) -> None:
-    """Write breakdown.json where something was traced, then remove the traces that are beyond KEPT_BYTES.
+    """Write breakdown.json and timeline.json where something was traced, then remove traces beyond KEPT_BYTES.
 
     The breakdown has all ranks, also those whose traces are removed, and its remark says so.
     """
-    found = break_down_run(folder, processes, peaks, calibration)
-    if found is None:
+    traced = _last_traced(folder)
+    if traced is None:
         return
-    traces = traces_of(folder.repeat(found.repeat))
+    repeat, traces = traced
+    ranks = _Ranks(processes, with_timeline=True)
+    ranks.read(traces)
+    found = ranks.of_run(repeat, {"peaks": peaks, "calibration": calibration})
+    if ranks.timeline:
+        write_timeline(folder, ranks.timeline)
     removed = _beyond(KEPT_BYTES, traces)
     told = (
         f"the traces of {len(removed)} of {len(traces)} ranks were removed after they had been read, because a run "
@@ -80,28 +94,56 @@ def ranks_of(repeat: Path) -> dict[int, Path]:
     return {int(number[0]): path for path in files if (number := _NUMBER.search(path.name))}
 
 
-def break_down_ranks(traces: Sequence[Path], repeat: int = 0, processes: int | None = None) -> RunBreakdown:
-    """Read the ranks' traces one by one; `processes` are all ranks of the run, where not all were traced."""
-    ranks: list[Breakdown] = []
-    calls: list[Calls] = []
-    moved: list[dict[str, int]] = []
-    unread: list[str] = []
-    for path in traces:
-        try:
-            profile = read_profile(path)
-            of_rank = Calls.of(path, profile.trace.names, profile.work)
-            ranks.append(break_down(profile))
-            calls.append(of_rank)
-            moved.append(moved_bytes(profile.trace, profile.attribution.steps, processes or len(traces)))
-        except TraceError as error:
-            unread.append(str(error))
-    return RunBreakdown(
-        repeat=repeat,
-        ranks=ranks,
-        collectives=collective_times(calls) if calls else [],
-        moved_bytes=_mean(moved),
-        remark="; ".join(unread),
-    )
+def break_down_ranks(traces: Sequence[Path]) -> RunBreakdown:
+    """Read the traces of all ranks one by one."""
+    ranks = _Ranks(len(traces))
+    ranks.read(traces)
+    return ranks.breakdown()
+
+
+class _Ranks:
+    """What the ranks' traces say, each read once."""
+
+    def __init__(self, processes: int, *, with_timeline: bool = False) -> None:
+        self._processes, self._with_timeline = processes, with_timeline
+        self._ranks: list[Breakdown] = []
+        self._calls: list[Calls] = []
+        self._moved: list[dict[str, int]] = []
+        self._unread: list[str] = []
+        self.timeline: Timeline | None = None
+
+    def read(self, traces: Sequence[Path]) -> None:
+        """Read each trace; one that cannot be read is named in the remark."""
+        for path in traces:
+            try:
+                self._read(path)
+            except TraceError as error:
+                self._unread.append(str(error))
+
+    def _read(self, path: Path) -> None:
+        profile = read_profile(path)
+        calls = Calls.of(path, profile.trace.names, profile.work)
+        self._ranks.append(break_down(profile))
+        self._calls.append(calls)
+        self._moved.append(moved_bytes(profile.trace, profile.attribution.steps, self._processes))
+        if self._with_timeline and self.timeline is None:
+            self.timeline = timeline(profile)
+
+    def breakdown(self, repeat: int = 0) -> RunBreakdown:
+        """Return the breakdown of all ranks that could be read."""
+        return RunBreakdown(
+            repeat=repeat,
+            ranks=self._ranks,
+            collectives=collective_times(self._calls) if self._calls else [],
+            moved_bytes=_mean(self._moved),
+            remark="; ".join(self._unread),
+        )
+
+    def of_run(self, repeat: int, of_run: Mapping[str, Any]) -> RunBreakdown:
+        """Return the breakdown with what only the run knows; the remark says where not all ranks were traced."""
+        found = self.breakdown(repeat).model_copy(update=dict(of_run) | {"processes": self._processes})
+        traced = len(self._ranks) + len(self._unread)
+        return _with_remark(found, f"{traced} of {self._processes} ranks were traced" * (traced < self._processes))
 
 
 def _mean(ranks: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -1,5 +1,3 @@
-import sys
-
 import pytest
 from matplotlib.image import imread
 from matplotlib.text import Text
@@ -7,7 +5,8 @@ from matplotlib.text import Text
 from llmexp.errors import RecordError
 from llmexp.record.breakdown import RunBreakdown
 from llmexp.record.result import Metric, Stability
-from llmexp.report import run_plots
+from llmexp.report.breakdown import plot
+from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.plots import draw_report, draw_run
 from llmexp.report.table import build_report
 
@@ -114,13 +113,11 @@ def test_one_runs_loss_and_step_time(make_run, write_samples, figures):
     ]
 
 
-def test_the_parts_of_each_phase_lie_side_by_side_from_zero(make_run, write_samples, monkeypatch):
-    folder, module, made = make_run("F"), sys.modules[run_plots.draw_breakdowns.__module__], []
-    write_samples(folder.repeat(0), 0, [(1.0, 6.0)])
-    folder.write(folder.breakdown_path, profiled(forward={"QKV": 30, "Up": 10}, backward={"Up": 20}))
-    create = module.new_figure
-    monkeypatch.setattr(module, "new_figure", lambda *words: made.append(create(*words)) or made[-1])
-    draw_run(folder)
+def test_the_parts_of_each_phase_lie_side_by_side_from_zero(tmp_path, monkeypatch):
+    made, create = [], plot.new_figure
+    monkeypatch.setattr(plot, "new_figure", lambda *words: made.append(create(*words)) or made[-1])
+    found = profiled(forward={"QKV": 30, "Up": 10}, backward={"Up": 20})
+    plot.draw_breakdowns([Profiled("F", found)], "a title", tmp_path / "modules.png")
     (axes,) = made[0].axes
     spans = [[(box.x0, box.x1) for box in (path.get_extents() for path in row.get_paths())] for row in axes.collections]
     assert spans == [[(0, 30), (30, 40), (40, 45)], [(0, 20), (20, 25)]]

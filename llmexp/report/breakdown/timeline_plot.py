@@ -41,6 +41,8 @@ LETTER = 0.0068
 
 def draw_timeline(found: Timeline, title: str, path: Path) -> None:
     """Draw the rows that have something; phases are named in their bars where there is room, all else in the legend."""
+    from matplotlib.patches import Patch
+
     second = " ".join(word for word in (found.source, found.step) if word and word != title)
     figure = new_figure(12, 1.9 + 0.42 * len(found.rows), f"{title}\n{second}".strip())
     axes = figure.subplots()
@@ -54,7 +56,7 @@ def draw_timeline(found: Timeline, title: str, path: Path) -> None:
     named = {text.get_text() for text in axes.texts}
     explained = {label: colour for label, colour in _colours(found, PHASE).items() if label not in named}
     explained |= _colours(found, COMPUTATION)
-    handles: list[Any] = [axes.barh(0, 0, color=colour, label=label) for label, colour in explained.items()]
+    handles: list[Any] = [Patch(color=colour, label=label) for label, colour in explained.items()]
     if handles:
         figure.legend(handles=handles, loc="outside lower center", ncols=8, fontsize=7, frameon=False)
     save(figure, path)
