@@ -59,6 +59,7 @@ def test_two_ranks_measure_every_limit_and_the_report_shows_tables_and_curves(tm
     assert f"point {len(result.points)}/" not in done.stdout
     sweep = the_run(tmp_path).path.parent
     assert {path.name for path in sweep.glob("*.png")} >= {"report.png", "report_copies.png"}
+    assert {path.name for path in the_run(tmp_path).figures.iterdir()} == {"rates_copies.png"}
 
 
 def test_one_rank_has_no_collectives_and_says_so(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def _products_s(found: RunBreakdown, limits: Mapping[str, float]) -> float | Non
 
 def _products_of_rank(rank: Breakdown, limits: Mapping[str, float]) -> float | None:
     costliest: list[GemmTime | AttentionTime] = [*rank.gemms, *rank.attention]
-    work = [(counted.flops, _limit_of(counted, limits)) for counted in costliest]
+    work = [(counted.flops, flops_limit(counted, limits)) for counted in costliest]
     known = [(flops, limit) for flops, limit in work if limit]
     flops_known = sum(flops for flops, _ in known)
     if not flops_known or flops_known < MOSTLY * sum(flops for flops, _ in work):
@@ -112,7 +112,8 @@ def _products_of_rank(rank: Breakdown, limits: Mapping[str, float]) -> float | N
     return seconds / rank.counted_steps
 
 
-def _limit_of(counted: GemmTime | AttentionTime, limits: Mapping[str, float]) -> float | None:
+def flops_limit(counted: GemmTime | AttentionTime, limits: Mapping[str, float]) -> float | None:
+    """Return the FLOP/s that task=micro reached with such work; products are the limit of attention without its own."""
     products = limits.get(f"gemm_{counted.dtype}_flops_per_s")
     if isinstance(counted, GemmTime):
         return products

@@ -42,7 +42,9 @@ def curves_of(plan: RunPlan) -> list[Curve]:
     """Return curves of the values that the task names, and of the time of each sample."""
     task, name = get_task(plan.config.task.name), plan.sample_name
     own = [Curve(f"{value}.png", value, partial(_value, value), fmean, "mean over ranks") for value in task.curves]
-    return [*own, Curve(f"{name}_time.png", f"{name} time (s)", duration_s, max, "slowest rank", from_zero=True)]
+    # Without a rate samples are of different kinds, whose times no line connects.
+    time = [Curve(f"{name}_time.png", f"{name} time (s)", duration_s, max, "slowest rank", from_zero=True)]
+    return own + time * bool(plan.rate)
 
 
 def _value(name: str, sample: Sample) -> float:
@@ -62,6 +64,7 @@ def draw_run(folder: RunFolder) -> None:
     begun = [(name, steps) for name, steps in repeats if steps]
     for curve in curves_of(row.plan) if begun else ():
         _draw_curve(curve, begun, row, folder.figures / curve.file)
+    get_task(row.plan.config.task.name).draw(row, folder.figures)
     if step := read_timeline(folder):
         draw_timeline(step, row.plan.name, folder.figures / "timeline.png")
 

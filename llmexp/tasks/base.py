@@ -100,6 +100,9 @@ class Task(ABC, Generic[C, P]):
         """Return the results that a repeat's folder holds although the repeat did not end well."""
         return []
 
+    def draw(self, row: Row, figures: Path) -> None:
+        """Draw a run's own pictures into the folder of its figures, besides the curves of its samples."""
+
     def against(self, repeats: Sequence[AnyRepeat]) -> list[str]:
         """Return what the task's own samples say against relying on a measurement, in words."""
         return []

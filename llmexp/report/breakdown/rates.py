@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from llmexp.analysis.step_limits import flops_limit
 from llmexp.record.breakdown import Breakdown
-from llmexp.record.counted import AttentionTime, GemmTime
+from llmexp.record.counted import AttentionTime, GemmTime, Peaks
 from llmexp.report.breakdown.kernels import MOST_KERNELS
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.columns import Column, Detail
 
 Counted = GemmTime | AttentionTime
-Limit = Callable[[str], float | None]
-"""The rate that a dtype can reach at most, None where it is unknown."""
 GEMM_SIZES = ("batch", "m", "n", "k", "calls")
 ABOVE = "!"
 _ABOVE_COMPUTE = f"{ABOVE} above the peak: the numbers had fewer digits than the trace tells, or the peak is wrong"
@@ -20,8 +19,8 @@ _ABOVE_COMPUTE = f"{ABOVE} above the peak: the numbers had fewer digits than the
 
 def rate_details(run: Profiled) -> Iterator[Detail]:
     """Yield the costliest products and the costliest attention of the first rank, where the trace has shapes."""
-    rank, peaks = run.breakdown.ranks[0], run.breakdown.peaks
-    rates = _Rates(peaks.flops_per_s.get, peaks.bytes_per_s)
+    rank, calibration = run.breakdown.ranks[0], run.breakdown.calibration
+    rates = _Rates(run.breakdown.peaks, calibration.limits if calibration else {})
     legends = [_coverage(rank), "GB/s: inputs and results moved once each, which is the least that can be"]
     if products := rank.gemms[:MOST_KERNELS]:
         sizes = [Column(size, tuple(f"{getattr(each, size):,}" for each in products)) for size in GEMM_SIZES]
@@ -83,10 +82,10 @@ def _coverage(rank: Breakdown) -> str:
 
 
 class _Rates:
-    """Columns of rates, with shares of the limits that are known."""
+    """Columns of rates, with shares of the hardware's peaks and of the limits that task=micro measured."""
 
-    def __init__(self, flops_limit: Limit, bytes_limit: float | None) -> None:
-        self._flops_limit, self._bytes_limit = flops_limit, bytes_limit
+    def __init__(self, peaks: Peaks, limits: Mapping[str, float]) -> None:
+        self._peaks, self._limits = peaks, limits
 
     def columns(self, shown: Sequence[Counted]) -> list[Column]:
         flops = [each.flops_per_s for each in shown]
@@ -94,23 +93,30 @@ class _Rates:
         columns = [
             Column("ms", tuple(f"{each.work_ns / 1e6:,.3f}" for each in shown)),
             Column("TFLOP/s", tuple(_rate(value, 1e12) for value in flops)),
-            Column("% peak", tuple(_share(share) for share in self._flops_shares(shown))),
+            _shares("% peak", self._of_peak_flops(shown)),
+            _shares("% limit", [_over(each.flops_per_s, flops_limit(each, self._limits)) for each in shown]),
             Column("GB/s", tuple(_rate(value, 1e9) for value in moved)),
-            Column("% peak", tuple(_share(share) for share in self._bytes_shares(shown))),
+            _shares("% peak", self._of_peak_bytes(shown)),
+            _shares("% limit", [_over(each.bytes_per_s, self._limits.get("memory_bytes_per_s")) for each in shown]),
         ]
         return [column for column in columns if any(column.cells)]
 
     def remarks(self, shown: Sequence[Counted]) -> list[str]:
-        """Say what a share above 100 % means."""
-        above = any((share or 0) > 1 for share in self._flops_shares(shown))
-        cached = any((share or 0) > 1 for share in self._bytes_shares(shown))
-        return [_ABOVE_COMPUTE] * above + [f"{ABOVE} of GB/s: the inputs were in a cache"] * cached
+        """Say what limits are, and what a share above 100 % means."""
+        above = any((share or 0) > 1 for share in self._of_peak_flops(shown))
+        cached = any((share or 0) > 1 for share in self._of_peak_bytes(shown))
+        limits = ["% limit: of the highest rate that task=micro reached on this machine"] * bool(self._limits)
+        return limits + [_ABOVE_COMPUTE] * above + [f"{ABOVE} of GB/s: the inputs were in a cache"] * cached
 
-    def _flops_shares(self, shown: Sequence[Counted]) -> list[float | None]:
-        return [_over(each.flops_per_s, self._flops_limit(each.dtype)) for each in shown]
+    def _of_peak_flops(self, shown: Sequence[Counted]) -> list[float | None]:
+        return [_over(each.flops_per_s, self._peaks.flops_per_s.get(each.dtype)) for each in shown]
 
-    def _bytes_shares(self, shown: Sequence[Counted]) -> list[float | None]:
-        return [_over(each.bytes_per_s, self._bytes_limit) for each in shown]
+    def _of_peak_bytes(self, shown: Sequence[Counted]) -> list[float | None]:
+        return [_over(each.bytes_per_s, self._peaks.bytes_per_s) for each in shown]
+
+
+def _shares(header: str, shares: Sequence[float | None]) -> Column:
+    return Column(header, tuple(_share(share) for share in shares))
 
 
 def _over(value: float | None, limit: float | None) -> float | None:

@@ -14,10 +14,12 @@ from llmexp.plan.micro_plan import MicroPlan
 from llmexp.plan.micro_points import points_of
 from llmexp.record.result import Metric, ResultPoint, Stability
 from llmexp.record.samples import CallSample
+from llmexp.report.row import Row
 from llmexp.schema import MicroRunConfig
 from llmexp.tasks.base import Task
 from llmexp.tasks.micro.limits import LIMITS
 from llmexp.tasks.micro.points import MicroRepeat, read_unfinished, results
+from llmexp.tasks.micro.report.curves import draw_curves
 from llmexp.tasks.micro.report.section import MicroSection
 
 
@@ -76,6 +78,10 @@ class Micro(Task[MicroRunConfig, MicroPlan]):
     def points_until_now(self, plan: MicroPlan, folder: Path) -> list[ResultPoint]:
         """Return the results of the points that all ranks had measured."""
         return results(plan, [read_unfinished(folder, plan.processes)])
+
+    def draw(self, row: Row, figures: Path) -> None:
+        """Draw the curves of rates over sizes."""
+        draw_curves(MicroSection((row,)), figures / "rates.png")
 
     def remark(self, repeats: Sequence[MicroRepeat]) -> str:
         """Say how many points could not be measured."""

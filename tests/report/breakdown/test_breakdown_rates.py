@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmexp.record.breakdown import Breakdown, RunBreakdown
+from llmexp.record.calibration import Calibration
 from llmexp.record.counted import AttentionTime, GemmTime, Peaks
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.breakdown.rates import rate_details
@@ -63,6 +64,18 @@ def test_rates_stand_beside_the_peak_of_their_dtype() -> None:
     assert found["GB/s"] == ["6", "12"]
     assert found["% peak"] == ["50.0", "", "25.0", "50.0"]  # no peak is known for fp32
     assert "the trace tells the shapes of 20.0% of the computing time, at 2 TFLOP/s" in detail.legend[0]
+
+
+def test_rates_stand_beside_the_limits_that_were_measured() -> None:
+    limits = {"gemm_bf16_flops_per_s": 8e12, "memory_bytes_per_s": 12e9, "attention_flash_forward_flops_per_s": 16e12}
+    calibration = Calibration(run="micro", measured_at="2026-11-23", limits=limits)
+    found = run(gemm(), gemm(dtype="fp32"), attention())
+    products, fused = rate_details(
+        Profiled("a", found.breakdown.model_copy(update={"calibration": calibration}), found.measured_step_s)
+    )
+    assert cells(products)["% limit"] == ["25.0", "", "50.0", "100.0"]
+    assert cells(fused)["% limit"][0] == "25.0"
+    assert "% limit: of the highest rate that task=micro reached on this machine" in products.legend
 
 
 def test_without_peaks_there_are_rates_alone_and_without_shapes_nothing() -> None:
