@@ -46,12 +46,12 @@ def _metric_values(metric: Metric | None) -> dict[str, float | None]:
 
 
 def _stability(rate: str, judged: Stability | None) -> dict[str, Any]:
+    ends = {f"{rate}_low": judged and judged.low, f"{rate}_high": judged and judged.high} if rate else {}
     clock = min(judged.sm_clocks, key=lambda clock: clock.mean_megahertz, default=None) if judged else None
     return {
         "stability": judged and judged.verdict,
         "stability_reasons": judged and "; ".join(judged.reasons),
-        f"{rate}_low": judged and judged.low,
-        f"{rate}_high": judged and judged.high,
+        **ends,
         "interval_source": judged and judged.source,
         "beside": judged and "; ".join(judged.beside),
         "sm_clock_mean_megahertz": clock and clock.mean_megahertz,

@@ -37,7 +37,8 @@ def judge(comparison: Comparison) -> Verdict:
     if not comparison.same_work:
         return Verdict(None, "the work is not the same: " + ", ".join(difference.key for difference in comparison.work))
     speed, other = comparison.speeds, _other_device(comparison)
-    assert speed is not None
+    if speed is None:
+        return Verdict(None, "such runs have no rate by which they are judged; the table compares their limits")
     if speed.answer == "different" and other:
         return Verdict(None, f"{speed.reason}, but on another device: {other}")
     return Verdict(_REPRODUCED[speed.answer], speed.reason)

@@ -109,6 +109,8 @@ def _legend(points: Sequence[ResultPoint], row: Row) -> Iterator[str]:
     if any(_few(point, row) for point in points):
         yield f"{FEW}: fewer than {_wanted(row)} samples fitted measure.point_limit_s"
     yield from paper_legend(points)
+    if any(metric and metric.std_between_repeats is not None for point in points for metric in point.metrics.values()):
+        yield "±: standard deviation between repeats, in fresh processes"
     for problem in dict.fromkeys(point.problem for point in points if point.problem):
         yield f"not measured: {problem}"
 
@@ -124,10 +126,11 @@ def _size(name: str, value: object) -> str:
 
 
 def _time(point: ResultPoint) -> str:
-    seconds = _mean(point, "time_s")
-    if seconds is None:
+    time = point.metrics.get("time_s")
+    if time is None:
         return "ended here" if point.problem == DURING else "-"
-    return in_seconds(seconds)
+    between = time.std_between_repeats
+    return in_seconds(time.mean) + (f" ± {in_seconds(between)}" if between is not None else "")
 
 
 def _spread(point: ResultPoint, row: Row) -> str:

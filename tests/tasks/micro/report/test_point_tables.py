@@ -1,0 +1,132 @@
+"""Tables of microbenchmarks: units, marks, what could not be measured, and the paper's cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planning import make_plan
+
+from llmexp.record.folder import RunFolder
+from llmexp.record.result import Metric, ResultPoint, RunResult, RunStatus
+from llmexp.report.columns import Detail
+from llmexp.report.row import Row
+from llmexp.tasks.micro.points import DURING
+from llmexp.tasks.micro.report.section import MicroSection
+from llmexp.tasks.micro.report.tables import limits_table, percent_of_peak, point_tables
+from llmexp.tasks.micro.report.units import in_bytes, in_seconds
+from llmexp.tasks.micro.task import MICRO
+
+GEMM = {"family": "gemm", "kind": "gemm", "dtype": "bf16", "m": 666, "n": 11008, "k": 4096}
+
+
+def row(*points: ResultPoint, hardware: str = "a800", **metrics: float) -> Row:
+    plan: Any = make_plan("task=micro", "micro=gemm", f"hardware={hardware}")
+    result = RunResult(
+        id="0",
+        stack="0",
+        status=RunStatus.SUCCESS,
+        task="micro",
+        engine="micro",
+        hardware=hardware,
+        sweep="main",
+        processes=1,
+        devices=1,
+        command="",
+        points=list(points),
+        metrics={name: Metric(mean=value) for name, value in metrics.items()},
+    )
+    return Row(RunFolder(Path("nowhere")), plan, RunStatus.SUCCESS, "", result)
+
+
+def point(params: dict[str, Any], std: float | None = None, problem: str = "", **metrics: float) -> ResultPoint:
+    found = {name: Metric(mean=value, std_between_repeats=std, n=1) for name, value in metrics.items()}
+    return ResultPoint(params=params, metrics=found, problem=problem)
+
+
+def cells(detail: Detail) -> dict[str, tuple[str, ...]]:
+    return {column.header.replace("\u00a0", " "): column.cells for column in detail.columns}
+
+
+def test_a_point_has_its_time_spread_rate_and_share_of_the_peak() -> None:
+    times = {"time_s": 0.00029, "time_p5_s": 0.00028, "time_p95_s": 0.0003, "samples": 100}
+    (detail,) = point_tables(row(point(GEMM, flops_per_s=156e12, **times)))
+    found = cells(detail)
+    assert detail.title == "matrix products, [m, k] by [k, n]"
+    assert (found["m"], found["median time"], found["p5 to p95"]) == (("666",), ("290 µs",), ("280 µs to 300 µs",))
+    assert (found["TFLOP/s"], found["% of peak"]) == (("156",), ("50.0",))
+
+
+def test_table_xii_stands_beside_its_products_and_is_compared_on_its_own_hardware_alone() -> None:
+    ours = point(GEMM, time_s=0.000578, samples=320, flops_per_s=1e14)
+    (on_a800,) = point_tables(row(ours))
+    found = cells(on_a800)
+    assert (found["paper, A800"], found["% of peak there"], found["time over paper"]) == (
+        ("289 µs",),
+        ("66.6",),
+        ("2.00",),
+    )
+    assert any("M=666 is 2 x 333, not 2 x 350" in line for line in on_a800.legend)
+    (elsewhere,) = point_tables(row(ours, hardware="cpu"))
+    assert "paper, A800" in cells(elsewhere)
+    assert "time over paper" not in cells(elsewhere)
+
+
+def test_what_was_not_measured_says_why_and_where_a_run_ended() -> None:
+    params = {"family": "copies", "kind": "device_to_device", "bytes": 65536}
+    (detail,) = point_tables(row(point(params, problem="no memory"), point(params, problem=DURING)))
+    assert cells(detail)["median time"] == ("-", "ended here")
+    assert list(detail.legend) == ["not measured: no memory", f"not measured: {DURING}"]
+
+
+def test_few_samples_are_marked_and_repeats_have_a_deviation() -> None:
+    few = {"time_s": 1.0, "time_p5_s": 0.9, "time_p95_s": 1.1, "samples": 5}
+    (detail,) = point_tables(row(point(GEMM, std=0.25, **few)))
+    found = cells(detail)
+    assert (found["median time"], found["p5 to p95"]) == (("1 s ± 250 ms",), ("900 ms to 1.1 s *",))
+    assert detail.legend[0] == "*: fewer than 100 samples fitted measure.point_limit_s"
+    assert "±: standard deviation between repeats, in fresh processes" in detail.legend
+
+
+def test_limits_of_several_runs_stand_side_by_side_in_units_that_people_read() -> None:
+    first, second = row(gemm_bf16_flops_per_s=2.5e14), row(memory_bytes_per_s=2e10, gemm_bf16_flops_per_s=4e11)
+    detail = limits_table([first, second], MICRO.metrics, lambda each: "a" if each is first else "b")
+    assert detail
+    assert cells(detail) == {
+        "limit": ("matrix products in bf16", "STREAM's triad in the device's memory"),
+        "a": ("250 TFLOP/s", ""),
+        "b": ("400 GFLOP/s", "20 GB/s"),
+    }
+    assert limits_table([row()], MICRO.metrics, str) is None
+
+
+@pytest.mark.parametrize(
+    ("params", "rates", "percent"),
+    [
+        (GEMM, {"flops_per_s": 31.2e12}, 10),
+        (GEMM | {"dtype": "fp8"}, {"flops_per_s": 1e12}, None),
+        ({"family": "memory", "kind": "triad"}, {"bytes_per_s": 1.0195e12}, 50),
+        ({"family": "optimizer", "kind": "adamw_on_host"}, {"bytes_per_s": 1e10}, None),
+        ({"family": "copies", "kind": "device_to_device"}, {"bytes_per_s": 1e10}, None),
+    ],
+)
+def test_a_peak_is_that_of_the_dtype_or_of_the_devices_memory(
+    params: dict[str, Any], rates: dict[str, float], percent: float | None
+) -> None:
+    found = percent_of_peak(point(params, **rates), row())
+    assert found == (None if percent is None else pytest.approx(percent))
+
+
+def test_sizes_and_times_are_in_the_unit_that_keeps_them_short() -> None:
+    assert [in_bytes(size) for size in (1, 1023, 1024, 65536, 3 * 2**20, 2**30)] == [
+        *("1 B", "1,023 B", "1 KiB", "64 KiB", "3 MiB", "1 GiB")
+    ]
+    assert [in_seconds(seconds) for seconds in (2.5, 0.0125, 3.14e-6)] == ["2.5 s", "12.5 ms", "3.14 µs"]
+
+
+def test_the_section_says_how_many_points_were_measured() -> None:
+    section = MicroSection((row(point(GEMM, time_s=1.0, samples=100), point(GEMM, problem="no memory")),))
+    (measured,) = (column for column in section.columns if column.header == "points measured")
+    assert measured.cells == ("1 of 2",)
+    assert section.title == "microbenchmarks on a800, 8 ranks, model tiny"
