@@ -133,7 +133,9 @@ def materialise(
 
     With `quantization` the layers' matrices become frozen 4-bit weights.
     """
-    for prefix, module in list(model.named_modules()):
+    # A list of the modules themselves would keep every layer that a 4-bit one has replaced.
+    for prefix in [path for path, _ in model.named_modules()]:
+        module = model.get_submodule(prefix)
         for leaf, parameter in list(module.named_parameters(recurse=False)):
             weight = torch.empty_like(parameter, device=device)
             source(f"{prefix}.{leaf}", weight)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from llmexp.schema import HardwareConfig
 
 P = TypeVar("P", bound="RunPlan")
+# How torch's CPU allocator, CUDA, cuBLAS, cuDNN and NCCL say that memory ran out.
+_NO_MEMORY = re.compile(r"can't allocate memory|out of memory|STATUS_ALLOC_FAILED", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -146,9 +149,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
     torch = sys.modules.get("torch")
     if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
         return True
-    return isinstance(error, RuntimeError) and (
-        "can't allocate memory" in str(error) or "CUDA out of memory" in str(error)
-    )
+    return isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error)))
 
 
 def _allocator() -> dict[str, int]:

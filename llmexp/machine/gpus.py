@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from llmexp.machine.command import output
 
 MIB = 1024**2
+# Lines of nvidia-smi -L: a GPU, and below it the parts into which it is divided.
+_WHOLE, _PART = re.compile(r"GPU \d+: .*\(UUID: (GPU-[^)]+)\)"), re.compile(r"\s+MIG (\S+) .*\(UUID: (MIG-[^)]+)\)")
 FIELDS = "index,uuid,name,memory.total,power.limit,driver_version"
 # Without its persistence daemon the driver wakes one GPU after the other before it answers.
 _TIMEOUT_S = 60.0
@@ -40,17 +42,36 @@ def gpus() -> tuple[Gpu, ...]:
     return tuple(Gpu(*row) for row in rows if len(row) == len(FIELDS.split(",")))
 
 
+@cache
+def mig_devices() -> tuple[tuple[str, Gpu], ...]:
+    """Return the parts into which GPUs are divided (MIG), each with the UUID of its whole GPU."""
+    found: list[tuple[str, Gpu]] = []
+    whole = None
+    for line in _nvidia_smi("-L").splitlines() if gpus() else ():
+        if name := _WHOLE.match(line):
+            whole = next((gpu for gpu in gpus() if gpu.uuid == name[1]), None)
+        elif whole and (part := _PART.match(line)):
+            named = f"{whole.name} MIG {part[1]}"
+            found.append((whole.uuid, replace(whole, uuid=part[2], name=named, memory_mebibytes="")))
+    return tuple(found)
+
+
 def visible_gpus() -> list[Gpu]:
     """Return the GPUs that CUDA_VISIBLE_DEVICES allows, by index or by the start of a UUID.
 
-    The first unknown entry ends the list, as in CUDA.
+    The first unknown entry ends the list, as in CUDA. Of GPUs that are divided (MIG) CUDA shows one part alone.
     """
-    variable = os.environ.get("CUDA_VISIBLE_DEVICES")
+    chosen = _chosen(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    parts = [part for whole, part in mig_devices() if chosen and chosen[0].uuid in (whole, part.uuid)]
+    return parts[:1] or chosen
+
+
+def _chosen(variable: str | None) -> list[Gpu]:
     if variable is None:
         return list(gpus())
-    chosen = []
+    known, chosen = [*gpus(), *(part for _, part in mig_devices())], []
     for token in (part.strip() for part in variable.split(",")):
-        match = next((gpu for gpu in gpus() if token and (gpu.index == token or gpu.uuid.startswith(token))), None)
+        match = next((gpu for gpu in known if token and (gpu.index == token or gpu.uuid.startswith(token))), None)
         if match is None:
             break
         chosen.append(match)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llmexp.machine import gpus as module
-from llmexp.machine.gpus import MIB, Gpu, compute_capability, driver_cuda, gpus, has_nvlink, visible_gpus
+from llmexp.machine.gpus import MIB, Gpu, compute_capability, driver_cuda, gpus, has_nvlink, mig_devices, visible_gpus
 
 SMI = "| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    {} |"
 
@@ -15,10 +15,10 @@ SMI = "| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    {} |"
 @pytest.fixture(autouse=True)
 def _afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for asked in (gpus, compute_capability):
+    for asked in (gpus, mig_devices, compute_capability):
         asked.cache_clear()
     yield
-    for asked in (gpus, compute_capability):
+    for asked in (gpus, mig_devices, compute_capability):
         asked.cache_clear()
 
 
@@ -58,6 +58,33 @@ def test_cuda_visible_devices_chooses_and_orders(driver, monkeypatch, variable, 
     if variable is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
     assert "".join(gpu.index for gpu in visible_gpus()) == indices
+
+
+@pytest.mark.parametrize(
+    ("variable", "names"),
+    [
+        (None, ["NVIDIA H100 80GB HBM3 MIG 3g.40gb"]),
+        ("MIG-c", ["NVIDIA H100 80GB HBM3 MIG 1g.10gb"]),
+        ("0", ["NVIDIA H100 80GB HBM3 MIG 3g.40gb"]),
+        ("1", ["NVIDIA H100 80GB HBM3"]),
+        ("MIG-x", []),
+    ],
+)
+def test_of_a_divided_gpu_one_part_is_seen_and_it_is_no_cpu(monkeypatch, variable, names):
+    listed = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-a)
+  MIG 3g.40gb     Device  0: (UUID: MIG-b)
+  MIG 1g.10gb     Device  1: (UUID: MIG-c)
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-d)"""
+    whole = "\n".join(
+        f"{index}, {uuid}, NVIDIA H100 80GB HBM3, 81559, 700.00, 580.65.06"
+        for index, uuid in enumerate(("GPU-a", "GPU-d"))
+    )
+    monkeypatch.setattr(module, "_nvidia_smi", lambda *words: listed if words == ("-L",) else whole)
+    if variable is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    seen = visible_gpus()
+    assert [gpu.name for gpu in seen] == names
+    assert [gpu.memory_bytes for gpu in seen if "MIG" in gpu.name] == [None] * sum("MIG" in name for name in names)
 
 
 @pytest.mark.parametrize(("links", "bridged"), [("GPU 0: x\n  Link 0: 14.062 GB/s", True), ("GPU 0: x", False)])

@@ -8,7 +8,7 @@ import pytest
 
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
-from llmexp.machine.gpus import MIB, gpus
+from llmexp.machine.gpus import MIB, gpus, mig_devices
 from llmexp.plan.detect import detect
 from llmexp.schema import HardwareConfig
 
@@ -16,10 +16,10 @@ from llmexp.schema import HardwareConfig
 @pytest.fixture(autouse=True)
 def _afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for asked in (detect, gpus):
+    for asked in (detect, gpus, mig_devices):
         asked.cache_clear()
     yield
-    for asked in (detect, gpus):
+    for asked in (detect, gpus, mig_devices):
         asked.cache_clear()
 
 
@@ -58,6 +58,10 @@ def test_a_driver_that_fails_is_cpu(driver):
         ("NVIDIA GeForce RTX 4090", "rtx4090"),
         ("NVIDIA H100 80GB HBM3", "h100"),
         ("NVIDIA H200", "h200"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA A100-SXM4-40GB", "a100_40gb"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA B200", "b200"),
         ("NVIDIA GeForce RTX 4090 D", "gpu"),
         ("NVIDIA H200 NVL", "gpu"),
         ("Tesla V100", "gpu"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2Config, PreTrainedModel
 
 from llmexp.launchers.models import building
+from llmexp.launchers.models.quantize import quantized_linear
 from llmexp.launchers.models.seeding import WEIGHT_STD
 from llmexp.launchers.models.weights import seeded
 from llmexp.plan.shape import shape_of
@@ -97,6 +99,24 @@ def test_quantised_weights_are_near_the_seeded_ones() -> None:
     assert (expected - got).norm() < 0.15 * expected.norm()
     assert isinstance(quantised.lm_head, nn.Linear)
     assert quantised.lm_head.weight.requires_grad
+
+
+def test_a_layer_is_let_go_when_it_is_quantised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the whole model in bf16 lies beside the 4-bit one until the last layer is done."""
+    replaced: list[weakref.ref[nn.Module]] = []
+    most_alive = 0
+
+    def watched(linear: nn.Linear, quantization: str) -> nn.Module:
+        nonlocal most_alive
+        replaced.append(weakref.ref(linear))
+        most_alive = max(most_alive, sum(layer() is not None for layer in replaced))
+        return quantized_linear(linear, quantization)
+
+    monkeypatch.setattr(building, "quantized_linear", watched)
+    build(quantization="nf4")
+    assert len(replaced) == 4 * 7
+    # The one that is being replaced, and the one before it, which the loop still holds.
+    assert most_alive <= 2
 
 
 def test_any_causal_model_of_transformers_builds_from_its_configuration(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from planning import make_plan
 
+from llmexp.launchers.rank import frame
 from llmexp.record.result import to_json
 
 WORK = """
@@ -97,3 +98,21 @@ def test_a_rank_that_nobody_would_end_goes_with_its_driver(tmp_path: Path) -> No
         ending.join()
     assert code == 1
     assert "the driver of this run has gone" in (repeat / "log.1.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("message", "oom"),
+    [
+        ("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB", True),
+        ("CUDA error: out of memory", True),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
+        ("cuDNN error: CUDNN_STATUS_ALLOC_FAILED", True),
+        ("NCCL error: unhandled cuda error, NCCL version 2.27.5\nLast error:\nCuda failure 2 'out of memory'", True),
+        ("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried to allocate", True),
+        ("CUDA error: an illegal memory access was encountered", False),
+        ("NCCL error: unhandled system error", False),
+    ],
+)
+def test_every_librarys_words_for_missing_memory_are_known(message: str, oom: bool) -> None:
+    assert (frame._kind(RuntimeError(message)) == "oom") is oom
+    assert frame._kind(ValueError(message)) == "error"
