@@ -85,9 +85,9 @@ chaos: $(VENV)/.installed-train,megatron,slurm,dev  ## break sweeps at random po
 	@$(BIN)/python -m chaos --faults $(FAULTS) --seed $(SEED)
 
 gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tables on one GPU here, into docs/results
-	@$(BIN)/python -m pytest -m gpu
-	@$(BIN)/python -m llmexp +experiment=gpu_limits
-	@ended=0; for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
+	@ended=0; $(BIN)/python -m pytest -m gpu || ended=$$?; \
+	$(BIN)/python -m llmexp +experiment=gpu_limits || ended=$$?; \
+	for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
 	  $(BIN)/llmexp report $(addprefix outputs/,gpu_limits $(TABLES)) --largest-batch --into docs/results && exit $$ended
 
 slurm-test: slurm-packages $(VENV)/.installed-train,megatron,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm

@@ -86,3 +86,23 @@ def test_a_run_that_is_ended_keeps_its_points(tmp_path: Path) -> None:
     assert found["points"][-1]["problem"]
     assert "GFLOP/s" in done.stdout
     assert "ended here" in done.stdout
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_every_limit_is_measured_with_its_clock(tmp_path: Path) -> None:
+    words = [word for word in SMALL if "dtypes" not in word]
+    done = subprocess.run(
+        [sys.executable, "-m", "llmexp", *(word for word in WORDS if "hardware" not in word), *words, "micro.ranks=1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    result = the_run(tmp_path).result()
+    assert result
+    problems = {point.problem for point in result.points if point.params["family"] not in ("disk", "collectives")}
+    assert problems == {""}
+    limits = {name for name, metric in result.metrics.items() if metric}
+    assert {"gemm_bf16_flops_per_s", "host_to_device_pinned_bytes_per_s", "adamw_on_host_bytes_per_s"} <= limits
+    assert any("sm_clock_megahertz" in point.metrics for point in result.points)

@@ -47,7 +47,8 @@ def _one_by_one(query: Tensor, key: Tensor, value: Tensor, *, options: dict[str,
 def _varying(device: torch.device) -> Callable[..., Tensor] | None:
     """Return torch's flash kernel for records of varying lengths, which takes all records in one call.
 
-    Returns None without CUDA, and where torch's function does not support grouped heads.
+    Returns None without CUDA, and where torch's function is not causal. Keys and values of grouped heads are repeated
+    where it does not take them as they are (torch 2.11).
     """
     if device.type != "cuda":
         return None
@@ -55,13 +56,17 @@ def _varying(device: torch.device) -> Callable[..., Tensor] | None:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError:
         return None
-    if not {"window_size", "enable_gqa"} <= inspect.signature(varlen_attn).parameters.keys():
+    known = inspect.signature(varlen_attn).parameters.keys()
+    if not {"window_size", "scale"} <= known:
         return None
 
     def within(query: Tensor, key: Tensor, value: Tensor, *, options: dict[str, Any]) -> Tensor:
         bounds, longest = options["cu_seq_lens_q"], options["max_length_q"]
-        grouped = key.shape[1] != query.shape[1]
-        causal: dict[str, Any] = {"window_size": (-1, 0), "scale": options.get("scaling"), "enable_gqa": grouped}
+        causal: dict[str, Any] = {"window_size": (-1, 0), "scale": options.get("scaling")}
+        if "enable_gqa" in known:
+            causal["enable_gqa"] = key.shape[1] != query.shape[1]
+        else:
+            key, value = (part.repeat_interleave(query.shape[1] // part.shape[1], dim=1) for part in (key, value))
         found: Any = varlen_attn(query, key, value, bounds, bounds, longest, longest, **causal)
         return found
 

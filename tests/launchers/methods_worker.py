@@ -91,5 +91,5 @@ def frozen_digest(training: Any) -> str:
     for parameter in training.module.parameters():
         if not parameter.requires_grad:
             held = local(getattr(parameter, "ds_tensor", parameter))
-            digest.update(held.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+            digest.update(held.contiguous().flatten().view(torch.uint8).cpu().numpy().tobytes())
     return digest.hexdigest()
