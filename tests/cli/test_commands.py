@@ -40,7 +40,7 @@ def test_plan_says_what_would_run(llmexp, here: Path):
         "dp 8 x tp 1 x pp 1 x cp 1 = 8 ranks",
         "dp 8 x micro 1 x accumulation 2 = 16 samples a step; x seq_len 256 = 4,096 positions",
         "13,015,864,320",
-        "0 GiB on the device of 24",
+        "0 GiB on the device of 23.99",
         '"stage": 3',
         "NCCL_P2P_DISABLE=1 ",
         "-m llmexp.launch.ranks 8 ",
