@@ -25,7 +25,7 @@ from torch import distributed, nn
 from llmexp.launchers.megatron.cpu import let_megatron_run_on
 from llmexp.launchers.megatron.model import form_groups, stages, transformer_config
 from llmexp.launchers.megatron.passes import Share
-from llmexp.launchers.megatron.state import parts, state_tensors, torch_optimizers
+from llmexp.launchers.megatron.state import parts, state_tensors, take_fused_steps, torch_optimizers
 from llmexp.launchers.rank.frame import join_group
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.measure.loop import MicroBatch
@@ -52,6 +52,7 @@ class MegatronTraining:
             use_gloo_process_groups=False,
             **_decayed_everywhere(),
         )
+        take_fused_steps(self.optimizer)
         assert isinstance(plan.config.model, SizedModel)
         self.vocab_size = plan.config.model.vocab_size
         self.parameters = self.trainable_parameters = plan.parameters or 0

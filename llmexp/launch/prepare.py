@@ -10,8 +10,13 @@ from pathlib import Path
 from llmexp.launch.compilers import compiler_variables
 from llmexp.launch.fetch import fetch_weights
 from llmexp.launch.ops import prepare_ops
+from llmexp.launch.runtime import Runtime
 from llmexp.machine.processor import usable_cores
+from llmexp.record.installed import version_of
 from llmexp.record.plan import RunPlan
+
+# The variable of torch's allocator, by its older and its newer name.
+_ALLOCATOR, _RENAMED_IN = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), (2, 9)
 
 
 def prepare(plan: RunPlan, log: Path) -> dict[str, str]:
@@ -36,6 +41,7 @@ def environment(plan: RunPlan, extra: Mapping[str, str]) -> dict[str, str]:
         "PYTHONSAFEPATH": "1",
         **_threads(plan),
         **_interfaces(plan),
+        **_allocator(plan),
         **plan.config.runtime.environment,
         **extra,
         **plan.command.env,
@@ -47,6 +53,18 @@ def _interfaces(plan: RunPlan) -> dict[str, str]:
     loopback = "lo" if sys.platform == "linux" else "lo0"
     names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if plan.config.hardware.nodes == 1 else ()
     return {name: loopback for name in names if name not in os.environ}
+
+
+def _allocator(plan: RunPlan) -> dict[str, str]:
+    """Return the variable that lets CUDA's allocator grow its segments, unless a user has set one of its own.
+
+    Without it, memory that is free in pieces of other sizes is a reason to run out of memory.
+    """
+    if plan.config.hardware.device != "cuda" or any(name in os.environ for name in _ALLOCATOR):
+        return {}
+    torch = Runtime(plan).installed.distributions.get("torch")
+    older, newer = _ALLOCATOR
+    return {newer if torch and version_of(torch) >= _RENAMED_IN else older: "expandable_segments:True"}
 
 
 def _threads(plan: RunPlan) -> dict[str, str]:

@@ -228,6 +228,13 @@ def test_r_runs_every_layer_again_in_backward(observed: Measurement, name: str) 
     }
 
 
+def test_every_layout_updates_by_one_fused_kernel(observed: Measurement) -> None:
+    """Else AdamW makes temporary copies of all parameters, which the plan's bytes do not have."""
+    for name, ranks in observed.items():
+        operators = [rank["operators"] for rank in ranks]
+        assert all("aten::_fused_adamw_" in each for each in operators), name
+
+
 def test_rs_runs_the_attention_of_every_layer_again_in_backward_and_nothing_else_of_it(observed: Measurement) -> None:
     calls = {name: observed[name][0]["operators"][UNFUSED] for name in ("one rank", "RS", "R")}
     assert calls == {"one rank": SAMPLES * LAYERS, "RS": 2 * SAMPLES * LAYERS, "R": 2 * SAMPLES * LAYERS}
