@@ -112,7 +112,6 @@ class Connection(asyncio.Protocol):
             answer.body(b"".join(self._pieces), at_s)
             self._pieces.clear()
         if self._is_complete:
-            self.is_reusable = self._parser.should_keep_alive()
             self._end()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -145,8 +144,9 @@ class Connection(asyncio.Protocol):
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        """The parser's call."""
+        """The parser's call; only now it still knows whether the connection goes on."""
         self._is_complete = bool(self._status)
+        self.is_reusable = self._is_complete and self._parser.should_keep_alive()
 
     def _watch(self) -> None:
         """End the exchange if its time is over, else look again when it may be."""

@@ -6,6 +6,7 @@ usage. `python -m llmexp.launchers.serving.instant_server` listens on 127.0.0.1 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 from collections.abc import Callable
@@ -23,9 +24,10 @@ LAST = b"0\r\n\r\n"
 
 
 class InstantServer(asyncio.Protocol):
-    """One connection; each event is a write of its own, as a server's that has one token at a time."""
+    """One connection; `apart` makes each event a write of its own, as a server's that has one token at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, apart: bool) -> None:
+        self._apart = apart
         self._transport: asyncio.Transport | None = None
         self._parser = HttpRequestParser(self)
         self._body: list[bytes] = []
@@ -56,7 +58,8 @@ class InstantServer(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """The parser's call."""
-        self._write(answer_to(b"".join(self._body)), 0)
+        pieces = answer_to(b"".join(self._body))
+        self._write(pieces if self._apart else (b"".join(pieces),), 0)
 
     def _write(self, pieces: tuple[bytes, ...], place: int) -> None:
         if self._transport is None:
@@ -106,9 +109,9 @@ def _refusal(why: str) -> bytes:
     return head.encode() + body
 
 
-async def serve(tell: Callable[[int], None], port: int = 0) -> None:
+async def serve(tell: Callable[[int], None], apart: bool = False) -> None:
     """Listen on 127.0.0.1 until it is cancelled, and tell the port."""
-    server = await asyncio.get_running_loop().create_server(InstantServer, "127.0.0.1", port, backlog=4096)
+    server = await asyncio.get_running_loop().create_server(lambda: InstantServer(apart), "127.0.0.1", 0, backlog=4096)
     async with server:
         tell(server.sockets[0].getsockname()[1])
         await server.serve_forever()
@@ -116,8 +119,11 @@ async def serve(tell: Callable[[int], None], port: int = 0) -> None:
 
 def main() -> None:
     """Serve until the process is ended."""
+    parser = argparse.ArgumentParser(prog="python -m llmexp.launchers.serving.instant_server")
+    parser.add_argument("--apart", action="store_true", help="each event is a write of its own, not the whole answer")
+    apart = parser.parse_args().apart
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(lambda port: print(port, flush=True)))
+        runner.run(serve(lambda port: print(port, flush=True), apart))
 
 
 if __name__ == "__main__":

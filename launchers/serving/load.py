@@ -53,6 +53,8 @@ class Load:
             for due_s, request in requests:
                 await _until(begin_s + due_s)
                 group.create_task(self._send(request, begin_s + due_s))
+                # It has begun before anything can end it, so that it has a record.
+                await asyncio.sleep(0)
 
     async def closed(self, requests: Iterable[Request], concurrency: int) -> None:
         """Keep so many requests at work until there are no more; the iterable may end the load at any time."""
