@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from random import Random
 from typing import Literal
 
@@ -22,9 +22,9 @@ def burst(requests: int) -> list[float]:
 def arrivals(process: Process, per_s: float, seed: int, shape: float = 1.0) -> Iterator[float]:
     """Yield due times without end, at a mean rate; the first is due at once where the process is constant.
 
-    Gaps of `gamma` have the shape k and the mean 1 / per_s, so that their coefficient of variation is 1 / sqrt(k): below
-    1 it makes bursts, above 1 it is smoother than Poisson, and 1 is Poisson. Raises ConfigError where the rate or the
-    shape is not a positive number, or the process is unknown.
+    Gaps of `gamma` have the shape k and the mean 1 / per_s, so that their coefficient of variation is 1 / sqrt(k):
+    below 1 it makes bursts, above 1 it is smoother than Poisson, and 1 is Poisson. Raises ConfigError where the rate or
+    the shape is not a positive number, or the process is unknown.
     """
     for name, value in (("rate", per_s), ("shape", shape)):
         if not (value > 0 and math.isfinite(value)):
@@ -41,7 +41,7 @@ def due_times(process: Process, per_s: float, requests: int, seed: int, shape: f
 
 def listed(times_s: Sequence[float]) -> list[float]:
     """Return recorded times from their first on; raises ConfigError where one lies before its predecessor."""
-    for place, (before, after) in enumerate(zip(times_s, times_s[1:], strict=False), 2):
+    for place, (before, after) in enumerate(pairwise(times_s), 2):
         if not after >= before:
             raise ConfigError(f"time {place} of the list, {after:g} s, lies before the one above it, {before:g} s")
     return [time_s - times_s[0] for time_s in times_s]

@@ -69,7 +69,10 @@ class TestSplits:
     async def _asked(self, splits: Iterator[list[bytes]]) -> list[Watched]:
         answers: list[Watched] = []
         pieces: list[bytes] = []
-        async with serving(in_pieces(pieces, lambda: answers[-1].came)) as address, Client(address, patience=SHORT) as client:
+        async with (
+            serving(in_pieces(pieces, lambda: answers[-1].came)) as address,
+            Client(address, patience=SHORT) as client,
+        ):
             for pieces[:] in splits:
                 answers.append(Watched())
                 await post(client, answers[-1])
@@ -108,7 +111,9 @@ class TestFraming:
 
         assert outcome(ask(handle)) == ("one two", [3, 2], "")
 
-    @pytest.mark.parametrize("interim", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"])
+    @pytest.mark.parametrize(
+        "interim", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"]
+    )
     def test_an_answer_that_only_announces(self, interim: bytes) -> None:
         answer = ask(answering(interim + WHOLE))
         assert (answer.status, *outcome(answer)) == (200, "one two", [3, 2], "")
@@ -119,7 +124,10 @@ class TestFraming:
             (b"SSH-2.0-OpenSSH_9.2\r\n", "the answer is no HTTP: "),
             (CHUNKED + b"zz\r\n", "the answer is no HTTP: "),
             (WHOLE + WHOLE, "the server sent a second answer"),
-            (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n", "the server changed"),
+            (
+                b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+                "the server changed",
+            ),
         ],
     )
     def test_what_is_no_answer(self, sent: bytes, problem: str) -> None:
