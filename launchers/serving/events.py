@@ -18,6 +18,8 @@ class EventReader:
 
     def feed(self, received: bytes) -> list[bytes]:
         """Return the data of the events that these bytes complete; raises ValueError where a line never ends."""
+        if not self._rest and not self._data and _is_one_event(received):
+            return [received[6:-2]]
         received = self._rest + received
         lines = (received if b"\r" not in received else _plain(received)).split(b"\n")
         self._rest = lines.pop()
@@ -39,6 +41,16 @@ class EventReader:
                 found.append(b"\n".join(self._data))
                 self._data.clear()
         return found
+
+
+def _is_one_event(received: bytes) -> bool:
+    """Say whether this is one event in one line, which is what most servers write at a time."""
+    return (
+        received.startswith(b"data: ")
+        and received.endswith(b"\n\n")
+        and received.count(b"\n") == 2
+        and b"\r" not in received
+    )
 
 
 def _plain(received: bytes) -> bytes:

@@ -46,16 +46,16 @@ def test_a_dialect_leaves_out_renames_and_adds() -> None:
         ({"choices": [{"text": "a", "finish_reason": "length"}], "usage": None}, Piece("a", None, "length")),
         (
             {"choices": [{"text": None}], "usage": {"prompt_tokens": 3, "completion_tokens": 1}},
-            Piece("", None, "", 3, 1),
+            Piece(None, None, None, 3, 1),
         ),
-        ({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}, Piece("", None, "", 3, 4)),
+        ({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}, Piece(None, None, None, 3, 4)),
         ({"error": "gone"}, Piece(problem="the server reports in its stream: gone")),
         ({"object": "error", "message": "gone"}, Piece(problem="the server reports in its stream: gone")),
         ({"error": None, "choices": [{"text": "a"}]}, Piece("a")),
     ],
 )
 def test_what_an_event_says(event: dict[str, object], piece: Piece) -> None:
-    assert read_completion(event) == piece
+    assert read_completion(json.dumps(event).encode()) == piece
 
 
 @pytest.mark.parametrize(
