@@ -1,4 +1,4 @@
-"""`python -m benchmarks [scale|traces|trust]` measures the program's own cost, or the errors of its verdicts.
+"""`python -m benchmarks [scale|serving|traces|trust]` measures the program's own cost, or the errors of its verdicts.
 
 It prints the table, and exits with 1 where a limit is broken.
 """
@@ -21,6 +21,7 @@ from benchmarks.bare import STEPS
 from benchmarks.commands import first_step, questions, sweeps
 from benchmarks.figure import Figure
 from benchmarks.scale import scale
+from benchmarks.serving import serving
 from benchmarks.step import engine_against_engine, worker_step
 from benchmarks.traces import traces
 from benchmarks.trainer import beside_trainer
@@ -55,11 +56,15 @@ def main() -> int:
     suites: dict[str, Callable[[Path], Iterator[Figure]]] = {
         "cost": figures,
         "scale": scale,
+        "serving": serving,
         "traces": traces,
         "trust": trust,
     }
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    told = "cost: of one run and one command; scale: of thousands; traces: of reading one; trust: errors of verdicts"
+    told = (
+        "cost: of one run and one command; scale: of thousands; serving: of the load client; traces: of reading one; "
+        "trust: errors of verdicts"
+    )
     parser.add_argument("suite", nargs="?", choices=suites, default="cost", help=told)
     parser.add_argument("--rivals", metavar="PYTHON", help="traces: an interpreter that has other readers of traces")
     args = parser.parse_args()

@@ -16,7 +16,7 @@ SETS = ("constraints.txt", "constraints-older.txt")
 def direct() -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    return [Requirement(one) for one in project["dependencies"] + extras["train"] + extras["dev"]]
+    return [Requirement(one) for one in project["dependencies"] + extras["train"] + extras["serve"] + extras["dev"]]
 
 
 def pinned(file: str) -> dict[str, Version]:

@@ -70,7 +70,9 @@ ONLY_IN = {
     "submitit": ("slurm.submit",),
     "pynvml": ("machine.nvml",),
     "numpy": ("traces",),
-    "msgspec": ("traces",),
+    "msgspec": ("traces", "launchers.serving"),
+    "httptools": ("launchers.serving",),
+    "uvloop": ("launchers.serving",),
 }
 # What the machine is asked by; nothing outside of its room does so.
 ASKING = frozenset(
@@ -88,7 +90,13 @@ ASKING = frozenset(
 )
 ASKED = re.compile(r"(/proc|/sys)(/|$)|(nvidia-smi|lscpu)$")
 # What only one engine needs: nothing else imports it, neither another engine nor what engines share.
-OF_ONE_ENGINE = ("launchers.deepspeed", "launchers.torch_native", "launchers.megatron", "launchers.script")
+OF_ONE_ENGINE = (
+    "launchers.deepspeed",
+    "launchers.torch_native",
+    "launchers.megatron",
+    "launchers.script",
+    "launchers.serving",
+)
 # A task's own: others know it by its name, and what it shares lies in the rooms that all tasks import.
 OF_ONE_TASK = ("tasks.training",)
 # What makes a command slow to answer where it is imported before it is needed.
@@ -157,6 +165,8 @@ def test_a_module_imports_only_what_its_room_may(module: str) -> None:
         ("launchers.script.worker", "from llmexp.launchers import deepspeed"),
         ("launchers.training.measuring", "def f():\n    import llmexp.launchers.deepspeed.state"),
         ("launchers.models.building", "import deepspeed"),
+        ("launchers.micro.worker", "from llmexp.launchers.serving.client import Client"),
+        ("launchers.rank.frame", "import uvloop"),
         ("launch.collect", "from llmexp.tasks.training.metrics import METRICS"),
         ("cli.jobs", "from hydra._internal.hydra import Hydra"),
         ("record.folder", "from mlflow import MlflowClient"),
@@ -215,6 +225,14 @@ def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_the_load_client_is_light() -> None:
+    """What torch brings would stop it at times, and take memory from the server beside it."""
+    names = [f"llmexp.{name}" for name in MODULES if within(name, ("launchers.serving",))]
+    loads = f"import importlib, sys\nfor name in {names}: importlib.import_module(name)\nprint('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True)
+    assert (len(names) > 5, done.stdout, done.stderr) == (True, "False\n", "")
 
 
 def test_planning_needs_none_of_what_only_ranks_need() -> None:

@@ -203,7 +203,8 @@ def read_samples(path: Path, kind: type[S]) -> list[S]:
 
     Raises OSError, and OddFileError where the file is not one of samples.
     """
-    samples, lines = [], read_text(path, LONGEST_LINES_BYTES).splitlines()
+    # A line ends at its line feed alone: a server's text may hold other characters at which Python would end one.
+    samples, lines = [], read_text(path, LONGEST_LINES_BYTES).removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
         try:
             samples.append(kind.model_validate_json(line))

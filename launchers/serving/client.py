@@ -1,0 +1,85 @@
+"""A client that keeps its connections: each request takes an idle one, or opens one more."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Mapping
+
+from llmexp.launchers.serving.address import Address
+from llmexp.launchers.serving.connection import Answer, Connection, Patience, TransferError
+
+# Below what servers wait before they close an idle connection (uvicorn 5 s, gunicorn 2 s): a request that is sent just
+# then would be lost, and a request that is not known to be lost is never sent twice.
+IDLE_LIMIT_S = 1.0
+
+
+class Client:
+    """Sends requests to one address, as many at a time as it is asked; used as an asynchronous context."""
+
+    def __init__(self, address: Address, headers: Mapping[str, str] | None = None, patience: Patience | None = None):
+        self.address = address
+        self._headers = dict(headers or {})
+        self._patience = patience or Patience()
+        self._tls = ssl.create_default_context() if address.is_tls else None
+        self._idle: list[Connection] = []
+        self._peer: str | None = None
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
+
+    def message(self, path: str, body: bytes) -> bytes:
+        """Return the bytes of a request, to be made before it is due; raises ConfigError for a header with a break."""
+        return self.address.message(path, body, self._headers)
+
+    def without_secrets(self, text: str) -> str:
+        """Return a server's words without what it was told in headers, such as a key that it repeats."""
+        for value in self._headers.values():
+            for secret in (value, value.removeprefix("Bearer ")):
+                text = text.replace(secret, "…") if secret else text
+        return text
+
+    async def post(self, message: bytes, answer: Answer) -> None:
+        """Send the bytes of a request and take in its answer; raises TransferError where there is no whole one."""
+        connection = self._kept() or await self._opened()
+        try:
+            await connection.exchange(message, answer)
+        finally:
+            if connection.is_reusable:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    def _kept(self) -> Connection | None:
+        """Return the connection that was used last, so that those that are not needed grow old."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_reusable and time.perf_counter() - connection.idle_since_s < IDLE_LIMIT_S:
+                return connection
+            connection.close()
+        return None
+
+    async def _opened(self) -> Connection:
+        """Open a connection; the server's name is looked up until one is open, and not again."""
+        loop, address, limit_s = asyncio.get_running_loop(), self.address, self._patience.connect_s
+        try:
+            async with asyncio.timeout(limit_s):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self._patience),
+                    self._peer or address.host,
+                    address.port,
+                    ssl=self._tls,
+                    server_hostname=address.host if self._tls else None,
+                )
+        except TimeoutError:
+            raise TransferError(f"{address.authority} took no connection within {limit_s:g} s") from None
+        except OSError as error:
+            raise TransferError(f"{address.authority} takes no connection: {error}") from None
+        self._peer = connection.peer
+        return connection

@@ -1,0 +1,112 @@
+"""Sends requests when they are due, and gives the record of each as soon as it has ended.
+
+An open load never waits for answers: a slow server gets its requests all the same, and their latency counts from when
+they were due. A closed load keeps a number of requests at work; the next is due when one ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import uvloop
+
+from llmexp.launchers.serving.client import Client
+from llmexp.launchers.serving.completions import Completion, Dialect
+from llmexp.launchers.serving.connection import TransferError
+from llmexp.record.requests import RequestSample
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The bytes of a request (`Client.message`), and the tokens that it sends and asks for."""
+
+    index: int
+    message: bytes
+    prompt_tokens: int
+    output_tokens: int
+    is_warmup: bool = False
+
+
+class Load:
+    """Sends requests by one client; times in the records count from `origin_s` of time.perf_counter."""
+
+    def __init__(
+        self, client: Client, dialect: Dialect, done: Callable[[RequestSample], None], origin_s: float | None = None
+    ) -> None:
+        self._client, self._dialect, self._done = client, dialect, done
+        self._origin_s = time.perf_counter() if origin_s is None else origin_s
+
+    async def open(self, requests: Iterable[tuple[float, Request]]) -> None:
+        """Send each request when it is due, in seconds from now and in this order, and wait for the last answer.
+
+        A cancelled load has a record of every request that was due until then.
+        """
+        begin_s = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for due_s, request in requests:
+                await _until(begin_s + due_s)
+                group.create_task(self._send(request, begin_s + due_s))
+                # It has begun before anything can end it, so that it has a record.
+                await asyncio.sleep(0)
+
+    async def closed(self, requests: Iterable[Request], concurrency: int) -> None:
+        """Keep so many requests at work until there are no more; the iterable may end the load at any time."""
+        left = iter(requests)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(self._in_turn(left))
+
+    async def _in_turn(self, left: Iterator[Request]) -> None:
+        for request in left:
+            await self._send(request, time.perf_counter())
+
+    async def _send(self, request: Request, due_s: float) -> None:
+        answer = Completion(self._dialect)
+        try:
+            await self._client.post(request.message, answer)
+            answer.finish(time.perf_counter())
+        except TransferError as error:
+            answer.problem = answer.problem or str(error)
+        except asyncio.CancelledError:
+            answer.problem = "the load was ended before the answer was complete"
+            raise
+        finally:
+            self._record(request, answer, due_s)
+
+    def _record(self, request: Request, answer: Completion, due_s: float) -> None:
+        asked, times_s = (request.prompt_tokens, request.output_tokens), (due_s, time.perf_counter())
+        answer.problem = self._client.without_secrets(answer.problem)
+        sample = answer.sample(request.index, asked, times_s, self._origin_s)
+        sample.warmup, sample.at_s = request.is_warmup, time.time()
+        self._done(sample)
+
+
+def run(load: Coroutine[Any, Any, T]) -> T:
+    """Run a load on uvloop; Python's garbage collector leaves alone what was there before.
+
+    Going through all that a process has imported stops it for longer than a token takes.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(load)
+    finally:
+        gc.unfreeze()
+
+
+async def _until(due_s: float) -> None:
+    """Return at a time of time.perf_counter, never earlier.
+
+    uvloop's timers count in whole milliseconds: the last of them is spent in turns of the loop, which goes on with
+    answers meanwhile.
+    """
+    while (left_s := due_s - time.perf_counter()) > 0:
+        await asyncio.sleep(max(0.0, left_s - 0.001))

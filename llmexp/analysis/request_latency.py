@@ -1,0 +1,95 @@
+"""Latencies of requests, from when they were due and from when they were sent, and which of them kept an objective.
+
+A load generator that counts from the sending alone leaves out the time that a request waited because the server, or the
+generator, was busy ("coordinated omission"). The definitions are those that vLLM's own benchmark uses, but for the
+origin and for tokens, which are never counted by chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from llmexp.record.requests import RequestSample
+
+Origin = Literal["scheduled", "sent"]
+
+
+def time_to_first_token_s(sample: RequestSample, origin: Origin = "scheduled") -> float | None:
+    """Return the time until the first chunk with output came; None where none came."""
+    if not sample.chunk_us or sample.sent_s is None:
+        return None
+    return sample.sent_s + sample.chunk_us[0] / 1e6 - _origin_s(sample, origin)
+
+
+def end_to_end_s(sample: RequestSample, origin: Origin = "scheduled") -> float | None:
+    """Return the time until the answer's last byte; None where there is no whole answer."""
+    return None if sample.problem else sample.end_s - _origin_s(sample, origin)
+
+
+def time_per_output_token_s(sample: RequestSample) -> float | None:
+    """Return the mean time of the tokens after the first: from the first chunk to the end, over all tokens but one.
+
+    None where there is no whole answer, nobody counted its tokens, or there are fewer than two.
+    """
+    first_s, end_s, tokens = time_to_first_token_s(sample, "sent"), end_to_end_s(sample, "sent"), sample.output_tokens
+    if first_s is None or end_s is None or tokens is None or tokens < 2:
+        return None
+    return (end_s - first_s) / (tokens - 1)
+
+
+def inter_token_s(sample: RequestSample) -> list[float]:
+    """Return the gaps between tokens as a reader of the stream sees them.
+
+    Tokens that came in one chunk have no time between them, where their ids tell how many they are. Otherwise these are
+    the gaps between chunks.
+    """
+    gaps_s: list[float] = []
+    for place, us in enumerate(sample.chunk_us):
+        together = 1 if sample.chunk_tokens is None else sample.chunk_tokens[place]
+        gaps_s += [us / 1e6] * bool(place) + [0.0] * (together - 1)
+    return gaps_s
+
+
+def send_delay_s(sample: RequestSample) -> float | None:
+    """Return how long after it was due a request was sent; None where it never was."""
+    return None if sample.sent_s is None else sample.sent_s - sample.scheduled_s
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a request has to keep; None asks nothing. Latencies count from when the request was due."""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    end_to_end_s: float | None = None
+
+    def is_kept_by(self, sample: RequestSample) -> bool:
+        """Say whether a request was answered wholly, as it was asked, and in time.
+
+        A single token has no time per token, and so keeps any; tokens that nobody counted keep none.
+        """
+        if sample.problem or sample.differences:
+            return False
+        known = (
+            (self.ttft_s, time_to_first_token_s(sample)),
+            (self.tpot_s, 0.0 if sample.output_tokens == 1 else time_per_output_token_s(sample)),
+            (self.end_to_end_s, end_to_end_s(sample)),
+        )
+        return all(limit is None or (found is not None and found <= limit) for limit, found in known)
+
+
+def goodput_per_s(samples: Sequence[RequestSample], objective: Objective) -> float:
+    """Return the requests a second that kept the objective, from the first that was due to the last end."""
+    if not samples:
+        return 0.0
+    seconds = max(one.end_s for one in samples) - min(one.scheduled_s for one in samples)
+    kept = sum(objective.is_kept_by(one) for one in samples)
+    return kept / seconds if seconds > 0 else 0.0
+
+
+def _origin_s(sample: RequestSample, origin: Origin) -> float:
+    if origin == "scheduled" or sample.sent_s is None:
+        return sample.scheduled_s
+    return sample.sent_s

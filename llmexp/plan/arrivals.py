@@ -1,0 +1,62 @@
+"""When the requests of an open load are due, in seconds from its start; no time depends on any answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
+from random import Random
+from typing import Literal
+
+from llmexp.errors import ConfigError
+
+Process = Literal["constant", "poisson", "gamma"]
+PROCESSES: tuple[Process, ...] = ("constant", "poisson", "gamma")
+
+
+def burst(requests: int) -> list[float]:
+    """Return the times of requests that are all due at once, as the paper sends its thousand."""
+    return [0.0] * requests
+
+
+def arrivals(process: Process, per_s: float, seed: int, shape: float = 1.0) -> Iterator[float]:
+    """Yield due times without end, at a mean rate; the first is due at once where the process is constant.
+
+    Gaps of `gamma` have the shape k and the mean 1 / per_s, so that their coefficient of variation is 1 / sqrt(k):
+    below 1 it makes bursts, above 1 it is smoother than Poisson, and 1 is Poisson. Raises ConfigError where the rate or
+    the shape is not a positive number, or the process is unknown.
+    """
+    for name, value in (("rate", per_s), ("shape", shape)):
+        if not (value > 0 and math.isfinite(value)):
+            raise ConfigError(f"{name}={value:g}: requests arrive at a {name} that is a number above 0")
+    if process not in PROCESSES:
+        raise ConfigError(f"arrivals={process}: valid are {', '.join(PROCESSES)}")
+    return _constant(per_s) if process == "constant" else _drawn(process, per_s, Random(seed), shape)
+
+
+def due_times(process: Process, per_s: float, requests: int, seed: int, shape: float = 1.0) -> list[float]:
+    """Return the first so many of `arrivals`; raises ConfigError as it does."""
+    return list(islice(arrivals(process, per_s, seed, shape), requests))
+
+
+def listed(times_s: Sequence[float]) -> list[float]:
+    """Return recorded times from their first on; raises ConfigError where one lies before its predecessor."""
+    for place, (before, after) in enumerate(pairwise(times_s), 2):
+        if not after >= before:
+            raise ConfigError(f"time {place} of the list, {after:g} s, lies before the one above it, {before:g} s")
+    return [time_s - times_s[0] for time_s in times_s]
+
+
+def _constant(per_s: float) -> Iterator[float]:
+    place = 0
+    while True:
+        yield place / per_s
+        place += 1
+
+
+def _drawn(process: Process, per_s: float, random: Random, shape: float) -> Iterator[float]:
+    due_s = 0.0
+    while True:
+        gap_s = random.expovariate(per_s) if process == "poisson" else random.gammavariate(shape, 1 / (shape * per_s))
+        due_s += gap_s
+        yield due_s

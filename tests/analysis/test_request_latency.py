@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llmexp.analysis.request_latency import (
+    Objective,
+    end_to_end_s,
+    goodput_per_s,
+    inter_token_s,
+    send_delay_s,
+    time_per_output_token_s,
+    time_to_first_token_s,
+)
+from llmexp.record.requests import RequestSample
+
+
+def sample(**changed: Any) -> RequestSample:
+    """Due at 10 s, sent half a second late; tokens at 11, 11.5 and 12.5 s; ended at 13 s."""
+    known: dict[str, Any] = {
+        "index": 0,
+        "warmup": False,
+        "t_start_s": 10.0,
+        "sent_s": 10.5,
+        "first_byte_s": 10.75,
+        "chunk_us": [500_000, 500_000, 1_000_000],
+        "t_end_s": 13.0,
+        "status": 200,
+        "asked_prompt_tokens": 8,
+        "asked_output_tokens": 5,
+        "usage_prompt_tokens": 8,
+        "usage_output_tokens": 5,
+    }
+    return RequestSample(**known | changed)
+
+
+def test_latencies_from_when_it_was_due_and_from_when_it_was_sent() -> None:
+    assert (time_to_first_token_s(sample()), time_to_first_token_s(sample(), "sent")) == (1.0, 0.5)
+    assert (end_to_end_s(sample()), end_to_end_s(sample(), "sent")) == (3.0, 2.5)
+    assert send_delay_s(sample()) == 0.5
+
+
+def test_time_per_token_goes_by_the_count_of_tokens_and_not_of_chunks() -> None:
+    assert time_per_output_token_s(sample()) == pytest.approx(2.0 / 4)
+    assert time_per_output_token_s(sample(usage_output_tokens=None, token_ids=[1, 2, 3])) == pytest.approx(1.0)
+    assert time_per_output_token_s(sample(usage_output_tokens=None)) is None
+    assert time_per_output_token_s(sample(usage_output_tokens=1)) is None
+
+
+def test_tokens_of_one_chunk_have_no_time_between_them() -> None:
+    assert inter_token_s(sample()) == [0.5, 1.0]
+    assert inter_token_s(sample(chunk_tokens=[2, 1, 2])) == [0.0, 0.5, 1.0, 0.0]
+    assert inter_token_s(sample(chunk_us=[])) == []
+
+
+def test_what_has_no_whole_answer_has_no_latency_of_one() -> None:
+    broken = sample(problem="reset")
+    assert time_to_first_token_s(broken) == 1.0
+    assert (end_to_end_s(broken), time_per_output_token_s(broken)) == (None, None)
+    never = sample(problem="refused", sent_s=None, first_byte_s=None, chunk_us=[])
+    assert (time_to_first_token_s(never), send_delay_s(never)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("objective", "is_kept"),
+    [
+        (Objective(), True),
+        (Objective(ttft_s=1.0, tpot_s=0.5, end_to_end_s=3.0), True),
+        (Objective(ttft_s=0.9), False),
+        (Objective(tpot_s=0.4), False),
+        (Objective(end_to_end_s=2.9), False),
+    ],
+)
+def test_an_objective_counts_from_when_a_request_was_due(objective: Objective, is_kept: bool) -> None:
+    assert objective.is_kept_by(sample()) == is_kept
+
+
+def test_only_whole_answers_of_the_asked_length_keep_an_objective() -> None:
+    assert not Objective().is_kept_by(sample(problem="reset"))
+    assert not Objective().is_kept_by(sample(usage_output_tokens=4))
+    assert not Objective(tpot_s=9.0).is_kept_by(sample(usage_output_tokens=None))
+    assert Objective(tpot_s=0.1).is_kept_by(sample(asked_output_tokens=1, usage_output_tokens=1))
+
+
+def test_goodput_is_over_the_whole_time_of_the_load() -> None:
+    late = sample(index=1, t_start_s=12.0, sent_s=12.0, t_end_s=20.0)
+    assert goodput_per_s([sample(), late], Objective(end_to_end_s=4.0)) == pytest.approx(1 / 10)
+    assert goodput_per_s([sample(), late], Objective()) == pytest.approx(2 / 10)
+    assert goodput_per_s([], Objective()) == 0.0

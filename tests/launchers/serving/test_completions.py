@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from llmexp.errors import ConfigError
+from llmexp.launchers.serving.address import Address
+from llmexp.launchers.serving.client import Client
+from llmexp.launchers.serving.completions import Dialect, Piece, read_completion
+
+
+def test_a_body_asks_for_greedy_tokens_of_this_many_and_for_their_count() -> None:
+    assert json.loads(Dialect().body("tiny", [5, 6], 7)) == {
+        "model": "tiny",
+        "prompt": [5, 6],
+        "max_tokens": 7,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0,
+        "ignore_eos": True,
+    }
+
+
+def test_a_dialect_leaves_out_renames_and_adds() -> None:
+    dialect = Dialect(
+        path="/generate",
+        prompt_key="input_ids",
+        length_key="n_predict",
+        lacks=frozenset({"model", "ignore_eos", "stream_options"}),
+        more={"return_token_ids": True, "temperature": 1},
+    )
+    assert json.loads(dialect.body("tiny", [5], 7)) == {
+        "input_ids": [5],
+        "n_predict": 7,
+        "stream": True,
+        "temperature": 1,
+        "return_token_ids": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("event", "piece"),
+    [
+        ({"choices": [{"text": "a", "token_ids": [1], "finish_reason": None}]}, Piece("a", [1])),
+        ({"choices": [{"text": "a", "finish_reason": "length"}], "usage": None}, Piece("a", None, "length")),
+        (
+            {"choices": [{"text": None}], "usage": {"prompt_tokens": 3, "completion_tokens": 1}},
+            Piece(None, None, None, 3, 1),
+        ),
+        ({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}, Piece(None, None, None, 3, 4)),
+        ({"error": "gone"}, Piece(problem="the server reports in its stream: gone")),
+        ({"object": "error", "message": "gone"}, Piece(problem="the server reports in its stream: gone")),
+        ({"error": None, "choices": [{"text": "a"}]}, Piece("a")),
+    ],
+)
+def test_what_an_event_says(event: dict[str, object], piece: Piece) -> None:
+    assert read_completion(json.dumps(event).encode()) == piece
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("http://127.0.0.1:8000", Address("127.0.0.1", 8000)),
+        ("http://127.0.0.1:8000/v1/", Address("127.0.0.1", 8000)),
+        ("https://example.org/proxy/v1", Address("example.org", 443, True, "/proxy")),
+        ("http://[::1]:80", Address("::1", 80)),
+    ],
+)
+def test_an_address_is_read(text: str, address: Address) -> None:
+    assert Address.of(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "127.0.0.1:8000", "ftp://a", "http://", "http://a:99999", "http://a:b"])
+def test_what_is_no_address_is_refused_with_what_was_typed(text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^address {text}: "):
+        Address.of(text)
+
+
+def test_a_key_in_an_address_is_refused_without_printing_it() -> None:
+    with pytest.raises(ConfigError, match=r"^address: ") as refused:
+        Address.of("http://me:s3cret@127.0.0.1:8000")
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_message_has_its_length_and_headers() -> None:
+    client = Client(Address.of("http://[::1]:80/below"), {"Authorization": "Bearer a"})
+    head, _, body = client.message("/v1/completions", b"{}").partition(b"\r\n\r\n")
+    first, *headers = head.split(b"\r\n")
+    assert (first, body) == (b"POST /below/v1/completions HTTP/1.1", b"{}")
+    assert {b"Host: [::1]:80", b"Content-Length: 2", b"Authorization: Bearer a"} <= set(headers)
+
+
+def test_a_header_cannot_end_its_line() -> None:
+    with pytest.raises(ConfigError, match="a line break"):
+        Client(Address("a", 1), {"Authorization": "a\r\nX: b"}).message("/", b"")

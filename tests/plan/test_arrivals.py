@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+
+from llmexp.errors import ConfigError
+from llmexp.plan.arrivals import Process, burst, due_times, listed
+
+N, PER_S = 20_000, 4.0
+
+
+def gaps(process: Process, shape: float = 1.0, seed: int = 1) -> list[float]:
+    return [after - before for before, after in pairwise([0.0, *due_times(process, PER_S, N, seed, shape)])]
+
+
+@pytest.mark.parametrize(
+    ("process", "shape", "variation"),
+    [("poisson", 1.0, 1.0), ("gamma", 1.0, 1.0), ("gamma", 0.25, 2.0), ("gamma", 4.0, 0.5)],
+)
+def test_gaps_have_the_mean_and_the_variation_of_their_process(
+    process: Process, shape: float, variation: float
+) -> None:
+    found = gaps(process, shape)
+    # Three deviations of the mean of N gaps; that of the deviation is larger where gaps vary more.
+    assert fmean(found) == pytest.approx(1 / PER_S, rel=3 * variation / N**0.5)
+    assert stdev(found) / fmean(found) == pytest.approx(variation, rel=0.08)
+    assert min(found) >= 0
+
+
+def test_poisson_arrivals_in_a_second_vary_as_much_as_their_number() -> None:
+    times = due_times("poisson", PER_S, N, seed=2)
+    seconds = int(times[-1])
+    counts = [0] * (seconds + 1)
+    for time_s in times:
+        counts[int(time_s)] += 1
+    assert fmean(counts[:-1]) == pytest.approx(PER_S, rel=0.03)
+    assert stdev(counts[:-1]) ** 2 == pytest.approx(PER_S, rel=0.08)
+
+
+def test_constant_arrivals_drift_nowhere() -> None:
+    assert due_times("constant", 10.0, 4, seed=0) == [0.0, 0.1, 0.2, 0.3]
+    assert due_times("constant", 3.0, 30_001, seed=0)[-1] == 10_000.0
+
+
+def test_a_seed_gives_the_same_times_and_another_gives_others() -> None:
+    assert gaps("poisson", seed=5) == gaps("poisson", seed=5)
+    assert gaps("poisson", seed=5) != gaps("poisson", seed=6)
+
+
+def test_a_burst_is_due_at_once() -> None:
+    assert burst(3) == [0.0, 0.0, 0.0]
+
+
+def test_recorded_times_begin_with_the_first() -> None:
+    assert listed([]) == []
+    assert listed([7.5, 8.0, 8.0, 10.0]) == [0.0, 0.5, 0.5, 2.5]
+    with pytest.raises(ConfigError, match=r"^time 3 of the list, 1 s, lies before the one above it, 2 s$"):
+        listed([0.0, 2.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"per_s": 0.0}, "rate=0: "),
+        ({"per_s": -1.0}, "rate=-1: "),
+        ({"per_s": float("inf")}, "rate=inf: "),
+        ({"per_s": float("nan")}, "rate=nan: "),
+        ({"shape": 0.0}, "shape=0: "),
+        ({"process": "uniform"}, "arrivals=uniform: valid are constant, poisson, gamma"),
+    ],
+)
+def test_what_makes_no_arrivals_is_refused(words: dict[str, Any], said: str) -> None:
+    asked: dict[str, Any] = {"process": "gamma", "per_s": 1.0, "requests": 1, "seed": 0} | words
+    with pytest.raises(ConfigError, match=f"^{said}"):
+        due_times(**asked)
