@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "measure": ("schema", "record.samples"),
     "launch": (*PLANNING, "engines", "analysis", "traces"),
     "doctor": (*PLANNING, "engines", "launch"),
-    "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed", "hook"),
+    "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed", "hook", "launch.spawn"),
     "slurm": (*PLANNING, "engines", "analysis", "launch"),
     "sweep": (*PLANNING, "engines", "analysis", "report", "launch", "slurm"),
     "cli": (
