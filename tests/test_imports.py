@@ -65,6 +65,7 @@ ONLY_IN = {
     "datasets": ("launchers",),
     "huggingface_hub": ("launchers",),
     "safetensors": ("launchers",),
+    "gguf": ("launchers.serving.gguf_writer",),
     "megatron": ("launchers.megatron",),
     "mlflow": ("record.mlflow",),
     "submitit": ("slurm.submit",),

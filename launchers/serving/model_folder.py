@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from llmexp.errors import BuildError
+from llmexp.plan.server_plan import Weights
 from llmexp.record.samples import Record
 from llmexp.schema import ModelConfig
 
@@ -33,7 +34,7 @@ class FolderRequest(Record):
     model: ModelConfig
     dtype: str
     seed: int
-    weights: bool = True
+    weights: Weights = "safetensors"
 
     @property
     def name(self) -> str:

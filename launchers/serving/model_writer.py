@@ -15,11 +15,8 @@ from llmexp.launchers.models.building import build, configuration
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.serving.model_folder import FolderRequest
-from llmexp.launchers.serving.words import vocabulary
+from llmexp.launchers.serving.words import BLANK, vocabulary
 from llmexp.schema import HfModel
-
-# How a byte-level tokenizer writes a blank.
-_BLANK = "\u0120"
 
 
 def write(wanted: FolderRequest, folder: Path) -> None:
@@ -30,12 +27,17 @@ def write(wanted: FolderRequest, folder: Path) -> None:
     tokenizer(config.vocab_size, config.max_position_embeddings).save_pretrained(folder)
     # Greedy, as a sampled output is no work that can be compared; no token ends an output before its length.
     generation = GenerationConfig(do_sample=False)
-    if not wanted.weights:
+    if wanted.weights == "none":
         config.architectures = [_class_of(config)]
         config.save_pretrained(folder)
         generation.save_pretrained(folder)
         return
     model = build(config, DTYPES[wanted.dtype], "sdpa", weights=seeded(wanted.seed), device=torch.device("cpu"))
+    if wanted.weights == "gguf":
+        from llmexp.launchers.serving.gguf_writer import write_gguf  # only llama.cpp's users have gguf
+
+        write_gguf(model, folder)
+        return
     model.generation_config = generation
     model.config.use_cache = True  # a model that is built for training keeps none
     model.save_pretrained(folder)
@@ -43,7 +45,7 @@ def write(wanted: FolderRequest, folder: Path) -> None:
 
 def tokenizer(vocab_size: int, max_positions: int) -> PreTrainedTokenizerFast:
     """Return the tokenizer of the words, which has no special token."""
-    tokens = {_BLANK + word[1:]: token for token, word in enumerate(vocabulary(vocab_size))}
+    tokens = {BLANK + word[1:]: token for token, word in enumerate(vocabulary(vocab_size))}
     made = Tokenizer(models.BPE(vocab=tokens, merges=[], ignore_merges=True))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()

@@ -13,6 +13,8 @@ from string import ascii_lowercase
 
 from llmexp.errors import ConfigError
 
+# How the vocabulary of a byte-level tokenizer writes a blank.
+BLANK = "\u0120"
 LETTERS = 4
 MOST = len(ascii_lowercase) ** LETTERS
 _WORD = LETTERS + 1

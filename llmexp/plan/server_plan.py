@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from llmexp.record.plan import Command
 from llmexp.record.samples import Record
 
+Weights = Literal["safetensors", "gguf", "none"]
+
 
 class RequestForm(Record):
     """What a server takes in a request for a completion, and what its stream holds."""
 
     token_ids: bool = Field(description="a prompt may be a list of token ids; else it is text")
-    always: dict[str, Any] = Field(
-        default_factory=dict, description="keys that every request has, such as ignore_eos"
+    always: dict[str, Any] = Field(default_factory=dict, description="keys that every request has, such as ignore_eos")
+    length_keys: tuple[str, ...] = Field(
+        ("max_tokens",), description="keys that get the number of output tokens, so that exactly as many come"
     )
-    usage_asked: bool = Field(
-        description="the stream gives its usage only where stream_options asks for it; else it always does"
+    usage: Literal["always", "asked", "never"] = Field(
+        description="the stream gives its usage always, where stream_options asks for it, or never"
     )
-    done_mark: bool = Field(description="the stream ends with the event [DONE]; else with the connection's answer")
-    token_per_event: bool = Field(description="an event with text holds one token, as long as nothing waits to be sent")
+    done_mark: bool = Field(True, description="the stream ends with the event [DONE]")
 
 
 class ServerPlan(Record):
@@ -35,4 +37,4 @@ class ServerPlan(Record):
     completions: str = Field("/v1/completions", description="takes POST of OpenAI's completions")
     metrics: str | None = Field(None, description="gives Prometheus's text; None where there is none")
     form: RequestForm
-    weights: bool = Field(True, description="the model's folder needs weights; else the server makes its own")
+    weights: Weights = Field("safetensors", description="of the model's folder; none: the server makes its own")
