@@ -56,10 +56,10 @@ help:  ## list the targets
 run: $(VENV)/.installed-train  ## install into .venv, measure the first sweep, print its table
 	@$(BIN)/python -m llmexp +experiment=first_run
 
-test: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that need no GPU
+test: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run the tests that need no GPU
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test-sweeps: $(VENV)/.installed-train,megatron,slurm,dev  ## run the tests that measure whole experiments, some fifteen to twenty minutes more
+test-sweeps: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run the tests that measure whole experiments, some fifteen to twenty minutes more
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m sweep
 
 # What depends most on the libraries' versions. What they deprecate in each other is no matter of ours.
@@ -69,7 +69,7 @@ test-older: .installed-older  ## run a part of the tests, and ranks, with the ol
 	  tests/report/test_plots.py tests/report/test_terminal.py tests/launchers/models/test_building.py
 	@$(OLDER)/bin/python -m llmexp method=Q,F+R+Z3+O model=tiny hardware=cpu measure=smoke tracking=none rerun=all sweep.outputs=$(OLDER)/outputs
 
-lint: $(VENV)/.installed-train,megatron,slurm,dev  ## ruff and mypy
+lint: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## ruff and mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@rm -rf $(TYPED) && mkdir -p $(TYPED)/llmexp && ln -sfn $(CURDIR)/llmexp/* $(CURDIR)/launchers $(TYPED)/llmexp && ln -sfn $(CURDIR)/hydra_plugins $(CURDIR)/benchmarks $(CURDIR)/chaos $(TYPED)
@@ -78,10 +78,10 @@ lint: $(VENV)/.installed-train,megatron,slurm,dev  ## ruff and mypy
 ui: $(VENV)/.installed-train  ## open the recorded runs in MLflow, on 127.0.0.1
 	@$(BIN)/llmexp ui
 
-bench: $(VENV)/.installed-train,megatron  ## measure the program's own cost against its limits
+bench: $(VENV)/.installed-train,megatron,serve  ## measure the program's own cost against its limits
 	@$(BIN)/python -m benchmarks
 
-chaos: $(VENV)/.installed-train,megatron,slurm,dev  ## break sweeps at random points, 200 times, and check that nothing is lost
+chaos: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## break sweeps at random points, 200 times, and check that nothing is lost
 	@$(BIN)/python -m chaos --faults $(FAULTS) --seed $(SEED)
 
 gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tables on one GPU here, into docs/results
@@ -90,7 +90,7 @@ gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tab
 	@ended=0; for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
 	  $(BIN)/llmexp report $(addprefix outputs/,gpu_limits $(TABLES)) --largest-batch --into docs/results && exit $$ended
 
-slurm-test: slurm-packages $(VENV)/.installed-train,megatron,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
+slurm-test: slurm-packages $(VENV)/.installed-train,megatron,serve,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --no-deps hydra-submitit-launcher
 	@$(BIN)/python -m pytest -m '$(SLURM_TESTS)' tests/slurm tests/chaos
 
