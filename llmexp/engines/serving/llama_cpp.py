@@ -17,7 +17,8 @@ class LlamaCppEngine(ServingEngine):
     """It computes one request at a time; llama.cpp takes some token for the end, which `min_tokens` keeps off."""
 
     name = "llama_cpp"
-    modules = ("llama_cpp", "fastapi", "uvicorn")
+    modules = ("llama_cpp", "gguf", "fastapi", "uvicorn")
+    extras = "llama-cpp"
     distributions = ("llama-cpp-python",)
     knobs: ClassVar[Mapping[str, Knob]] = {
         "max_batch_tokens": value("--n_batch"),

@@ -92,7 +92,7 @@ def test_a_server_that_dies_later_is_noticed_by_its_descriptor_and_by_check(star
     with pytest.raises(RemoteDisconnected):
         ask(server, "/die?7")
     assert select.select([server], [], [], 300)[0] == [server]
-    with pytest.raises(ServerDiedError, match="exit code 7; .*\n(.*\n)*last words") as died:
+    with pytest.raises(ServerDiedError, match=r"exit code 7; .*\n(.*\n)*last words") as died:
         server.check()
     assert died.value.code == 7
 
@@ -109,7 +109,7 @@ def test_a_killed_server_is_told_with_its_signal(start: Start) -> None:
 @pytest.mark.parametrize("word", ["silent", "unhealthy"])
 def test_a_server_that_does_not_answer_is_given_up_and_ended(start: Start, word: str) -> None:
     server = start(word)
-    with pytest.raises(ServerNotReadyError, match="does not answer GET /health at 127.0.0.1"):
+    with pytest.raises(ServerNotReadyError, match=r"does not answer GET /health at 127\.0\.0\.1"):
         server.wait_ready(Patience(silent_s=0.5, in_all_s=600, between_s=0.02))
     processes = server.processes()
     server.stop()
