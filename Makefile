@@ -53,13 +53,13 @@ $(if $(and $(LOCKED),$(UNLOCKED),$(filter-out file,$(origin LOCKED))),$(error th
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' Makefile | expand -t 17
 
-run: $(VENV)/.installed-train,serve  ## install into .venv, measure the first sweep, print its table
+run: $(VENV)/.installed-train  ## install into .venv, measure the first sweep, print its table
 	@$(BIN)/python -m llmexp +experiment=first_run
 
-test: $(VENV)/.installed-train,serve,megatron,slurm,dev  ## run the tests that need no GPU
+test: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run the tests that need no GPU
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test-sweeps: $(VENV)/.installed-train,serve,megatron,slurm,dev  ## run the tests that measure whole experiments, some fifteen to twenty minutes more
+test-sweeps: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run the tests that measure whole experiments, some fifteen to twenty minutes more
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m sweep
 
 # What depends most on the libraries' versions. What they deprecate in each other is no matter of ours.
@@ -69,28 +69,28 @@ test-older: .installed-older  ## run a part of the tests, and ranks, with the ol
 	  tests/report/test_plots.py tests/report/test_terminal.py tests/launchers/models/test_building.py
 	@$(OLDER)/bin/python -m llmexp method=Q,F+R+Z3+O model=tiny hardware=cpu measure=smoke tracking=none rerun=all sweep.outputs=$(OLDER)/outputs
 
-lint: $(VENV)/.installed-train,serve,megatron,slurm,dev  ## ruff and mypy
+lint: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## ruff and mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@rm -rf $(TYPED) && mkdir -p $(TYPED)/llmexp && ln -sfn $(CURDIR)/llmexp/* $(CURDIR)/launchers $(TYPED)/llmexp && ln -sfn $(CURDIR)/hydra_plugins $(CURDIR)/benchmarks $(CURDIR)/chaos $(TYPED)
 	@cd $(TYPED) && $(abspath $(BIN))/mypy --config-file $(CURDIR)/pyproject.toml
 
-ui: $(VENV)/.installed-train,serve  ## open the recorded runs in MLflow, on 127.0.0.1
+ui: $(VENV)/.installed-train  ## open the recorded runs in MLflow, on 127.0.0.1
 	@$(BIN)/llmexp ui
 
-bench: $(VENV)/.installed-train,serve,megatron  ## measure the program's own cost against its limits
+bench: $(VENV)/.installed-train,megatron,serve  ## measure the program's own cost against its limits
 	@$(BIN)/python -m benchmarks
 
-chaos: $(VENV)/.installed-train,serve,megatron,slurm,dev  ## break sweeps at random points, 200 times, and check that nothing is lost
+chaos: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## break sweeps at random points, 200 times, and check that nothing is lost
 	@$(BIN)/python -m chaos --faults $(FAULTS) --seed $(SEED)
 
-gpu: $(VENV)/.installed-train,serve,dev  ## run the tests marked gpu, then measure tables on one GPU here, into docs/results
+gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tables on one GPU here, into docs/results
 	@ended=0; $(BIN)/python -m pytest -m gpu || ended=$$?; \
 	$(BIN)/python -m llmexp +experiment=gpu_limits || ended=$$?; \
 	for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
 	  $(BIN)/llmexp report $(addprefix outputs/,gpu_limits $(TABLES)) --largest-batch --into docs/results && exit $$ended
 
-slurm-test: slurm-packages $(VENV)/.installed-train,serve,megatron,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
+slurm-test: slurm-packages $(VENV)/.installed-train,megatron,serve,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --no-deps hydra-submitit-launcher
 	@$(BIN)/python -m pytest -m '$(SLURM_TESTS)' tests/slurm tests/chaos
 
@@ -160,4 +160,4 @@ endif
 	@touch $@
 
 .installed-older:
-	@$(MAKE) --no-print-directory VENV=$(OLDER) CONSTRAINTS=constraints-older.txt $(OLDER)/.installed-train,serve,dev
+	@$(MAKE) --no-print-directory VENV=$(OLDER) CONSTRAINTS=constraints-older.txt $(OLDER)/.installed-train,dev

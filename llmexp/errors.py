@@ -6,7 +6,10 @@ LlmexpError
 │   └── DamagedError   a file of a run is missing or cut off; the same command mends it
 ├── BuildError     an engine's native code cannot be built on this machine
 ├── SlurmError     SLURM does not answer
-└── TraceError     a profiler's trace cannot be read
+├── TraceError     a profiler's trace cannot be read
+└── ServerError    an inference server cannot be measured; the message ends with its log's last lines
+    ├── ServerDiedError      its process has ended
+    └── ServerNotReadyError  it runs, but does not answer
 """
 
 from __future__ import annotations
@@ -43,6 +46,22 @@ class SlurmError(LlmexpError):
 
 class TraceError(LlmexpError):
     """A profiler's trace is missing, damaged or none; the message says where."""
+
+
+class ServerError(LlmexpError):
+    """An inference server cannot be measured; the message ends with the last lines of its log."""
+
+
+class ServerDiedError(ServerError):
+    """An inference server's process has ended; `code` is its exit code, -n where signal n ended it."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ServerNotReadyError(ServerError):
+    """An inference server runs, but has not answered its readiness route in time."""
 
 
 def nearest(value: str, choices: Iterable[str]) -> str | None:

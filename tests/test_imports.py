@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "measure": ("schema", "record.samples"),
     "launch": (*PLANNING, "engines", "analysis", "traces"),
     "doctor": (*PLANNING, "engines", "launch"),
-    "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed", "hook"),
+    "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed", "hook", "launch.spawn"),
     "slurm": (*PLANNING, "engines", "analysis", "launch"),
     "sweep": (*PLANNING, "engines", "analysis", "report", "launch", "slurm"),
     "cli": (
@@ -65,6 +65,7 @@ ONLY_IN = {
     "datasets": ("launchers",),
     "huggingface_hub": ("launchers",),
     "safetensors": ("launchers",),
+    "gguf": ("launchers.serving.gguf_writer",),
     "megatron": ("launchers.megatron",),
     "mlflow": ("record.mlflow",),
     "submitit": ("slurm.submit",),

@@ -1,0 +1,79 @@
+"""The program that writes a model's folder; model_folder.py starts it with the request on its standard input."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerFast
+from transformers.utils import logging
+
+from llmexp.errors import ConfigError
+from llmexp.launchers.models.building import build, configuration
+from llmexp.launchers.models.seeding import DTYPES
+from llmexp.launchers.models.weights import seeded
+from llmexp.launchers.serving.model_folder import FolderRequest
+from llmexp.launchers.serving.words import BLANK, vocabulary
+from llmexp.schema import HfModel
+
+
+def write(wanted: FolderRequest, folder: Path) -> None:
+    """Write configuration, tokenizer and, where they are wanted, weights of the dtype."""
+    config = _without_special_tokens(configuration(wanted.model))
+    config.dtype = DTYPES[wanted.dtype]
+    config.use_cache = True
+    tokenizer(config.vocab_size, config.max_position_embeddings).save_pretrained(folder)
+    # Greedy, as a sampled output is no work that can be compared; no token ends an output before its length.
+    generation = GenerationConfig(do_sample=False)
+    if wanted.weights == "none":
+        config.architectures = [_class_of(config)]
+        config.save_pretrained(folder)
+        generation.save_pretrained(folder)
+        return
+    model = build(config, DTYPES[wanted.dtype], "sdpa", weights=seeded(wanted.seed), device=torch.device("cpu"))
+    if wanted.weights == "gguf":
+        from llmexp.launchers.serving.gguf_writer import write_gguf  # only llama.cpp's users have gguf
+
+        write_gguf(model, folder)
+        return
+    model.generation_config = generation
+    model.config.use_cache = True  # a model that is built for training keeps none
+    model.save_pretrained(folder)
+
+
+def tokenizer(vocab_size: int, max_positions: int) -> PreTrainedTokenizerFast:
+    """Return the tokenizer of the words, which has no special token."""
+    tokens = {BLANK + word[1:]: token for token, word in enumerate(vocabulary(vocab_size))}
+    made = Tokenizer(models.BPE(vocab=tokens, merges=[], ignore_merges=True))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=max_positions)
+
+
+def _without_special_tokens(config: PreTrainedConfig) -> PreTrainedConfig:
+    config.bos_token_id = config.eos_token_id = config.pad_token_id = None
+    return config
+
+
+def _class_of(config: PreTrainedConfig) -> str:
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[config.model_type]
+
+
+def main() -> None:
+    """Write the folder that the first argument names; bad input ends with one line."""
+    logging.disable_progress_bar()
+    wanted = FolderRequest.model_validate_json(sys.stdin.buffer.read())
+    if isinstance(wanted.model, HfModel) and wanted.model.checkpoint:
+        sys.exit(f"model={wanted.model.name} has weights of its own: serve model.path={wanted.model.path}")
+    try:
+        write(wanted, Path(sys.argv[1]))
+    except ConfigError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""Starts an inference server as a child, waits until it serves, notices its end, and leaves nothing of it behind.
+
+The server runs under llmexp's supervisor: where this process ends, however it does, the supervisor ends the server and
+all processes that it started.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from llmexp.errors import ServerDiedError, ServerNotReadyError
+from llmexp.launch.spawn import Agent
+from llmexp.launchers.serving.port import HOST, Port
+from llmexp.plan.server_plan import ServerPlan
+
+LAST_LINES = 15
+_LOG_TAIL_BYTES = 8192
+# A port is kept from others until the server has it; one that does not listen at a kept port gets one that is free.
+ATTEMPTS = 3
+_TAKEN = "address already in use"
+# The libraries of a model's folder need no network; a server that asks for it anyway would wait for its timeouts.
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DO_NOT_TRACK": "1"}
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a start may take, in seconds; whatever the log gains counts as life."""
+
+    silent_s: float = 120.0
+    in_all_s: float = 1800.0
+    between_s: float = 0.2
+    answer_s: float = 5.0
+
+
+class Server:
+    """A running server at `address`; a context manager that ends it and all its processes."""
+
+    def __init__(self, plan: ServerPlan, folder: Path, log: Path) -> None:
+        """Start the plan's command for a model's folder; its output is added to `log`."""
+        self.plan, self.folder, self.log = plan, folder, log
+        self._code: int | None = None
+        self._begin(hold=True)
+
+    @property
+    def address(self) -> str:
+        """The host and port that the server listens at, such as 127.0.0.1:40123."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def port(self) -> int:
+        """The server's port; another one after a start that found its port taken."""
+        return self._port.number
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def fileno(self) -> int:
+        """Return a descriptor for select, or an event loop's reader, that becomes readable when the server has ended.
+
+        It stays the same once the server is ready.
+        """
+        return self._agent.fileno()
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the processes of the server that run now, for their memory."""
+        try:
+            return psutil.Process(self._agent.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def wait_ready(self, patience: Patience | None = None, told: Callable[[str], None] | None = None) -> float:
+        """Sleep until the server answers its readiness route with 200; return the seconds since its start.
+
+        `told` is called with every new last line of its log. Raises ServerDiedError, ServerNotReadyError.
+        """
+        limits, watch = patience or Patience(), _LogWatch(self.log, told)
+        attempt = 1
+        while not self._answers(limits.answer_s):
+            if self._agent.ends_within(limits.between_s):
+                if attempt == ATTEMPTS or not self._found_its_port_taken():
+                    raise self._died()
+                attempt += 1
+                self._begin(hold=False)
+            watch.look()
+            silent_s, since_s = time.monotonic() - watch.grown_at_s, time.monotonic() - self._started_s
+            if silent_s > limits.silent_s or since_s > limits.in_all_s:
+                raise self._not_ready(since_s, silent_s)
+        self._port.release()
+        return time.monotonic() - self._started_s
+
+    def check(self) -> None:
+        """Raise ServerDiedError if the server has ended."""
+        if self._code is not None or self._agent.ends_within(0):
+            raise self._died()
+
+    def stop(self) -> int:
+        """End the server and all its processes (SIGTERM, after a grace period SIGKILL); return its exit code.
+
+        The code is -n where signal n ended it, also where it was the signal of this call.
+        """
+        if self._code is None:
+            self._code = self._agent.stop()
+            self._port.release()
+        return self._code
+
+    def last_words(self) -> str:
+        """Return the last lines of the server's log since its start."""
+        return "\n".join(_tail(self.log, self._log_begin).splitlines()[-LAST_LINES:])
+
+    def _begin(self, hold: bool) -> None:
+        self._port = Port(hold)
+        self._log_begin = self.log.stat().st_size if self.log.exists() else 0
+        command = self.plan.command
+        argv = command.words(folder=self.folder, port=self.port, python=sys.executable)
+        self._agent = Agent(argv, _environment(command.env, command.unset), self.log)
+        self._started_s = time.monotonic()
+
+    def _found_its_port_taken(self) -> bool:
+        self._agent.stop()
+        self._port.release()
+        return _TAKEN in _tail(self.log, self._log_begin).lower()
+
+    def _answers(self, within_s: float) -> bool:
+        """Tell whether the readiness route answers 200, and by a process of ours: no other server had the port."""
+        connection = HTTPConnection(HOST, self.port, timeout=within_s)
+        try:
+            connection.request("GET", self.plan.ready)
+            return connection.getresponse().status == 200 and self._listens()
+        except (OSError, HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _listens(self) -> bool:
+        return any(_listens_at(process, self.port) for process in self.processes())
+
+    def _died(self) -> ServerDiedError:
+        code = self.stop()
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return ServerDiedError(f"the server {how}; {self._end_of_log()}", code)
+
+    def _not_ready(self, since_s: float, silent_s: float) -> ServerNotReadyError:
+        return ServerNotReadyError(
+            f"the server does not answer GET {self.plan.ready} at {self.address}, {since_s:.0f} s after its start and "
+            f"{silent_s:.0f} s after its log's last line; {self._end_of_log()}"
+        )
+
+    def _end_of_log(self) -> str:
+        words = self.last_words()
+        return f"the end of {self.log}:\n{words}" if words else f"{self.log} is empty"
+
+
+def _environment(added: Mapping[str, str], unset: list[str]) -> dict[str, str]:
+    """Return this process's environment without the variables of a rank, and with the server's own."""
+    ranks_own = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", *unset}
+    kept = {name: value for name, value in os.environ.items() if name not in ranks_own}
+    return {**kept, **OFFLINE, "PYTHONUNBUFFERED": "1", **added}
+
+
+def _listens_at(process: psutil.Process, port: int) -> bool:
+    try:
+        found = process.net_connections(kind="tcp")
+    except psutil.Error:
+        return False
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in found)
+
+
+def _tail(log: Path, begin: int) -> str:
+    """Return the end of what a log gained after its first `begin` bytes."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(begin, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+class _LogWatch:
+    """When a log grew last, as a sign of life."""
+
+    def __init__(self, log: Path, told: Callable[[str], None] | None) -> None:
+        self._log, self._told = log, told
+        self._bytes, self._last = -1, ""
+        self.grown_at_s = time.monotonic()
+
+    def look(self) -> None:
+        """Note whether the log has grown, and tell its last line where that is a new one."""
+        size = self._log.stat().st_size
+        if size == self._bytes:
+            return
+        self._bytes, self.grown_at_s = size, time.monotonic()
+        lines = [line for line in _tail(self._log, 0).splitlines() if line.strip()]
+        if self._told and lines and lines[-1] != self._last:
+            self._last = lines[-1]
+            self._told(self._last)

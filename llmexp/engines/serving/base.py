@@ -1,0 +1,91 @@
+"""The interface of the engines that start a server."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from llmexp.engines.base import Engine
+from llmexp.plan.server_plan import ServerPlan
+from llmexp.schema import RunConfig, SizedModel
+
+HOST = "127.0.0.1"
+# The name by which requests ask for the model, where a server wants one.
+SERVED_NAME = "llmexp"
+# The names of dtypes on servers' command lines.
+DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+BYTES = {"fp32": 4, "bf16": 2}
+
+Knob = Callable[[Any], list[str]]
+"""Turns a knob's value into words of the server's command line."""
+
+
+def value(flag: str) -> Knob:
+    """Return a knob whose value stands after its flag."""
+    return lambda given: [flag, str(given)]
+
+
+def switch(on: str, off: str | None = None) -> Knob:
+    """Return a knob that is on or off; without a flag for off, off is what the server does by itself."""
+    return lambda given: [on] if given else [off] if off else []
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a server has to hold."""
+
+    model: SizedModel
+    dtype: Literal["fp32", "bf16"]
+    device: Literal["cpu", "cuda"]
+    positions: int
+    """The most tokens of one request, prompt and output together."""
+    requests: int
+    """The most requests at a time that need not wait for room in the KV cache."""
+    devices: int = 1
+    """Over which the model is cut by tensor parallelism."""
+    threads: int | None = None
+    """Threads on a CPU; None leaves it to the server."""
+    seed: int = 0
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Keys and values of one token in all layers."""
+        return 2 * self.model.num_layers * self.model.num_kv_heads * self.model.head_dim * BYTES[self.dtype]
+
+    @property
+    def kv_tokens(self) -> int:
+        """The tokens of all requests at a time."""
+        return self.requests * self.positions
+
+
+class ServingEngine(Engine[RunConfig]):
+    """An engine that starts a server for random weights of a shape, or for a folder of weights."""
+
+    tasks = ("serve",)
+    launchers = ("spawn",)
+    extras = "serve"
+
+    knobs: ClassVar[Mapping[str, Knob]] = {}
+    """What can be set, by names that engines share where they mean the same."""
+
+    def unsupported(self, served: Served) -> str | None:
+        """Say why this engine cannot serve this, as the reason of a skip; return None where it can."""
+        unknown = [name for name in served.knobs if name not in self.knobs]
+        if unknown:
+            return f"engine={self.name} has no {unknown[0]}: it has {', '.join(sorted(self.knobs))}"
+        return self.cannot(served)
+
+    def cannot(self, served: Served) -> str | None:
+        """Say what else the engine cannot do."""
+        return None
+
+    @abstractmethod
+    def server(self, served: Served) -> ServerPlan:
+        """Return the server's command, routes and form of requests."""
+
+    def flags(self, served: Served) -> list[str]:
+        """Return the words of the command line that the knobs stand for."""
+        return [word for name, given in served.knobs.items() for word in self.knobs[name](given)]

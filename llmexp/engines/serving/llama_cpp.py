@@ -1,0 +1,56 @@
+"""llama.cpp behind llama-cpp-python's server, on any CPU; it reads the model from one GGUF file.
+
+What stands here was tried with llama-cpp-python 0.3.36: docs/serving.md has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from llmexp.engines.serving.base import HOST, SERVED_NAME, Knob, Served, ServingEngine, value
+from llmexp.plan.server_plan import RequestForm, ServerPlan
+from llmexp.record.plan import Command
+
+
+class LlamaCppEngine(ServingEngine):
+    """It computes one request at a time; llama.cpp takes some token for the end, which `min_tokens` keeps off."""
+
+    name = "llama_cpp"
+    modules = ("llama_cpp", "gguf", "fastapi", "uvicorn")
+    extras = "llama-cpp"
+    distributions = ("llama-cpp-python",)
+    knobs: ClassVar[Mapping[str, Knob]] = {
+        "max_batch_tokens": value("--n_batch"),
+        "gpu_layers": value("--n_gpu_layers"),
+        "flash_attention": value("--flash_attn"),
+        "mmap": value("--use_mmap"),
+    }
+
+    def cannot(self, served: Served) -> str | None:
+        """Its GGUF file is written for dense Llama models in fp32."""
+        if served.model.architecture != "llama":
+            return f"engine=llama_cpp serves Llama models only here, and model={served.model.name} is another"
+        if served.dtype != "fp32":
+            return "engine=llama_cpp: its file of random weights is written in fp32 only: set precision=fp32"
+        if served.devices > 1:
+            return "engine=llama_cpp serves a model from one device: set parallelism.tp=1"
+        return None
+
+    def server(self, served: Served) -> ServerPlan:
+        """Return the server's command; without interrupt_requests=false a new request would cut off the running one."""
+        argv = ["{python}", "-m", "llama_cpp.server", "--model", "{folder}/model.gguf", "--model_alias", SERVED_NAME]
+        argv += ["--host", HOST, "--port", "{port}", "--n_ctx", str(served.positions), "--seed", str(served.seed)]
+        argv += ["--interrupt_requests", "false", *self.flags(served)]
+        if served.threads:
+            argv += ["--n_threads", str(served.threads), "--n_threads_batch", str(served.threads)]
+        form = RequestForm(
+            token_ids=False,
+            always={"model": SERVED_NAME, "temperature": 0, "repeat_penalty": 1.0},
+            length_keys=("max_tokens", "min_tokens"),
+            usage="never",
+        )
+        return ServerPlan(command=Command(argv=argv), ready="/v1/models", form=form, weights="gguf")
+
+
+ENGINE = LlamaCppEngine()

@@ -1,0 +1,53 @@
+"""SGLang's server; it makes random weights itself, from the folder's configuration alone.
+
+Its flags are those of SGLang's documentation of its server arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from llmexp.engines.serving.base import DTYPES, HOST, SERVED_NAME, Knob, Served, ServingEngine, value
+from llmexp.plan.server_plan import RequestForm, ServerPlan
+from llmexp.record.plan import Command
+
+
+class SglangEngine(ServingEngine):
+    """It takes token ids and ignore_eos, and has a metrics page where it is told to."""
+
+    name = "sglang"
+    modules = ("sglang",)
+    distributions = ("sglang", "torch", "triton", "flashinfer-python")
+    knobs: ClassVar[Mapping[str, Knob]] = {
+        "block_size": value("--page-size"),
+        "max_sequences": value("--max-running-requests"),
+        "chunked_prefill_tokens": value("--chunked-prefill-size"),
+        "memory_fraction": value("--mem-fraction-static"),
+        "prefix_caching": lambda on: [] if on else ["--disable-radix-cache"],
+        "cuda_graphs": lambda on: [] if on else ["--disable-cuda-graph"],
+        "kv_dtype": value("--kv-cache-dtype"),
+        "quantization": value("--quantization"),
+        "scheduling": value("--schedule-policy"),
+        "attention": value("--attention-backend"),
+    }
+
+    def cannot(self, served: Served) -> str | None:
+        """On a CPU it needs AMX and a build of its own."""
+        if served.device == "cpu":
+            return "engine=sglang needs a GPU here: on a CPU it wants a build of its own and AMX instructions"
+        return None
+
+    def server(self, served: Served) -> ServerPlan:
+        """Return the command of SGLang's server with dummy weights."""
+        argv = ["{python}", "-m", "sglang.launch_server", "--model-path", "{folder}", "--host", HOST]
+        argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", "dummy", "--enable-metrics"]
+        argv += ["--dtype", DTYPES[served.dtype], "--context-length", str(served.positions)]
+        argv += ["--tp-size", str(served.devices), "--random-seed", str(served.seed), *self.flags(served)]
+        form = RequestForm(
+            token_ids=True, always={"model": SERVED_NAME, "temperature": 0, "ignore_eos": True}, usage="asked"
+        )
+        return ServerPlan(command=Command(argv=argv), metrics="/metrics", form=form, weights="none")
+
+
+ENGINE = SglangEngine()

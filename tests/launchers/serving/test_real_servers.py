@@ -1,0 +1,158 @@
+"""Real servers on a CPU: each streams the greedy tokens of its folder's weights, as many as were asked for."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from importlib.util import find_spec
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from llmexp.engines.serving.base import Served, ServingEngine
+from llmexp.engines.serving.llama_cpp import ENGINE as LLAMA_CPP
+from llmexp.engines.serving.transformers import ENGINE as TRANSFORMERS
+from llmexp.launchers.models.building import build, configuration
+from llmexp.launchers.models.weights import seeded
+from llmexp.launchers.serving.model_folder import FolderRequest, ensure_model_folder
+from llmexp.launchers.serving.port import HOST
+from llmexp.launchers.serving.server import Patience, Server
+from llmexp.launchers.serving.words import text_of, tokens_of
+from llmexp.plan.server_plan import ServerPlan
+from llmexp.schema import DenseModel
+
+pytestmark = [pytest.mark.ranks, pytest.mark.long]
+TINY = DenseModel(
+    name="small",
+    architecture="llama",
+    vocab_size=300,
+    hidden_size=32,
+    intermediate_size=48,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=8,
+    max_positions=256,
+)
+POSITIONS, REQUESTS = 256, 4
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a streamed completion held: its events' texts, its usage where there was one, and why it ended."""
+
+    status: int
+    texts: list[str]
+    usage: dict[str, int]
+    finish: str | None
+
+    @property
+    def tokens(self) -> list[int]:
+        return tokens_of("".join(self.texts))
+
+
+class Asked:
+    """Sends completions as the plan's form wants them."""
+
+    def __init__(self, engine: str, plan: ServerPlan, server: Server) -> None:
+        self.engine, self.plan, self.server = engine, plan, server
+
+    def stream(self, prompt: list[int], tokens: int) -> Answer:
+        form = self.plan.form
+        body = {"prompt": prompt if form.token_ids else text_of(prompt), "stream": True, **form.always}
+        body |= dict.fromkeys(form.length_keys, tokens)
+        connection = HTTPConnection(HOST, self.server.port, timeout=600)
+        try:
+            connection.request("POST", self.plan.completions, json.dumps(body), {"content-type": "application/json"})
+            response = connection.getresponse()
+            return answer(response.status, response.read().decode(), form.done_mark)
+        finally:
+            connection.close()
+
+
+def answer(status: int, text: str, done_mark: bool) -> Answer:
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    assert (lines[-1:] == ["[DONE]"]) == (done_mark and status == 200)
+    events: list[dict[str, Any]] = [json.loads(line) for line in lines if line != "[DONE]"]
+    choices = [choice for event in events for choice in event["choices"]]
+    usage = next((event["usage"] for event in events if event.get("usage")), {})
+    finish = next((choice["finish_reason"] for choice in choices if choice.get("finish_reason")), None)
+    return Answer(status, [choice["text"] for choice in choices if choice["text"]], usage, finish)
+
+
+def running(engine: ServingEngine, cache: Path) -> Iterator[Asked]:
+    plan = engine.server(Served(TINY, "fp32", "cpu", POSITIONS, REQUESTS, threads=1))
+    folder = ensure_model_folder(FolderRequest(model=TINY, dtype="fp32", seed=0, weights=plan.weights), cache)
+    with Server(plan, folder, cache / f"{engine.name}.txt") as server:
+        server.wait_ready(Patience(silent_s=600))
+        yield Asked(engine.name, plan, server)
+        assert server.stop() == -signal.SIGTERM
+
+
+@pytest.fixture(scope="module")
+def transformers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    yield from running(TRANSFORMERS, tmp_path_factory.mktemp("transformers"))
+
+
+@pytest.fixture(scope="module")
+def llama_cpp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    absent = [module for module in LLAMA_CPP.modules if find_spec(module) is None]
+    if absent:
+        pytest.skip(f"needs {', '.join(absent)}: pip install '.[{LLAMA_CPP.extras}]'")
+    yield from running(LLAMA_CPP, tmp_path_factory.mktemp("llama_cpp"))
+
+
+@pytest.fixture(params=["transformers", "llama_cpp"])
+def asked(request: pytest.FixtureRequest) -> Asked:
+    found: Asked = request.getfixturevalue(request.param)
+    return found
+
+
+def greedy(prompt: list[int], tokens: int) -> list[int]:
+    config = configuration(TINY)
+    model = build(config, torch.float32, "sdpa", weights=seeded(0), device=torch.device("cpu")).eval()
+    ids = torch.tensor([prompt])
+    made = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens, do_sample=False)
+    return [int(token) for token in made[0, len(prompt) :]]
+
+
+def test_a_stream_has_the_greedy_tokens_of_the_seeded_weights_one_an_event(asked: Asked) -> None:
+    prompt = [5, 299, 0, 77, 77, 131]
+    found = asked.stream(prompt, 24)
+    assert found.tokens == greedy(prompt, 24)
+    assert all(len(tokens_of(text)) == 1 for text in found.texts)
+    assert found.finish == "length"
+    if asked.plan.form.usage == "always":
+        assert (found.usage["prompt_tokens"], found.usage["completion_tokens"]) == (6, 24)
+
+
+def test_as_many_of_the_longest_requests_as_were_planned_fit_at_a_time(asked: Asked) -> None:
+    prompts = [[index] * (POSITIONS // 2) for index in range(REQUESTS)]
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        found = list(pool.map(lambda prompt: asked.stream(prompt, POSITIONS // 2), prompts))
+    assert [len(one.tokens) for one in found] == [POSITIONS // 2] * REQUESTS
+    asked.server.check()
+
+
+@pytest.mark.parametrize("knob", sorted(TRANSFORMERS.knobs))
+def test_a_knob_of_transformers_is_an_option_of_its_server(knob: str) -> None:
+    from transformers.cli.serve import Serve
+
+    flag = TRANSFORMERS.knobs[knob](True)[0].removeprefix("--").replace("-", "_")
+    assert flag in signature(Serve.__init__).parameters
+
+
+def test_wrong_input_is_answered_and_the_server_goes_on(asked: Asked) -> None:
+    connection = HTTPConnection(HOST, asked.server.port, timeout=600)
+    connection.request("POST", asked.plan.completions, "nonsense", {"content-type": "application/json"})
+    status = connection.getresponse().status
+    connection.close()
+    assert status == {"transformers": 422, "llama_cpp": 500}[asked.engine]
+    assert len(asked.stream([1, 2, 3], 4).tokens) == 4

@@ -1,0 +1,181 @@
+"""Starting a server, readiness, its death at any time, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection, RemoteDisconnected
+from pathlib import Path
+from threading import Thread
+
+import psutil
+import pytest
+
+from llmexp.errors import ServerDiedError, ServerNotReadyError
+from llmexp.launchers.serving.port import HOST, Port
+from llmexp.launchers.serving.server import Patience, Server
+from llmexp.plan.server_plan import RequestForm, ServerPlan
+from llmexp.record.plan import Command
+
+SPEAKING = Path(__file__).with_name("speaking_server.py")
+Start = Callable[..., Server]
+# Long enough for the slowest machine; nothing waits for its end but where a server hangs.
+LONG = Patience(silent_s=300, in_all_s=600, between_s=0.02)
+
+
+def plan(*words: str) -> ServerPlan:
+    command = Command(argv=["{python}", str(SPEAKING), "{port}", *words])
+    return ServerPlan(command=command, form=RequestForm(token_ids=True, usage="always"))
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[Server] = []
+
+    def begin(*words: str) -> Server:
+        started.append(Server(plan(*words), tmp_path, tmp_path / f"log.{len(started)}.txt"))
+        return started[-1]
+
+    yield begin
+    for server in started:
+        server.stop()
+
+
+def ask(server: Server, path: str) -> int:
+    connection = HTTPConnection(HOST, server.port, timeout=60)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_a_server_is_ready_when_it_answers_and_leaves_nothing_when_it_is_stopped(start: Start) -> None:
+    server = start("child")
+    told: list[str] = []
+    assert server.wait_ready(LONG, told.append) > 0
+    assert ask(server, "/health") == 200
+    processes = server.processes()
+    assert len(processes) == 2, "the server and its child, which is in a session of its own"
+    server.check()
+    assert server.stop() == -signal.SIGTERM
+    assert not any(process.is_running() for process in processes)
+    assert "serving" in server.last_words()
+
+
+def test_a_server_that_ignores_sigterm_is_killed(start: Start) -> None:
+    server = start("stubborn")
+    server.wait_ready(LONG)
+    processes = server.processes()
+    server.stop()
+    assert not any(process.is_running() for process in processes)
+
+
+def test_a_server_that_ends_while_it_starts_is_told_with_its_code_and_log(start: Start) -> None:
+    with pytest.raises(
+        ServerDiedError, match=r"ended with exit code 1; the end of .*log\.0\.txt:\nno such model"
+    ) as died:
+        start("dies").wait_ready(LONG)
+    assert died.value.code == 1
+
+
+def test_a_server_that_dies_later_is_noticed_by_its_descriptor_and_by_check(start: Start) -> None:
+    server = start()
+    server.wait_ready(LONG)
+    assert select.select([server], [], [], 0)[0] == []
+    with pytest.raises(RemoteDisconnected):
+        ask(server, "/die?7")
+    assert select.select([server], [], [], 300)[0] == [server]
+    with pytest.raises(ServerDiedError, match=r"exit code 7; .*\n(.*\n)*last words") as died:
+        server.check()
+    assert died.value.code == 7
+
+
+def test_a_killed_server_is_told_with_its_signal(start: Start) -> None:
+    server = start()
+    server.wait_ready(LONG)
+    server.processes()[0].kill()
+    assert select.select([server], [], [], 300)[0] == [server]
+    with pytest.raises(ServerDiedError, match=r"was ended by signal 9"):
+        server.check()
+
+
+@pytest.mark.parametrize("word", ["silent", "unhealthy"])
+def test_a_server_that_does_not_answer_is_given_up_and_ended(start: Start, word: str) -> None:
+    server = start(word)
+    with pytest.raises(ServerNotReadyError, match=r"does not answer GET /health at 127\.0\.0\.1"):
+        server.wait_ready(Patience(silent_s=0.5, in_all_s=600, between_s=0.02))
+    processes = server.processes()
+    server.stop()
+    assert not any(process.is_running() for process in processes)
+
+
+def test_a_taken_port_is_tried_once_more_with_another(start: Start, tmp_path: Path) -> None:
+    server = start("clashes", str(tmp_path / "clashed"))
+    server.wait_ready(LONG)
+    assert ask(server, "/health") == 200
+    assert (tmp_path / "clashed").exists()
+
+
+def test_a_server_that_binds_plainly_gets_a_port_that_is_not_held(start: Start) -> None:
+    server = start("plain")
+    server.wait_ready(LONG)
+    assert ask(server, "/health") == 200
+    assert "Address already in use" in server.log.read_text()
+
+
+def test_a_server_that_another_program_answers_for_is_not_ready(start: Start) -> None:
+    """Another program listens at the very port; only what listens in our own processes counts."""
+    server = start("silent")
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind((HOST, server.port))
+        other.listen()
+
+        def answer() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+        Thread(target=answer, daemon=True).start()
+        with pytest.raises(ServerNotReadyError):
+            server.wait_ready(Patience(silent_s=0.5, in_all_s=600, between_s=0.02, answer_s=0.2))
+
+
+def test_ports_that_are_held_at_the_same_time_differ_and_are_given_to_nobody_else() -> None:
+    held = [Port(hold=True) for _ in range(50)]
+    others = [socket.create_server((HOST, 0)) for _ in range(50)]
+    numbers = [port.number for port in held] + [other.getsockname()[1] for other in others]
+    assert len(set(numbers)) == 100
+    for one in (*held, *others):
+        one.release() if isinstance(one, Port) else one.close()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from test_server_process import LONG, plan
+from llmexp.launchers.serving.server import Server
+server = Server(plan("child"), Path({folder!r}), Path({folder!r}) / "log.txt")
+server.wait_ready(LONG)
+print([process.pid for process in server.processes()], flush=True)
+signal.pause()
+"""
+
+
+def test_nothing_stays_where_our_own_process_is_killed(tmp_path: Path) -> None:
+    program = KILLED.format(here=str(SPEAKING.parent), folder=str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as ours:
+        assert ours.stdout is not None
+        processes = [psutil.Process(pid) for pid in json.loads(ours.stdout.readline())]
+        assert len(processes) == 2
+        os.kill(ours.pid, signal.SIGKILL)
+    assert psutil.wait_procs(processes, timeout=300)[1] == []
