@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from llmexp.engines.base import Engine
-from llmexp.plan.server_plan import ServerPlan
+from llmexp.plan.server_plan import ServerPlan, Weights
 from llmexp.schema import RunConfig, SizedModel
 
 HOST = "127.0.0.1"
@@ -48,12 +48,24 @@ class Served:
     threads: int | None = None
     """Threads on a CPU; None leaves it to the server."""
     seed: int = 0
+    own_weights: bool = False
+    """Whether a server that can may draw random weights itself: it starts sooner, and its outputs are its own."""
     knobs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def kv_bytes_per_token(self) -> int:
         """Keys and values of one token in all layers."""
         return 2 * self.model.num_layers * self.model.num_kv_heads * self.model.head_dim * BYTES[self.dtype]
+
+    @property
+    def folder_weights(self) -> Weights:
+        """The weights in the folder of a server that can draw its own."""
+        return "none" if self.own_weights else "safetensors"
+
+    @property
+    def load_format(self) -> str:
+        """What such a server is told to load, as vLLM and SGLang call it."""
+        return "dummy" if self.own_weights else "safetensors"
 
     @property
     def kv_tokens(self) -> int:

@@ -13,6 +13,10 @@ from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
 
+# The number of fp32 among the types of GGML: without it the KV cache is fp16, and tokens differ from those of others.
+_FP32 = "0"
+
+
 class LlamaCppEngine(ServingEngine):
     """It computes one request at a time; llama.cpp takes some token for the end, which `min_tokens` keeps off."""
 
@@ -41,7 +45,7 @@ class LlamaCppEngine(ServingEngine):
         """Return the server's command; without interrupt_requests=false a new request would cut off the running one."""
         argv = ["{python}", "-m", "llama_cpp.server", "--model", "{folder}/model.gguf", "--model_alias", SERVED_NAME]
         argv += ["--host", HOST, "--port", "{port}", "--n_ctx", str(served.positions), "--seed", str(served.seed)]
-        argv += ["--interrupt_requests", "false", *self.flags(served)]
+        argv += ["--interrupt_requests", "false", "--type_k", _FP32, "--type_v", _FP32, *self.flags(served)]
         if served.threads:
             argv += ["--n_threads", str(served.threads), "--n_threads_batch", str(served.threads)]
         form = RequestForm(

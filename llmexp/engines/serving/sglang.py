@@ -1,4 +1,4 @@
-"""SGLang's server; it makes random weights itself, from the folder's configuration alone.
+"""SGLang's server; it reads the folder's weights, or draws random ones from its configuration alone.
 
 Its flags are those of SGLang's documentation of its server arguments.
 """
@@ -39,15 +39,23 @@ class SglangEngine(ServingEngine):
         return None
 
     def server(self, served: Served) -> ServerPlan:
-        """Return the command of SGLang's server with dummy weights."""
+        """Return the command of SGLang's server."""
         argv = ["{python}", "-m", "sglang.launch_server", "--model-path", "{folder}", "--host", HOST]
-        argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", "dummy", "--enable-metrics"]
+        argv += [
+            "--port",
+            "{port}",
+            "--served-model-name",
+            SERVED_NAME,
+            "--load-format",
+            served.load_format,
+            "--enable-metrics",
+        ]
         argv += ["--dtype", DTYPES[served.dtype], "--context-length", str(served.positions)]
         argv += ["--tp-size", str(served.devices), "--random-seed", str(served.seed), *self.flags(served)]
         form = RequestForm(
             token_ids=True, always={"model": SERVED_NAME, "temperature": 0, "ignore_eos": True}, usage="asked"
         )
-        return ServerPlan(command=Command(argv=argv), metrics="/metrics", form=form, weights="none")
+        return ServerPlan(command=Command(argv=argv), metrics="/metrics", form=form, weights=served.folder_weights)
 
 
 ENGINE = SglangEngine()

@@ -1,4 +1,4 @@
-"""vLLM's server; it makes random weights itself, from the folder's configuration alone.
+"""vLLM's server; it reads the folder's weights, or draws random ones from its configuration alone.
 
 Its flags are those of vLLM's documentation of its engine arguments.
 """
@@ -38,16 +38,16 @@ class VllmEngine(ServingEngine):
     }
 
     def server(self, served: Served) -> ServerPlan:
-        """Return the command of vLLM's OpenAI server with dummy weights."""
+        """Return the command of vLLM's OpenAI server."""
         argv = ["{python}", "-m", "vllm.entrypoints.openai.api_server", "--model", "{folder}", "--host", HOST]
-        argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", "dummy"]
+        argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", served.load_format]
         argv += ["--dtype", DTYPES[served.dtype], "--max-model-len", str(served.positions)]
         argv += ["--tensor-parallel-size", str(served.devices), "--seed", str(served.seed), *self.flags(served)]
         form = RequestForm(
             token_ids=True, always={"model": SERVED_NAME, "temperature": 0, "ignore_eos": True}, usage="asked"
         )
         command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1", **_on_a_cpu(served)})
-        return ServerPlan(command=command, metrics="/metrics", form=form, weights="none")
+        return ServerPlan(command=command, metrics="/metrics", form=form, weights=served.folder_weights)
 
 
 def _on_a_cpu(served: Served) -> dict[str, str]:

@@ -91,6 +91,14 @@ def test_the_cache_of_transformers_holds_all_requests_at_a_time_on_a_cpu_and_is_
     assert int(larger[larger.index("--cb-num-blocks") + 1]) >= 16 * 3
 
 
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_a_server_reads_the_weights_of_all_engines_unless_it_may_draw_its_own(name: str) -> None:
+    shared, own = (engine(name).server(replace(GPU, own_weights=own)) for own in (False, True))
+    assert (shared.weights, own.weights) == ("safetensors", "none")
+    words = [plan.command.argv for plan in (shared, own)]
+    assert [found[found.index("--load-format") + 1] for found in words] == ["safetensors", "dummy"]
+
+
 def test_the_cache_of_vllm_is_bounded_on_a_cpu() -> None:
     large = replace(SERVED, positions=4096, requests=1024)
     assert engine("vllm").server(large).command.env["VLLM_CPU_KVCACHE_SPACE"] == "8"
