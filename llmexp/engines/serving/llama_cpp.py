@@ -12,7 +12,6 @@ from llmexp.engines.serving.base import HOST, SERVED_NAME, Knob, Served, Serving
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
-
 # The number of fp32 among the types of GGML: without it the KV cache is fp16, and tokens differ from those of others.
 _FP32 = "0"
 
