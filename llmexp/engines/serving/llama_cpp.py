@@ -12,13 +12,12 @@ from llmexp.engines.serving.base import HOST, SERVED_NAME, Knob, Served, Serving
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
-
 # The number of fp32 among the types of GGML: without it the KV cache is fp16, and tokens differ from those of others.
 _FP32 = "0"
 
 
 class LlamaCppEngine(ServingEngine):
-    """It computes one request at a time; llama.cpp takes some token for the end, which `min_tokens` keeps off."""
+    """It computes one request at a time; its file has an end token that is never drawn."""
 
     name = "llama_cpp"
     modules = ("llama_cpp", "gguf", "fastapi", "uvicorn")
@@ -51,7 +50,6 @@ class LlamaCppEngine(ServingEngine):
         form = RequestForm(
             token_ids=False,
             always={"model": SERVED_NAME, "temperature": 0, "repeat_penalty": 1.0},
-            length_keys=("max_tokens", "min_tokens"),
             usage="never",
         )
         return ServerPlan(command=Command(argv=argv), ready="/v1/models", form=form, weights="gguf")
