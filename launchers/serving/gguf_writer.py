@@ -13,6 +13,9 @@ from llmexp.launchers.serving.words import BLANK, vocabulary
 FILE = "model.gguf"
 # Words are looked up before any merge; the file must have one, and this one makes no word.
 _A_MERGE = f"{BLANK} a"
+# llama.cpp takes some token for the end, and never generates it: the file has one more for this, with a row of zeros.
+_END = "<end>"
+_OF_TOKENS = ("embed_tokens", "lm_head")
 
 
 def write_gguf(model: PreTrainedModel, folder: Path) -> None:
@@ -26,7 +29,8 @@ def write_gguf(model: PreTrainedModel, folder: Path) -> None:
     for name, parameter in model.named_parameters():
         stem, _, leaf = name.rpartition(".")
         if not (tied and stem == "lm_head"):
-            writer.add_tensor(f"{names.get_name(stem)}.{leaf}", _rotary(stem, parameter.detach(), config).numpy())
+            weight = _as_stored(stem.rpartition(".")[2], parameter.detach(), config)
+            writer.add_tensor(f"{names.get_name(stem)}.{leaf}", weight.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -45,23 +49,30 @@ def _sizes(writer: GGUFWriter, config: LlamaConfig) -> None:
     writer.add_rope_dimension_count(config.head_dim)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(config.vocab_size)
+    writer.add_vocab_size(config.vocab_size + 1)
 
 
 def _words(writer: GGUFWriter, vocab_size: int) -> None:
     """Name a pre-tokenizer whose words are a blank and its letters, and which looks for whole words first."""
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("llama-bpe")
-    writer.add_token_list([BLANK + word[1:] for word in vocabulary(vocab_size)])
-    writer.add_token_types([TokenType.NORMAL] * vocab_size)
+    writer.add_token_list([BLANK + word[1:] for word in vocabulary(vocab_size)] + [_END])
+    writer.add_token_types([TokenType.NORMAL] * vocab_size + [TokenType.CONTROL])
+    writer.add_bos_token_id(vocab_size)
+    writer.add_eos_token_id(vocab_size)
     writer.add_token_merges([_A_MERGE])
     writer.add_add_bos_token(False)
     writer.add_add_eos_token(False)
 
 
-def _rotary(stem: str, weight: torch.Tensor, config: LlamaConfig) -> torch.Tensor:
-    """Reorder the rows of queries and keys: GGUF rotates neighbours, transformers a head's first and second half."""
-    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(stem.rpartition(".")[2])
+def _as_stored(layer: str, weight: torch.Tensor, config: LlamaConfig) -> torch.Tensor:
+    """Add the end token's row, and reorder the rows of queries and keys.
+
+    GGUF rotates neighbours, transformers a head's first and second half.
+    """
+    if layer in _OF_TOKENS:
+        return torch.cat([weight, weight.new_zeros(1, weight.shape[1])])
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(layer)
     if heads is None:
         return weight
     halves = weight.reshape(heads, 2, weight.shape[0] // heads // 2, weight.shape[1])

@@ -17,7 +17,7 @@ _FP32 = "0"
 
 
 class LlamaCppEngine(ServingEngine):
-    """It computes one request at a time; llama.cpp takes some token for the end, which `min_tokens` keeps off."""
+    """It computes one request at a time; its file has an end token that is never drawn."""
 
     name = "llama_cpp"
     modules = ("llama_cpp", "gguf", "fastapi", "uvicorn")
@@ -50,7 +50,6 @@ class LlamaCppEngine(ServingEngine):
         form = RequestForm(
             token_ids=False,
             always={"model": SERVED_NAME, "temperature": 0, "repeat_penalty": 1.0},
-            length_keys=("max_tokens", "min_tokens"),
             usage="never",
         )
         return ServerPlan(command=Command(argv=argv), ready="/v1/models", form=form, weights="gguf")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,25 @@ def test_no_token_ends_an_output_before_its_length(folder: Path) -> None:
     prompt = torch.tensor([[5, 699, 0]])
     output = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=40)
     assert output.shape == (1, 43)
+
+
+@pytest.mark.skipif(find_spec("gguf") is None, reason="needs gguf: pip install '.[llama-cpp]'")
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_end_of_a_gguf_file_is_a_token_that_the_model_has_not(tmp_path: Path, tied: bool) -> None:
+    """Any token that llama.cpp takes for the end is one that it never generates."""
+    from gguf import GGUFReader
+
+    model = TINY.model_copy(update={"tie_embeddings": tied})
+    write(FolderRequest(model=model, dtype="fp32", seed=3, weights="gguf"), tmp_path)
+    found = GGUFReader(tmp_path / "model.gguf")
+    tensors = {tensor.name: torch.from_numpy(tensor.data.copy()) for tensor in found.tensors}
+    assert found.get_field("tokenizer.ggml.eos_token_id").contents() == TINY.vocab_size
+    assert len(found.get_field("tokenizer.ggml.tokens").data) == TINY.vocab_size + 1
+    assert ("output.weight" in tensors) is not tied
+    for name in {"token_embd.weight", "output.weight"} & tensors.keys():
+        assert tensors[name].shape == (TINY.vocab_size + 1, TINY.hidden_size)
+        assert not tensors[name][-1].any()
+    assert len(tensors) == 2 + (not tied) + 9 * TINY.num_layers
 
 
 def test_a_folder_is_made_once_and_found_again(tmp_path: Path) -> None:
