@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -99,6 +100,24 @@ class TestOpen:
         found = load(handle, go)
         assert [sample.index for sample in found] == [0, 1, 2]
         assert {sample.problem for sample in found} == {"the load was ended before the answer was complete"}
+
+
+    def test_a_burst_may_have_more_connections_than_a_shell_lets_a_program_open(self) -> None:
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        all_there = asyncio.Barrier(200)
+
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_request(reader)
+            await all_there.wait()
+            writer.write(WHOLE)
+            await reader.read()
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        try:
+            found = load(handle, lambda load, sent: load.open(zip([0.0] * 200, sent, strict=False)))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert [sample.problem for sample in found] == [""] * 200
 
 
 class TestClosed:
