@@ -101,7 +101,6 @@ class TestOpen:
         assert [sample.index for sample in found] == [0, 1, 2]
         assert {sample.problem for sample in found} == {"the load was ended before the answer was complete"}
 
-
     def test_a_burst_may_have_more_connections_than_a_shell_lets_a_program_open(self) -> None:
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         all_there = asyncio.Barrier(200)
