@@ -62,7 +62,7 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 def read_completion(data: bytes) -> Piece:
-    """Return what an event of /v1/completions says; raises ValueError where it is none."""
+    """Return what an event of /v1/completions says; raises ValueError or msgspec's own error where it is none."""
     event = _decode(data)
     if event.error or event.object == "error":
         return Piece(problem=_error(event))
@@ -152,7 +152,7 @@ class Completion:
                 return
             try:
                 piece = self._read(data)
-            except ValueError:
+            except (ValueError, msgspec.MsgspecError):
                 self.problem = f"an event of the stream is not understood: {_line(data)}"
                 return
             # One that shows nothing, because it only opens or ends the stream, is no token.

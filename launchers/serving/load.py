@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import resource
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -46,10 +48,10 @@ class Load:
     async def open(self, requests: Iterable[tuple[float, Request]]) -> None:
         """Send each request when it is due, in seconds from now and in this order, and wait for the last answer.
 
-        A cancelled load has a record of every request that was due until then.
+        A load that is cancelled, or whose requests cannot be read further, has a record of every one until then.
         """
         begin_s = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
+        async with _together() as group:
             for due_s, request in requests:
                 await _until(begin_s + due_s)
                 group.create_task(self._send(request, begin_s + due_s))
@@ -59,7 +61,7 @@ class Load:
     async def closed(self, requests: Iterable[Request], concurrency: int) -> None:
         """Keep so many requests at work until there are no more; the iterable may end the load at any time."""
         left = iter(requests)
-        async with asyncio.TaskGroup() as group:
+        async with _together() as group:
             for _ in range(concurrency):
                 group.create_task(self._in_turn(left))
 
@@ -89,10 +91,13 @@ class Load:
 
 
 def run(load: Coroutine[Any, Any, T]) -> T:
-    """Run a load on uvloop; Python's garbage collector leaves alone what was there before.
+    """Run a load on uvloop, with as many connections as this machine lets a process have.
 
-    Going through all that a process has imported stops it for longer than a token takes.
+    Python's garbage collector leaves alone what was there before: going through all that a process has imported stops
+    it for longer than a token takes.
     """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     gc.collect()
     gc.freeze()
     try:
@@ -100,6 +105,16 @@ def run(load: Coroutine[Any, Any, T]) -> T:
             return runner.run(load)
     finally:
         gc.unfreeze()
+
+
+@asynccontextmanager
+async def _together() -> AsyncIterator[asyncio.TaskGroup]:
+    """Give a group of tasks; the first error ends the others, and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
 
 
 async def _until(due_s: float) -> None:

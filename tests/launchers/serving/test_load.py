@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -23,6 +24,7 @@ from scripted import (
 )
 
 from llmexp.analysis.request_latency import send_delay_s, time_to_first_token_s
+from llmexp.errors import ConfigError
 from llmexp.launchers.serving.address import Address
 from llmexp.launchers.serving.client import Client
 from llmexp.launchers.serving.connection import Patience
@@ -99,6 +101,35 @@ class TestOpen:
         found = load(handle, go)
         assert [sample.index for sample in found] == [0, 1, 2]
         assert {sample.problem for sample in found} == {"the load was ended before the answer was complete"}
+
+    def test_requests_before_a_broken_one_have_a_record(self) -> None:
+        def broken(sent: Iterable[Request]) -> Iterable[tuple[float, Request]]:
+            yield from zip([0.0, 0.0], sent, strict=False)
+            raise ConfigError("line 3 of the trace is no time")
+
+        async def go(load: Load, sent: Iterable[Request]) -> None:
+            with pytest.raises(ConfigError):
+                await load.open(broken(sent))
+
+        found = load(answering(WHOLE), go)
+        assert [sample.index for sample in found] == [0, 1]
+
+    def test_a_burst_may_have_more_connections_than_a_shell_lets_a_program_open(self) -> None:
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        all_there = asyncio.Barrier(200)
+
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_request(reader)
+            await all_there.wait()
+            writer.write(WHOLE)
+            await reader.read()
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        try:
+            found = load(handle, lambda load, sent: load.open(zip([0.0] * 200, sent, strict=False)))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert [sample.problem for sample in found] == [""] * 200
 
 
 class TestClosed:
