@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from scripted import (
+from scripted_server import (
     CHUNKED,
     DONE,
     HEAD,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from itertools import count, islice, pairwise
 
 import pytest
-from scripted import (
+from scripted_server import (
     DIALECT,
     DONE,
     WHOLE,

@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from scripted import WHOLE, Watched, answering, serving
+from scripted_server import WHOLE, Watched, answering, serving
 
 from llmexp.launchers.serving.client import Client
 from llmexp.launchers.serving.connection import Patience, TransferError
