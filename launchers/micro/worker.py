@@ -15,8 +15,9 @@ from llmexp.launchers.micro.collectives import collective
 from llmexp.launchers.micro.compute import cross_entropy, gemm, rms_norm, rope, softmax, triad
 from llmexp.launchers.micro.copies import copy
 from llmexp.launchers.micro.states import adamw, disk
-from llmexp.launchers.rank.frame import Rank, device_of, join_group, main
+from llmexp.launchers.rank.frame import Rank, device_of, gpu_uuid, join_group, main
 from llmexp.launchers.rank.versions import rank_environment
+from llmexp.machine.gpu_load import clock_and_temperature
 from llmexp.machine.processor import last_cache_bytes
 from llmexp.measure import memory
 from llmexp.measure.calls import CallProtocol, Timed, time_calls
@@ -56,6 +57,7 @@ class MicroRank:
             protocol.samples, protocol.warmup_calls, protocol.min_sample_s, protocol.point_limit_s
         )
         self.clock: Clock = clock_for(self.device)
+        self.gpu = gpu_uuid(self.device)
         self.memory_bytes = memory.current_bytes(self.device)
         self.origin_s = time.perf_counter()
 
@@ -80,7 +82,7 @@ class MicroRank:
             input_sets=len(case.calls) if case else 1,
             problem=problem,
             what_ran=case.what_ran if case else "",
-            **self._gpu_state(),
+            **(clock_and_temperature(self.gpu) if self.gpu else {}),
         )
         del case
         if self.device.type == "cuda":
@@ -105,18 +107,6 @@ class MicroRank:
         shared = torch.tensor(value, device=self.device, dtype=torch.float64)
         distributed.all_reduce(shared, distributed.ReduceOp.MAX)
         return float(shared)
-
-    def _gpu_state(self) -> dict[str, float]:
-        """Return clock and temperature of the GPU, where its driver tells."""
-        if self.device.type != "cuda":
-            return {}
-        try:
-            return {
-                "sm_clock_megahertz": float(torch.cuda.clock_rate(self.device)),
-                "temperature_celsius": float(torch.cuda.temperature(self.device)),
-            }
-        except (RuntimeError, ImportError, AttributeError):
-            return {}
 
 
 def work(plan: MicroPlan, rank: Rank) -> RankSummary:

@@ -183,6 +183,13 @@ def device_of(hardware: HardwareConfig, local_index: int) -> torch.device:
     return device
 
 
+def gpu_uuid(device: torch.device) -> str | None:
+    """Return NVML's name of the device, or None for a processor."""
+    import torch
+
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
+
+
 def join_group(device: torch.device) -> None:
     """Meet the other ranks with torch.distributed, over NCCL on GPUs and over Gloo on CPUs."""
     from torch import distributed

@@ -13,7 +13,7 @@ from torch import distributed
 from llmexp.launchers.data import loader
 from llmexp.launchers.data.sequences import Sequences
 from llmexp.launchers.models.weights import weights_that_ran
-from llmexp.launchers.rank.frame import Rank, device_of, train
+from llmexp.launchers.rank.frame import Rank, device_of, gpu_uuid, train
 from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.training.engine_kinds import RankEngine
 from llmexp.launchers.training.module_ranges import ranges_of, step_with_ranges
@@ -119,11 +119,6 @@ def counters_of(rank: Rank, device: torch.device) -> list[Counter] | None:
     if device.type == "cuda":
         return gpu_counters(gpu_uuid(device) or "")
     return package_counters() if rank.local_index == 0 else []
-
-
-def gpu_uuid(device: torch.device) -> str | None:
-    """Return NVML's name of the device, or None for a processor."""
-    return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
 
 
 def _profile(

@@ -6,7 +6,7 @@ It covers load, memory, power, clocks, temperature, throttling, and whose proces
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Any, Self
 
@@ -15,6 +15,23 @@ import psutil
 from llmexp.machine import nvml
 
 MEGABYTE = 1e6
+
+
+def clock_and_temperature(uuid: str) -> dict[str, float]:
+    """Return sm_clock_megahertz and temperature_celsius of the GPU with this UUID, as far as its driver tells them."""
+    found = nvml.board(uuid)
+    if found is None:
+        return {}
+    library, handle = found
+    readings: dict[str, Callable[[], Any]] = {
+        "sm_clock_megahertz": lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM),
+        "temperature_celsius": lambda: library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU),
+    }
+    values: dict[str, float] = {}
+    for name, read in readings.items():
+        with contextlib.suppress(library.NVMLError, AttributeError):
+            values[name] = float(read())
+    return values
 
 
 class GpuLoad:

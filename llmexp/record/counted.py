@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
@@ -30,7 +31,7 @@ class Peaks(Record):
         return cls(flops_per_s={**hardware.peak_flops_per_s}, bytes_per_s=hardware.memory_bandwidth_bytes_per_s)
 
 
-class _CountedTime(Record):
+class _CountedTime(Record, ABC):
     """All calls of one operator with inputs of one shape; `dtype` is empty where the trace does not tell it."""
 
     operator: str
@@ -39,14 +40,14 @@ class _CountedTime(Record):
     dtype: str = ""
 
     @property
+    @abstractmethod
     def flops(self) -> float:
         """The floating-point operations of all calls, a multiplication and an addition each."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def least_bytes(self) -> float | None:
         """The bytes of inputs and results of all calls, each moved once, which is the least that can be."""
-        raise NotImplementedError
 
     @property
     def flops_per_s(self) -> float | None:
@@ -74,7 +75,7 @@ class GemmTime(_CountedTime):
 
     @property
     def least_bytes(self) -> float | None:
-        """Those of both matrices and of the result."""
+        """The bytes of both matrices and of the result."""
         numbers = self.m * self.k + self.k * self.n + self.m * self.n
         return self.batch * numbers * self.calls * SIZES[self.dtype] if self.dtype in SIZES else None
 
@@ -108,7 +109,7 @@ class AttentionTime(_CountedTime):
 
     @property
     def least_bytes(self) -> float | None:
-        """Those of queries, keys, values and the result; backward reads their gradients and writes three of them."""
+        """The bytes of queries, keys, values and the result, and in backward of their gradients too."""
         query = self.queries * self.heads * (self.head_dim + self.value_dim)
         key = self.keys * self.kv_heads * (self.head_dim + self.value_dim)
         numbers = (2 if self.backward else 1) * (query + key) * self.batch

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llmexp.machine.gpu_load import GpuLoad
+from llmexp.machine.gpu_load import GpuLoad, clock_and_temperature
 
 NO_PROCESS = 2**22 + 1
 
@@ -127,3 +127,24 @@ def test_without_nvml_there_is_nothing_to_sample(monkeypatch, pynvml):
     monkeypatch.setitem(sys.modules, "pynvml", pynvml)
     with GpuLoad() as gpus:
         assert gpus.sample(own=set()) == {}
+
+
+class WithBoards(FakeNvml):
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:  # noqa: N802
+        return {"GPU-first": 0, "GPU-second": 1}[uuid]
+
+
+@pytest.mark.parametrize(
+    ("uuid", "told"),
+    [("GPU-first", {"sm_clock_megahertz": 1980.0, "temperature_celsius": 71.0}), ("GPU-second", {})],
+)
+def test_a_gpu_that_permits_no_reading_tells_nothing_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, uuid: str, told: dict[str, float]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", WithBoards())
+    assert clock_and_temperature(uuid) == told
+
+
+def test_without_a_driver_no_clock_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(works=False))
+    assert clock_and_temperature("GPU-first") == {}

@@ -64,7 +64,7 @@ class Served:
 
     @property
     def load_format(self) -> str:
-        """What such a server is told to load, as vLLM and SGLang call it."""
+        """The name that vLLM and SGLang have for the weights that such a server loads."""
         return "dummy" if self.own_weights else "safetensors"
 
     @property

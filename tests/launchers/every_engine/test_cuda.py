@@ -17,8 +17,8 @@ from llmexp.launchers.attention.causal import flash
 from llmexp.launchers.attention.varlen import sdpa_records
 from llmexp.launchers.data.packing import model_inputs
 from llmexp.launchers.data.sequences import Example, Sequences
-from llmexp.launchers.rank.frame import Rank
-from llmexp.launchers.training.measuring import counters_of, gpu_uuid
+from llmexp.launchers.rank.frame import Rank, gpu_uuid
+from llmexp.launchers.training.measuring import counters_of
 from llmexp.method import Method
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.energy import EnergyMeter
