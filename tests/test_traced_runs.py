@@ -89,12 +89,18 @@ def test_a_sweep_ends_with_the_modules_of_each_method_and_their_picture(llmexp, 
         (("engine=megatron", "method=Naive", "parallelism.tp=2"), {"QKV", "Gate and up", "Down", "Softmax"}),
         (("engine=megatron", "method=F+R"), {"QKV", "Gate and up", "Core attention"}),
         (("task=finetune", "method=QL"), {"QKV", "LoRA"}),
+        (("task=finetune", "method=L+F", "data.pack=true"), {"QKV", "LoRA", "Core attention"}),
     ],
     ids=lambda value: "-".join(word.partition("=")[2] for word in value) if isinstance(value, tuple) else "",
 )
 def test_every_engine_tells_its_modules(llmexp, tmp_path: Path, words: tuple[str, ...], expected: set[str]) -> None:
     ((run, breakdown),) = traced(llmexp, tmp_path, *words)[0].values()
     sums_are_whole(breakdown)
-    # Recomputation on a CPU enters a layer's last product and leaves it at once, which the trace does not tell.
-    assert counted_over_planned(run, breakdown) == pytest.approx(1) or "method=F+R" in words
+    counted = counted_over_planned(run, breakdown)
+    if "data.pack=true" in words:
+        # Records that see only themselves have fewer pairs than the whole sequences that the plan counts.
+        assert 0.5 < counted < 1
+    else:
+        # Recomputation on a CPU enters a layer's last product and leaves it at once, which the trace does not tell.
+        assert counted == pytest.approx(1) or "method=F+R" in words
     assert expected <= parts(breakdown)
