@@ -20,14 +20,14 @@ import aiohttp
 
 from llmexp.launchers.serving.address import Address
 from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.completions import Dialect
+from llmexp.launchers.serving.completions import body_of
+from llmexp.launchers.serving.instant_server import FORM
 from llmexp.launchers.serving.load import Load, Request, run
 from llmexp.record.requests import RequestSample
 
 AT_WORK, PROMPT, TOKENS = 64, 512, 32
 OURS, AIOHTTP, ON_UVLOOP = "llmexp", "aiohttp", "aiohttp on uvloop"
-DIALECT = Dialect()
-BODY = DIALECT.body("instant", range(PROMPT), TOKENS)
+BODY = body_of(FORM, range(PROMPT), TOKENS)
 
 
 @dataclass
@@ -50,9 +50,9 @@ async def ours(port: int, streams: int) -> int:
     """Ask by llmexp's client; return how many streams were whole."""
     found: list[RequestSample] = []
     async with Client(Address("127.0.0.1", port)) as client:
-        message = client.message(DIALECT.path, BODY)
+        message = client.message(FORM.path, BODY)
         requests = (Request(index, message, PROMPT, TOKENS) for index in range(streams))
-        await Load(client, DIALECT, found.append).closed(requests, AT_WORK)
+        await Load(client, FORM, found.append).closed(requests, AT_WORK)
     return sum(not one.problem and not one.differences and len(one.chunk_us) == TOKENS for one in found)
 
 
@@ -64,7 +64,7 @@ async def bare(port: int, streams: int) -> int:
 
         async def in_turn() -> None:
             for _ in left:
-                found.append(await _stream(session, f"http://127.0.0.1:{port}{DIALECT.path}"))
+                found.append(await _stream(session, f"http://127.0.0.1:{port}{FORM.path}"))
 
         await asyncio.gather(*(in_turn() for _ in range(AT_WORK)))
     return sum(one.is_whole for one in found)

@@ -1,30 +1,21 @@
-"""OpenAI's /v1/completions: the body of a request of token ids, and what a streamed answer says, event by event.
-
-A server that takes other keys or sends other events has a `Dialect` of its own.
-"""
+"""A request for a completion as its server wants it, and what the streamed answer says, event by event."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from llmexp.launchers.serving.events import EventReader
+from llmexp.launchers.serving.words import text_of, tokens_of
+from llmexp.plan.server_plan import OUTPUT_TOKENS, PROMPT, RequestForm
 from llmexp.record.requests import RequestSample, gaps_us
 
 DONE = b"[DONE]"
 # Of a body that is no stream of events, such as that of a refusal.
 QUOTED_BYTES = 500
-# What every server of this API is asked for, where its dialect does not leave it out.
-ASKED: dict[str, Any] = {
-    "stream": True,
-    "stream_options": {"include_usage": True},
-    "temperature": 0,
-    "ignore_eos": True,
-}
 
 
 class Piece(msgspec.Struct, gc=False):
@@ -72,30 +63,28 @@ def read_completion(data: bytes) -> Piece:
     return Piece(first.text, first.token_ids, first.finish_reason, usage.prompt_tokens, usage.completion_tokens)
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """How one kind of server differs: its path, the keys that it lacks and has besides, and how it words its events."""
+# By the name that a form has for its server's events.
+READERS: dict[str, Callable[[bytes], Piece]] = {"completions": read_completion}
 
-    path: str = "/v1/completions"
-    prompt_key: str = "prompt"
-    length_key: str = "max_tokens"
-    lacks: frozenset[str] = frozenset()
-    more: Mapping[str, Any] = field(default_factory=dict)
-    read: Callable[[bytes], Piece] = read_completion
 
-    def body(self, model: str, prompt: Sequence[int], output_tokens: int) -> bytes:
-        """Return the JSON of a request for so many tokens after a prompt of token ids."""
-        kept = {key: value for key, value in ASKED.items() if key not in self.lacks}
-        named = {} if "model" in self.lacks else {"model": model}
-        asked = named | {self.prompt_key: list(prompt), self.length_key: output_tokens} | kept | dict(self.more)
-        return json.dumps(asked, separators=(",", ":")).encode()
+def body_of(form: RequestForm, prompt: Sequence[int], output_tokens: int) -> bytes:
+    """Return the JSON of a request for so many tokens after a prompt of token ids."""
+    own = {PROMPT: list(prompt) if form.token_ids else text_of(prompt), OUTPUT_TOKENS: output_tokens}
+    return json.dumps(_filled(form.body, own), separators=(",", ":")).encode()
+
+
+def _filled(value: Any, own: Mapping[str, Any]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _filled(each, own) for key, each in value.items()}
+    return own.get(value, value) if isinstance(value, str) else value
 
 
 class Completion:
     """Takes in a streamed answer: when its chunks came, and what they said."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._read = dialect.read
+    def __init__(self, form: RequestForm) -> None:
+        self._read = READERS[form.events]
+        self._has_words = not form.token_ids
         self._events = EventReader()
         self._quoted = b""
         self._any = self._is_done = False
@@ -174,9 +163,20 @@ class Completion:
     def _quote(self) -> str:
         return _line(self._quoted) or "nothing"
 
+    def _token_ids(self) -> list[Sequence[int]] | None:
+        """Return the tokens of each chunk, as the server told them or as its words say; None where neither does."""
+        if self.ids and all(self.ids):
+            return self.ids
+        if not (self._has_words and self.texts):
+            return None
+        try:
+            return [tokens_of(text) for text in self.texts]
+        except ValueError:  # another vocabulary, or a word in two chunks
+            return None
+
     def sample(self, index: int, asked: tuple[int, int], at_s: tuple[float, float], origin_s: float) -> RequestSample:
         """Return the record: of `asked` tokens of prompt and output, due and ended at these times."""
-        has_ids = bool(self.ids) and all(self.ids)
+        ids = self._token_ids()
         since_s = self.sent_s if self.sent_s is not None else at_s[0]
         return RequestSample(
             index=index,
@@ -186,14 +186,14 @@ class Completion:
             sent_s=None if self.sent_s is None else self.sent_s - origin_s,
             first_byte_s=None if self.first_byte_s is None else self.first_byte_s - origin_s,
             chunk_us=gaps_us(self.times_s, since_s),
-            chunk_tokens=[len(ids) for ids in self.ids] if has_ids else None,
+            chunk_tokens=None if ids is None else [len(each) for each in ids],
             status=self.status,
             asked_prompt_tokens=asked[0],
             asked_output_tokens=asked[1],
             usage_prompt_tokens=self.usage[0],
             usage_output_tokens=self.usage[1],
-            text="" if has_ids else "".join(self.texts),
-            token_ids=[one for ids in self.ids for one in ids] if has_ids else None,
+            text="".join(self.texts) if ids is None else "",
+            token_ids=None if ids is None else [token for each in ids for token in each],
             finish_reason=self.finish_reason,
             problem=self.problem,
         )

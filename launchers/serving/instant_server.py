@@ -16,6 +16,9 @@ from typing import Any, cast
 import uvloop
 from httptools import HttpParserError, HttpRequestParser
 
+from llmexp.plan.server_plan import RequestForm
+
+FORM = RequestForm.completions(token_ids=True, model="instant", ignore_eos=True)
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
     b"Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n"

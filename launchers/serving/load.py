@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 import uvloop
 
 from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.completions import Completion, Dialect
+from llmexp.launchers.serving.completions import Completion
 from llmexp.launchers.serving.connection import TransferError
+from llmexp.plan.server_plan import RequestForm
 from llmexp.record.requests import RequestSample
 
 T = TypeVar("T")
@@ -40,9 +41,9 @@ class Load:
     """Sends requests by one client; times in the records count from `origin_s` of time.perf_counter."""
 
     def __init__(
-        self, client: Client, dialect: Dialect, done: Callable[[RequestSample], None], origin_s: float | None = None
+        self, client: Client, form: RequestForm, done: Callable[[RequestSample], None], origin_s: float | None = None
     ) -> None:
-        self._client, self._dialect, self._done = client, dialect, done
+        self._client, self._form, self._done = client, form, done
         self._origin_s = time.perf_counter() if origin_s is None else origin_s
 
     async def open(self, requests: Iterable[tuple[float, Request]]) -> None:
@@ -70,7 +71,7 @@ class Load:
             await self._send(request, time.perf_counter())
 
     async def _send(self, request: Request, due_s: float) -> None:
-        answer = Completion(self._dialect)
+        answer = Completion(self._form)
         try:
             await self._client.post(request.message, answer)
             answer.finish(time.perf_counter())

@@ -8,6 +8,7 @@ generated token is text that is complete by itself.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from itertools import product
 from string import ascii_lowercase
 
@@ -20,6 +21,7 @@ MOST = len(ascii_lowercase) ** LETTERS
 _WORD = LETTERS + 1
 
 
+@cache
 def word(token: int) -> str:
     """Return the text of a token."""
     letters = []
@@ -48,6 +50,7 @@ def vocabulary(size: int) -> list[str]:
     return [f" {''.join(letters)}" for letters, _ in zip(product(ascii_lowercase, repeat=LETTERS), range(size))]  # noqa: B905
 
 
+@cache
 def _token(written: str) -> int:
     if written[0] != " " or not all("a" <= letter <= "z" for letter in written[1:]):
         raise ValueError(f"{written!r} is no token's word")

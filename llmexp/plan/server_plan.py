@@ -10,20 +10,25 @@ from llmexp.record.plan import Command
 from llmexp.record.samples import Record
 
 Weights = Literal["safetensors", "gguf", "none"]
+# What stands in a form's body for a request's own values.
+PROMPT, OUTPUT_TOKENS = "{prompt}", "{output_tokens}"
 
 
 class RequestForm(Record):
-    """What a server takes in a request for a completion, and what its stream holds."""
+    """What a server takes in a request for a completion, and how its streamed answer is read."""
 
-    token_ids: bool = Field(description="a prompt may be a list of token ids; else it is text")
-    always: dict[str, Any] = Field(default_factory=dict, description="keys that every request has, such as ignore_eos")
-    length_keys: tuple[str, ...] = Field(
-        ("max_tokens",), description="keys that get the number of output tokens, so that exactly as many come"
+    body: dict[str, Any] = Field(
+        description="of a request in JSON, greedy and streamed; '{prompt}' and '{output_tokens}' stand for its own"
     )
-    usage: Literal["always", "asked", "never"] = Field(
-        description="the stream gives its usage always, where stream_options asks for it, or never"
-    )
-    done_mark: bool = Field(True, description="the stream ends with the event [DONE]")
+    token_ids: bool = Field(description="the prompt is a list of token ids; else it is text")
+    path: str = "/v1/completions"
+    events: Literal["completions"] = Field("completions", description="the words of the stream's events: OpenAI's")
+
+    @classmethod
+    def completions(cls, token_ids: bool, **more: Any) -> RequestForm:
+        """Return the form of OpenAI's completions, with further keys of the server's."""
+        asked = {"prompt": PROMPT, "max_tokens": OUTPUT_TOKENS, "stream": True, "temperature": 0}
+        return cls(body=asked | more, token_ids=token_ids)
 
 
 class ServerPlan(Record):
@@ -34,7 +39,6 @@ class ServerPlan(Record):
 
     command: Command
     ready: str = Field("/health", description="answers 200 to GET as soon as requests are served, and while they are")
-    completions: str = Field("/v1/completions", description="takes POST of OpenAI's completions")
     metrics: str | None = Field(None, description="gives Prometheus's text; None where there is none")
     form: RequestForm
     weights: Weights = Field("safetensors", description="of the model's folder; none: the server makes its own")

@@ -14,6 +14,8 @@ from llmexp.schema import RunConfig, SizedModel
 HOST = "127.0.0.1"
 # The name by which requests ask for the model, where a server wants one.
 SERVED_NAME = "llmexp"
+# What vLLM's and SGLang's completions are asked besides: outputs of the full length, and the count of tokens.
+IGNORE_END = {"model": SERVED_NAME, "ignore_eos": True, "stream_options": {"include_usage": True}}
 # The names of dtypes on servers' command lines.
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 BYTES = {"fp32": 4, "bf16": 2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from llmexp.engines.serving.base import SERVED_NAME, Served, ServingEngine, value
+from llmexp.engines.serving.base import IGNORE_END, Served, ServingEngine, value
 from llmexp.errors import ConfigError
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
@@ -26,16 +26,16 @@ class CommandEngine(ServingEngine):
 
     def server(self, served: Served) -> ServerPlan:
         """Return the given command; raise ConfigError where it has no {port}."""
-        given = served.knobs
-        argv = shlex.split(str(given.get(COMMAND) or ""))
+        knobs = served.knobs
+        argv = shlex.split(str(knobs.get(COMMAND) or ""))
         if not any(PORT in word for word in argv):
             raise ConfigError(
-                f"engine.options.command={given.get(COMMAND)!r} has no {PORT}: give a command such as "
+                f"engine.options.command={knobs.get(COMMAND)!r} has no {PORT}: give a command such as "
                 "'my-server {folder} --port {port}', which listens there on 127.0.0.1"
             )
-        always = {"model": SERVED_NAME, "temperature": 0} | ({"ignore_eos": True} if given.get("ignore_eos") else {})
-        form = RequestForm(token_ids=bool(given.get("token_ids")), always=always, usage="asked")
-        ready, metrics = str(given.get("ready") or "/health"), given.get("metrics")
+        more = {key: given for key, given in IGNORE_END.items() if key != "ignore_eos" or knobs.get("ignore_eos")}
+        form = RequestForm.completions(bool(knobs.get("token_ids")), **more)
+        ready, metrics = str(knobs.get("ready") or "/health"), knobs.get("metrics")
         return ServerPlan(command=Command(argv=argv), ready=ready, metrics=str(metrics) if metrics else None, form=form)
 
 

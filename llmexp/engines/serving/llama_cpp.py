@@ -47,11 +47,7 @@ class LlamaCppEngine(ServingEngine):
         argv += ["--interrupt_requests", "false", "--type_k", _FP32, "--type_v", _FP32, *self.flags(served)]
         if served.threads:
             argv += ["--n_threads", str(served.threads), "--n_threads_batch", str(served.threads)]
-        form = RequestForm(
-            token_ids=False,
-            always={"model": SERVED_NAME, "temperature": 0, "repeat_penalty": 1.0},
-            usage="never",
-        )
+        form = RequestForm.completions(token_ids=False, model=SERVED_NAME, repeat_penalty=1.0)
         return ServerPlan(command=Command(argv=argv), ready="/v1/models", form=form, weights="gguf")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from llmexp.engines.serving.base import DTYPES, HOST, SERVED_NAME, Knob, Served, ServingEngine, value
+from llmexp.engines.serving.base import DTYPES, HOST, IGNORE_END, SERVED_NAME, Knob, Served, ServingEngine, value
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
@@ -52,9 +52,7 @@ class SglangEngine(ServingEngine):
         ]
         argv += ["--dtype", DTYPES[served.dtype], "--context-length", str(served.positions)]
         argv += ["--tp-size", str(served.devices), "--random-seed", str(served.seed), *self.flags(served)]
-        form = RequestForm(
-            token_ids=True, always={"model": SERVED_NAME, "temperature": 0, "ignore_eos": True}, usage="asked"
-        )
+        form = RequestForm.completions(token_ids=True, **IGNORE_END)
         return ServerPlan(command=Command(argv=argv), metrics="/metrics", form=form, weights=served.folder_weights)
 
 

@@ -51,7 +51,7 @@ class TransformersEngine(ServingEngine):
         argv += ["--port", "{port}", "--device", served.device, "--dtype", DTYPES[served.dtype]]
         argv += ["--default-seed", str(served.seed), *self.flags(served)]
         env = {"OMP_NUM_THREADS": str(served.threads)} if served.threads else {}
-        form = RequestForm(token_ids=False, always={"temperature": 0}, usage="always", done_mark=False)
+        form = RequestForm.completions(token_ids=False)
         return ServerPlan(command=Command(argv=argv, env=env), form=form)
 
 

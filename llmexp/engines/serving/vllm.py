@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import ClassVar
 
-from llmexp.engines.serving.base import DTYPES, HOST, SERVED_NAME, Knob, Served, ServingEngine, switch, value
+from llmexp.engines.serving.base import DTYPES, HOST, IGNORE_END, SERVED_NAME, Knob, Served, ServingEngine, switch, value
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
@@ -43,9 +43,7 @@ class VllmEngine(ServingEngine):
         argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", served.load_format]
         argv += ["--dtype", DTYPES[served.dtype], "--max-model-len", str(served.positions)]
         argv += ["--tensor-parallel-size", str(served.devices), "--seed", str(served.seed), *self.flags(served)]
-        form = RequestForm(
-            token_ids=True, always={"model": SERVED_NAME, "temperature": 0, "ignore_eos": True}, usage="asked"
-        )
+        form = RequestForm.completions(token_ids=True, return_token_ids=True, **IGNORE_END)
         command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1", **_on_a_cpu(served)})
         return ServerPlan(command=command, metrics="/metrics", form=form, weights=served.folder_weights)
 

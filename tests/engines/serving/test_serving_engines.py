@@ -136,4 +136,4 @@ def test_a_command_says_what_its_server_takes() -> None:
     plan = engine("command").server(replace(SERVED, knobs=knobs))
     assert plan.command.argv == ["my-server", "{folder}", "--port", "{port}"]
     assert (plan.ready, plan.metrics, plan.form.token_ids) == ("/v1/models", "/metrics", True)
-    assert plan.form.always["ignore_eos"] is True
+    assert plan.form.body["ignore_eos"] is True

@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from llmexp.launchers.serving.address import Address
-from llmexp.launchers.serving.completions import Completion, Dialect
+from llmexp.launchers.serving.completions import Completion
+from llmexp.plan.server_plan import RequestForm
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-DIALECT = Dialect()
+FORM = RequestForm.completions(token_ids=True, model="tiny", ignore_eos=True)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 DONE = b"data: [DONE]\n\n"
@@ -98,7 +99,7 @@ class Watched(Completion):
     """An answer that says when bytes have come, so that a server can wait for it between two pieces."""
 
     def __init__(self) -> None:
-        super().__init__(DIALECT)
+        super().__init__(FORM)
         self.came = asyncio.Event()
 
     def arrived(self, at_s: float) -> None:

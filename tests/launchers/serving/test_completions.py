@@ -7,36 +7,49 @@ import pytest
 from llmexp.errors import ConfigError
 from llmexp.launchers.serving.address import Address
 from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.completions import Dialect, Piece, read_completion
+from llmexp.launchers.serving.completions import Completion, Piece, body_of, read_completion
+from llmexp.plan.server_plan import OUTPUT_TOKENS, PROMPT, RequestForm
 
 
-def test_a_body_asks_for_greedy_tokens_of_this_many_and_for_their_count() -> None:
-    assert json.loads(Dialect().body("tiny", [5, 6], 7)) == {
+def test_a_body_asks_for_greedy_tokens_of_this_many() -> None:
+    form = RequestForm.completions(token_ids=True, model="tiny", ignore_eos=True)
+    assert json.loads(body_of(form, [5, 6], 7)) == {
         "model": "tiny",
         "prompt": [5, 6],
         "max_tokens": 7,
         "stream": True,
-        "stream_options": {"include_usage": True},
         "temperature": 0,
         "ignore_eos": True,
     }
 
 
-def test_a_dialect_leaves_out_renames_and_adds() -> None:
-    dialect = Dialect(
-        path="/generate",
-        prompt_key="input_ids",
-        length_key="n_predict",
-        lacks=frozenset({"model", "ignore_eos", "stream_options"}),
-        more={"return_token_ids": True, "temperature": 1},
-    )
-    assert json.loads(dialect.body("tiny", [5], 7)) == {
-        "input_ids": [5],
-        "n_predict": 7,
-        "stream": True,
-        "temperature": 1,
-        "return_token_ids": True,
-    }
+def test_a_server_without_token_ids_gets_their_words() -> None:
+    assert json.loads(body_of(RequestForm.completions(token_ids=False), [5, 26], 7))["prompt"] == " aaaf aaba"
+
+
+def test_a_form_may_hold_the_request_anywhere() -> None:
+    form = RequestForm(body={"inputs": PROMPT, "parameters": {"max_new_tokens": OUTPUT_TOKENS, "a": 1}}, token_ids=True)
+    assert json.loads(body_of(form, [5], 7)) == {"inputs": [5], "parameters": {"max_new_tokens": 7, "a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("token_ids", "texts", "tokens", "chunk_tokens"),
+    [
+        (False, [" aaaf", " aaba aaaa"], [5, 26, 0], [1, 2]),
+        (False, [" aa", "af"], None, None),
+        (True, [" aaaf"], None, None),
+    ],
+)
+def test_words_are_tokens_where_the_server_has_no_ids(
+    token_ids: bool, texts: list[str], tokens: list[int] | None, chunk_tokens: list[int] | None
+) -> None:
+    answer = Completion(RequestForm.completions(token_ids))
+    answer.headed(200)
+    for at_s, text in enumerate(texts):
+        answer.body(b"data: " + json.dumps({"choices": [{"text": text}]}).encode() + b"\n\n", at_s)
+    found = answer.sample(0, (1, 3), (0.0, 9.0), 0.0)
+    assert (found.token_ids, found.chunk_tokens) == (tokens, chunk_tokens)
+    assert found.text == ("" if tokens else "".join(texts))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from itertools import count, islice, pairwise
 
 import pytest
 from scripted_server import (
-    DIALECT,
+    FORM,
     DONE,
     WHOLE,
     Handler,
@@ -27,16 +27,17 @@ from llmexp.analysis.request_latency import send_delay_s, time_to_first_token_s
 from llmexp.errors import ConfigError
 from llmexp.launchers.serving.address import Address
 from llmexp.launchers.serving.client import Client
+from llmexp.launchers.serving.completions import body_of
 from llmexp.launchers.serving.connection import Patience
 from llmexp.launchers.serving.load import Load, Request, run
 from llmexp.record.requests import RequestSample
 
 SHORT = Patience(silent_s=20, answer_s=60)
-BODY = DIALECT.body("tiny", [1, 2, 3], 2)
+BODY = body_of(FORM, [1, 2, 3], 2)
 
 
 def requests(client: Client) -> Iterable[Request]:
-    message = client.message(DIALECT.path, BODY)
+    message = client.message(FORM.path, BODY)
     return (Request(index, message, 3, 2) for index in count())
 
 
@@ -46,7 +47,7 @@ def load(handle: Handler, go: Callable[[Load, Iterable[Request]], object], **hea
 
     async def going() -> None:
         async with serving(handle) as address, Client(address, headers, SHORT) as client:
-            await go(Load(client, DIALECT, found.append), requests(client))  # type: ignore[misc]
+            await go(Load(client, FORM, found.append), requests(client))  # type: ignore[misc]
 
     run(going())
     return sorted(found, key=lambda one: one.index)
@@ -209,9 +210,9 @@ def test_the_instant_server_and_the_client_agree(words: tuple[str, ...]) -> None
 
     async def going(port: int) -> None:
         async with Client(Address("127.0.0.1", port), patience=SHORT) as client:
-            message = client.message(DIALECT.path, DIALECT.body("instant", range(512), 32))
+            message = client.message(FORM.path, FORM.body("instant", range(512), 32))
             sent = (Request(index, message, 512, 32) for index in range(40))
-            await Load(client, DIALECT, found.append).closed(sent, 8)
+            await Load(client, FORM, found.append).closed(sent, 8)
 
     command = [sys.executable, "-m", "llmexp.launchers.serving.instant_server", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

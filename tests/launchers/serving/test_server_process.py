@@ -31,7 +31,7 @@ LONG = Patience(silent_s=300, in_all_s=600, between_s=0.02)
 
 def plan(*words: str) -> ServerPlan:
     command = Command(argv=["{python}", str(SPEAKING), "{port}", *words])
-    return ServerPlan(command=command, form=RequestForm(token_ids=True, usage="always"))
+    return ServerPlan(command=command, form=RequestForm.completions(token_ids=True))
 
 
 @pytest.fixture
