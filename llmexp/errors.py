@@ -9,7 +9,8 @@ LlmexpError
 ├── TraceError     a profiler's trace cannot be read
 └── ServerError    an inference server cannot be measured; the message ends with its log's last lines
     ├── ServerDiedError      its process has ended
-    └── ServerNotReadyError  it runs, but does not answer
+    ├── ServerNotReadyError  it runs, but does not answer
+    └── ServerHungError      it served, and does not answer any more
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ class ServerDiedError(ServerError):
 
 class ServerNotReadyError(ServerError):
     """An inference server runs, but has not answered its readiness route in time."""
+
+
+class ServerHungError(ServerError):
+    """An inference server that served sends nothing any more, and does not answer when it is asked."""
 
 
 def nearest(value: str, choices: Iterable[str]) -> str | None:

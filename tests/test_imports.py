@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "analysis": ("errors", "machine.throttling", "record"),
     "report": ("errors", "record", "reference", "analysis", "tasks"),
     "tasks": (*PLANNING, "engines", "analysis", "reference", "report"),
-    "measure": ("schema", "record.samples"),
+    "measure": ("schema", "machine.processes", "record.samples"),
     "launch": (*PLANNING, "engines", "analysis", "traces"),
     "doctor": (*PLANNING, "engines", "launch"),
     "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed", "hook", "launch.spawn"),

@@ -24,6 +24,8 @@ class Client:
         self._patience = patience or Patience()
         self._tls = ssl.create_default_context() if address.is_tls else None
         self._idle: list[Connection] = []
+        self._at_work: set[Connection] = set()
+        self._heard_s = 0.0
         self._peer: str | None = None
 
     async def __aenter__(self) -> Client:
@@ -45,12 +47,20 @@ class Client:
                 text = text.replace(secret, "…") if secret else text
         return text
 
+    @property
+    def last_heard_s(self) -> float:
+        """The time of time.perf_counter at which the server last sent anything, or took a request; 0 before."""
+        return max((each.last_byte_s for each in self._at_work), default=self._heard_s)
+
     async def post(self, message: bytes, answer: Answer) -> None:
         """Send the bytes of a request and take in its answer; raises TransferError where there is no whole one."""
         connection = self._kept() or await self._opened()
+        self._at_work.add(connection)
         try:
             await connection.exchange(message, answer)
         finally:
+            self._at_work.discard(connection)
+            self._heard_s = max(self._heard_s, connection.last_byte_s)
             if connection.is_reusable:
                 self._idle.append(connection)
             else:
@@ -60,7 +70,7 @@ class Client:
         """Return the connection that was used last, so that those that are not needed grow old."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_reusable and time.perf_counter() - connection.idle_since_s < IDLE_LIMIT_S:
+            if connection.is_reusable and time.perf_counter() - connection.last_byte_s < IDLE_LIMIT_S:
                 return connection
             connection.close()
         return None

@@ -60,7 +60,7 @@ class Connection(asyncio.Protocol):
         return str(found[0]) if found else None
 
     @property
-    def idle_since_s(self) -> float:
+    def last_byte_s(self) -> float:
         """The time of the last byte."""
         return self._last_s
 

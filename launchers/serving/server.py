@@ -17,9 +17,10 @@ from types import TracebackType
 
 import psutil
 
-from llmexp.errors import ServerDiedError, ServerNotReadyError
+from llmexp.errors import ServerDiedError, ServerHungError, ServerNotReadyError
 from llmexp.launch.spawn import Agent
 from llmexp.launchers.serving.port import HOST, Port
+from llmexp.machine.processes import held_bytes
 from llmexp.plan.server_plan import ServerPlan
 
 LAST_LINES = 15
@@ -44,9 +45,9 @@ class Patience:
 class Server:
     """A running server at `address`; a context manager that ends it and all its processes."""
 
-    def __init__(self, plan: ServerPlan, folder: Path, log: Path) -> None:
-        """Start the plan's command for a model's folder; its output is added to `log`."""
-        self.plan, self.folder, self.log = plan, folder, log
+    def __init__(self, plan: ServerPlan, folder: Path, log: Path, threads: int = 1) -> None:
+        """Start the plan's command for a model's folder, with so many threads; its output is added to `log`."""
+        self.plan, self.folder, self.log, self.threads = plan, folder, log, threads
         self._code: int | None = None
         self._begin(hold=True)
 
@@ -82,6 +83,10 @@ class Server:
         except psutil.NoSuchProcess:
             return []
 
+    def rss_bytes(self) -> int:
+        """Return the resident memory of the server's processes together."""
+        return sum(map(held_bytes, self.processes()))
+
     def wait_ready(self, patience: Patience | None = None, told: Callable[[str], None] | None = None) -> float:
         """Sleep until the server answers its readiness route with 200; return the seconds since its start.
 
@@ -107,6 +112,14 @@ class Server:
         if self._code is not None or self._agent.ends_within(0):
             raise self._died()
 
+    def check_serving(self, within_s: float) -> None:
+        """Raise ServerHungError if the server does not answer its readiness route in time."""
+        if not self._answers(within_s):
+            raise ServerHungError(
+                f"the server has stopped serving: it does not answer GET {self.plan.ready} at {self.address} within "
+                f"{within_s:.0f} s; {self._end_of_log()}"
+            )
+
     def stop(self) -> int:
         """End the server and all its processes (SIGTERM, after a grace period SIGKILL); return its exit code.
 
@@ -125,8 +138,10 @@ class Server:
         self._port = Port(hold)
         self._log_begin = self.log.stat().st_size if self.log.exists() else 0
         command = self.plan.command
-        argv = command.words(folder=self.folder, port=self.port, python=sys.executable)
-        self._agent = Agent(argv, _environment(command.env, command.unset), self.log)
+        argv = command.words(folder=self.folder, port=self.port, python=sys.executable, threads=self.threads)
+        # Servers that have no option for it take the variable.
+        env = {"OMP_NUM_THREADS": str(self.threads), **command.env}
+        self._agent = Agent(argv, _environment(env, command.unset), self.log)
         self._started_s = time.monotonic()
 
     def _found_its_port_taken(self) -> bool:

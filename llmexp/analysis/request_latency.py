@@ -57,6 +57,20 @@ def send_delay_s(sample: RequestSample) -> float | None:
     return None if sample.sent_s is None else sample.sent_s - sample.scheduled_s
 
 
+def latencies(samples: Sequence[RequestSample]) -> dict[str, list[float]]:
+    """Return the values of every kind of latency, in seconds; those of the first two count from when it was due."""
+    found = {
+        "ttft": [time_to_first_token_s(sample) for sample in samples],
+        "end_to_end": [end_to_end_s(sample) for sample in samples],
+        "tpot": [time_per_output_token_s(sample) for sample in samples],
+        "inter_token": [gap_s for sample in samples for gap_s in inter_token_s(sample)],
+        "ttft_from_send": [time_to_first_token_s(sample, "sent") for sample in samples],
+        "end_to_end_from_send": [end_to_end_s(sample, "sent") for sample in samples],
+        "send_delay": [send_delay_s(sample) for sample in samples],
+    }
+    return {kind: [each for each in times_s if each is not None] for kind, times_s in found.items()}
+
+
 @dataclass(frozen=True)
 class Objective:
     """What a request has to keep; None asks nothing. Latencies count from when the request was due."""

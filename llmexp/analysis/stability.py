@@ -78,7 +78,7 @@ def judge(
     disturbed = [reason for machine in machines for reason in disturbances(machine)]
     other_cores = [machine.other_cores for machine in machines if machine.other_cores is not None]
     against = [*of_task, *disturbed, *(_drifted(drifted) or _not_warm(settled)), *_held_up(repeats)]
-    missing = _missing(repeats, _wide(found, metric) if found else None, together, settled)
+    missing = _missing(repeats, too_wide(found, metric) if found else None, together, settled)
     return Stability(
         metric=metric,
         verdict="unstable" if against else "unknown" if missing else "stable",
@@ -196,7 +196,8 @@ def _held_up(repeats: Sequence[AnyRepeat]) -> list[str]:
     ]
 
 
-def _wide(found: Interval, metric: str) -> list[str]:
+def too_wide(found: Interval, metric: str) -> list[str]:
+    """Say why an interval is too wide to rely on; empty where it is not."""
     if found.share <= RELEVANT:
         return []
     said = (

@@ -6,6 +6,7 @@ An error is one line with the nearest valid key.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -77,6 +78,26 @@ def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
         yield prefix + name
         for section in types_of(info.annotation):
             yield from _keys(section, f"{prefix}{name}.")
+
+
+def takes_several(path: str) -> bool:
+    """Tell whether values between commas are one run's, for this dotted key, and not a sweep's."""
+    return path in _of_one_run()
+
+
+@cache
+def _of_one_run() -> frozenset[str]:
+    kinds = [get_task(name).config_type for name in task_names()]
+    return frozenset(key for kind in kinds for key in _lists(kind))
+
+
+def _lists(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, info in model.model_fields.items():
+        told = info.json_schema_extra
+        if isinstance(told, dict) and told.get("commas") == "list":
+            yield prefix + name
+        for section in types_of(info.annotation):
+            yield from _lists(section, f"{prefix}{name}.")
 
 
 def check_key(path: str) -> None:

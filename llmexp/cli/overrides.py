@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
 from llmexp.cli.arguments import COMMAND_NAMES
-from llmexp.cli.check import check_key, keys, refuse_secret
+from llmexp.cli.check import check_key, keys, refuse_secret, takes_several
 from llmexp.cli.compose import groups_of
 from llmexp.cli.places import spelled_out
 from llmexp.errors import ConfigError, hint
@@ -85,6 +85,8 @@ def _accept_one(override: Override, groups: Collection[str]) -> str:
     if key in groups:
         return _named(key, plain, override.value())
     check_key(key)
+    if takes_several(key) and override.is_choice_sweep():
+        return f"++{key}=[{plain.partition('=')[2]}]"
     return f"method={_quoted(plain)}" if key == "method" and not isinstance(override.value(), list) else f"++{plain}"
 
 

@@ -14,7 +14,10 @@ from llmexp import plugins
 from llmexp.engines.base import Engine
 from llmexp.errors import ConfigError, hint
 
-ENGINES = {name: f"llmexp.engines.{name}:ENGINE" for name in ("deepspeed", "megatron", "script", "torch", "micro")}
+_SERVERS = ("transformers", "vllm", "sglang", "llama_cpp", "command")
+ENGINES = {name: f"llmexp.engines.{name}:ENGINE" for name in ("deepspeed", "megatron", "script", "torch", "micro")} | {
+    name: f"llmexp.engines.serving.{name}:ENGINE" for name in _SERVERS
+}
 
 
 def engine_names(task: str) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,12 @@ def held_bytes(process: psutil.Process) -> int:
         return int(process.memory_info().rss)
     except psutil.Error:
         return 0
+
+
+def peak_rss_bytes() -> int:
+    """Return the most resident memory that this process has had."""
+    # ru_maxrss counts KiB on Linux, bytes on macOS.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def handles(pid: int, number: signal.Signals) -> bool:

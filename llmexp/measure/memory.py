@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 from collections.abc import Callable, Iterable
 
 import psutil
 import torch
 
+from llmexp.machine.processes import peak_rss_bytes
 from llmexp.record.samples import StateBytes
 
 
@@ -30,7 +29,7 @@ class Peaks:
         self._device, self._on_gpu = device, device.type == "cuda"
         self.of_phases: dict[str, int] = {}
         self._allocated = self._reserved = self._used = 0
-        self._rss = _peak_rss_bytes()
+        self._rss = peak_rss_bytes()
         if self._on_gpu:
             torch.cuda.reset_peak_memory_stats(device)
 
@@ -43,7 +42,7 @@ class Peaks:
         """Note the peak of the phase that ends here; on CPU only where the process grew beyond its earlier peak."""
         if self._on_gpu:
             self._note(phase, self._take())
-        elif (rss := _peak_rss_bytes()) > self._rss:
+        elif (rss := peak_rss_bytes()) > self._rss:
             self._rss = rss
             self._note(phase, rss)
 
@@ -54,7 +53,7 @@ class Peaks:
 
     def summary(self) -> dict[str, int]:
         """Return all peaks until now and the process's peak resident set, by the names of RankSummary."""
-        found = {"peak_rss_bytes": _peak_rss_bytes()}
+        found = {"peak_rss_bytes": peak_rss_bytes()}
         if self._on_gpu:
             self._take()
             found |= {
@@ -75,11 +74,6 @@ class Peaks:
 
     def _note(self, phase: str, size: int) -> None:
         self.of_phases[phase] = max(self.of_phases.get(phase, 0), size)
-
-
-def _peak_rss_bytes() -> int:
-    # ru_maxrss counts KiB on Linux, bytes on macOS.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def bytes_of(tensors: Iterable[torch.Tensor], device: torch.device, *, offloaded: bool = False) -> StateBytes:

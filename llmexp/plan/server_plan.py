@@ -34,7 +34,8 @@ class RequestForm(Record):
 class ServerPlan(Record):
     """The command of a server, and the routes at which it answers.
 
-    The command's arguments may have '{folder}', the model's folder, '{port}', and '{python}', this interpreter.
+    The command's arguments may have '{folder}', the model's folder, '{port}', '{python}', this interpreter, and
+    '{threads}', how many the server may take on a CPU.
     """
 
     command: Command

@@ -16,6 +16,7 @@ class RequestSample(Sample):
     All times are seconds since the rank started its loop, by the client's clock.
     """
 
+    point: int = Field(0, description="the number of its load point")
     sent_s: float | None = Field(None, description="when it was written to the connection; None where it never was")
     first_byte_s: float | None = Field(None, description="of the answer, its head included")
     chunk_us: list[int] = Field(

@@ -18,6 +18,7 @@ TASKS = {
     "pretrain": "llmexp.tasks.training.task:PRETRAIN",
     "finetune": "llmexp.tasks.training.task:FINETUNE",
     "micro": "llmexp.tasks.micro.task:MICRO",
+    "serve": "llmexp.tasks.serving.task:SERVE",
 }
 
 

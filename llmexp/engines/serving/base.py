@@ -8,10 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from llmexp.engines.base import Engine
+from llmexp.engines.commands import ranks_of
 from llmexp.plan.server_plan import ServerPlan, Weights
-from llmexp.schema import RunConfig, SizedModel
+from llmexp.record.plan import Command
+from llmexp.schema import ServingRunConfig, SizedModel
 
+WORKER = "llmexp.launchers.serving.worker"
 HOST = "127.0.0.1"
+# On a CPU: the cores that the load client leaves to the server.
+THREADS = "{threads}"
 # The name by which requests ask for the model, where a server wants one.
 SERVED_NAME = "llmexp"
 # What vLLM's and SGLang's completions are asked besides: outputs of the full length, and the count of tokens.
@@ -19,6 +24,9 @@ IGNORE_END = {"model": SERVED_NAME, "ignore_eos": True, "stream_options": {"incl
 # The names of dtypes on servers' command lines.
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 BYTES = {"fp32": 4, "bf16": 2}
+
+# What the load client imports, and what writes the model's folder.
+CLIENT_MODULES = ("httptools", "uvloop", "msgspec", "torch", "transformers")
 
 Knob = Callable[[Any], list[str]]
 """Turns a knob's value into words of the server's command line."""
@@ -47,8 +55,6 @@ class Served:
     """The most requests at a time that need not wait for room in the KV cache."""
     devices: int = 1
     """Over which the model is cut by tensor parallelism."""
-    threads: int | None = None
-    """Threads on a CPU; None leaves it to the server."""
     seed: int = 0
     own_weights: bool = False
     """Whether a server that can may draw random weights itself: it starts sooner, and its outputs are its own."""
@@ -75,7 +81,7 @@ class Served:
         return self.requests * self.positions
 
 
-class ServingEngine(Engine[RunConfig]):
+class ServingEngine(Engine[ServingRunConfig]):
     """An engine that starts a server for random weights of a shape, or for a folder of weights."""
 
     tasks = ("serve",)
@@ -95,6 +101,14 @@ class ServingEngine(Engine[RunConfig]):
     def cannot(self, served: Served) -> str | None:
         """Say what else the engine cannot do."""
         return None
+
+    def command(self, config: ServingRunConfig) -> Command:
+        """Return the command that starts the load client, which starts the server."""
+        return ranks_of(config, 1, WORKER)
+
+    def needed_modules(self, config: ServingRunConfig) -> tuple[str, ...]:
+        """Return the modules of the load client and of the server."""
+        return (*CLIENT_MODULES, *self.modules)
 
     @abstractmethod
     def server(self, served: Served) -> ServerPlan:

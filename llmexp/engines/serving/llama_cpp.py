@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from llmexp.engines.serving.base import HOST, SERVED_NAME, Knob, Served, ServingEngine, value
+from llmexp.engines.serving.base import HOST, SERVED_NAME, THREADS, Knob, Served, ServingEngine, value
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
@@ -45,8 +45,7 @@ class LlamaCppEngine(ServingEngine):
         argv = ["{python}", "-m", "llama_cpp.server", "--model", "{folder}/model.gguf", "--model_alias", SERVED_NAME]
         argv += ["--host", HOST, "--port", "{port}", "--n_ctx", str(served.positions), "--seed", str(served.seed)]
         argv += ["--interrupt_requests", "false", "--type_k", _FP32, "--type_v", _FP32, *self.flags(served)]
-        if served.threads:
-            argv += ["--n_threads", str(served.threads), "--n_threads_batch", str(served.threads)]
+        argv += ["--n_threads", THREADS, "--n_threads_batch", THREADS]
         form = RequestForm.completions(token_ids=False, model=SERVED_NAME, repeat_penalty=1.0)
         return ServerPlan(command=Command(argv=argv), ready="/v1/models", form=form, weights="gguf")
 

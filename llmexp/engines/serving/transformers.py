@@ -50,9 +50,8 @@ class TransformersEngine(ServingEngine):
         argv = ["{python}", "-m", "transformers.cli.transformers", "serve", "{folder}", "--host", HOST]
         argv += ["--port", "{port}", "--device", served.device, "--dtype", DTYPES[served.dtype]]
         argv += ["--default-seed", str(served.seed), *self.flags(served)]
-        env = {"OMP_NUM_THREADS": str(served.threads)} if served.threads else {}
         form = RequestForm.completions(token_ids=False)
-        return ServerPlan(command=Command(argv=argv, env=env), form=form)
+        return ServerPlan(command=Command(argv=argv), form=form)
 
 
 def _cache(served: Served) -> dict[str, int]:

@@ -9,7 +9,17 @@ from collections.abc import Mapping
 from math import ceil
 from typing import ClassVar
 
-from llmexp.engines.serving.base import DTYPES, HOST, IGNORE_END, SERVED_NAME, Knob, Served, ServingEngine, switch, value
+from llmexp.engines.serving.base import (
+    DTYPES,
+    HOST,
+    IGNORE_END,
+    SERVED_NAME,
+    Knob,
+    Served,
+    ServingEngine,
+    switch,
+    value,
+)
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 

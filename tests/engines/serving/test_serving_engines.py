@@ -30,7 +30,7 @@ SIZES: dict[str, Any] = {
 }
 TINY = DenseModel(name="tiny", architecture="llama", **SIZES)
 MIXTURE = MixtralModel(name="mixture", architecture="mixtral", num_experts=4, experts_per_token=2, **SIZES)
-SERVED = Served(TINY, "fp32", "cpu", positions=544, requests=16, threads=2)
+SERVED = Served(TINY, "fp32", "cpu", positions=544, requests=16)
 GPU = replace(SERVED, device="cuda", dtype="bf16")
 COMMAND = {"command": "my-server {folder} --port {port}"}
 NAMES = [found.name for found in iter_modules(serving.__path__) if found.name != "base"]

@@ -9,8 +9,8 @@ from itertools import count, islice, pairwise
 
 import pytest
 from scripted_server import (
-    FORM,
     DONE,
+    FORM,
     WHOLE,
     Handler,
     answering,
@@ -210,7 +210,7 @@ def test_the_instant_server_and_the_client_agree(words: tuple[str, ...]) -> None
 
     async def going(port: int) -> None:
         async with Client(Address("127.0.0.1", port), patience=SHORT) as client:
-            message = client.message(FORM.path, FORM.body("instant", range(512), 32))
+            message = client.message(FORM.path, body_of(FORM, range(512), 32))
             sent = (Request(index, message, 512, 32) for index in range(40))
             await Load(client, FORM, found.append).closed(sent, 8)
 

@@ -87,7 +87,7 @@ def answer(status: int, text: str) -> Answer:
 
 
 def running(engine: ServingEngine, cache: Path) -> Iterator[Asked]:
-    plan = engine.server(Served(TINY, "fp32", "cpu", POSITIONS, REQUESTS, threads=1))
+    plan = engine.server(Served(TINY, "fp32", "cpu", POSITIONS, REQUESTS))
     folder = ensure_model_folder(FolderRequest(model=TINY, dtype="fp32", seed=0, weights=plan.weights), cache)
     with Server(plan, folder, cache / f"{engine.name}.txt") as server:
         server.wait_ready(Patience(silent_s=600))

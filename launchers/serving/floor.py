@@ -1,0 +1,75 @@
+"""The client's own share of what it measures: the same load on a server that answers at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import ceil
+
+from llmexp.analysis.percentiles import percentile
+from llmexp.analysis.request_latency import latencies
+from llmexp.errors import ServerError
+from llmexp.launchers.serving.address import Address
+from llmexp.launchers.serving.asked import requests_of
+from llmexp.launchers.serving.client import Client
+from llmexp.launchers.serving.instant_server import FORM
+from llmexp.launchers.serving.load import Load, run
+from llmexp.launchers.serving.port import HOST
+from llmexp.launchers.serving.session import put
+from llmexp.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.record.requests import RequestSample
+from llmexp.record.serving import ClientFloor
+
+# An open load is repeated for so many seconds, as its requests do not disturb each other.
+OPEN_S, FEWEST, MOST = 5.0, 10, 1000
+
+
+def client_floors(plan: ServingPlan) -> list[ClientFloor]:
+    """Measure every load point against the instant server; raises ServerError where that does not start."""
+    with _instant_server() as port:
+        return [_floor(plan, point, port) for point in plan.points]
+
+
+def _floor(plan: ServingPlan, point: LoadPoint, port: int) -> ClientFloor:
+    wanted = ceil(point.rate_per_s * OPEN_S) if point.rate_per_s else MOST
+    count = min(point.requests, max(FEWEST, wanted))
+    found: list[RequestSample] = []
+
+    async def going() -> None:
+        async with Client(Address(HOST, port)) as client:
+            every = requests_of(plan, point, client, FORM)
+            for requests in (every[: point.warmup], every[point.warmup :][:count]):
+                await put(Load(client, FORM, found.append), plan, point, requests)
+
+    run(going())
+    measured = [sample for sample in found if not sample.warmup]
+    seconds = max(sample.end_s for sample in measured) - min(sample.scheduled_s for sample in measured)
+    times_s = latencies(measured)
+    return ClientFloor(
+        point=point.number,
+        requests=len(measured),
+        requests_per_s=len(measured) / seconds,
+        ttft_p50_s=percentile(times_s["ttft"], 50),
+        ttft_p99_s=percentile(times_s["ttft"], 99),
+        end_to_end_p50_s=percentile(times_s["end_to_end"], 50),
+    )
+
+
+@contextmanager
+def _instant_server() -> Iterator[int]:
+    """Give the port of an instant server in a process of its own; raises ServerError where it does not start.
+
+    It writes each event by itself, as a server does that has one token at a time.
+    """
+    command = [sys.executable, "-m", "llmexp.launchers.serving.instant_server", "--apart"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout
+            said = server.stdout.readline()
+            if not said:
+                raise ServerError("the instant server, by which the client's own share is measured, did not start")
+            yield int(said)
+        finally:
+            server.kill()

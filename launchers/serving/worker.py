@@ -1,0 +1,72 @@
+"""The rank process of task=serve: it starts the server, puts every load of the plan on it, and ends it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from llmexp.launchers.rank.frame import Rank, main
+from llmexp.launchers.serving.floor import client_floors
+from llmexp.launchers.serving.load import run
+from llmexp.launchers.serving.model_folder import FolderRequest, ensure_model_folder
+from llmexp.launchers.serving.server import Patience, Server
+from llmexp.launchers.serving.session import Session
+from llmexp.machine.processes import peak_rss_bytes
+from llmexp.machine.processor import usable_cores
+from llmexp.plan.serving_plan import ServingPlan
+from llmexp.record.requests import RequestSample
+from llmexp.record.samples import RankSummary
+from llmexp.record.serving import ServingSummary
+
+SERVER_LOG = "log.server.txt"
+
+
+def work(plan: ServingPlan, rank: Rank) -> RankSummary:
+    """Measure all load points on one server, a line of samples for each request."""
+    folder = _model_folder(plan)
+    limits = Patience(in_all_s=plan.config.measure.timeout_s)
+    with Server(plan.server, folder, rank.folder / SERVER_LOG, _threads(plan)) as server:
+        start_s = server.wait_ready(limits, told=lambda line: print(f"server: {line}", flush=True))
+        begin_s = time.perf_counter()
+        peak_rss_bytes_of_server = _measure(plan, rank, server, begin_s)
+        window_s = time.perf_counter() - begin_s
+    return ServingSummary(
+        rank=rank.index,
+        window_wall_s=window_s,
+        peak_rss_bytes=peak_rss_bytes(),
+        server_start_s=start_s,
+        server_peak_rss_bytes=peak_rss_bytes_of_server,
+        floors=client_floors(plan),
+        environment={"interpreter": sys.executable},
+    )
+
+
+def _measure(plan: ServingPlan, rank: Rank, server: Server, origin_s: float) -> int:
+    """Put all loads on the server; return the most memory that its processes held."""
+    with rank.samples_path.open("a") as file:
+
+        def done(sample: RequestSample) -> None:
+            file.write(sample.model_dump_json() + "\n")
+            file.flush()
+
+        session = Session(plan, server, done, origin_s)
+        for point in plan.points:
+            run(session.measure(point))
+            server.check()
+    return session.peak_rss_bytes
+
+
+def _model_folder(plan: ServingPlan) -> Path:
+    config = plan.config
+    wanted = FolderRequest(model=config.model, dtype=plan.dtype, seed=config.seed, weights=plan.server.weights)
+    return ensure_model_folder(wanted)
+
+
+def _threads(plan: ServingPlan) -> int:
+    """Return the threads of a server on a CPU: all cores but one, which is the client's."""
+    return plan.config.measure.threads_per_rank or max(1, usable_cores() - 1)
+
+
+if __name__ == "__main__":
+    main(work, lambda: ServingPlan)

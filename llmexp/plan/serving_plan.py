@@ -1,0 +1,93 @@
+"""The plan of a run of task=serve: the server that it starts, and the load points that it puts on it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from llmexp.plan.server_plan import ServerPlan
+from llmexp.record.plan import RunPlan
+from llmexp.record.samples import Record
+from llmexp.schema import Dtype, ServingRunConfig
+from llmexp.schema.serving import MAX
+
+
+class LoadPoint(Record):
+    """One load: an open one at a rate, a burst where neither rate nor concurrency is given, or a closed one."""
+
+    number: int
+    requests: int
+    warmup: int
+    rate_per_s: float | None = None
+    concurrency: int | None = None
+
+    @property
+    def is_burst(self) -> bool:
+        """Tell whether all requests are due at once."""
+        return self.rate_per_s is None and self.concurrency is None
+
+    @property
+    def at_work(self) -> int:
+        """The most requests that are at work at a time for certain."""
+        return self.concurrency or self.requests
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The point as the parameters of a result's point."""
+        if self.concurrency:
+            return {"load": "closed", "concurrency": self.concurrency}
+        return {"load": "open", "rate_per_s": MAX if self.is_burst else self.rate_per_s}
+
+    def __str__(self) -> str:
+        if self.concurrency:
+            return f"{self.concurrency} at a time"
+        return "max" if self.is_burst else f"{self.rate_per_s:g}/s"
+
+
+class ServingPlan(RunPlan):
+    """The plan of task=serve; its samples are requests."""
+
+    rate: ClassVar[str] = "output_tokens_per_s"
+    sample_name: ClassVar[str] = "request"
+
+    config: ServingRunConfig
+    server: ServerPlan
+    dtype: Dtype
+    positions: int = Field(description="the most tokens of one request, prompt and output together")
+    points: list[LoadPoint]
+
+    @property
+    def subject(self) -> dict[str, str]:
+        """The model and the engine."""
+        return {"model": self.config.model.name, "engine": self.config.engine.name}
+
+    @property
+    def work(self) -> dict[str, str]:
+        """The properties that runs share whose rates can be compared, and the engine, which is what is compared."""
+        serve = self.config.serve
+        own = {name: value for name, value in super().work.items() if name != "ranks"}
+        return own | {
+            "model": self.config.model.name,
+            "devices": str(self.devices),
+            "dtype": self.dtype,
+            "prompt": f"{serve.prompt.tokens} tokens",
+            "output": f"{serve.output.tokens} tokens",
+            "requests": str(serve.requests),
+            "loads": ", ".join(map(str, self.points)),
+        }
+
+    @property
+    def samples(self) -> int:
+        """The number of requests, those of the warm-ups included."""
+        return sum(point.warmup + point.requests for point in self.points)
+
+    @property
+    def measured_samples(self) -> int:
+        """The number of measured requests."""
+        return sum(point.requests for point in self.points)
+
+    @property
+    def replicas(self) -> int:
+        """One client sends all requests."""
+        return 1

@@ -1,0 +1,93 @@
+"""The sections of task=serve: the load that is put on a server, what it has to keep, and how the server is laid out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from llmexp.schema.model import ModelConfig
+from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
+from llmexp.schema.section import Dtype, PositiveFloat, PositiveInt, Section, Whole
+
+MAX: Literal["max"] = "max"
+
+
+def _listed(value: Any) -> Any:
+    """Return one value as a list of one, because serve.rate=4 is what people type."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+# `serve.rate=1,4,max` are the load points of one run, not a sweep over runs.
+OneRun = Field(strict=False, json_schema_extra={"commas": "list"})
+Rates = Annotated[tuple[PositiveFloat | Literal["max"], ...], OneRun, BeforeValidator(_listed)]
+Counts = Annotated[tuple[Annotated[int, Field(ge=1), Whole], ...], OneRun, BeforeValidator(_listed)]
+
+
+class LengthConfig(Section):
+    """The length of prompts, or of outputs."""
+
+    tokens: PositiveInt
+
+
+class SloConfig(Section):
+    """What a request has to keep to count for goodput; latencies count from when it was due. None asks nothing."""
+
+    ttft_s: PositiveFloat | None = Field(None, description="time to first token")
+    tpot_s: PositiveFloat | None = Field(None, description="time per output token after the first")
+    end_to_end_s: PositiveFloat | None = Field(None, description="time to the last token")
+
+
+class ServeConfig(Section):
+    """The load: each rate and each concurrency is a load point, with so many requests, on the same server."""
+
+    name: str
+    rate: Rates = Field((), description="requests per second of open loads; max: all requests at once")
+    concurrency: Counts = Field((), description="requests at work at a time in closed loads")
+    arrivals: Literal["poisson", "constant", "gamma"] = Field("poisson", description="of open loads")
+    burstiness: PositiveFloat = Field(1.0, description="the shape of gamma: below 1 requests come in bursts")
+    requests: PositiveInt = Field(description="of each load point, warm-up not counted")
+    warmup_requests: PositiveInt | None = Field(
+        None,
+        description="before each load point, under its own load; None: as many as are at work at a time, 32 at most",
+    )
+    prompt: LengthConfig
+    output: LengthConfig
+    slo: SloConfig = SloConfig()
+    dtype: Dtype | None = Field(None, description="of weights and computation; None: bf16, on cpu fp32")
+    weights: Literal["auto", "folder", "own"] = Field(
+        "auto",
+        description="folder: random weights of the seed, which every engine reads; own: the engine draws them itself; "
+        "auto: own only for models above 4 GB, where the engine can",
+    )
+    silent_timeout_s: PositiveFloat = Field(
+        120.0, description="a server that sends nothing to anybody for so long, and does not answer when asked, hangs"
+    )
+
+    @model_validator(mode="after")
+    def _has_points(self) -> ServeConfig:
+        if not (self.rate or self.concurrency):
+            raise ValueError("serve.rate and serve.concurrency are empty: set one of them, such as serve.rate=max")
+        return self
+
+
+class ServingParallelismConfig(Section):
+    """How the model is laid out over the devices of its server."""
+
+    tp: PositiveInt = Field(1, description="tensor parallelism: every matrix is cut over so many devices")
+
+
+class ServingTaskConfig(TaskConfig):
+    """An inference server under a load."""
+
+    name: Literal["serve"]
+
+
+class ServingRunConfig(RunConfig):
+    """The configuration of a run of task=serve."""
+
+    task: ServingTaskConfig
+    model: ModelConfig
+    serve: ServeConfig
+    parallelism: ServingParallelismConfig = ServingParallelismConfig()
+    measure: MeasureConfig

@@ -1,0 +1,1 @@
+"""The task serve: an inference server under loads that are believed."""

@@ -1,0 +1,54 @@
+"""The metrics of a run of task=serve: the best of its load points, and what its server took."""
+
+from __future__ import annotations
+
+from llmexp.analysis.metric import Metrics, Shown
+from llmexp.analysis.quantity import Measurement
+from llmexp.plan.serving_plan import ServingPlan
+from llmexp.tasks.serving.points import ServingRepeat, requests_of, values
+
+METRICS = Metrics()
+GIB = 1024**3
+
+
+@METRICS.add("output tokens/s", "higher")
+def output_tokens_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """Tokens generated per second at the load point with the most, from the first request due to the last answer."""
+    return _highest("output_tokens_per_s", repeat, plan)
+
+
+@METRICS.add("tokens/s", "higher")
+def total_tokens_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """Tokens of prompts and outputs per second, at the load point with the most."""
+    return _highest("total_tokens_per_s", repeat, plan)
+
+
+@METRICS.add("requests/s", "higher", Shown("requests/s", ",.3g"))
+def requests_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """Requests answered per second, at the load point with the most."""
+    return _highest("requests_per_s", repeat, plan)
+
+
+@METRICS.add("requests/s", "higher", Shown("goodput, requests/s", ",.3g"))
+def goodput_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """Requests per second that kept serve.slo, at the load point with the most."""
+    return _highest("goodput_per_s", repeat, plan)
+
+
+@METRICS.add("s", "lower", Shown("server start, s", ",.1f", dispensable=2))
+def server_start_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """Seconds from the start of the server to its readiness."""
+    return Measurement(repeat.ranks[0].server_start_s)
+
+
+@METRICS.add("bytes", "lower", Shown("server memory, GiB", ",.2f", 1 / GIB, dispensable=3))
+def server_peak_rss_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """Host memory of the server's processes together, the largest reading."""
+    found = repeat.ranks[0].server_peak_rss_bytes
+    return None if found is None else Measurement(found)
+
+
+def _highest(name: str, repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    found = [dict(values(requests_of(repeat, point), plan)).get(name) for point in plan.points]
+    known = [value for value in found if value is not None]
+    return Measurement(max(known)) if known else None

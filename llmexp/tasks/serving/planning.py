@@ -1,0 +1,101 @@
+"""ServingRunConfig to ServingPlan: the server's command, the load points and what a server certainly holds."""
+
+from __future__ import annotations
+
+from llmexp.engines import get_engine
+from llmexp.engines.serving.base import BYTES, Served, ServingEngine
+from llmexp.errors import ConfigError
+from llmexp.plan.identity import identity
+from llmexp.plan.load_points import load_points
+from llmexp.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.plan.shape import ModelShape, shape_of
+from llmexp.record.plan import MemoryEstimate
+from llmexp.record.samples import StateBytes
+from llmexp.schema import Dtype, ServingRunConfig, SizedModel
+
+# Larger folders of random weights are not worth their time and disk where the engine can draw weights itself.
+LARGEST_FOLDER_BYTES = 4 * 10**9
+# A KV cache that has no room for more requests at a time lets the others wait, as real servers do.
+MOST_AT_ONCE = 256
+
+
+def plan_serving(config: ServingRunConfig) -> ServingPlan:
+    """Plan one run, which may be a skip; raises ConfigError for a configuration that cannot run."""
+    engine = get_engine(config.task.name, config.engine.name)
+    assert isinstance(engine, ServingEngine)
+    served, points = served_of(config), load_points(config.serve)
+    skip = engine.unsupported(served)
+    server = engine.server(served)
+    return ServingPlan(
+        id=identity(config, {}, {"server": server.model_dump(mode="json")}),
+        processes=1,
+        devices=served.devices,
+        memory=_memory(served),
+        engine_config={},
+        command=engine.command(config),
+        skip=skip,
+        config=config,
+        server=server,
+        dtype=served.dtype,
+        positions=served.positions,
+        points=points,
+    )
+
+
+def served_of(config: ServingRunConfig) -> Served:
+    """Return what the server has to hold; raises ConfigError where the model has no room for a request."""
+    serve, model = config.serve, config.model
+    if not isinstance(model, SizedModel):
+        raise ConfigError(
+            f"model={model.name}: task=serve takes models of given sizes, such as model=7b, with random weights"
+        )
+    positions = serve.prompt.tokens + serve.output.tokens
+    if positions > model.max_positions:
+        raise ConfigError(
+            f"serve.prompt.tokens={serve.prompt.tokens} and serve.output.tokens={serve.output.tokens} are {positions} "
+            f"tokens, more than model.max_positions={model.max_positions} of model={model.name}"
+        )
+    dtype: Dtype = serve.dtype or ("fp32" if config.hardware.device == "cpu" else "bf16")
+    return Served(
+        model=model,
+        dtype=dtype,
+        device=config.hardware.device,
+        positions=positions,
+        requests=min(max(map(_at_work, load_points(serve))), MOST_AT_ONCE),
+        devices=config.parallelism.tp,
+        seed=config.seed,
+        own_weights=_draws_own(config, weight_bytes(_shape(model), dtype)),
+        knobs=config.engine.options,
+    )
+
+
+def weight_bytes(shape: ModelShape, dtype: Dtype) -> int:
+    """Return the bytes of all weights in a dtype."""
+    return shape.parameters * BYTES[dtype]
+
+
+def _shape(model: SizedModel) -> ModelShape:
+    shape = shape_of(model)
+    assert shape
+    return shape
+
+
+def _at_work(point: LoadPoint) -> int:
+    return point.at_work
+
+
+def _draws_own(config: ServingRunConfig, weights: int) -> bool:
+    wanted = config.serve.weights
+    return wanted == "own" or (wanted == "auto" and weights > LARGEST_FOLDER_BYTES)
+
+
+def _memory(served: Served) -> MemoryEstimate:
+    """Return the weights of one device; the KV cache is what the server makes of the rest."""
+    each = weight_bytes(_shape(served.model), served.dtype) // served.devices
+    words = f"{each / 1e9:.3g} GB of weights in {served.dtype}"
+    return MemoryEstimate(
+        parameters=StateBytes(device=each),
+        gradients=StateBytes(),
+        optimizer=StateBytes(),
+        arithmetic=f"{words} on each of {served.devices} devices" if served.devices > 1 else words,
+    )

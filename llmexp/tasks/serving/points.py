@@ -1,0 +1,133 @@
+"""The results of load points: throughput, latencies from when requests were due, and what the client itself costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from llmexp.analysis.percentiles import percentile
+from llmexp.analysis.quantity import Measurement, over_repeats
+from llmexp.analysis.request_latency import Objective, goodput_per_s, latencies
+from llmexp.analysis.window import Repeat
+from llmexp.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.record.requests import RequestSample
+from llmexp.record.result import Metric, ResultPoint
+from llmexp.record.samples import read_samples
+from llmexp.record.serving import ClientFloor, ServingSummary
+from llmexp.schema.serving import SloConfig
+
+PERCENTS = (50, 90, 95, 99)
+ServingRepeat = Repeat[RequestSample, ServingSummary]
+
+
+def results(plan: ServingPlan, repeats: Sequence[ServingRepeat]) -> list[ResultPoint]:
+    """Return each load point's result; one without a whole answer has no metrics and says why."""
+    return [_result(plan, point, [requests_of(repeat, point) for repeat in repeats], repeats) for point in plan.points]
+
+
+def requests_of(repeat: ServingRepeat, point: LoadPoint) -> list[RequestSample]:
+    """Return the measured requests of a load point in the order in which they were due."""
+    found = [sample for (sample,) in repeat.measured if sample.point == point.number]
+    return sorted(found, key=lambda sample: (sample.scheduled_s, sample.index))
+
+
+def read_unfinished(folder: Path) -> list[RequestSample]:
+    """Read the measured requests of a repeat that did not end well; none where there is no file."""
+    try:
+        return [sample for sample in read_samples(folder / "samples.0.jsonl", RequestSample) if not sample.warmup]
+    except (OSError, ValueError):
+        return []
+
+
+def results_until_now(plan: ServingPlan, samples: Sequence[RequestSample]) -> list[ResultPoint]:
+    """Return the results of the load points that were complete, and what became of the requests of the others."""
+    found = []
+    for point in plan.points:
+        own = [sample for sample in samples if sample.point == point.number]
+        answered = sum(not sample.problem for sample in own)
+        if answered == point.requests:
+            found.append(ResultPoint(params=point.params, metrics=_over([dict(values(own, plan))])))
+            continue
+        lost = f"the run ended when {answered} of {point.requests} requests were answered"
+        sent = f", {len(own) - answered} were at work or failed and {point.requests - len(own)} were not sent yet"
+        found.append(ResultPoint(params=point.params, metrics={}, problem=lost + sent))
+    return found
+
+
+def values(samples: Sequence[RequestSample], plan: ServingPlan) -> Iterator[tuple[str, float]]:
+    """Yield the metrics of one load point and repeat by name, as far as its answers tell them."""
+    whole = [sample for sample in samples if not sample.problem]
+    yield "requests", len(samples)
+    yield "failed_requests", len(samples) - len(whole)
+    if not whole:
+        return
+    seconds = max(sample.end_s for sample in whole) - min(sample.scheduled_s for sample in samples)
+    yield "requests_per_s", len(whole) / seconds
+    if all(sample.output_tokens is not None for sample in whole):
+        output = sum(sample.amount for sample in whole)
+        yield "output_tokens_per_s", output / seconds
+        yield "output_tokens_per_s_per_device", output / seconds / plan.devices
+        yield "total_tokens_per_s", (output + sum(sample.asked_prompt_tokens for sample in whole)) / seconds
+    if (slo := plan.config.serve.slo) != SloConfig():
+        yield "goodput_per_s", goodput_per_s(samples, objective(slo))
+    yield from _latencies(whole)
+
+
+def objective(slo: SloConfig) -> Objective:
+    """Return the objective of a configuration."""
+    return Objective(slo.ttft_s, slo.tpot_s, slo.end_to_end_s)
+
+
+def floor_of(repeat: ServingRepeat, point: LoadPoint) -> ClientFloor | None:
+    """Return what the client measured at this load point against a server that answers at once."""
+    return next((floor for floor in repeat.ranks[0].floors if floor.point == point.number), None)
+
+
+def _latencies(samples: Sequence[RequestSample]) -> Iterator[tuple[str, float]]:
+    for kind, times_s in latencies(samples).items():
+        if times_s:
+            yield f"{kind}_mean_s", fmean(times_s)
+            for percent in PERCENTS:
+                yield f"{kind}_p{percent}_s", percentile(times_s, percent)
+
+
+def _result(
+    plan: ServingPlan, point: LoadPoint, samples: Sequence[Sequence[RequestSample]], repeats: Sequence[ServingRepeat]
+) -> ResultPoint:
+    if problem := _unanswered(samples) or _other_work(samples):
+        return ResultPoint(params=point.params, metrics={}, problem=problem)
+    found = [
+        dict(values(each, plan)) | _floor(floor_of(repeat, point))
+        for each, repeat in zip(samples, repeats, strict=True)
+    ]
+    return ResultPoint(params=point.params, metrics=_over(found))
+
+
+def _unanswered(samples: Sequence[Sequence[RequestSample]]) -> str:
+    for repeat in samples:
+        problems = [sample.problem for sample in repeat if sample.problem]
+        if len(problems) == len(repeat):
+            return f"no request was answered wholly: {problems[0] if problems else 'none was sent'}"
+    return ""
+
+
+def _other_work(samples: Sequence[Sequence[RequestSample]]) -> str:
+    """Say how many answers are not what was asked for; figures of other work would mislead."""
+    each = [sample for repeat in samples for sample in repeat]
+    odd = [sample.differences for sample in each if sample.differences]
+    return f"{len(odd)} of {len(each)} answers are not what was asked for: {odd[0][0]}" if odd else ""
+
+
+def _floor(floor: ClientFloor | None) -> dict[str, float]:
+    if floor is None:
+        return {}
+    return {
+        f"client_floor_{name}": getattr(floor, name) for name in ("requests_per_s", "ttft_p50_s", "end_to_end_p50_s")
+    }
+
+
+def _over(repeats: Sequence[dict[str, float]]) -> dict[str, Metric | None]:
+    names = dict.fromkeys(name for repeat in repeats for name in repeat)
+    each = {name: [Measurement(repeat[name]) if name in repeat else None for repeat in repeats] for name in names}
+    return {name: over_repeats(found) for name, found in each.items()}

@@ -1,0 +1,70 @@
+"""The task serve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from llmexp.analysis.contention import Machine
+from llmexp.plan.serving_plan import ServingPlan
+from llmexp.record.requests import RequestSample
+from llmexp.record.result import Metric, ResultPoint, Stability
+from llmexp.record.serving import ServingSummary
+from llmexp.schema import ServingRunConfig
+from llmexp.tasks.base import Task
+from llmexp.tasks.serving.doubts import judge_serving
+from llmexp.tasks.serving.metrics import METRICS
+from llmexp.tasks.serving.planning import plan_serving
+from llmexp.tasks.serving.points import ServingRepeat, read_unfinished, results, results_until_now
+
+
+class Serve(Task[ServingRunConfig, ServingPlan]):
+    """A server that is started for the run, under one load after the other."""
+
+    name = "serve"
+    config_type = ServingRunConfig
+    plan_type = ServingPlan
+    sample_type = RequestSample
+    summary_type = ServingSummary
+    metrics = METRICS
+
+    def plan(self, config: ServingRunConfig) -> ServingPlan:
+        """Decide the server's command and the load points."""
+        return plan_serving(config)
+
+    def describe(self, plan: ServingPlan) -> dict[str, str]:
+        """Return the load points, and the lengths of requests."""
+        serve = plan.config.serve
+        return {
+            "loads": ", ".join(map(str, plan.points)),
+            "requests": f"{serve.requests} of each load: {serve.prompt.tokens} tokens in, {serve.output.tokens} out",
+            "server": " ".join(plan.server.command.argv),
+        }
+
+    def judge(
+        self, plan: ServingPlan, repeats: Sequence[ServingRepeat], machines: Sequence[Machine]
+    ) -> Stability | None:
+        """Judge the highest rate of output tokens."""
+        return judge_serving(plan, repeats, self.rates(plan, repeats), machines)
+
+    def points(self, plan: ServingPlan, repeats: Sequence[ServingRepeat]) -> list[ResultPoint]:
+        """Return the results of the load points."""
+        return results(plan, repeats)
+
+    def points_until_now(self, plan: ServingPlan, folder: Path) -> list[ResultPoint]:
+        """Return the results of the load points that were complete."""
+        return results_until_now(plan, read_unfinished(folder))
+
+    def remark(self, repeats: Sequence[ServingRepeat]) -> str:
+        """Say how many requests failed."""
+        samples = [sample for repeat in repeats for (sample,) in repeat.measured]
+        failed = sum(bool(sample.problem) for sample in samples)
+        return f"{failed} of {len(samples)} requests failed" if failed else ""
+
+    def outcome(self, plan: ServingPlan, metrics: dict[str, Metric | None]) -> str:
+        """Return the most output tokens a second."""
+        rate = metrics.get(plan.rate)
+        return f"{rate.mean:,.1f} output tokens/s" if rate else ""
+
+
+SERVE = Serve()
