@@ -25,5 +25,6 @@ def requests_of(plan: ServingPlan, point: LoadPoint, client: Client, form: Reque
 
 def _prompt(plan: ServingPlan, point: int, index: int) -> list[int]:
     config = plan.config
+    vocabulary = range(config.sized_model.vocab_size)
     random = Random(f"{config.seed} {point} {index}")
-    return random.choices(range(config.model.vocab_size), k=config.serve.prompt.tokens)
+    return random.choices(vocabulary, k=config.serve.prompt.tokens)

@@ -59,7 +59,7 @@ def send_delay_s(sample: RequestSample) -> float | None:
 
 def latencies(samples: Sequence[RequestSample]) -> dict[str, list[float]]:
     """Return the values of every kind of latency, in seconds; those of the first two count from when it was due."""
-    found = {
+    found: dict[str, list[float | None] | list[float]] = {
         "ttft": [time_to_first_token_s(sample) for sample in samples],
         "end_to_end": [end_to_end_s(sample) for sample in samples],
         "tpot": [time_per_output_token_s(sample) for sample in samples],

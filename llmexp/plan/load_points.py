@@ -16,12 +16,7 @@ WARMUP_S = 2.0
 
 def load_points(serve: ServeConfig) -> list[LoadPoint]:
     """Return a point for each rate and each concurrency."""
-    return [
-        LoadPoint(
-            number=number, requests=serve.requests, **load, warmup=serve.warmup_requests or _warmup(serve, **load)
-        )
-        for number, load in enumerate(_loads(serve))
-    ]
+    return [_point(number, rate, concurrency, serve) for number, (rate, concurrency) in enumerate(_loads(serve))]
 
 
 def due_s(point: LoadPoint, serve: ServeConfig, seed: int, count: int) -> list[float]:
@@ -32,18 +27,18 @@ def due_s(point: LoadPoint, serve: ServeConfig, seed: int, count: int) -> list[f
     return due_times(serve.arrivals, point.rate_per_s, count, seed * 1000 + point.number, serve.burstiness)
 
 
-def _loads(serve: ServeConfig) -> Iterator[dict[str, float | int | None]]:
-    for rate in serve.rate:
-        yield {"rate_per_s": None if rate == MAX else rate, "concurrency": None}
-    for concurrency in serve.concurrency:
-        yield {"rate_per_s": None, "concurrency": concurrency}
+def _loads(serve: ServeConfig) -> Iterator[tuple[float | None, int | None]]:
+    """Yield the rate and the concurrency of each load; a burst has neither."""
+    yield from ((None if rate == MAX else rate, None) for rate in serve.rate)
+    yield from ((None, concurrency) for concurrency in serve.concurrency)
 
 
-def _warmup(serve: ServeConfig, rate_per_s: float | None, concurrency: int | None) -> int:
-    if concurrency:
-        wanted = concurrency
-    elif rate_per_s:
-        wanted = ceil(rate_per_s * WARMUP_S)
-    else:
-        wanted = serve.requests
-    return min(max(wanted, FEWEST_WARMUP), MOST_WARMUP)
+def _point(number: int, rate_per_s: float | None, concurrency: int | None, serve: ServeConfig) -> LoadPoint:
+    wanted = concurrency or (ceil(rate_per_s * WARMUP_S) if rate_per_s else serve.requests)
+    return LoadPoint(
+        number=number,
+        requests=serve.requests,
+        warmup=serve.warmup_requests or min(max(wanted, FEWEST_WARMUP), MOST_WARMUP),
+        rate_per_s=rate_per_s,
+        concurrency=concurrency,
+    )

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from llmexp.schema.model import ModelConfig
+from llmexp.errors import ConfigError
+from llmexp.schema.model import DenseModel, MixtralModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.section import Dtype, PositiveFloat, PositiveInt, Section, Whole
 
@@ -49,7 +50,7 @@ class ServeConfig(Section):
     requests: PositiveInt = Field(description="of each load point, warm-up not counted")
     warmup_requests: PositiveInt | None = Field(
         None,
-        description="before each load point, under its own load; None: as many as are at work at a time, 32 at most",
+        description="before each load point, under its own load; None: as many as it has at work, 32 at most",
     )
     prompt: LengthConfig
     output: LengthConfig
@@ -91,3 +92,12 @@ class ServingRunConfig(RunConfig):
     serve: ServeConfig
     parallelism: ServingParallelismConfig = ServingParallelismConfig()
     measure: MeasureConfig
+
+    @property
+    def sized_model(self) -> DenseModel | MixtralModel:
+        """The model, whose sizes the configuration gives; raises ConfigError for any other."""
+        if isinstance(self.model, DenseModel | MixtralModel):
+            return self.model
+        raise ConfigError(
+            f"model={self.model.name}: task=serve takes models that are given by their sizes, such as model=7b"
+        )

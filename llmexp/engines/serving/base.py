@@ -11,7 +11,7 @@ from llmexp.engines.base import Engine
 from llmexp.engines.commands import ranks_of
 from llmexp.plan.server_plan import ServerPlan, Weights
 from llmexp.record.plan import Command
-from llmexp.schema import ServingRunConfig, SizedModel
+from llmexp.schema import DenseModel, MixtralModel, ServingRunConfig
 
 WORKER = "llmexp.launchers.serving.worker"
 HOST = "127.0.0.1"
@@ -46,7 +46,7 @@ def switch(on: str, off: str | None = None) -> Knob:
 class Served:
     """What a server has to hold."""
 
-    model: SizedModel
+    model: DenseModel | MixtralModel
     dtype: Literal["fp32", "bf16"]
     device: Literal["cpu", "cuda"]
     positions: int

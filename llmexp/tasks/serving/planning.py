@@ -8,10 +8,10 @@ from llmexp.errors import ConfigError
 from llmexp.plan.identity import identity
 from llmexp.plan.load_points import load_points
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
-from llmexp.plan.shape import ModelShape, shape_of
+from llmexp.plan.shape import shape_of
 from llmexp.record.plan import MemoryEstimate
 from llmexp.record.samples import StateBytes
-from llmexp.schema import Dtype, ServingRunConfig, SizedModel
+from llmexp.schema import DenseModel, Dtype, MixtralModel, ServingRunConfig
 
 # Larger folders of random weights are not worth their time and disk where the engine can draw weights itself.
 LARGEST_FOLDER_BYTES = 4 * 10**9
@@ -44,11 +44,7 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
 
 def served_of(config: ServingRunConfig) -> Served:
     """Return what the server has to hold; raises ConfigError where the model has no room for a request."""
-    serve, model = config.serve, config.model
-    if not isinstance(model, SizedModel):
-        raise ConfigError(
-            f"model={model.name}: task=serve takes models of given sizes, such as model=7b, with random weights"
-        )
+    serve, model = config.serve, config.sized_model
     positions = serve.prompt.tokens + serve.output.tokens
     if positions > model.max_positions:
         raise ConfigError(
@@ -64,20 +60,16 @@ def served_of(config: ServingRunConfig) -> Served:
         requests=min(max(map(_at_work, load_points(serve))), MOST_AT_ONCE),
         devices=config.parallelism.tp,
         seed=config.seed,
-        own_weights=_draws_own(config, weight_bytes(_shape(model), dtype)),
+        own_weights=_draws_own(config, weight_bytes(model, dtype)),
         knobs=config.engine.options,
     )
 
 
-def weight_bytes(shape: ModelShape, dtype: Dtype) -> int:
+def weight_bytes(model: DenseModel | MixtralModel, dtype: Dtype) -> int:
     """Return the bytes of all weights in a dtype."""
-    return shape.parameters * BYTES[dtype]
-
-
-def _shape(model: SizedModel) -> ModelShape:
     shape = shape_of(model)
     assert shape
-    return shape
+    return shape.parameters * BYTES[dtype]
 
 
 def _at_work(point: LoadPoint) -> int:
@@ -91,7 +83,7 @@ def _draws_own(config: ServingRunConfig, weights: int) -> bool:
 
 def _memory(served: Served) -> MemoryEstimate:
     """Return the weights of one device; the KV cache is what the server makes of the rest."""
-    each = weight_bytes(_shape(served.model), served.dtype) // served.devices
+    each = weight_bytes(served.model, served.dtype) // served.devices
     words = f"{each / 1e9:.3g} GB of weights in {served.dtype}"
     return MemoryEstimate(
         parameters=StateBytes(device=each),

@@ -97,10 +97,8 @@ def _result(
 ) -> ResultPoint:
     if problem := _unanswered(samples) or _other_work(samples):
         return ResultPoint(params=point.params, metrics={}, problem=problem)
-    found = [
-        dict(values(each, plan)) | _floor(floor_of(repeat, point))
-        for each, repeat in zip(samples, repeats, strict=True)
-    ]
+    pairs = zip(samples, repeats, strict=True)
+    found = [dict(values(each, plan)) | _floor(floor_of(repeat, point)) for each, repeat in pairs]
     return ResultPoint(params=point.params, metrics=_over(found))
 
 
@@ -122,9 +120,8 @@ def _other_work(samples: Sequence[Sequence[RequestSample]]) -> str:
 def _floor(floor: ClientFloor | None) -> dict[str, float]:
     if floor is None:
         return {}
-    return {
-        f"client_floor_{name}": getattr(floor, name) for name in ("requests_per_s", "ttft_p50_s", "end_to_end_p50_s")
-    }
+    names = ("requests_per_s", "ttft_p50_s", "end_to_end_p50_s")
+    return {f"client_floor_{name}": getattr(floor, name) for name in names}
 
 
 def _over(repeats: Sequence[dict[str, float]]) -> dict[str, Metric | None]:

@@ -1,1 +1,1 @@
-"""The part of a report that shows served loads: their table, the distributions of latencies, and who did the same work."""
+"""The report of task=serve: the table of loads, the distributions of latencies, and who did the same work."""
