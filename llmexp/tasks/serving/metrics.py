@@ -29,7 +29,7 @@ def requests_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | No
     return _highest("requests_per_s", repeat, plan)
 
 
-@METRICS.add("requests/s", "higher", Shown("goodput, requests/s", ",.3g"))
+@METRICS.add("requests/s", "higher", Shown("goodput, requests/s", ",.3g", dispensable=4))
 def goodput_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
     """Requests per second that kept serve.slo, at the load point with the most."""
     return _highest("goodput_per_s", repeat, plan)

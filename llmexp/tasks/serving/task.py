@@ -10,12 +10,15 @@ from llmexp.plan.serving_plan import ServingPlan
 from llmexp.record.requests import RequestSample
 from llmexp.record.result import Metric, ResultPoint, Stability
 from llmexp.record.serving import ServingSummary
+from llmexp.report.row import Row
 from llmexp.schema import ServingRunConfig
 from llmexp.tasks.base import Task
 from llmexp.tasks.serving.doubts import judge_serving
 from llmexp.tasks.serving.metrics import METRICS
 from llmexp.tasks.serving.planning import plan_serving
 from llmexp.tasks.serving.points import ServingRepeat, read_unfinished, results, results_until_now
+from llmexp.tasks.serving.report.distributions import draw_distributions
+from llmexp.tasks.serving.report.section import ServingSection
 
 
 class Serve(Task[ServingRunConfig, ServingPlan]):
@@ -27,6 +30,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     sample_type = RequestSample
     summary_type = ServingSummary
     metrics = METRICS
+    section_type = ServingSection
 
     def plan(self, config: ServingRunConfig) -> ServingPlan:
         """Decide the server's command and the load points."""
@@ -54,6 +58,11 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     def points_until_now(self, plan: ServingPlan, folder: Path) -> list[ResultPoint]:
         """Return the results of the load points that were complete."""
         return results_until_now(plan, read_unfinished(folder))
+
+    def draw(self, row: Row, figures: Path) -> None:
+        """Draw the distributions of the run's latencies."""
+        section = ServingSection((row,))
+        draw_distributions(section.rows, section.title, section.label, figures / "latencies.png")
 
     def remark(self, repeats: Sequence[ServingRepeat]) -> str:
         """Say how many requests failed."""

@@ -1,0 +1,58 @@
+"""The section of served loads: the runs, every load point, who did the same work, and the distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from llmexp.report.columns import Detail
+from llmexp.report.row import Row
+from llmexp.report.section import Section
+from llmexp.tasks.serving.report.distributions import draw_distributions, draw_interactivity
+from llmexp.tasks.serving.report.loads import loads_table
+from llmexp.tasks.serving.report.same_work import same_work_lines
+
+
+@dataclass(frozen=True)
+class ServingSection(Section):
+    """Runs of task=serve, each of a server under several loads."""
+
+    @property
+    def title(self) -> str:
+        """What all runs serve, and the load, without what the table of loads shows."""
+        shown = self.shared
+        named = [f"serving {shown['model']}" if "model" in shown else "serving"]
+        named += [f"on {shown['hardware']}"] if "hardware" in shown else []
+        named += [shown["engine"]] if "engine" in shown else []
+        named += [f"tp {shown['devices']}"] if shown.get("devices", "1") != "1" else []
+        named += [shown["dtype"]] if "dtype" in shown else []
+        named += [f"{shown[name]} {word}" for name, word in (("prompt", "in"), ("output", "out")) if name in shown]
+        return ", ".join([*named, *([f"{shown['requests']} requests a load"] if "requests" in shown else [])])
+
+    def label(self, row: Row) -> str:
+        """Return a run's name in tables and pictures: its engine, and what else differs between runs."""
+        varying = [value for name, value in self.shown(row).items() if name not in (*self.shared, "engine")]
+        return " ".join([row.subject, *varying, self.own_words[row.id]]).strip()
+
+    @property
+    def details(self) -> Sequence[Detail]:
+        """The table of loads."""
+        found = loads_table(self.rows, self.label)
+        return [found] if found else []
+
+    @cached_property
+    def legend(self) -> list[str]:
+        """The meaning of the columns, and which runs did the same work."""
+        return [*super().legend, *same_work_lines(self.rows, self.label)]
+
+    def draw_more(self, path: Path) -> list[Path]:
+        """Draw the distributions of latencies, and throughput against interactivity."""
+        pictures = {"latencies": draw_distributions, "interactivity": draw_interactivity}
+        written = []
+        for name, draw in pictures.items():
+            place = path.with_name(f"{path.stem}_{name}{path.suffix}")
+            if draw(self.rows, self.title, self.label, place):
+                written.append(place)
+        return written
