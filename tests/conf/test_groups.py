@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import shlex
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
+from llmexp.engines import ENGINES
 
 ROOT = Path(__file__).parents[2]
 NEED_A_PATH_OR_GPU = ("hf", "gpu")
@@ -19,15 +21,22 @@ VALUES = {
     "runtime=venv": "runtime.python=/x/bin/python",
     "runtime=apptainer": "runtime.image=a.sif",
     "runtime=docker": "runtime.image=an-image",
+    "engine=command": "engine.options.command='serve --port {port}'",
     "engine=script": 'engine.options.command="-m package.train"',
 }
-OF_MICRO = "task=micro"
 OPTIONS = sorted(f"{path.parent.name}={path.stem}" for path in FILES)
+
+
+def task_of(option: str) -> str | None:
+    """The task that an option needs, where it is not the default one."""
+    group, _, name = option.partition("=")
+    own = {"micro", "serve"} & {group, name}
+    tasks = import_module(ENGINES[name].partition(":")[0]).ENGINE.tasks if group == "engine" else tuple(own)
+    return f"task={tasks[0]}" if tasks and tasks[0] in ("micro", "serve") else None
 
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_composes_into_a_plan(option):
-    words = [option, *filter(None, [VALUES.get(option, OF_MICRO if "micro" in option else None)])]
-    words = list(dict.fromkeys(words))
+    words = list(dict.fromkeys(filter(None, [option, VALUES.get(option), task_of(option)])))
     (job,) = jobs_of(run_parser().parse_intermixed_args(words))
     assert shlex.split(job.plan.rerun_command) == ["python", "-m", "llmexp", *words]
