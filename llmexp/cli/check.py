@@ -124,13 +124,19 @@ def _first_unknown(kind: type[BaseModel], path: str) -> str | None:
     return None
 
 
+def of_other_tasks(path: str) -> ConfigError | None:
+    """Build the error for a dotted key that only other tasks have; None where no task has it."""
+    others = [task for task in task_names() if _first_unknown(get_task(task).config_type, path) is None]
+    return ConfigError(f"{path} is of task={' or task='.join(others)}: add that, or leave it out") if others else None
+
+
 def unknown_key(path: str, kind: type[BaseModel] | None = None) -> ConfigError:
     """Build the error for a dotted key that the configuration lacks, or every task's for None.
 
     It suggests what was meant, by the same name elsewhere or the nearest one, and lists all keys beside it.
     """
-    if kind and (others := [task for task in task_names() if _first_unknown(get_task(task).config_type, path) is None]):
-        return ConfigError(f"{path} is of task={' or task='.join(others)}: add that, or leave it out")
+    if kind and (of_others := of_other_tasks(path)):
+        return of_others
     section, _, name = path.rpartition(".")
     every = keys(kind)
     beside = {key.rpartition(".")[2]: key for key in every if key.rpartition(".")[0] == section}

@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 from yaml import MarkedYAMLError
 
+from llmexp.cli.check import of_other_tasks
 from llmexp.cli.places import place_of
 from llmexp.errors import ConfigError, nearest, unknown
 
@@ -61,6 +62,8 @@ def _unknown_key(key: str, error: OmegaConfBaseException) -> ConfigError:
     )
     if key.startswith("hydra.launcher.") and not beside:
         return ConfigError(f"{key} is of a launcher such as hydra/launcher=slurm, and the command line names none")
+    if elsewhere := of_other_tasks(key):
+        return elsewhere
     guess = nearest(str(error.key), beside)
     return ConfigError(
         f"unknown key '{key}': {f'did you mean {guess}? ' if guess else ''}keys there are {', '.join(beside)}"

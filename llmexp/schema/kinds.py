@@ -122,6 +122,8 @@ class Kinds:
     def _one(self, node: Node) -> str:
         if "kind" in node:
             return str(node["kind"])
+        if "const" in node:
+            return str(node["const"])
         if "enum" in node:
             return f"one of {', '.join(map(str, node['enum']))}"
         if "prefixItems" in node:

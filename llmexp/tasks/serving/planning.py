@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from llmexp.engines import get_engine
+from dataclasses import replace
+
+from llmexp.engines import engine_names, get_engine
 from llmexp.engines.serving.base import BYTES, Served, ServingEngine
-from llmexp.errors import ConfigError
+from llmexp.errors import ConfigError, unknown
 from llmexp.plan.identity import identity
 from llmexp.plan.load_points import load_points
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
@@ -24,8 +26,11 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     engine = get_engine(config.task.name, config.engine.name)
     assert isinstance(engine, ServingEngine)
     served, points = served_of(config), load_points(config.serve)
+    _check_knobs(config, engine)
     skip = engine.unsupported(served)
-    server = engine.server(served)
+    # A run that is skipped has a plan too: of the server without the knobs that it lacks.
+    had = {name: value for name, value in served.knobs.items() if name in engine.knobs}
+    server = engine.server(replace(served, knobs=had))
     return ServingPlan(
         id=identity(config, {}, {"server": server.model_dump(mode="json")}),
         processes=1,
@@ -40,6 +45,15 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
         positions=served.positions,
         points=points,
     )
+
+
+def _check_knobs(config: ServingRunConfig, engine: ServingEngine) -> None:
+    """Raise ConfigError for an option that no engine has; one that another engine has is a reason for a skip."""
+    engines = (get_engine(config.task.name, name) for name in engine_names(config.task.name))
+    known = {knob for each in engines if isinstance(each, ServingEngine) for knob in each.knobs}
+    wrong = next((name for name in config.engine.options if name not in known), None)
+    if wrong:
+        raise unknown(f"engine.options of engine={engine.name}", wrong, sorted(engine.knobs))
 
 
 def served_of(config: ServingRunConfig) -> Served:
