@@ -1,0 +1,102 @@
+"""The results of load points, from the requests of repeats, whether or not these ended well."""
+
+from __future__ import annotations
+
+import pytest
+from served_requests import answer, floor, repeat, serving_plan
+
+from llmexp.tasks.serving.metrics import METRICS
+from llmexp.tasks.serving.points import read_unfinished, results, results_until_now
+
+PLAN = serving_plan("serve.rate=2,max", "serve.requests=2", "serve.slo.ttft_s=1")
+
+
+def test_throughput_counts_from_the_first_due_to_the_last_answer_and_tokens_by_their_number() -> None:
+    answers = [answer(0, 1.0), answer(1, 2.0, takes_s=3.0), *(answer(i, point=1) for i in range(2))]
+    first, second = results(PLAN, [repeat(*answers)])
+    assert first.params == {"load": "open", "rate_per_s": 2.0}
+    assert second.params == {"load": "open", "rate_per_s": "max"}
+    found = {name: metric.mean for name, metric in first.metrics.items() if metric}
+    assert found["output_tokens_per_s"] == pytest.approx(8 / 4)
+    assert found["total_tokens_per_s"] == pytest.approx((8 + 16) / 4)
+    assert found["requests_per_s"] == pytest.approx(2 / 4)
+    assert (found["ttft_p50_s"], found["end_to_end_p99_s"]) == (pytest.approx(1.25), pytest.approx(2.99))
+    assert found["tpot_mean_s"] == pytest.approx((1 + 1.5) / 2 / 3)
+    assert found["goodput_per_s"] == pytest.approx(1 / 4)
+
+
+def test_latency_counts_the_time_that_a_request_waited_to_be_sent() -> None:
+    plan = serving_plan("serve.rate=1", "serve.requests=1")
+    (point,) = results(plan, [repeat(answer(0, sent_s=0.5, chunk_us=[500_000, 1_000_000]))])
+    found = {name: metric.mean for name, metric in point.metrics.items() if metric}
+    assert (found["ttft_p50_s"], found["ttft_from_send_p50_s"], found["send_delay_p50_s"]) == (1.0, 0.5, 0.5)
+
+
+def test_repeats_have_a_deviation() -> None:
+    plan = serving_plan("serve.rate=max", "serve.requests=1")
+    (point,) = results(plan, [repeat(answer(0, takes_s=2.0)), repeat(answer(0, takes_s=4.0))])
+    found = point.metrics["output_tokens_per_s"]
+    assert found
+    assert (found.mean, found.n, found.std_between_repeats) == (1.5, 2, pytest.approx(0.5**0.5))
+
+
+def test_failed_requests_are_counted_and_their_time_is_none_of_the_latencies() -> None:
+    plan = serving_plan("serve.rate=max", "serve.requests=2")
+    failed = answer(1, takes_s=9.0, problem="HTTP status 503: busy")
+    (point,) = results(plan, [repeat(answer(0), failed)])
+    found = {name: metric.mean for name, metric in point.metrics.items() if metric}
+    assert (found["failed_requests"], found["end_to_end_p99_s"], found["output_tokens_per_s"]) == (1, 2.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"problem": "HTTP status 500: no"}, "no request was answered wholly: HTTP status 500: no"),
+        (
+            {"usage_output_tokens": 3},
+            "1 of 1 answers are not what was asked for: 4 output tokens were asked for, the server counted 3",
+        ),
+        (
+            {"token_ids": [1] * 5},
+            "1 of 1 answers are not what was asked for: 4 output tokens were asked for, it sent 5",
+        ),
+    ],
+)
+def test_a_load_whose_answers_are_none_of_the_work_has_no_figures(changed: dict[str, object], problem: str) -> None:
+    plan = serving_plan("serve.rate=max", "serve.requests=1")
+    (point,) = results(plan, [repeat(answer(0, **changed))])
+    assert (point.metrics, point.problem) == ({}, problem)
+
+
+def test_a_run_that_ended_has_its_complete_loads_and_accounts_for_every_request() -> None:
+    samples = [answer(0), answer(1), answer(0, point=1), answer(1, point=1, problem="the load was ended")]
+    first, second = results_until_now(PLAN, samples)
+    assert first.metrics["output_tokens_per_s"]
+    assert second.metrics == {}
+    words = "the run ended when 1 of 2 requests were answered, 1 were at work or failed and 0 were not sent yet"
+    assert second.problem == words
+
+
+def test_samples_of_a_run_that_ended_are_read_without_warmup_and_cut_off_lines(tmp_path) -> None:
+    lines = [answer(0, warmup=True), answer(1)]
+    written = "".join(each.model_dump_json() + "\n" for each in lines)
+    (tmp_path / "samples.0.jsonl").write_text(written + '{"index": 2, "warm')
+    assert [sample.index for sample in read_unfinished(tmp_path)] == [1]
+    assert read_unfinished(tmp_path / "nowhere") == []
+
+
+def test_the_metrics_of_a_run_are_the_best_of_its_loads() -> None:
+    answers = [answer(0, 1.0), answer(1, 2.0), *(answer(i, point=1, takes_s=1.0) for i in range(2))]
+    found = METRICS.measure([repeat(*answers)], PLAN)
+    assert found["output_tokens_per_s"]
+    assert found["output_tokens_per_s"].mean == 8
+    assert found["server_start_s"]
+    assert found["server_start_s"].mean == 3.0
+
+
+def test_the_clients_floor_stands_beside_the_load() -> None:
+    plan = serving_plan("serve.rate=max", "serve.requests=1")
+    (point,) = results(plan, [repeat(answer(0), floors=[floor()])])
+    found = point.metrics["client_floor_ttft_p50_s"]
+    assert found
+    assert found.mean == 0.001
