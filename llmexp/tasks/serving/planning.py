@@ -25,9 +25,9 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     assert isinstance(engine, ServingEngine)
     served, points = served_of(config), load_points(config.serve)
     skip = engine.unsupported(served)
-    server = engine.server(served)
+    server = engine.server(served).model_copy(update={"python": config.engine.python})
     return ServingPlan(
-        id=identity(config, {}, {"server": server.model_dump(mode="json")}),
+        id=identity(config, {}, {"server": server.model_dump(mode="json", exclude={"python"})}),
         processes=1,
         devices=served.devices,
         memory=_memory(served),
