@@ -34,8 +34,8 @@ SERVERS ?= $(or $(XDG_DATA_HOME),$(HOME)/.local/share)/llmexp/servers
 VLLM_VERSION := 0.32.0
 VLLM_TORCH := 2.13.0
 VLLM := $(SERVERS)/vllm
-# For pictures, sound and GPUs: PyPI's do not load beside a torch for processors, and take a gigabyte.
-VLLM_NEEDLESS := torchvision torchaudio torchcodec triton
+# For pictures and sound: PyPI's do not load beside a torch for processors, and vLLM does not start with them.
+VLLM_NEEDLESS := torchvision torchaudio torchcodec
 
 TORCH_VERSION := $(shell sed -n 's/^torch==//p' $(CONSTRAINTS))
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
