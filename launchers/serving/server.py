@@ -140,8 +140,9 @@ class Server:
         command = self.plan.command
         python = self.plan.python or sys.executable
         argv = command.words(folder=self.folder, port=self.port, python=python, threads=self.threads)
-        # Servers that have no option for it take the variable.
-        env = {"OMP_NUM_THREADS": str(self.threads), "PATH": _path(python), **command.env}
+        # Servers that have no option for it take the variables; torch takes MKL's, and ranks have that of all cores.
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.threads))
+        env = {**threads, "PATH": _path(python), **command.env}
         self._agent = Agent(argv, _environment(env, command.unset), self.log)
         self._started_s = time.monotonic()
 
