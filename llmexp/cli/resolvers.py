@@ -28,11 +28,19 @@ def register() -> None:
         "by_device": lambda device, on_cpu, on_gpu: on_cpu if device == "cpu" else on_gpu,
         "quickest_launcher": lambda device: "fork" if device == "cpu" else "spawn",
         "detected_gpu": _detected_gpu,
+        "server_python": server_python,
         "model_name": lambda path: Path(os.path.abspath(path)).name if path else "hf",
         "atoms": lambda: "\n  ".join(f"{atom.code:<5}{atom.help}" for atom in map(atom_of, atom_codes())),
     }
     for name, resolver in resolvers.items():
         OmegaConf.register_new_resolver(f"llmexp.{name}", resolver, replace=True)
+
+
+def server_python(name: str) -> str | None:
+    """Return the interpreter of a server's own environment: the one that is named, or that of `make serve-venv`."""
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    made = data / "llmexp" / "servers" / name / "bin" / "python"
+    return os.environ.get(f"LLMEXP_{name.upper()}_PYTHON") or (str(made) if made.exists() else None)
 
 
 def _detected_gpu(field: str) -> Any:

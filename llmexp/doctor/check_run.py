@@ -8,7 +8,7 @@ from llmexp.doctor.check_node import SLURM_COMMANDS, check_slurm
 from llmexp.doctor.finding import Finding
 from llmexp.launch.compilers import uncompilable
 from llmexp.launch.ops import unbuildable
-from llmexp.launch.preflight import certain_skip, missing_libraries, other_hardware
+from llmexp.launch.preflight import certain_skip, missing_libraries, missing_server, other_hardware
 from llmexp.plan.detect import Detected
 from llmexp.record.plan import RunPlan
 
@@ -24,7 +24,7 @@ def check_run(plan: RunPlan, node: Detected | None) -> Iterator[Finding]:
     if not lacking:
         uncompiled = unbuildable(plan) or uncompilable(plan)
         yield Finding("fail" if uncompiled else "ok", "compiler", uncompiled or "the run lacks none")
-    skipped = certain_skip(plan, None if elsewhere else node)
+    skipped = certain_skip(plan, None if elsewhere else node) or missing_server(plan)
     says = f"would be skipped: {skipped}" if skipped else "is supported, and its memory may suffice"
     yield Finding("warn" if skipped else "ok", "run", f"{plan.config.task.name} {plan.name} {says}")
 

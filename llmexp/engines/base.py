@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from llmexp.method import Method, Techniques
@@ -17,6 +17,18 @@ from llmexp.record.plan import Command
 from llmexp.schema import CpKind, InstructionsData, RunConfig, TrainingConfig
 
 C = TypeVar("C", bound=RunConfig)
+
+
+@dataclass(frozen=True)
+class ServerSoftware:
+    """What has to be installed for a server that the ranks start, and where."""
+
+    python: str | None
+    """The interpreter of the server's own environment; None: the ranks' own."""
+    modules: tuple[str, ...]
+    """The modules without which the server cannot start."""
+    installed_by: str
+    """How a person installs it, in one line."""
 
 
 class Engine(ABC, Generic[C]):
@@ -42,6 +54,13 @@ class Engine(ABC, Generic[C]):
     def needed_modules(self, config: C) -> tuple[str, ...]:
         """Return the modules that the ranks of this run import."""
         return self.modules
+
+    def server_software(self, config: C) -> ServerSoftware | None:
+        """Return what the server of this run consists of; None where the ranks start no server.
+
+        The versions of `distributions` are then those in the server's interpreter.
+        """
+        return None
 
     def advice(self, config: C, reason: str) -> str:
         """Say what a person can do about a run that failed for this reason; return "" where no advice is known."""

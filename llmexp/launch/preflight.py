@@ -1,6 +1,6 @@
 """Find, before anything starts, the certain reasons why a run cannot be measured on this node.
 
-They are: an unsupported combination, too little memory, other hardware, missing libraries or no compiler.
+They are: an unsupported combination, too little memory, other hardware, missing libraries, no server or no compiler.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     unable = elsewhere or missing_libraries(plan)
     if unable:
         return Ending(RunStatus.FAILED, unable)
-    unbuilt = unbuildable(plan) or uncompilable(plan)
+    unbuilt = missing_server(plan) or unbuildable(plan) or uncompilable(plan)
     return Ending(RunStatus.SKIPPED, unbuilt) if unbuilt else None
 
 
@@ -74,6 +74,25 @@ def missing_libraries(plan: RunPlan) -> str | None:
     return (
         f"{wanted_by} needs {missing}: {installs(get_engine(config.task.name, config.engine.name).extras)}, torch first"
     )
+
+
+def missing_server(plan: RunPlan) -> str | None:
+    """Say why the server that the plan's ranks would start cannot start here, and how it is installed; None if it can.
+
+    It is a skip and no failure, because a sweep over engines goes on with those that there are.
+    """
+    config = plan.config
+    engine = get_engine(config.task.name, config.engine.name)
+    software, found = engine.server_software(config), Runtime(plan).server
+    if not software or not (found.error or found.missing):
+        return None
+    within = f" in engine.python={software.python}" if software.python else ""
+    lacks = (
+        f"engine.python={software.python} does not start: {found.error}"
+        if found.error
+        else (f"{', '.join(found.missing)} not installed{within}")
+    )
+    return f"engine={engine.name} cannot start its server here, {lacks}: {software.installed_by}"
 
 
 def _certain_shortage(plan: RunPlan, node: Detected | None) -> str | None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatch
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import EntryPoint, packages_distributions
 from pathlib import Path
+from typing import Any
 
 from llmexp import plugins
 from llmexp.engines import get_engine
+from llmexp.engines.base import Engine
 from llmexp.launch.code import cache_folder, snapshot
 from llmexp.launch.forked import ForkedAgent
 from llmexp.launch.spawn import Agent
@@ -44,16 +47,34 @@ class Runtime:
     def installed(self) -> Installed:
         """The distributions that results name and the modules that ranks import, as that interpreter has them.
 
-        An interpreter other than llmexp's own is asked once per process.
+        The engine's distributions are those of its server, where ranks start one.
         """
-        config = self._plan.config
-        engine = get_engine(config.task.name, config.engine.name)
+        config, engine = self._plan.config, self._engine
         distributions = dict.fromkeys((*DISTRIBUTIONS, *engine.distributions, *contributors(self._plan)))
-        modules = (*engine.needed_modules(config), *RANK_MODULES)
-        if self._config.plain:
+        found = self._asked(self.python, distributions, (*engine.needed_modules(config), *RANK_MODULES))
+        if not engine.server_software(config):
+            return found
+        ranks_own = {name: version for name, version in found.distributions.items() if name not in engine.distributions}
+        return replace(found, distributions=ranks_own | self.server.distributions)
+
+    @property
+    def server(self) -> Installed:
+        """The engine's distributions and the server's modules, as the server's interpreter has them."""
+        software = self._engine.server_software(self._plan.config)
+        if not software:
+            return Installed()
+        return self._asked(software.python or self.python, self._engine.distributions, software.modules)
+
+    @property
+    def _engine(self) -> Engine[Any]:
+        return get_engine(self._plan.config.task.name, self._plan.config.engine.name)
+
+    def _asked(self, python: str, distributions: Iterable[str], modules: tuple[str, ...]) -> Installed:
+        """Ask an interpreter there; one other than llmexp's own is asked once per process."""
+        if self._config.plain and python == self.python:
             return look(distributions, modules)
         asking, env = self._around(
-            [self.python, *question(distributions, modules)], {**os.environ, **self._config.environment}, _ASKING, ()
+            [python, *question(distributions, modules)], {**os.environ, **self._config.environment}, _ASKING, ()
         )
         return _ask(tuple(asking), tuple(env.items()))
 

@@ -10,10 +10,12 @@ from typing import Any
 from llmexp.record.naming import NOT_MEASURED
 from llmexp.schema import RunConfig
 
-# The id depends on what precision=auto chose, not on why, and limits are only put beside what is measured.
+# The id depends on what precision=auto chose, not on why; limits are only put beside what is measured; and the versions
+# in a server's own environment belong to the stack.
 NOT_IN_ID: dict[str, Any] = dict.fromkeys(NOT_MEASURED, True) | {
     "precision": {"chosen_because"},
     "hardware": {"calibration"},
+    "engine": {"python"},
 }
 
 

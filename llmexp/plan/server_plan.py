@@ -34,11 +34,12 @@ class RequestForm(Record):
 class ServerPlan(Record):
     """The command of a server, and the routes at which it answers.
 
-    The command's arguments may have '{folder}', the model's folder, '{port}', '{python}', this interpreter, and
-    '{threads}', how many the server may take on a CPU.
+    The command's arguments may have '{folder}', the model's folder, '{port}', '{python}', and '{threads}', how many the
+    server may take on a CPU.
     """
 
     command: Command
+    python: str | None = Field(None, description="the interpreter of the server's own environment; None: the rank's")
     ready: str = Field("/health", description="answers 200 to GET as soon as requests are served, and while they are")
     metrics: str | None = Field(None, description="gives Prometheus's text; None where there is none")
     form: RequestForm

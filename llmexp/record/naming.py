@@ -13,7 +13,7 @@ NOT_MEASURED = ("node", "tracking", "sweep", "budget", "force", "rerun")
 _PROGRAM = "engine.options.command="
 # Model and method are shown beside the words, the experiment is the sweep's name, and the launcher changes nothing that
 # is measured.
-_NOT_NAMED = re.compile(rf"\+*((model|method|experiment|detach)=|({'|'.join(NOT_MEASURED)}|hydra)[=./])")
+_NOT_NAMED = re.compile(rf"\+*((model|method|experiment|detach|engine\.python)=|({'|'.join(NOT_MEASURED)}|hydra)[=./])")
 
 
 def own_words(command: str) -> list[str]:

@@ -14,6 +14,7 @@ from llmexp.schema.optimizer import AdamW, OptimizerConfig, TargetOptimizer
 from llmexp.schema.run import EngineConfig, MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.runtime import ContainerRuntime, HereRuntime, InterpreterRuntime, RuntimeConfig
 from llmexp.schema.section import BYTES_PER_ELEMENT, BYTES_PER_MOMENT, CpKind, Dtype, Section
+from llmexp.schema.server_engine import ServerEngineConfig
 from llmexp.schema.serving import ServingRunConfig
 from llmexp.schema.sweep import BudgetConfig, SweepConfig, TrackingConfig
 from llmexp.schema.training import (
@@ -59,6 +60,7 @@ __all__ = [
     "RunConfig",
     "RuntimeConfig",
     "Section",
+    "ServerEngineConfig",
     "ServingRunConfig",
     "SizedModel",
     "SweepConfig",

@@ -10,6 +10,7 @@ from llmexp.errors import ConfigError
 from llmexp.schema.model import DenseModel, MixtralModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.section import Dtype, PositiveFloat, PositiveInt, Section, Whole
+from llmexp.schema.server_engine import ServerEngineConfig
 
 MAX: Literal["max"] = "max"
 
@@ -88,6 +89,7 @@ class ServingRunConfig(RunConfig):
     """The configuration of a run of task=serve."""
 
     task: ServingTaskConfig
+    engine: ServerEngineConfig
     model: ModelConfig
     serve: ServeConfig
     parallelism: ServingParallelismConfig = ServingParallelismConfig()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from llmexp.engines.base import Engine
+from llmexp.engines.base import Engine, ServerSoftware
 from llmexp.engines.commands import ranks_of
 from llmexp.plan.server_plan import ServerPlan, Weights
 from llmexp.record.plan import Command
@@ -91,6 +91,9 @@ class ServingEngine(Engine[ServingRunConfig]):
     knobs: ClassVar[Mapping[str, Knob]] = {}
     """What can be set, by names that engines share where they mean the same."""
 
+    installed_by: ClassVar[str]
+    """How a person installs the server, in one line."""
+
     def unsupported(self, served: Served) -> str | None:
         """Say why this engine cannot serve this, as the reason of a skip; return None where it can."""
         unknown = [name for name in served.knobs if name not in self.knobs]
@@ -107,8 +110,12 @@ class ServingEngine(Engine[ServingRunConfig]):
         return ranks_of(config, 1, WORKER)
 
     def needed_modules(self, config: ServingRunConfig) -> tuple[str, ...]:
-        """Return the modules of the load client and of the server."""
-        return (*CLIENT_MODULES, *self.modules)
+        """Return the modules of the load client, and those that write the model's folder."""
+        return CLIENT_MODULES
+
+    def server_software(self, config: ServingRunConfig) -> ServerSoftware:
+        """Return the server's interpreter and modules."""
+        return ServerSoftware(config.engine.python, self.modules, self.installed_by)
 
     @abstractmethod
     def server(self, served: Served) -> ServerPlan:

@@ -21,6 +21,7 @@ class CommandEngine(ServingEngine):
 
     name = "command"
     modules = ()
+    installed_by = "name an interpreter that there is, or null where the command has no {python}"
     distributions = ()
     knobs = dict.fromkeys((COMMAND, "token_ids", "ignore_eos", "ready", "metrics"), value(""))
 

@@ -10,7 +10,9 @@ from typing import ClassVar
 
 from llmexp.engines.serving.base import HOST, SERVED_NAME, THREADS, Knob, Served, ServingEngine, value
 from llmexp.plan.server_plan import RequestForm, ServerPlan
+from llmexp.record.installed import installs
 from llmexp.record.plan import Command
+from llmexp.schema import ServingRunConfig
 
 # The number of fp32 among the types of GGML: without it the KV cache is fp16, and tokens differ from those of others.
 _FP32 = "0"
@@ -21,7 +23,8 @@ class LlamaCppEngine(ServingEngine):
 
     name = "llama_cpp"
     modules = ("llama_cpp", "gguf", "fastapi", "uvicorn")
-    extras = "llama-cpp"
+    extras = "serve,llama-cpp"
+    installed_by = installs("train,serve,llama-cpp")
     distributions = ("llama-cpp-python",)
     knobs: ClassVar[Mapping[str, Knob]] = {
         "max_batch_tokens": value("--n_batch"),
@@ -29,6 +32,10 @@ class LlamaCppEngine(ServingEngine):
         "flash_attention": value("--flash_attn"),
         "mmap": value("--use_mmap"),
     }
+
+    def needed_modules(self, config: ServingRunConfig) -> tuple[str, ...]:
+        """Return also what writes the model's file, which a server in an environment of its own does not bring."""
+        return (*super().needed_modules(config), *(["gguf"] if config.engine.python else []))
 
     def cannot(self, served: Served) -> str | None:
         """Its GGUF file is written for dense Llama models in fp32."""

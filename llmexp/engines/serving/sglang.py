@@ -1,6 +1,6 @@
 """SGLang's server; it reads the folder's weights, or draws random ones from its configuration alone.
 
-Its flags are those of SGLang's documentation of its server arguments.
+Its flags are those that SGLang 0.5.23 has; without a GPU it was not started.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from llmexp.engines.serving.base import DTYPES, HOST, IGNORE_END, SERVED_NAME, K
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
+_NO_GRAPHS = ["--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"]
+
 
 class SglangEngine(ServingEngine):
     """It takes token ids and ignore_eos, and has a metrics page where it is told to."""
 
     name = "sglang"
     modules = ("sglang",)
+    installed_by = "install sglang into an environment of its own, and name its interpreter by engine.python"
     distributions = ("sglang", "torch", "triton", "flashinfer-python")
     knobs: ClassVar[Mapping[str, Knob]] = {
         "block_size": value("--page-size"),
@@ -25,7 +28,7 @@ class SglangEngine(ServingEngine):
         "chunked_prefill_tokens": value("--chunked-prefill-size"),
         "memory_fraction": value("--mem-fraction-static"),
         "prefix_caching": lambda on: [] if on else ["--disable-radix-cache"],
-        "cuda_graphs": lambda on: [] if on else ["--disable-cuda-graph"],
+        "cuda_graphs": lambda on: [] if on else _NO_GRAPHS,
         "kv_dtype": value("--kv-cache-dtype"),
         "quantization": value("--quantization"),
         "scheduling": value("--schedule-policy"),

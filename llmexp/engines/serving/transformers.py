@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from llmexp.engines.serving.base import DTYPES, HOST, Knob, Served, ServingEngine, switch, value
 from llmexp.plan.server_plan import RequestForm, ServerPlan
+from llmexp.record.installed import installs
 from llmexp.record.plan import Command
 
 PAGE_TOKENS = 32
@@ -24,6 +25,7 @@ class TransformersEngine(ServingEngine):
 
     name = "transformers"
     modules = ("torch", "transformers", "fastapi", "uvicorn", "openai")
+    installed_by = installs("train,serve")
     distributions = ("torch", "transformers", "tokenizers", "uvicorn")
     knobs: ClassVar[Mapping[str, Knob]] = {
         "block_size": value("--cb-block-size"),

