@@ -117,7 +117,7 @@ def _planned(plan: RunPlan) -> dict[str, Any]:
     numbers |= {"warmup_samples": plan.samples - plan.measured_samples}
     return {
         "id": plan.id,
-        "words": own_words(plan.rerun_command),
+        "words": own_words(plan.rerun_command, plan.subject),
         "work": kind_of(plan),
         "amount": plan.amount,
         **numbers,

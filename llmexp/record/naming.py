@@ -16,9 +16,14 @@ _PROGRAM = "engine.options.command="
 _NOT_NAMED = re.compile(rf"\+*((model|method|experiment|detach|engine\.python)=|({'|'.join(NOT_MEASURED)}|hydra)[=./])")
 
 
-def own_words(command: str) -> list[str]:
-    """Return the words of a run's command (python -m llmexp …) that say what it measures, without model and method."""
-    return [word for word in shlex.split(command)[3:] if not _NOT_NAMED.match(word)]
+def own_words(command: str, subject: Iterable[str]) -> list[str]:
+    """Return the words of a run's command (python -m llmexp …) that say what it measures.
+
+    Model and method are left out, and what else the subject names.
+    """
+    shown = tuple(f"{name}=" for name in subject)
+    words = [word for word in shlex.split(command)[3:] if not _NOT_NAMED.match(word)]
+    return [word for word in words if not word.lstrip("+").startswith(shown)]
 
 
 def name_of(subject: Iterable[str], words: Iterable[str]) -> str:

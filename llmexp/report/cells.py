@@ -10,19 +10,24 @@ from llmexp.report.notes import beside_note, ending_note, mark
 from llmexp.report.row import OOM, Row
 from llmexp.report.signs import deviation, doubt_sign
 
-_NAMED_ELSEWHERE = ("method=", "engine.options.command=")
+_NAMED_ELSEWHERE = ("engine.options.command=",)
 
 
 def own_words(rows: Sequence[Row]) -> list[str]:
     """Return for each run the words of its command that some other runs lack.
 
-    The method and the program are left out, because they have columns of their own.
+    The subject and the program are left out, because they have columns of their own.
     """
     words = [
-        [word for word in shlex.split(row.command) if not word.lstrip("+").startswith(_NAMED_ELSEWHERE)] for row in rows
+        [word for word in shlex.split(row.command) if not word.lstrip("+").startswith(_named_elsewhere(row))]
+        for row in rows
     ]
     shared = set(words[0]).intersection(*words) if words else set()
     return [" ".join(word for word in own if word not in shared) for own in words]
+
+
+def _named_elsewhere(row: Row) -> tuple[str, ...]:
+    return (*_NAMED_ELSEWHERE, *(f"{name}=" for name in row.plan.subject))
 
 
 def rate_cell(row: Row, notes: list[str]) -> str:

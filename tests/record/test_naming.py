@@ -24,7 +24,7 @@ START = "python -m llmexp "
     ],
 )
 def test_the_words_that_say_what_is_measured(command, words):
-    assert own_words(START + command) == words
+    assert own_words(START + command, ("model", "method")) == words
 
 
 def test_a_name_is_model_method_and_words():

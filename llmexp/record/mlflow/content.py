@@ -55,7 +55,7 @@ class RunContent:
     @property
     def name(self) -> str:
         """The model, the method and all other words of what is measured, as any other run may stand beside it there."""
-        return name_of(self._plan.subject.values(), own_words(self._plan.rerun_command))
+        return name_of(self._plan.subject.values(), own_words(self._plan.rerun_command, self._plan.subject))
 
     @property
     def id(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,27 @@ PANELS = {
     "tpot": "time per output token (s)",
 }
 STYLES, MARKERS = ("-", "--", ":", "-."), "osD^vPX*"
-Line = tuple[str, list[RequestSample]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """The answered requests of a load point, with the numbers of its run and of itself."""
+
+    label: str
+    run: int
+    load: int
+    samples: list[RequestSample]
+
+    def look(self, several_runs: bool) -> dict[str, str]:
+        """Return colour and style: colours tell runs apart and styles loads, or colours the loads of a single run."""
+        colour = self.run if several_runs else self.load
+        style = self.load if several_runs else self.load // len(COLOURS)
+        return {"color": COLOURS[colour % len(COLOURS)], "linestyle": STYLES[style % len(STYLES)]}
 
 
 def draw_distributions(rows: Sequence[Row], title: str, label: Callable[[Row], str], path: Path) -> bool:
     """Draw the distributions of every load point of every run; return False where no request was answered."""
-    lines = [line for row in rows for line in _lines(row, label(row) if len(rows) > 1 else "")]
+    lines = [line for run, row in enumerate(rows) for line in _lines(row, run, label(row) if len(rows) > 1 else "")]
     if not lines:
         return False
     figure = new_figure(12.5, 4.4 + 0.09 * len(lines), f"{title}\nlatencies count from when a request was due")
@@ -61,7 +77,7 @@ def draw_interactivity(rows: Sequence[Row], title: str, label: Callable[[Row], s
         axes.plot(x, y, marker=marker, markersize=5, linewidth=1.2, color=colour, label=name)
         for place, text in zip(zip(x, y, strict=True), words, strict=True):
             axes.annotate(text, place, xytext=(5, 4), textcoords="offset points", fontsize=7, color=colour)
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, 1.1 * axes.get_xlim()[1])
     axes.set_ylim(bottom=0)
     axes.set_xlabel("output tokens/s of one user (1 / median TPOT)", fontsize=9)
     axes.set_ylabel("output tokens/s per device", fontsize=9)
@@ -70,7 +86,7 @@ def draw_interactivity(rows: Sequence[Row], title: str, label: Callable[[Row], s
     return True
 
 
-def _lines(row: Row, name: str) -> list[Line]:
+def _lines(row: Row, run: int, name: str) -> list[Line]:
     """Return the answered requests of each load point, of all repeats together."""
     assert isinstance(row.plan, ServingPlan)
     samples = [sample for repeat in row.folder.repeats() for sample in _samples(repeat)]
@@ -78,7 +94,7 @@ def _lines(row: Row, name: str) -> list[Line]:
     for point in row.plan.points:
         own = [sample for sample in samples if sample.point == point.number]
         if own:
-            found.append((f"{name} {point}".strip(), own))
+            found.append(Line(f"{name} {point}".strip(), run, point.number, own))
     return found
 
 
@@ -92,11 +108,10 @@ def _samples(repeat: Path) -> list[RequestSample]:
 
 def _draw_panel(axes: Axes, kind: str, lines: Sequence[Line]) -> None:
     plain(axes, grid="y")
-    for number, (label, samples) in enumerate(lines):
-        times_s = sorted(latencies(samples)[kind])
-        shares = [(place + 1) / len(times_s) for place in range(len(times_s))]
-        style = STYLES[number // len(COLOURS) % len(STYLES)]
-        colour = COLOURS[number % len(COLOURS)]
-        axes.step(times_s, shares, where="post", color=colour, linestyle=style, linewidth=1.3, label=label)
+    several = len({line.run for line in lines}) > 1
+    for line in lines:
+        times_s = sorted(latencies(line.samples)[kind])
+        shares = [place / len(times_s) for place in range(len(times_s) + 1)]
+        axes.step(times_s[:1] + times_s, shares, where="post", linewidth=1.3, label=line.label, **line.look(several))
     axes.set_ylim(0, 1.02)
     axes.set_xlim(left=0)
