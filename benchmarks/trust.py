@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from math import sqrt
 from pathlib import Path
-from statistics import NormalDist, harmonic_mean
+from statistics import harmonic_mean
 from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.figure import Figure
-from benchmarks.interval import Interval
+from benchmarks.rates import rate
 from benchmarks.simulated import Protocol, Scatter, Simulated
+from benchmarks.trust_serving import serving_verdicts
 from llmexp.analysis.inference import log_ratio
 from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.stability import is_known_to
@@ -43,14 +43,7 @@ def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
     for scatter in QUIET:
         yield from _of_tables(FIRST_RUN, scatter, tries)
     yield from _of_stopping(tries)
-
-
-def rate(name: str, events: int, tries: int, *, limit: float | None = None, floor: float | None = None) -> Figure:
-    """Return a share in percent with Wilson's 95 % interval; it is broken only if that lies beyond the limit."""
-    z, share = NormalDist().inv_cdf(0.975), events / tries
-    middle, half = share + z * z / (2 * tries), z * sqrt(share * (1 - share) / tries + z * z / (4 * tries * tries))
-    low, high = ((middle + sign * half) / (1 + z * z / tries) for sign in (-1, 1))
-    return Figure(name, "%", Interval(100 * share, 100 * low, 100 * high), tries, limit=limit, floor=floor)
+    yield from serving_verdicts(tries)
 
 
 def _of_one_run(protocol: Protocol, scatter: Scatter, tries: int) -> Iterator[Figure]:

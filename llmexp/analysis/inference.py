@@ -89,6 +89,14 @@ def _integral_of_cosine(power: float, end: float) -> float:
     return step / 3 * (heights[0] + heights[-1] + 4 * sum(heights[1::2]) + 2 * sum(heights[2:-1:2]))
 
 
+def wilson(share: float, count: float, confidence: float = 0.95) -> tuple[float, float]:
+    """Return Wilson's interval of a share of so many independent tries."""
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    middle, scale = share + z * z / (2 * count), 1 + z * z / count
+    half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
 def half_width(values: Sequence[float], confidence: float = 0.95) -> float:
     """Return half the confidence interval of the mean of independent values, at least two."""
     return half_width_of_one(len(values), confidence) * stdev(values)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from llmexp.record.requests import RequestSample
@@ -79,19 +80,25 @@ class Objective:
     tpot_s: float | None = None
     end_to_end_s: float | None = None
 
-    def is_kept_by(self, sample: RequestSample) -> bool:
-        """Say whether a request was answered wholly, as it was asked, and in time.
+    def used_by(self, sample: RequestSample) -> float:
+        """Return the largest share of a limit that a request used; it kept the objective with 1 or less.
 
-        A single token has no time per token, and so keeps any; tokens that nobody counted keep none.
+        Infinite where it was not answered wholly, or not as it was asked. A single token has no time per token, and so
+        uses none of it; where nobody counted tokens it is infinite.
         """
         if sample.problem or sample.differences:
-            return False
+            return inf
         known = (
             (self.ttft_s, time_to_first_token_s(sample)),
             (self.tpot_s, 0.0 if sample.output_tokens == 1 else time_per_output_token_s(sample)),
             (self.end_to_end_s, end_to_end_s(sample)),
         )
-        return all(limit is None or (found is not None and found <= limit) for limit, found in known)
+        shares = [inf if found is None else found / limit for limit, found in known if limit is not None]
+        return max(shares, default=0.0)
+
+    def is_kept_by(self, sample: RequestSample) -> bool:
+        """Say whether a request was answered wholly, as it was asked, and in time."""
+        return self.used_by(sample) <= 1
 
 
 def goodput_per_s(samples: Sequence[RequestSample], objective: Objective) -> float:

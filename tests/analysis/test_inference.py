@@ -4,6 +4,7 @@ from statistics import fmean
 
 import pytest
 from scipy.special import stdtrit
+from scipy.stats import binomtest
 
 from llmexp.analysis.inference import (
     Estimate,
@@ -16,6 +17,7 @@ from llmexp.analysis.inference import (
     repeats_for,
     t_factor,
     trend,
+    wilson,
 )
 from llmexp.record.result import Metric
 
@@ -26,6 +28,13 @@ def test_students_factors_are_scipys(freedom, confidence):
     assert t_factor(freedom, confidence) == pytest.approx(
         stdtrit(freedom, (1 + confidence) / 2), rel=1e-5 if freedom < 2000 else 2e-3
     )
+
+
+@pytest.mark.parametrize(("kept", "count"), [(1.0, 50), (0.9, 100), (0.5, 7), (0.0, 12), (0.99, 2000)])
+def test_the_interval_of_a_share_is_wilsons(kept, count):
+    found = binomtest(round(kept * count), count).proportion_ci(0.98, method="wilson")
+    share = round(kept * count) / count
+    assert wilson(share, count, 0.98) == (pytest.approx(found.low, abs=1e-9), pytest.approx(found.high, abs=1e-9))
 
 
 @pytest.mark.parametrize("count", [3, 15])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -88,3 +89,14 @@ def test_goodput_is_over_the_whole_time_of_the_load() -> None:
     assert goodput_per_s([sample(), late], Objective(end_to_end_s=4.0)) == pytest.approx(1 / 10)
     assert goodput_per_s([sample(), late], Objective()) == pytest.approx(2 / 10)
     assert goodput_per_s([], Objective()) == 0.0
+
+
+def test_what_a_request_used_of_its_allowance_is_its_worst_share() -> None:
+    whole = Objective(ttft_s=2.0, tpot_s=1.0, end_to_end_s=12.0)
+    # 1 of 2 s, 0.5 of 1 s, 3 of 12 s.
+    assert whole.used_by(sample()) == pytest.approx(0.5)
+    assert Objective(tpot_s=0.25).used_by(sample()) == pytest.approx(2.0)
+    assert Objective().used_by(sample()) == 0.0
+    assert Objective(tpot_s=0.1).used_by(sample(usage_output_tokens=1, asked_output_tokens=1)) == 0.0
+    assert whole.used_by(sample(problem="reset")) == inf
+    assert Objective(tpot_s=1.0).used_by(sample(usage_output_tokens=None)) == inf

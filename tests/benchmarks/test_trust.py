@@ -2,8 +2,9 @@ import random
 
 import pytest
 
+from benchmarks.rates import rate
 from benchmarks.simulated import Protocol, Scatter, Simulated
-from benchmarks.trust import FALSE_ALARMS, FOUND, rate
+from benchmarks.trust import FALSE_ALARMS, FOUND
 from llmexp.analysis import stability
 
 

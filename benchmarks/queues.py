@@ -1,0 +1,116 @@
+"""Simulated servers under an open load, whose capacity is known; times are in mean service times of a server alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush, heapreplace
+from itertools import accumulate, islice, repeat
+
+from llmexp.analysis.backlog import Load
+
+# The squared coefficient of variation of the gaps of gamma arrivals, which come in bursts.
+BURSTINESS = 4.0
+Draws = Callable[[random.Random], Iterator[float]]
+
+
+def constant(draw: random.Random) -> Iterator[float]:
+    """Yield numbers that are all 1."""
+    return repeat(1.0)
+
+
+def exponential(draw: random.Random) -> Iterator[float]:
+    """Yield numbers with a mean of 1 and a coefficient of variation of 1, such as the gaps of Poisson arrivals."""
+    while True:
+        yield draw.expovariate(1.0)
+
+
+def bursty(draw: random.Random) -> Iterator[float]:
+    """Yield the gaps of gamma arrivals, with a mean of 1."""
+    while True:
+        yield draw.gammavariate(1 / BURSTINESS, BURSTINESS)
+
+
+ARRIVALS: dict[str, Draws] = {"constant": constant, "Poisson": exponential, "gamma": bursty}
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Servers that each take one request at a time, first come first served; their service times have a mean of 1."""
+
+    name: str
+    service: Draws
+    count: int = 1
+
+    @property
+    def capacity_per_s(self) -> float:
+        """The requests a second that they complete at most."""
+        return float(self.count)
+
+    def latencies_s(self, due_s: list[float], draw: random.Random) -> list[float]:
+        """Return the time from when each request was due to its end."""
+        free_s, latencies = [0.0] * self.count, []
+        for due, service in zip(due_s, self.service(draw), strict=False):
+            end = max(free_s[0], due) + service
+            heapreplace(free_s, end)
+            latencies.append(end - due)
+        return latencies
+
+
+@dataclass(frozen=True)
+class Batching:
+    """A server with continuous batching: requests join and leave between steps, each of which takes longer with more.
+
+    A step of a batch of b takes 1 + b * growth over TOKENS; a request stays for about TOKENS steps, one for each token
+    of its output.
+    """
+
+    name: str
+    lengths: Draws
+    slots: int
+    growth: float
+    TOKENS = 50
+
+    @property
+    def capacity_per_s(self) -> float:
+        """The requests a second that leave while all slots are taken."""
+        return self.slots / (1 + self.slots * self.growth)
+
+    def latencies_s(self, due_s: list[float], draw: random.Random) -> list[float]:
+        """Return the time from when each request was due to its end."""
+        lengths = [max(1, round(self.TOKENS * length)) for length in islice(self.lengths(draw), len(due_s))]
+        ends_s, batch = [0.0] * len(due_s), list[tuple[int, int]]()
+        now_s, step, coming = 0.0, 0, 0
+        while coming < len(due_s) or batch:
+            if not batch:
+                now_s = max(now_s, due_s[coming])
+            while coming < len(due_s) and due_s[coming] <= now_s and len(batch) < self.slots:
+                heappush(batch, (step + lengths[coming], coming))
+                coming += 1
+            step_s, steps = (1 + len(batch) * self.growth) / self.TOKENS, batch[0][0] - step
+            if coming < len(due_s) and len(batch) < self.slots:
+                # Whoever comes meanwhile joins at the end of a step.
+                steps = min(steps, max(1, int((due_s[coming] - now_s) / step_s) + 1))
+            step, now_s = step + steps, now_s + steps * step_s
+            while batch and batch[0][0] == step:
+                ends_s[heappop(batch)[1]] = now_s
+        return [end - due for end, due in zip(ends_s, due_s, strict=True)]
+
+
+Server = Servers | Batching
+SERVERS: tuple[Server, ...] = (
+    Servers("M/M/1", exponential),
+    Servers("M/D/1", constant),
+    Servers("M/M/8", exponential, 8),
+    Batching("batching, 16 slots", constant, 16, 0.1),
+    Batching("batching, 64 slots", constant, 64, 0.05),
+    Batching("batching, 16 slots, lengths vary", exponential, 16, 0.1),
+)
+
+
+def load(server: Server, arrivals: str, utilisation: float, requests: int, draw: random.Random) -> Load:
+    """Return the requests of one load point: their arrivals bring `utilisation` times what the server can do."""
+    gap_s = 1 / (utilisation * server.capacity_per_s)
+    due_s = list(accumulate(gap * gap_s for gap in islice(ARRIVALS[arrivals](draw), requests)))
+    return Load(due_s, server.latencies_s(due_s, draw))

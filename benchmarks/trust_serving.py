@@ -1,0 +1,113 @@
+"""How often the verdicts on loads of a server are wrong, over simulated servers whose capacity is known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import cache
+from statistics import fmean, quantiles
+
+from benchmarks.figure import Figure
+from benchmarks.interval import Interval
+from benchmarks.queues import ARRIVALS, SERVERS, Server, load
+from benchmarks.rates import rate
+from llmexp.analysis.attainment import SHARE, attainment
+from llmexp.analysis.backlog import Load
+from llmexp.analysis.knee import holds
+from llmexp.analysis.rate_search import Found, RateSearch
+from llmexp.analysis.saturation import saturation
+
+# Limits in percent. A short load may end before bursts have built up a queue that misses the objective.
+WRONG, WRONG_OF_SHORT = 2.0, 6.0
+CARRIED, OVERLOAD = 0.8, 1.25
+# Shares of requests that keep the objective in a long load, of which too few and enough do.
+TOO_FEW, ENOUGH = 0.8, 0.98
+LONG = 40_000
+# An interval of a search that leaves out the capacity by more than this ratio is wrong.
+FAR = 1.25
+
+
+def serving_verdicts(tries: int = 1000) -> Iterator[Figure]:
+    """Yield all rates in percent, each with its limit."""
+    for server in SERVERS:
+        for arrivals in ARRIVALS:
+            for requests in (30, 100, 300, 1000):
+                yield from _of_saturation(server, arrivals, requests, tries)
+    for server in SERVERS[:3]:
+        for arrivals in ("Poisson", "gamma"):
+            for requests in (100, 300, 1000):
+                yield from _of_objectives(server, arrivals, requests, tries // 2)
+    for server in SERVERS:
+        for requests in (100, 300, 1000):
+            yield from _of_searches(server, requests, max(tries // 10, 1))
+
+
+def _of_saturation(server: Server, arrivals: str, requests: int, tries: int) -> Iterator[Figure]:
+    case, draw = f"{server.name}, {arrivals}, {requests}", random.Random(requests)
+    for utilisation, verdict, limit in (
+        (0.5, "kept_up", None),
+        (CARRIED, "kept_up", None),
+        (CARRIED, "overloaded", WRONG),
+        (OVERLOAD, "kept_up", WRONG),
+        (OVERLOAD, "overloaded", None),
+        (2.0, "overloaded", None),
+    ):
+        loads = (load(server, arrivals, utilisation, requests, draw) for _ in range(tries))
+        found = sum(saturation([one]).verdict == verdict for one in loads)
+        yield rate(f"load x {utilisation:g} called {verdict}: {case}", found, tries, limit=limit)
+
+
+def _of_objectives(server: Server, arrivals: str, requests: int, tries: int) -> Iterator[Figure]:
+    """Rate the answers on a limit of the latency that a known share of the requests keeps in a long load."""
+    case, draw = f"{server.name}, {arrivals}, {requests}", random.Random(requests)
+    short = WRONG if requests >= 1000 else WRONG_OF_SHORT
+    for share, answer, limit in (
+        (TOO_FEW, True, short),
+        (ENOUGH, False, WRONG),
+        (TOO_FEW, False, None),
+        (ENOUGH, True, None),
+    ):
+        allowed_s = _quantile_s(server, arrivals, share)
+        loads = (load(server, arrivals, CARRIED, requests, draw) for _ in range(tries))
+        found = sum(_keeps(one, allowed_s) is answer for one in loads)
+        name = f"objective that {share:.0%} keep called {'kept' if answer else 'missed'}, {SHARE:.0%} asked: {case}"
+        yield rate(name, found, tries, limit=limit)
+
+
+def _keeps(one: Load, allowed_s: float) -> bool | None:
+    return holds(saturation([one]), attainment([[late / allowed_s for late in one.answered_s]]))
+
+
+@cache
+def _quantile_s(server: Server, arrivals: str, share: float) -> float:
+    """Return the latency that a share of the requests of a long load keeps."""
+    latencies_s = load(server, arrivals, CARRIED, LONG, random.Random(0)).answered_s
+    return quantiles(latencies_s[LONG // 10 :], n=100)[round(100 * share) - 1]
+
+
+def _of_searches(server: Server, requests: int, tries: int) -> Iterator[Figure]:
+    """Rate searches from an eighth of the capacity, with Poisson arrivals."""
+    case, draw = f"{server.name}, {requests}", random.Random(requests)
+    ends = [search(server, requests, draw) for _ in range(tries)]
+    lows = [end.knee.low_per_s / server.capacity_per_s if end.knee.low_per_s else 0.0 for end, _ in ends]
+    highs = [end.knee.high_per_s / server.capacity_per_s if end.knee.high_per_s else FAR for end, _ in ends]
+    yield rate(f"search that ends too high: {case}", sum(low > FAR for low in lows), tries, limit=5)
+    yield rate(f"search that ends too low: {case}", sum(high < 1 / FAR for high in highs), tries, limit=5)
+    near = sum(low >= 1 / FAR and high <= FAR for low, high in zip(lows, highs, strict=True))
+    yield rate(f"search whose interval lies within {FAR:g} of the capacity: {case}", near, tries)
+    yield _spread(f"highest rate found over the capacity, middle 90 %: {case}", "x", lows)
+    yield _spread(f"probes of a search, middle 90 %: {case}", "", [float(probes) for _, probes in ends])
+
+
+def search(server: Server, requests: int, draw: random.Random) -> tuple[Found, int]:
+    """Search the rate that a server keeps up with; return the end and the number of probes."""
+    answers, going = list[tuple[float, bool | None]](), RateSearch(start_per_s=server.capacity_per_s / 8)
+    while isinstance(step := going.step(answers), float):
+        point = load(server, "Poisson", step / server.capacity_per_s, requests, draw)
+        answers.append((step, holds(saturation([point]))))
+    return step, len(answers)
+
+
+def _spread(name: str, unit: str, values: list[float]) -> Figure:
+    cuts = quantiles(values, n=20) if len(values) > 1 else values
+    return Figure(name, unit, Interval(fmean(values), cuts[0], cuts[-1]), len(values))

@@ -1,0 +1,122 @@
+"""Did a server keep up with an open load, whose requests come at their times however long earlier ones take?
+
+What is looked at is the backlog: the requests that were due and are not answered yet. Where a server keeps up it goes
+up and down around a level; in overload it grows by the share of the requests that the server cannot serve, in whatever
+order it serves them. Latencies tell less: those of neighbours hang together over hundreds of requests, and in a server
+that works on all requests at once they stop growing when the load ends.
+
+`python -m benchmarks trust` simulates how often the verdict errs; docs/serving.md has the rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil, inf, log10, sqrt
+from statistics import fmean, stdev
+from typing import Literal
+
+from llmexp.analysis.backlog import Load
+from llmexp.analysis.inference import Estimate, wilson
+
+Verdict = Literal["kept_up", "overloaded", "unknown"]
+# A load of 1.25 times what the server can do leaves a fifth unserved. This has to be ruled out before it is said that
+# the server kept up.
+RULED_OUT = 0.2
+# A smaller unserved share counts as none, as a smaller drift does in the verdict on a run's steps.
+RELEVANT = 0.05
+# Each of the two wrong verdicts has half of the rest, one in a hundred. Bursts make the intervals a little too narrow;
+# what is promised is two in a hundred.
+CONFIDENCE = 0.98
+# Where the first answers take more than a sixth of the load's time, the backlog reaches its level late or never.
+SHORTEST = 6.0
+# A request may take this many times as long as the first ones once the server works on as many as it can.
+SLOWDOWN = 5.0
+# With fewer requests after the backlog has settled, bursts decide.
+FEWEST_REQUESTS = 30
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """Whether a server kept up with a load, and the share of the requests that it could not serve.
+
+    `unserved` is negative where the server could have served more; None where it was not estimated.
+    """
+
+    verdict: Verdict
+    unserved: Estimate | None = None
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def served_share(self) -> float | None:
+        """The share of the arriving requests that the server could serve, at most 1; None where it is not known."""
+        return None if self.unserved is None else min(1.0, max(0.0, 1 - self.unserved.value))
+
+    @property
+    def growth_s_per_s(self) -> float | None:
+        """How many seconds longer requests wait for each second of load where the first to come is the first served.
+
+        With a load of r times what the server can do this is r - 1. None where it is not known.
+        """
+        share = self.served_share
+        if share is None:
+            return None
+        return 1 / share - 1 if share else inf
+
+
+def saturation(loads: Sequence[Load]) -> Saturation:
+    """Judge the repeats of a load point, one or several, which all had the same rate."""
+    if not loads or any(load.answered_s == [] or load.duration_s <= 0 for load in loads):
+        return Saturation("unknown", reasons=["there are no requests, or none was answered"])
+    lost, total = sum(load.lost for load in loads), sum(len(load.due_s) for load in loads)
+    if wilson(lost / total, total, CONFIDENCE)[0] > RELEVANT:
+        return Saturation("overloaded", _share(lost, total), [f"{lost} of {total} requests had no whole answer"])
+    swamped = next((load for load in loads if load.late_s > load.duration_s + SLOWDOWN * load.early_s), None)
+    if swamped:
+        return Saturation("overloaded", reasons=[_swamped(swamped)])
+    hasty = [load for load in loads if SHORTEST * load.early_s > load.duration_s]
+    few = [load for load in loads if load.settled_requests < FEWEST_REQUESTS]
+    if hasty or few:
+        return Saturation("unknown", reasons=[_too_short((hasty + few)[0])])
+    unserved = [share for load in loads for share in load.unserved()]
+    found = Estimate(fmean(unserved), stdev(unserved) / sqrt(len(unserved)), len(unserved) - 1)
+    low, high = found.interval(CONFIDENCE)
+    if low > 0 and found.value > RELEVANT:
+        return Saturation("overloaded", found, [f"about {min(found.value, 1.0):.0%} of the requests stayed unserved"])
+    if high < RULED_OUT:
+        return Saturation("kept_up", found)
+    return Saturation("unknown", found, [_vague(found, loads)])
+
+
+def _swamped(load: Load) -> str:
+    return (
+        f"the last requests took {load.late_s:.3g} s, though all had come within {load.duration_s:.3g} s and the "
+        f"first ones took {load.early_s:.3g} s"
+    )
+
+
+def _too_short(load: Load) -> str:
+    needed = max(2 * FEWEST_REQUESTS, SHORTEST * load.early_s / load.duration_s * len(load.due_s))
+    return (
+        f"too few requests to judge: they came within {load.duration_s:.3g} s, and the first ones took "
+        f"{load.early_s:.3g} s; at least {_rounded(needed)} are needed at this rate"
+    )
+
+
+def _share(events: int, tries: int) -> Estimate:
+    share = events / tries
+    return Estimate(share, sqrt(share * (1 - share) / tries), tries - 1)
+
+
+def _vague(found: Estimate, loads: Sequence[Load]) -> str:
+    # An interval that is narrow enough ends below RULED_OUT or begins above 0.
+    wanted = max(RULED_OUT - found.value, found.value)
+    needed = sum(len(load.due_s) for load in loads) * (found.half_width(CONFIDENCE) / wanted) ** 2
+    low, high = (min(max(end, 0.0), 1.0) for end in found.interval(CONFIDENCE))
+    return f"{low:.0%} to {high:.0%} of the requests may have stayed unserved: about {_rounded(needed)} requests tell"
+
+
+def _rounded(count: float) -> int:
+    """Round up to two digits."""
+    unit = 10 ** max(0, int(log10(count)) - 1)
+    return int(ceil(count / unit) * unit)
