@@ -151,8 +151,8 @@ def check_longest(prompt: int, output: int, positions: int, prefix: int = 0, tur
     together = f"{turns} turns x ({each})" if turns > 1 else each
     before = f"serve.prefix {prefix} + " if prefix else ""
     raise ConfigError(
-        f"serve.prompt and serve.output: {before}{together} = {tokens} tokens, and model.max_positions={positions}: "
-        f"make them {tokens - positions} tokens shorter together, or take a model with more positions"
+        f"serve.prompt and serve.output: {before}{together} = {tokens} tokens are more than "
+        f"model.max_positions={positions}: make them shorter, or take a model with more positions"
     )
 
 
@@ -171,8 +171,8 @@ def _listed(path: Path, key: str) -> Iterator[int]:
     """Yield the length of each line; raises ConfigError where a line has none, and for an empty or endless file."""
     if not path.is_file():
         raise ConfigError(
-            f"{key}={path}: must be a whole number of at least 1, or [least,most], or a file with a length in each line; "
-            "there is no such file"
+            f"{key}={path}: must be a whole number of at least 1, or [least,most], or a file with a length in each "
+            "line, and there is no such file"
         )
     found = 0
     for line, text in numbered_lines(path, key):

@@ -98,8 +98,9 @@ def _load(path: Path, config: TraceConfig, _size: int, _changed_ns: int) -> Requ
 
 
 def _due(kept: list[Recorded], speed: float) -> Iterator[TracedRequest]:
-    for time_us, *rest in kept:
-        yield TracedRequest((time_us - kept[0].time_us) / 1e6 / speed, *rest)
+    for each in kept:
+        due_s = (each.time_us - kept[0].time_us) / 1e6 / speed
+        yield TracedRequest(due_s, each.prompt_tokens, each.output_tokens, each.hash_ids, each.line)
 
 
 def _span(recorded: Iterator[Recorded], config: TraceConfig) -> Iterator[Recorded]:
