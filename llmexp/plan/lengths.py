@@ -142,11 +142,14 @@ class LengthDraw:
         return self.distribution.longest
 
 
-def check_longest(prompt: int, output: int, positions: int, prefix: int = 0, turns: int = 1) -> None:
-    """Raise ConfigError where the longest conversation, with all its turns, has no room in the model's positions."""
+def longest_request(prompt: int, output: int, positions: int, prefix: int = 0, turns: int = 1) -> int:
+    """Return the tokens of the longest request with its output, which is the last turn of a conversation.
+
+    Raises ConfigError where it has no room in the model's positions.
+    """
     tokens = prefix + turns * (prompt + output)
     if tokens <= positions:
-        return
+        return tokens
     each = f"prompt {prompt} + output {output}"
     together = f"{turns} turns x ({each})" if turns > 1 else each
     before = f"serve.prefix {prefix} + " if prefix else ""

@@ -71,8 +71,9 @@ class ServingPlan(RunPlan):
             "model": self.config.model.name,
             "devices": str(self.devices),
             "dtype": self.dtype,
-            "prompt": f"{serve.prompt.tokens} tokens",
-            "output": f"{serve.output.tokens} tokens",
+            "prompt": str(serve.prompt),
+            "output": str(serve.output),
+            **({"prefix": str(serve.prefix)} if serve.prefix else {}),
             "requests": str(serve.requests),
             "loads": ", ".join(map(str, self.points)),
         }

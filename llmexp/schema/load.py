@@ -17,6 +17,9 @@ class SharedPrefix(Section):
     tokens: PositiveInt
     number: PositiveInt = Field(1, description="of different prefixes, of which each request has one")
 
+    def __str__(self) -> str:
+        return f"{self.tokens} tokens" + (f", {self.number} of them" if self.number > 1 else "")
+
 
 class Ramp(Section):
     """A load whose rate rises, or falls, evenly with time until all its requests have been sent."""

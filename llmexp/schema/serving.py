@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from llmexp.errors import ConfigError
+from llmexp.schema.lengths import OutputLengths, PromptLengths
+from llmexp.schema.load import SharedPrefix
 from llmexp.schema.model import DenseModel, MixtralModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.section import Dtype, PositiveFloat, PositiveInt, Section, Whole
@@ -24,12 +26,6 @@ def _listed(value: Any) -> Any:
 OneRun = Field(strict=False, json_schema_extra={"commas": "list"})
 Rates = Annotated[tuple[PositiveFloat | Literal["max"], ...], OneRun, BeforeValidator(_listed)]
 Counts = Annotated[tuple[Annotated[int, Field(ge=1), Whole], ...], OneRun, BeforeValidator(_listed)]
-
-
-class LengthConfig(Section):
-    """The length of prompts, or of outputs."""
-
-    tokens: PositiveInt
 
 
 class SloConfig(Section):
@@ -53,8 +49,9 @@ class ServeConfig(Section):
         None,
         description="before each load point, under its own load; None: as many as it has at work, 32 at most",
     )
-    prompt: LengthConfig
-    output: LengthConfig
+    prompt: PromptLengths
+    output: OutputLengths
+    prefix: SharedPrefix | None = Field(None, description="before every prompt, which it makes longer")
     slo: SloConfig = SloConfig()
     dtype: Dtype | None = Field(None, description="of weights and computation; None: bf16, on cpu fp32")
     weights: Literal["auto", "folder", "own"] = Field(
@@ -94,6 +91,11 @@ class ServingRunConfig(RunConfig):
     serve: ServeConfig
     parallelism: ServingParallelismConfig = ServingParallelismConfig()
     measure: MeasureConfig
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The files of lengths."""
+        return (*self.serve.prompt.inputs, *self.serve.output.inputs)
 
     @property
     def sized_model(self) -> DenseModel | MixtralModel:

@@ -9,7 +9,7 @@ import pytest
 from llmexp.errors import ConfigError
 from llmexp.plan import lengths
 from llmexp.plan.draws import Series
-from llmexp.plan.lengths import LengthDraw, check_longest
+from llmexp.plan.lengths import LengthDraw, longest_request
 from llmexp.schema.lengths import Lengths, OutputLengths, PromptLengths
 
 SERIES, N = Series(seed=3, point=1), 20_000
@@ -111,9 +111,9 @@ def test_a_word_that_is_no_file_is_told_what_it_may_be() -> None:
 
 
 def test_what_does_not_fit_the_model_is_one_line_with_its_arithmetic() -> None:
-    check_longest(prompt=512, output=512, positions=1024)
-    check_longest(prompt=100, output=20, positions=376, prefix=16, turns=3)
+    assert longest_request(prompt=512, output=512, positions=1024) == 1024
+    assert longest_request(prompt=100, output=20, positions=500, prefix=16, turns=3) == 376
     with pytest.raises(ConfigError, match=r"prompt 512 \+ output 513 = 1025 tokens are more than .*=1024: make"):
-        check_longest(prompt=512, output=513, positions=1024)
+        longest_request(prompt=512, output=513, positions=1024)
     with pytest.raises(ConfigError, match=r"serve\.prefix 16 \+ 3 turns x \(prompt 100 \+ output 20\) = 376 tokens"):
-        check_longest(prompt=100, output=20, positions=375, prefix=16, turns=3)
+        longest_request(prompt=100, output=20, positions=375, prefix=16, turns=3)
