@@ -12,9 +12,6 @@ from llmexp.errors import ConfigError
 from llmexp.plan.trace_rows import KEY, Recorded, read_rows, wrong
 from llmexp.schema.load import TraceConfig
 
-# What is held in memory, whatever the file's size.
-MOST_REQUESTS = 1_000_000
-
 
 class TracedRequest(NamedTuple):
     """One request: when it is due after the first, and its tokens; `hash_ids` name the blocks of its prompt."""
@@ -43,6 +40,11 @@ class RequestTrace:
         return (len(self.requests) - 1) / span_s if span_s else None
 
     @property
+    def longest(self) -> int:
+        """The most tokens of a request, prompt and output together."""
+        return max(request.prompt_tokens + request.output_tokens for request in self.requests)
+
+    @property
     def shares_blocks(self) -> bool:
         """Tell whether every request names the blocks of its prompt."""
         return all(request.hash_ids for request in self.requests)
@@ -61,22 +63,22 @@ class RequestTrace:
             )
 
 
-def load_trace(config: TraceConfig) -> RequestTrace:
-    """Read the part of a trace that the configuration asks for, no further.
+def load_trace(config: TraceConfig, most: int) -> RequestTrace:
+    """Read so many requests at most of the part that the configuration asks for, no further.
 
-    Raises ConfigError with file and line for a broken line, and where nothing, or far too much, is left. A file is read
-    again only after it has changed.
+    Raises ConfigError with file and line for a broken line, and where nothing is left. A file is read again only after
+    it has changed.
     """
     path = Path(config.file).expanduser()
     try:
         state = path.stat()
     except OSError as error:
         raise ConfigError(f"{KEY}={config.file}: cannot be read: {error.strerror}") from None
-    return _load(path, config, state.st_size, state.st_mtime_ns)
+    return _load(path, config, most, state.st_size, state.st_mtime_ns)
 
 
 @cache
-def _load(path: Path, config: TraceConfig, _size: int, _changed_ns: int) -> RequestTrace:
+def _load(path: Path, config: TraceConfig, most: int, _size: int, _changed_ns: int) -> RequestTrace:
     form, recorded = read_rows(path)
     kept: list[Recorded] = []
     left_out = 0
@@ -84,13 +86,9 @@ def _load(path: Path, config: TraceConfig, _size: int, _changed_ns: int) -> Requ
         if not _fits(each, config):
             left_out += 1
             continue
-        if len(kept) == MOST_REQUESTS:
-            raise ConfigError(
-                f"{KEY}: {path} has more than {MOST_REQUESTS:,} requests here: set serve.trace.requests or .end_s"
-            )
         _check_blocks(each, config.block_tokens, path)
         kept.append(each)
-        if len(kept) == config.requests:
+        if len(kept) == most:
             break
     if not kept:
         raise ConfigError(f"{KEY}: {path} has no request to send here, and {left_out} were left out")

@@ -27,12 +27,14 @@ class Ramp(Section):
     first_per_s: PositiveFloat = Field(description="requests/s at the beginning")
     last_per_s: PositiveFloat = Field(description="requests/s at the last request")
 
+    def __str__(self) -> str:
+        return f"{self.first_per_s:g} to {self.last_per_s:g}/s"
+
 
 class TraceConfig(Section):
     """Times and lengths of requests that were recorded once."""
 
     file: str = Field(description="of Azure's CSV, Mooncake's JSONL, or due_s, prompt_tokens, output_tokens as either")
-    requests: PositiveInt | None = Field(None, description="so many at most; None: all")
     begin_s: NonNegativeFloat = Field(0.0, description="seconds of the trace that are left out")
     end_s: PositiveFloat | None = Field(None, description="second of the trace at which it is left; None: its end")
     speed: PositiveFloat = Field(1.0, description="2: twice the requests per second that were recorded")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from llmexp.errors import ConfigError
-from llmexp.plan import request_trace
 from llmexp.plan.request_trace import RequestTrace, load_trace
 from llmexp.schema.load import TraceConfig
 
@@ -17,9 +16,9 @@ ROWS = "due_s,prompt_tokens,output_tokens\n5,10,1\n6,20,1\n8,30,1\n11,40,1\n"
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    def of(text: str = ROWS, **words: Any) -> RequestTrace:
+    def of(text: str = ROWS, requests: int = 100, **words: Any) -> RequestTrace:
         (tmp_path / "trace").write_text(text)
-        return load_trace(TraceConfig.model_validate({"file": str(tmp_path / "trace")} | words))
+        return load_trace(TraceConfig.model_validate({"file": str(tmp_path / "trace")} | words), requests)
 
     return of
 
@@ -82,14 +81,11 @@ def test_blocks_have_to_be_as_many_as_the_prompt_has(load: Load) -> None:
         load(line, block_tokens=16)
 
 
-def test_a_part_without_requests_and_one_with_too_many_are_refused(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_without_requests_is_refused(load: Load) -> None:
     with pytest.raises(ConfigError, match=r"has no request to send here, and 4 were left out$"):
         load(max_tokens=1)
     with pytest.raises(ConfigError, match=r"has no request to send here, and 0 were left out$"):
         load(begin_s=100)
-    monkeypatch.setattr(request_trace, "MOST_REQUESTS", 3)
-    with pytest.raises(ConfigError, match=r"has more than 3 requests here: set serve\.trace\.requests or \.end_s$"):
-        load(ROWS + "30,1,1\n")
 
 
 def test_a_changed_file_is_read_again(load: Load) -> None:
@@ -99,7 +95,7 @@ def test_a_changed_file_is_read_again(load: Load) -> None:
 
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match=r"^serve\.trace\.file=none\.csv: cannot be read: No such file"):
-        load_trace(TraceConfig(file="none.csv"))
+        load_trace(TraceConfig(file="none.csv"), 1)
 
 
 def test_a_span_that_ends_before_it_begins_is_refused() -> None:

@@ -12,6 +12,7 @@ from llmexp.plan import files
 from llmexp.plan.identity import identity
 from llmexp.plan.lengths import LengthDraw, longest_request
 from llmexp.plan.load_points import load_points
+from llmexp.plan.request_trace import load_trace
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.plan.shape import shape_of
 from llmexp.record.plan import MemoryEstimate
@@ -51,9 +52,9 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
 
 
 def _contents(config: ServingRunConfig) -> dict[str, str]:
-    """Return the digest of the files of lengths, where there are any."""
+    """Return the digest of the files of lengths and of the trace, where there are any."""
     paths = [Path(place).expanduser() for place in config.inputs]
-    return {"lengths": files.digest(paths)} if paths else {}
+    return {"files": files.digest(paths)} if paths else {}
 
 
 def _check_knobs(config: ServingRunConfig, engine: ServingEngine) -> None:
@@ -68,12 +69,17 @@ def _check_knobs(config: ServingRunConfig, engine: ServingEngine) -> None:
 def served_of(config: ServingRunConfig) -> Served:
     """Return what the server has to hold; raises ConfigError where the model has no room for a request."""
     serve, model = config.serve, config.sized_model
+    most = model.max_positions
     positions = longest_request(
         LengthDraw.of(serve.prompt).longest,
         LengthDraw.of(serve.output).longest,
-        model.max_positions,
+        most,
         prefix=serve.prefix.tokens if serve.prefix else 0,
     )
+    if serve.trace:
+        trace = load_trace(serve.trace, serve.requests)
+        trace.check_lengths(most)
+        positions = max(positions, trace.longest)
     dtype: Dtype = serve.dtype or ("fp32" if config.hardware.device == "cpu" else "bf16")
     return Served(
         model=model,
