@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from random import Random
 from typing import Literal
@@ -26,9 +27,8 @@ def arrivals(process: Process, per_s: float, seed: int, shape: float = 1.0) -> I
     below 1 it makes bursts, above 1 it is smoother than Poisson, and 1 is Poisson. Raises ConfigError where the rate or
     the shape is not a positive number, or the process is unknown.
     """
-    for name, value in (("rate", per_s), ("shape", shape)):
-        if not (value > 0 and math.isfinite(value)):
-            raise ConfigError(f"{name}={value:g}: requests arrive at a {name} that is a number above 0")
+    _check_positive("rate", per_s)
+    _check_positive("shape", shape)
     if process not in PROCESSES:
         raise ConfigError(f"arrivals={process}: valid are {', '.join(PROCESSES)}")
     return _constant(per_s) if process == "constant" else _drawn(process, per_s, Random(seed), shape)
@@ -45,6 +45,46 @@ def listed(times_s: Sequence[float]) -> list[float]:
         if not after >= before:
             raise ConfigError(f"time {place} of the list, {after:g} s, lies before the one above it, {before:g} s")
     return [time_s - times_s[0] for time_s in times_s]
+
+
+@dataclass(frozen=True)
+class RisingRate:
+    """A rate that changes evenly with time, from the first of so many requests to the last, so that a load crosses a
+    knee; after them it stays. It may fall as well.
+    """
+
+    first_per_s: float
+    last_per_s: float
+    requests: int
+
+    def __post_init__(self) -> None:
+        for rate in (self.first_per_s, self.last_per_s):
+            _check_positive("rate", rate)
+
+    def per_s(self, expected: float) -> float:
+        """Return the rate at which so many requests have been due on average.
+
+        With r the first rate and a the change in a second, r t + a t**2 / 2 are due by then, and the rate is r + a t.
+        """
+        first, last = self.first_per_s**2, self.last_per_s**2
+        return math.sqrt(first + (last - first) * min(expected / self.requests, 1.0))
+
+    def at_s(self, expected: float) -> float:
+        """Return the second by which so many requests are due on average."""
+        inside = min(expected, self.requests)
+        return 2 * inside / (self.first_per_s + self.per_s(inside)) + (expected - inside) / self.last_per_s
+
+    def due_times(self, process: Process, seed: int, shape: float = 1.0) -> list[float]:
+        """Return when the requests are due: arrivals at one a second, on a clock that runs as fast as the rate is.
+
+        Raises ConfigError as `arrivals` does.
+        """
+        return [self.at_s(expected) for expected in due_times(process, 1.0, self.requests, seed, shape)]
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not (value > 0 and math.isfinite(value)):
+        raise ConfigError(f"{name}={value:g}: requests arrive at a {name} that is a number above 0")
 
 
 def _constant(per_s: float) -> Iterator[float]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from llmexp.plan.arrivals import burst, due_times
+from llmexp.plan.arrivals import RisingRate, burst, due_times
+from llmexp.plan.request_trace import load_trace
 from llmexp.plan.serving_plan import LoadPoint
 from llmexp.schema.serving import MAX, ServeConfig
 
@@ -15,30 +16,46 @@ WARMUP_S = 2.0
 
 
 def load_points(serve: ServeConfig) -> list[LoadPoint]:
-    """Return a point for each rate and each concurrency."""
-    return [_point(number, rate, concurrency, serve) for number, (rate, concurrency) in enumerate(_loads(serve))]
+    """Return a point for each rate and each concurrency, one for the trace, and one for the ramp.
+
+    Raises ConfigError where the trace cannot be read.
+    """
+    return [_numbered(number, load, serve) for number, load in enumerate(_loads(serve))]
 
 
 def due_s(point: LoadPoint, serve: ServeConfig, seed: int, count: int) -> list[float]:
     """Return when so many requests of an open load are due, in seconds from its start."""
+    if point.follows == "trace" and serve.trace:
+        return [request.due_s for request in load_trace(serve.trace, serve.requests).requests[:count]]
+    # Each point has arrivals of its own, which are the same for every engine and repeat.
+    arrivals_seed = seed * 1000 + point.number
+    if point.follows == "ramp" and serve.ramp:
+        ramp = RisingRate(serve.ramp.first_per_s, serve.ramp.last_per_s, point.requests)
+        return ramp.due_times(serve.arrivals, arrivals_seed, serve.burstiness)[:count]
     if point.rate_per_s is None:
         return burst(count)
-    # Each point has arrivals of its own, which are the same for every engine and repeat.
-    return due_times(serve.arrivals, point.rate_per_s, count, seed * 1000 + point.number, serve.burstiness)
+    return due_times(serve.arrivals, point.rate_per_s, count, arrivals_seed, serve.burstiness)
 
 
-def _loads(serve: ServeConfig) -> Iterator[tuple[float | None, int | None]]:
-    """Yield the rate and the concurrency of each load; a burst has neither."""
-    yield from ((None if rate == MAX else rate, None) for rate in serve.rate)
-    yield from ((None, concurrency) for concurrency in serve.concurrency)
+def _loads(serve: ServeConfig) -> Iterator[LoadPoint]:
+    """Yield the loads, whose numbers and warm-ups are not known yet; a burst has no rate."""
+    load = LoadPoint(number=0, requests=serve.requests, warmup=0)
+    for rate in serve.rate:
+        yield load.model_copy(update={"rate_per_s": None if rate == MAX else rate})
+    for concurrency in serve.concurrency:
+        yield load.model_copy(update={"concurrency": concurrency})
+    if serve.trace:
+        trace = load_trace(serve.trace, serve.requests)
+        of_trace = {"requests": len(trace.requests), "rate_per_s": trace.rate_per_s, "follows": "trace"}
+        yield load.model_copy(update=of_trace)
+    if serve.ramp:
+        mean_per_s = (serve.ramp.first_per_s + serve.ramp.last_per_s) / 2
+        yield load.model_copy(update={"rate_per_s": mean_per_s, "follows": "ramp"})
 
 
-def _point(number: int, rate_per_s: float | None, concurrency: int | None, serve: ServeConfig) -> LoadPoint:
-    wanted = concurrency or (ceil(rate_per_s * WARMUP_S) if rate_per_s else serve.requests)
-    return LoadPoint(
-        number=number,
-        requests=serve.requests,
-        warmup=serve.warmup_requests or min(max(wanted, FEWEST_WARMUP), MOST_WARMUP),
-        rate_per_s=rate_per_s,
-        concurrency=concurrency,
-    )
+def _numbered(number: int, load: LoadPoint, serve: ServeConfig) -> LoadPoint:
+    wanted = load.concurrency or (ceil(load.rate_per_s * WARMUP_S) if load.rate_per_s else serve.requests)
+    warmup = serve.warmup_requests or min(max(wanted, FEWEST_WARMUP), MOST_WARMUP)
+    # The warm-up of a trace is its first requests once more, with other tokens.
+    most = load.requests if load.follows == "trace" else warmup
+    return load.model_copy(update={"number": number, "warmup": min(warmup, most)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -21,6 +21,9 @@ class LoadPoint(Record):
     warmup: int
     rate_per_s: float | None = None
     concurrency: int | None = None
+    follows: Literal["rate", "trace", "ramp"] = Field(
+        "rate", description="a trace and a ramp have this rate on average"
+    )
 
     @property
     def is_burst(self) -> bool:
@@ -37,12 +40,15 @@ class LoadPoint(Record):
         """The point as the parameters of a result's point."""
         if self.concurrency:
             return {"load": "closed", "concurrency": self.concurrency}
+        if self.follows != "rate":
+            return {"load": self.follows, "rate_per_s": MAX if self.is_burst else self.rate_per_s}
         return {"load": "open", "rate_per_s": MAX if self.is_burst else self.rate_per_s}
 
     def __str__(self) -> str:
         if self.concurrency:
             return f"{self.concurrency} at a time"
-        return "max" if self.is_burst else f"{self.rate_per_s:g}/s"
+        rate = "max" if self.is_burst else f"{self.rate_per_s:.4g}/s"
+        return rate if self.follows == "rate" else f"{self.follows} {rate}"
 
 
 class ServingPlan(RunPlan):
@@ -71,8 +77,10 @@ class ServingPlan(RunPlan):
             "model": self.config.model.name,
             "devices": str(self.devices),
             "dtype": self.dtype,
-            "prompt": f"{serve.prompt.tokens} tokens",
-            "output": f"{serve.output.tokens} tokens",
+            "prompt": str(serve.prompt),
+            "output": str(serve.output),
+            **({"prefix": str(serve.prefix)} if serve.prefix else {}),
+            **({"trace": serve.trace.file} if serve.trace else {}),
             "requests": str(serve.requests),
             "loads": ", ".join(map(str, self.points)),
         }

@@ -96,7 +96,7 @@ class Kinds:
                 if kinds & {"array", "object"}
                 else f": several values, a run each, have no brackets: {path}={typed.strip('[]')}"
             )
-        if "array" in kinds:
+        if kinds == {"array"}:
             return f": write {path}=[{typed}]"
         if kinds == {"string"} and isinstance(value, bool | int | float):
             return f": write '{path}=\"{typed}\"'"

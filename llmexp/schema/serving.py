@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from llmexp.errors import ConfigError
+from llmexp.schema.lengths import OutputLengths, PromptLengths
+from llmexp.schema.load import Ramp, SharedPrefix, TraceConfig
 from llmexp.schema.model import DenseModel, MixtralModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.section import Dtype, PositiveFloat, PositiveInt, Section, Whole
@@ -26,12 +28,6 @@ Rates = Annotated[tuple[PositiveFloat | Literal["max"], ...], OneRun, BeforeVali
 Counts = Annotated[tuple[Annotated[int, Field(ge=1), Whole], ...], OneRun, BeforeValidator(_listed)]
 
 
-class LengthConfig(Section):
-    """The length of prompts, or of outputs."""
-
-    tokens: PositiveInt
-
-
 class SloConfig(Section):
     """What a request has to keep to count for goodput; latencies count from when it was due. None asks nothing."""
 
@@ -41,20 +37,23 @@ class SloConfig(Section):
 
 
 class ServeConfig(Section):
-    """The load: each rate and each concurrency is a load point, with so many requests, on the same server."""
+    """The load: each rate, each concurrency, the trace and the ramp are load points, one after the other."""
 
     name: str
     rate: Rates = Field((), description="requests per second of open loads; max: all requests at once")
     concurrency: Counts = Field((), description="requests at work at a time in closed loads")
     arrivals: Literal["poisson", "constant", "gamma"] = Field("poisson", description="of open loads")
     burstiness: PositiveFloat = Field(1.0, description="the shape of gamma: below 1 requests come in bursts")
-    requests: PositiveInt = Field(description="of each load point, warm-up not counted")
+    requests: PositiveInt = Field(description="of each load point, warm-up not counted; a trace may have fewer")
     warmup_requests: PositiveInt | None = Field(
         None,
         description="before each load point, under its own load; None: as many as it has at work, 32 at most",
     )
-    prompt: LengthConfig
-    output: LengthConfig
+    prompt: PromptLengths
+    output: OutputLengths
+    prefix: SharedPrefix | None = Field(None, description="before every prompt, which it makes longer")
+    trace: TraceConfig | None = Field(None, description="one more open load, with recorded times and lengths")
+    ramp: Ramp | None = Field(None, description="one more open load, whose rate changes while it lasts")
     slo: SloConfig = SloConfig()
     dtype: Dtype | None = Field(None, description="of weights and computation; None: bf16, on cpu fp32")
     weights: Literal["auto", "folder", "own"] = Field(
@@ -68,7 +67,7 @@ class ServeConfig(Section):
 
     @model_validator(mode="after")
     def _has_points(self) -> ServeConfig:
-        if not (self.rate or self.concurrency):
+        if not (self.rate or self.concurrency or self.trace or self.ramp):
             raise ValueError("serve.rate and serve.concurrency are empty: set one of them, such as serve.rate=max")
         return self
 
@@ -94,6 +93,12 @@ class ServingRunConfig(RunConfig):
     serve: ServeConfig
     parallelism: ServingParallelismConfig = ServingParallelismConfig()
     measure: MeasureConfig
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The files of lengths, and the trace."""
+        serve = self.serve
+        return (*serve.prompt.inputs, *serve.output.inputs, *(serve.trace.inputs if serve.trace else ()))
 
     @property
     def sized_model(self) -> DenseModel | MixtralModel:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from llmexp.errors import ConfigError
-from llmexp.plan.arrivals import Process, burst, due_times, listed
+from llmexp.plan.arrivals import Process, RisingRate, burst, due_times, listed
 
 N, PER_S = 20_000, 4.0
 
@@ -76,3 +76,45 @@ def test_what_makes_no_arrivals_is_refused(words: dict[str, Any], said: str) -> 
     asked: dict[str, Any] = {"process": "gamma", "per_s": 1.0, "requests": 1, "seed": 0} | words
     with pytest.raises(ConfigError, match=f"^{said}"):
         due_times(**asked)
+
+
+@pytest.mark.parametrize(("first", "last"), [(1.0, 9.0), (9.0, 1.0), (4.0, 4.0)])
+def test_a_rate_rises_or_falls_evenly_with_time(first: float, last: float) -> None:
+    ramp, n = RisingRate(first, last, requests=1000), 1000
+    end_s = n / ((first + last) / 2)
+    assert ramp.at_s(n) == pytest.approx(end_s)
+    for share in (0.1, 0.5, 0.9):
+        rate = first + (last - first) * share
+        due = (first + rate) / 2 * end_s * share
+        assert ramp.at_s(due) == pytest.approx(end_s * share)
+        assert ramp.per_s(due) == pytest.approx(rate)
+
+
+def test_requests_after_a_ramp_come_at_its_last_rate() -> None:
+    ramp = RisingRate(1.0, 10.0, requests=100)
+    assert ramp.per_s(250) == 10.0
+    assert ramp.at_s(101) - ramp.at_s(100) == pytest.approx(0.1)
+
+
+def test_arrivals_of_a_ramp_are_as_many_in_each_part_as_its_rate_says() -> None:
+    ramp = RisingRate(1.0, 9.0, requests=N)
+    times = ramp.due_times("poisson", seed=3)
+    assert times == sorted(times)
+    assert len(times) == N
+    half_s = ramp.at_s(N) / 2
+    # Rates from 1 to 5 in the first half, and from 5 to 9 in the second; three deviations of a Poisson count.
+    assert sum(time_s < half_s for time_s in times) == pytest.approx(N * 0.3, abs=3 * (N * 0.3) ** 0.5)
+
+
+def test_constant_arrivals_of_a_ramp_come_ever_faster() -> None:
+    steps = [after - before for before, after in pairwise(RisingRate(2.0, 8.0, 500).due_times("constant", seed=0))]
+    assert len(steps) == 499
+    assert all(after < before for before, after in pairwise(steps))
+    assert steps[0] == pytest.approx(1 / 2, rel=0.05)
+    assert steps[-1] == pytest.approx(1 / 8, rel=0.05)
+
+
+@pytest.mark.parametrize(("first", "last"), [(0.0, 1.0), (1.0, -1.0), (1.0, float("inf"))])
+def test_a_ramp_has_rates_above_0(first: float, last: float) -> None:
+    with pytest.raises(ConfigError, match=r"^rate=.*a rate that is a number above 0$"):
+        RisingRate(first, last, requests=10)

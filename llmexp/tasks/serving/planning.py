@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from llmexp.engines import engine_names, get_engine
 from llmexp.engines.serving.base import BYTES, Served, ServingEngine
-from llmexp.errors import ConfigError, unknown
+from llmexp.errors import unknown
+from llmexp.plan import files
 from llmexp.plan.identity import identity
+from llmexp.plan.lengths import LengthDraw, longest_request
 from llmexp.plan.load_points import load_points
+from llmexp.plan.request_trace import load_trace
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.plan.shape import shape_of
 from llmexp.record.plan import MemoryEstimate
@@ -32,7 +36,7 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     had = {name: value for name, value in served.knobs.items() if name in engine.knobs}
     server = engine.server(replace(served, knobs=had)).model_copy(update={"python": config.engine.python})
     return ServingPlan(
-        id=identity(config, {}, {"server": server.model_dump(mode="json", exclude={"python"})}),
+        id=identity(config, {}, {"server": server.model_dump(mode="json", exclude={"python"})} | _contents(config)),
         processes=1,
         devices=served.devices,
         memory=_memory(served),
@@ -47,6 +51,12 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     )
 
 
+def _contents(config: ServingRunConfig) -> dict[str, str]:
+    """Return the digest of the files of lengths and of the trace, where there are any."""
+    paths = [Path(place).expanduser() for place in config.inputs]
+    return {"files": files.digest(paths)} if paths else {}
+
+
 def _check_knobs(config: ServingRunConfig, engine: ServingEngine) -> None:
     """Raise ConfigError for an option that no engine has; one that another engine has is a reason for a skip."""
     engines = (get_engine(config.task.name, name) for name in engine_names(config.task.name))
@@ -59,12 +69,17 @@ def _check_knobs(config: ServingRunConfig, engine: ServingEngine) -> None:
 def served_of(config: ServingRunConfig) -> Served:
     """Return what the server has to hold; raises ConfigError where the model has no room for a request."""
     serve, model = config.serve, config.sized_model
-    positions = serve.prompt.tokens + serve.output.tokens
-    if positions > model.max_positions:
-        raise ConfigError(
-            f"serve.prompt.tokens={serve.prompt.tokens} and serve.output.tokens={serve.output.tokens} are {positions} "
-            f"tokens, more than model.max_positions={model.max_positions} of model={model.name}"
-        )
+    most = model.max_positions
+    positions = longest_request(
+        LengthDraw.of(serve.prompt).longest,
+        LengthDraw.of(serve.output).longest,
+        most,
+        prefix=serve.prefix.tokens if serve.prefix else 0,
+    )
+    if serve.trace:
+        trace = load_trace(serve.trace, serve.requests)
+        trace.check_lengths(most)
+        positions = max(positions, trace.longest)
     dtype: Dtype = serve.dtype or ("fp32" if config.hardware.device == "cpu" else "bf16")
     return Served(
         model=model,

@@ -39,9 +39,11 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     def describe(self, plan: ServingPlan) -> dict[str, str]:
         """Return the load points, and the lengths of requests."""
         serve = plan.config.serve
+        prefix = {"prefix": str(serve.prefix)} if serve.prefix else {}
         return {
             "loads": ", ".join(map(str, plan.points)),
-            "requests": f"{serve.requests} of each load: {serve.prompt.tokens} tokens in, {serve.output.tokens} out",
+            **prefix,
+            "requests": f"{serve.requests} of each load, in: {serve.prompt}, out: {serve.output}",
             "server": " ".join(plan.server.command.argv),
         }
 

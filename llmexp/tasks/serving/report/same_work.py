@@ -64,7 +64,7 @@ def _asked(row: Row) -> str:
     """Return what decides the requests and what their answers should be."""
     assert isinstance(row.plan, ServingPlan)
     config, serve = row.plan.config, row.plan.config.serve
-    return repr((config.model, config.seed, row.plan.dtype, serve.prompt, serve.output, row.plan.points))
+    return repr((config.model, config.seed, row.plan.dtype, serve.prompt, serve.output, serve.prefix, row.plan.points))
 
 
 def _own(*rows: Row) -> bool:

@@ -1,0 +1,55 @@
+"""The sections that say what requests share, and which trace or ramp their times follow."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from llmexp.schema.section import PositiveFloat, PositiveInt, Section
+
+NonNegativeFloat = Annotated[float, Field(ge=0)]
+
+
+class SharedPrefix(Section):
+    """Tokens that stand before the prompt's own ones, as a system prompt does."""
+
+    tokens: PositiveInt
+    number: PositiveInt = Field(1, description="of different prefixes, of which each request has one")
+
+    def __str__(self) -> str:
+        return f"{self.tokens} tokens" + (f", {self.number} of them" if self.number > 1 else "")
+
+
+class Ramp(Section):
+    """A load whose rate rises, or falls, evenly with time until all its requests have been sent."""
+
+    first_per_s: PositiveFloat = Field(description="requests/s at the beginning")
+    last_per_s: PositiveFloat = Field(description="requests/s at the last request")
+
+    def __str__(self) -> str:
+        return f"{self.first_per_s:g} to {self.last_per_s:g}/s"
+
+
+class TraceConfig(Section):
+    """Times and lengths of requests that were recorded once."""
+
+    file: str = Field(description="of Azure's CSV, Mooncake's JSONL, or due_s, prompt_tokens, output_tokens as either")
+    begin_s: NonNegativeFloat = Field(0.0, description="seconds of the trace that are left out")
+    end_s: PositiveFloat | None = Field(None, description="second of the trace at which it is left; None: its end")
+    speed: PositiveFloat = Field(1.0, description="2: twice the requests per second that were recorded")
+    max_tokens: PositiveInt | None = Field(
+        None, description="requests that are longer, prompt and output together, are left out; None: they are refused"
+    )
+    block_tokens: PositiveInt = Field(512, description="of a block that hash_ids stand for")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The file that is read."""
+        return (self.file,)
+
+    @model_validator(mode="after")
+    def _ends_later(self) -> TraceConfig:
+        if self.end_s is not None and self.end_s <= self.begin_s:
+            raise ValueError(f"serve.trace.end_s={self.end_s:g} must be above serve.trace.begin_s={self.begin_s:g}")
+        return self
