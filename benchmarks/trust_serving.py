@@ -75,7 +75,8 @@ def _of_objectives(server: Server, arrivals: str, requests: int, tries: int) -> 
 
 
 def _keeps(one: Load, allowed_s: float) -> bool | None:
-    return holds(saturation([one]), attainment([[late / allowed_s for late in one.answered_s]]))
+    kept = attainment([[late / allowed_s for late in one.answered_s]])
+    return holds([saturation([one]).verdict, kept.verdict])
 
 
 @cache
@@ -104,7 +105,7 @@ def search(server: Server, requests: int, draw: random.Random) -> tuple[Found, i
     answers, going = list[tuple[float, bool | None]](), RateSearch(start_per_s=server.capacity_per_s / 8)
     while isinstance(step := going.step(answers), float):
         point = load(server, "Poisson", step / server.capacity_per_s, requests, draw)
-        answers.append((step, holds(saturation([point]))))
+        answers.append((step, holds([saturation([point]).verdict])))
     return step, len(answers)
 
 

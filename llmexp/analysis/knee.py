@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-
-from llmexp.analysis.attainment import Attainment
-from llmexp.analysis.saturation import Saturation
 
 # A rate in requests a second, and whether it was kept up with; None where that is not known.
 Answer = tuple[float, bool | None]
 
 
-def holds(load: Saturation, objective: Attainment | None = None) -> bool | None:
+def holds(verdicts: Iterable[str]) -> bool | None:
     """Say whether a load point was kept up with, and within its objective if there is one; None if not known.
 
-    An objective that was kept says little alone: the longer an overload lasts, the fewer keep it.
+    These are the verdicts of its Saturation and its Attainment. An objective that was kept says little alone: the
+    longer an overload lasts, the fewer keep it.
     """
-    answers = [_ANSWERS[load.verdict], True if objective is None else _ANSWERS[objective.verdict]]
+    answers = [_ANSWERS[verdict] for verdict in verdicts]
     if False in answers:
         return False
     return None if None in answers else True

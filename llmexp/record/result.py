@@ -93,12 +93,20 @@ class Stability(Record):
     )
 
 
+class PointVerdict(Record):
+    """An answer to one question about a point, such as kept_up, and what it rests on."""
+
+    answer: str
+    reasons: list[str] = Field(default_factory=list)
+
+
 class ResultPoint(Record):
     """One of several answers of a run, for example of a server under several loads: the parameters and the metrics."""
 
     params: dict[str, Any]
     metrics: dict[str, Metric | None]
     problem: str = Field("", description="why it could not be measured")
+    verdicts: dict[str, PointVerdict] = Field(default_factory=dict, description="what is concluded, by the question")
 
 
 class RunResult(Record):

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from llmexp.analysis.percentiles import percentile
 from llmexp.analysis.quantity import Measurement, over_repeats
-from llmexp.analysis.request_latency import Objective, goodput_per_s, latencies
+from llmexp.analysis.request_latency import goodput_per_s, latencies
 from llmexp.analysis.window import Repeat
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.requests import RequestSample
@@ -16,6 +16,8 @@ from llmexp.record.result import Metric, ResultPoint
 from llmexp.record.samples import read_samples
 from llmexp.record.serving import ClientFloor, ServingSummary
 from llmexp.schema.serving import SloConfig
+from llmexp.tasks.serving.objective import objective
+from llmexp.tasks.serving.verdicts import verdicts
 
 PERCENTS = (50, 90, 95, 99)
 ServingRepeat = Repeat[RequestSample, ServingSummary]
@@ -74,11 +76,6 @@ def values(samples: Sequence[RequestSample], plan: ServingPlan) -> Iterator[tupl
     yield from _latencies(whole)
 
 
-def objective(slo: SloConfig) -> Objective:
-    """Return the objective of a configuration."""
-    return Objective(slo.ttft_s, slo.tpot_s, slo.end_to_end_s)
-
-
 def floor_of(repeat: ServingRepeat, point: LoadPoint) -> ClientFloor | None:
     """Return what the client measured at this load point against a server that answers at once."""
     return next((floor for floor in repeat.ranks[0].floors if floor.point == point.number), None)
@@ -99,7 +96,8 @@ def _result(
         return ResultPoint(params=point.params, metrics={}, problem=problem)
     pairs = zip(samples, repeats, strict=True)
     found = [dict(values(each, plan)) | _floor(floor_of(repeat, point)) for each, repeat in pairs]
-    return ResultPoint(params=point.params, metrics=_over(found))
+    judged = verdicts(point, plan.config.serve.slo, samples)
+    return ResultPoint(params=point.params, metrics=_over(found), verdicts=judged)
 
 
 def _unanswered(samples: Sequence[Sequence[RequestSample]]) -> str:

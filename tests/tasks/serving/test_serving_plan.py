@@ -61,7 +61,7 @@ def test_a_knob_of_another_engine_is_a_skip_and_one_of_none_is_an_error() -> Non
         ("serve.rate=fast", r"serve.rate.0=fast: must be a number above 0 or max"),
         ("serve.rate=[]", r"serve.rate and serve.concurrency are empty: set one of them, such as serve.rate=max"),
         ("serve.concurrency=0", r"serve.concurrency.0=0: must be a whole number of at least 1"),
-        ("serve.prompt.tokens=4080", r"are 4112 tokens, more than model.max_positions=4096"),
+        ("serve.prompt.tokens=4080", r"prompt 4080 \+ output 32 = 4112 tokens are more than model.max_positions=4096"),
         ("model=hf model.path=a/b", r"model=b: task=serve takes models that are given by their sizes"),
     ],
 )
