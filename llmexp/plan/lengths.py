@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from math import exp, log, log1p, sqrt
 from pathlib import Path
 from statistics import NormalDist, fmean
@@ -162,7 +162,7 @@ def longest_request(prompt: int, output: int, positions: int, prefix: int = 0, t
 def _distribution(section: Lengths) -> Distribution:
     tokens = section.tokens
     if isinstance(tokens, str):
-        return Listed(tuple(_listed(Path(tokens).expanduser(), f"{section.key}.tokens")))
+        return _of_file(Path(tokens).expanduser(), f"{section.key}.tokens")
     if isinstance(tokens, tuple):
         return Between(*tokens)
     if section.variation and section.limits:
@@ -170,13 +170,26 @@ def _distribution(section: Lengths) -> Distribution:
     return Between(tokens, tokens)
 
 
-def _listed(path: Path, key: str) -> Iterator[int]:
-    """Yield the length of each line; raises ConfigError where a line has none, and for an empty or endless file."""
+def _of_file(path: Path, key: str) -> Listed:
+    """Read a file of lengths, again only after it has changed; raises ConfigError for a wrong one."""
     if not path.is_file():
         raise ConfigError(
             f"{key}={path}: must be a whole number of at least 1, or [least,most], or a file with a length in each "
             "line, and there is no such file"
         )
+    state = path.stat()
+    return _listed(path, key, state.st_size, state.st_mtime_ns)
+
+
+@cache
+def _listed(path: Path, key: str, _size: int, _changed_ns: int) -> Listed:
+    rows = tuple(_rows(path, key))
+    if not rows:
+        raise ConfigError(f"{key}: {path} has no lengths: write one in each line, in tokens")
+    return Listed(rows)
+
+
+def _rows(path: Path, key: str) -> Iterator[int]:
     found = 0
     for line, text in numbered_lines(path, key):
         if not (text.isascii() and text.isdigit() and int(text) > 0):
@@ -185,5 +198,3 @@ def _listed(path: Path, key: str) -> Iterator[int]:
         if found > MOST_LISTED:
             raise ConfigError(f"{key}: {path} has more than {MOST_LISTED:,} lengths")
         yield int(text)
-    if not found:
-        raise ConfigError(f"{key}: {path} has no lengths: write one in each line, in tokens")

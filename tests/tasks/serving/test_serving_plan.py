@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from served_requests import serving_plan
 
@@ -36,6 +38,26 @@ def test_the_engine_changes_the_id_and_the_tracker_does_not() -> None:
     assert serving_plan("tracking=none").id == serving_plan().id
 
 
+def test_loads_with_a_trace_or_a_prefix_stand_in_one_table_with_others(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("due_s,prompt_tokens,output_tokens\n0,90,20\n")
+    trace = f"serve.trace.file={tmp_path}/trace.csv"
+    plain, shared, traced = (
+        serving_plan(),
+        serving_plan("serve.prefix.tokens=8"),
+        serving_plan(trace, "serve.rate=[]"),
+    )
+    assert plain.work.keys() == shared.work.keys() == traced.work.keys()
+    assert shared.work["prefix"] == "prefix of 8 tokens"
+    assert (traced.work["prompt"], traced.work["output"]) == ("as traced", "as traced")
+    assert (shared.positions - plain.positions, traced.positions) == (8, 110)
+
+
+def test_a_request_of_a_trace_that_has_no_room_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("due_s,prompt_tokens,output_tokens\n0,90,20\n1,4000,200\n")
+    with pytest.raises(ConfigError, match=r"trace\.csv:3: 4000 \+ 200 tokens are more than model\.max_positions=4096"):
+        serving_plan(f"serve.trace.file={tmp_path}/trace.csv")
+
+
 def test_the_weights_are_certain_memory_and_large_models_draw_their_own() -> None:
     small, large = serving_plan("engine=vllm"), serving_plan("engine=vllm", "model=7b", "hardware=a800")
     assert small.memory
@@ -61,7 +83,7 @@ def test_a_knob_of_another_engine_is_a_skip_and_one_of_none_is_an_error() -> Non
         ("serve.rate=fast", r"serve.rate.0=fast: must be a number above 0 or max"),
         ("serve.rate=[]", r"serve.rate and serve.concurrency are empty: set one of them, such as serve.rate=max"),
         ("serve.concurrency=0", r"serve.concurrency.0=0: must be a whole number of at least 1"),
-        ("serve.prompt.tokens=4080", r"are 4112 tokens, more than model.max_positions=4096"),
+        ("serve.prompt.tokens=4080", r"4080 \+ output 32 = 4112 tokens are more than model.max_positions=4096"),
         ("model=hf model.path=a/b", r"model=b: task=serve takes models that are given by their sizes"),
     ],
 )
