@@ -12,6 +12,8 @@ from llmexp.record.samples import Record
 from llmexp.schema import Dtype, ServingRunConfig
 from llmexp.schema.serving import MAX
 
+TRACES_OWN = "as traced"
+
 
 class LoadPoint(Record):
     """One load: an open one at a rate, a burst where neither rate nor concurrency is given, or a closed one."""
@@ -72,15 +74,16 @@ class ServingPlan(RunPlan):
     def work(self) -> dict[str, str]:
         """The properties that runs share whose rates can be compared, and the engine, which is what is compared."""
         serve = self.config.serve
+        only_trace = all(point.follows == "trace" for point in self.points)
         own = {name: value for name, value in super().work.items() if name != "ranks"}
         return own | {
             "model": self.config.model.name,
             "devices": str(self.devices),
             "dtype": self.dtype,
-            "prompt": str(serve.prompt),
-            "output": str(serve.output),
-            **({"prefix": str(serve.prefix)} if serve.prefix else {}),
-            **({"trace": serve.trace.file} if serve.trace else {}),
+            "prompt": TRACES_OWN if only_trace else str(serve.prompt),
+            "output": TRACES_OWN if only_trace else str(serve.output),
+            "prefix": f"prefix of {serve.prefix}" if serve.prefix and not only_trace else "",
+            "trace": serve.trace.file if serve.trace else "",
             "requests": str(serve.requests),
             "loads": ", ".join(map(str, self.points)),
         }

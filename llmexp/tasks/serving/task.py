@@ -39,11 +39,11 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     def describe(self, plan: ServingPlan) -> dict[str, str]:
         """Return the load points, and the lengths of requests."""
         serve = plan.config.serve
-        prefix = {"prefix": str(serve.prefix)} if serve.prefix else {}
+        work = plan.work
         return {
             "loads": ", ".join(map(str, plan.points)),
-            **prefix,
-            "requests": f"{serve.requests} of each load, in: {serve.prompt}, out: {serve.output}",
+            **{name: work[name] for name in ("prefix", "trace") if work[name]},
+            "requests": f"{serve.requests} of each load, in: {work['prompt']}, out: {work['output']}",
             "server": " ".join(plan.server.command.argv),
         }
 

@@ -14,6 +14,8 @@ from llmexp.tasks.serving.report.distributions import draw_distributions, draw_i
 from llmexp.tasks.serving.report.loads import loads_table
 from llmexp.tasks.serving.report.same_work import same_work_lines
 
+LENGTHS = {"prompt": "{} in", "output": "{} out"}
+
 
 @dataclass(frozen=True)
 class ServingSection(Section):
@@ -28,13 +30,18 @@ class ServingSection(Section):
         named += [shown["engine"]] if "engine" in shown else []
         named += [f"tp {shown['devices']}"] if shown.get("devices", "1") != "1" else []
         named += [shown["dtype"]] if "dtype" in shown else []
-        named += [f"{shown[name]} {word}" for name, word in (("prompt", "in"), ("output", "out")) if name in shown]
+        named += [words.format(shown[name]) for name, words in LENGTHS.items() if name in shown]
+        named += [shown[name] for name in ("prefix", "trace") if shown.get(name)]
         return ", ".join([*named, *([f"{shown['requests']} requests a load"] if "requests" in shown else [])])
 
     def label(self, row: Row) -> str:
         """Return a run's name in tables and pictures: its engine, and what else differs between runs."""
-        varying = [value for name, value in self.shown(row).items() if name not in (*self.shared, "engine")]
-        return " ".join([row.subject, *varying, self.own_words[row.id]]).strip()
+        varying = [
+            LENGTHS.get(name, "{}").format(value)
+            for name, value in self.shown(row).items()
+            if name not in (*self.shared, "engine")
+        ]
+        return " ".join(filter(None, [row.subject, *varying, self.own_words[row.id]]))
 
     @property
     def details(self) -> Sequence[Detail]:
