@@ -18,7 +18,7 @@ from llmexp.analysis.inference import WIDENING, wilson
 
 # DistServe (arXiv 2401.09670) asks for nine requests in ten first, and for 99 in 100 besides; MLPerf's server scenario
 # asks for 99 in 100. The default is what some hundred requests can show: to say of 99 in 100 that they keep the
-# objective takes more than 500 requests that all do, of nine in ten it takes 50.
+# objective takes 540 requests that all do, and of nine in ten 50.
 SHARE = 0.9
 # Each of the two wrong verdicts has half of the rest, one in a hundred.
 CONFIDENCE = 0.98
