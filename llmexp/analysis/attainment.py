@@ -18,13 +18,14 @@ from llmexp.analysis.inference import WIDENING, wilson
 
 # DistServe (arXiv 2401.09670) asks for nine requests in ten first, and for 99 in 100 besides; MLPerf's server scenario
 # asks for 99 in 100. The default is what some hundred requests can show: to say of 99 in 100 that they keep the
-# objective takes more than 500 requests that all do, of nine in ten it takes 50.
+# objective takes 540 requests that all do, and of nine in ten 50.
 SHARE = 0.9
 # Each of the two wrong verdicts has half of the rest, one in a hundred.
 CONFIDENCE = 0.98
 # Requests that used more than such shares of what they were allowed count too when it is estimated how much requests
-# depend on each other: where few or none missed, those that missed cannot tell.
-LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+# depend on each other: where few or none missed, those that missed cannot tell. The lower share counts in loads of
+# fewer than MANY requests, which may be over before a queue has built up.
+NEAR, NEAR_IF_FEW, MANY = 0.7, 0.5, 1000
 # The parts of the load that are compared, and the fewest requests of one. Parts depend on each other, too.
 MOST_PARTS, REQUESTS_PER_PART = 10, 5
 # A shorter load may end before a queue has built up, and so cannot show that the objective is kept.
@@ -51,7 +52,8 @@ def attainment(used: Sequence[Sequence[float]], share: float = SHARE) -> Attainm
     if not total:
         return Attainment("unknown", reasons=["there are no requests"])
     kept = sum(one <= 1 for repeat in used for one in repeat) / total
-    independent = total / max(_dependence(used, level) for level in LEVELS)
+    levels = (1.0, NEAR) if total >= MANY else (1.0, NEAR, NEAR_IF_FEW)
+    independent = total / max(_dependence(used, level) for level in levels)
     low, high = wilson(kept, independent, CONFIDENCE)
     if low >= share and total >= FEWEST_REQUESTS:
         return Attainment("kept", kept, low, high)
