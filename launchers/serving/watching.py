@@ -1,0 +1,136 @@
+"""The process that looks at a server while it is under load: its page of metrics, its processes, its GPUs.
+
+It is a process of its own: in the client's, each look would hold the interpreter's lock for milliseconds, in which the
+client could not note when a token came. It gets its order on its standard input, and works until that closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import TextIO
+
+from pydantic import TypeAdapter
+
+from llmexp.launchers.serving.address import Address
+from llmexp.launchers.serving.metrics_page import MetricsPage, PageError
+from llmexp.machine.gpu_load import board_load
+from llmexp.machine.process_tree import ProcessTree
+from llmexp.plan.server_plan import MetricNames
+from llmexp.record.server_samples import GpuSample, ServerSample
+
+READY = b"watching\n"
+Look = Callable[[], ServerSample]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What is looked at, how often, and where it is written; times count from `origin_s` of time.perf_counter.
+
+    That clock is the same in all processes of a machine.
+    """
+
+    file: Path
+    origin_s: float
+    address: Address | None = None
+    metrics: str | None = None
+    """The route of the page; None where the server has none."""
+    names: MetricNames = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Of the question for the page, such as a key, which is written nowhere."""
+    pid: int | None = None
+    """The process below which the server's are; None for a server elsewhere."""
+    gpus: Sequence[str] = ()
+    """The UUIDs of the server's GPUs."""
+    interval_s: float = 0.5
+    page_within_s: float = 2.0
+
+
+ORDER = TypeAdapter(Watched)
+
+
+class PageLook:
+    """Reads the page; one that does not come is a sample that says why."""
+
+    def __init__(self, watched: Watched, address: Address, path: str) -> None:
+        self._page = MetricsPage(address, path, watched.names, watched.headers)
+        self._watched = watched
+
+    def __call__(self) -> ServerSample:
+        """Return the sample of one reading."""
+        begun_s, told, missed = time.perf_counter(), None, ""
+        try:
+            told = self._page.read(self._watched.page_within_s)
+        except PageError as error:
+            missed = str(error)
+        now_s = time.perf_counter()
+        at_s, took_s = now_s - self._watched.origin_s, now_s - begun_s
+        return ServerSample(at_s=round(at_s, 6), page=told, page_took_s=round(took_s, 6), missed=missed)
+
+
+class MachineLook:
+    """Reads the memory and CPU time of the server's processes, and its GPUs."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._tree = ProcessTree(watched.pid) if watched.pid is not None else None
+
+    def __call__(self) -> ServerSample:
+        """Return the sample of one reading."""
+        gpus = [GpuSample(uuid=uuid, **board_load(uuid)) for uuid in self._watched.gpus]
+        sample = ServerSample(at_s=0.0, gpus=gpus)
+        if self._tree:
+            sample.processes = len(self._tree.living())
+            sample.resident_bytes, sample.cpu_s = self._tree.resident_bytes(), round(self._tree.computed_s(), 3)
+        sample.at_s = round(time.perf_counter() - self._watched.origin_s, 6)
+        return sample
+
+
+def looks(watched: Watched) -> list[Look]:
+    """Return what can be looked at."""
+    found: list[Look] = []
+    if watched.address and watched.metrics and watched.names:
+        found.append(PageLook(watched, watched.address, watched.metrics))
+    if watched.pid is not None or watched.gpus:
+        found.append(MachineLook(watched))
+    return found
+
+
+def keep_looking(look: Look, file: TextIO, interval_s: float, ended: Event) -> None:
+    """Write a line at every interval, and a last one when it is over; a reading that takes longer delays the next."""
+    due_s, is_over = time.perf_counter(), False
+    while not is_over:
+        is_over = ended.wait(max(0.0, due_s - time.perf_counter()))
+        due_s = max(due_s + interval_s, time.perf_counter())
+        # A full disk ends no measurement.
+        with contextlib.suppress(OSError):
+            file.write(look().model_dump_json(exclude_defaults=True) + "\n")
+
+
+def main() -> None:
+    """Watch what standard input orders, until it closes; Ctrl-C is for those who started this."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    watched, ended = ORDER.validate_json(sys.stdin.readline()), Event()
+    with watched.file.open("a", buffering=1) as file:
+        threads = [
+            Thread(target=keep_looking, args=(look, file, watched.interval_s, ended), daemon=True)
+            for look in looks(watched)
+        ]
+        for thread in threads:
+            thread.start()
+        sys.stdout.buffer.write(READY)
+        sys.stdout.buffer.flush()
+        sys.stdin.read()
+        ended.set()
+        for thread in threads:
+            thread.join(watched.page_within_s + 1)
+
+
+if __name__ == "__main__":
+    main()
