@@ -6,6 +6,7 @@ load, counts for the time that it left open, and a counter's growth does not dep
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -61,7 +62,7 @@ def server_load(samples: Sequence[ServerSample], begin_s: float, end_s: float) -
         return _level(told(samples, metric), window)
 
     def growth(metric: Metric) -> float | None:
-        return _growth(_unwrapped(told(samples, metric)), window)
+        return _growth(_counted(samples, metric), window)
 
     inside = [sample for sample in samples if begin_s <= sample.at_s <= end_s]
     computed_s = _growth(cpu_s(samples), window)
@@ -140,17 +141,29 @@ def _cut(series: Series, window: tuple[float, float]) -> Series:
 
 
 def _at(series: Series, at_s: float) -> float:
-    for (earlier_s, was), (later_s, now) in pairwise(series):
-        if earlier_s <= at_s <= later_s:
-            share = (at_s - earlier_s) / (later_s - earlier_s) if later_s > earlier_s else 1.0
-            return was + share * (now - was)
-    return series[0][1]
+    """Return the value at a time from the first sample to the last."""
+    after = bisect_left(series, at_s, key=_time_s)
+    later_s, now = series[after]
+    if later_s == at_s:
+        return now
+    earlier_s, was = series[after - 1]
+    return was + (now - was) * (at_s - earlier_s) / (later_s - earlier_s)
+
+
+def _time_s(point: tuple[float, float]) -> float:
+    return point[0]
+
+
+def _counted(samples: Iterable[ServerSample], metric: Metric) -> Series:
+    """Return a counter at every page; many servers name one only once it counts, so it was 0 before."""
+    pages = [(sample.at_s, sample.page) for sample in samples if sample.page]
+    if not any(metric in page for _, page in pages):
+        return []
+    return _unwrapped([(at_s, page.get(metric, 0.0)) for at_s, page in pages])
 
 
 def _unwrapped(series: Series) -> Series:
     """Return a counter that never falls: where a server began to count anew, it goes on from there."""
-    if not series:
-        return []
     lasting, before = 0.0, 0.0
     found: Series = []
     for at_s, value in series:
