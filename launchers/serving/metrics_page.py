@@ -61,6 +61,7 @@ class MetricsPage:
         connection.request("GET", self._path, headers=self._headers)
         answer = connection.getresponse()
         text = b"".join(self._pieces(answer, until_s)).decode(errors="replace")
+        answer.close()
         if answer.status != 200:
             raise HTTPException(f"status {answer.status}")
         return text

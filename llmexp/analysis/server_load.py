@@ -55,7 +55,7 @@ class ServerLoad:
 
 
 def server_load(samples: Sequence[ServerSample], begin_s: float, end_s: float) -> ServerLoad:
-    """Return what samples, in the order of their times, tell of the time from begin to end, in seconds of their clock."""
+    """Return what samples, in the order of their times, tell of a window, which is in seconds of their clock."""
     window = (begin_s, end_s)
 
     def level(metric: Metric) -> Level | None:

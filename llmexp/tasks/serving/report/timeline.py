@@ -63,17 +63,23 @@ def draw_timeline(
     server: Sequence[ServerSample],
     points: Sequence[LoadSpan],
     path: Path,
-) -> None:
-    """Draw the picture, with panels for what was told only; raises RecordError without matplotlib."""
+) -> list[Path]:
+    """Draw the picture, with panels for what was told only; return its path, or none where nothing was.
+
+    Raises RecordError without matplotlib.
+    """
     panels = [panel for panel in _panels(requests, server) if panel.told]
-    figure = new_figure(_WIDTH_INCH, _PANEL_INCH * max(1, len(panels)) + _AROUND_INCH, title)
-    grid = figure.subplots(max(1, len(panels)), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, panel in zip(grid, panels, strict=False):
+    if not panels:
+        return []
+    figure = new_figure(_WIDTH_INCH, _PANEL_INCH * len(panels) + _AROUND_INCH, title)
+    grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, panel in zip(grid, panels, strict=True):
         _draw(axes, panel)
         _mark(axes, points)
     _name(grid[0], points)
     grid[-1].set_xlabel("time, s", fontsize=9)
     save(figure, path)
+    return [path]
 
 
 def in_flight(requests: Iterable[RequestSample]) -> Series:
