@@ -49,6 +49,9 @@ class Watched:
     gpus: Sequence[str] = ()
     """The UUIDs of the server's GPUs."""
     interval_s: float = 0.5
+    """Between looks at processes and GPUs."""
+    page_interval_s: float = 1.0
+    """Longer, since a server writes its page in the process that streams its tokens: some milliseconds for vLLM's."""
     page_within_s: float = 2.0
 
 
@@ -92,13 +95,13 @@ class MachineLook:
         return sample
 
 
-def looks(watched: Watched) -> list[Look]:
-    """Return what can be looked at."""
-    found: list[Look] = []
+def looks(watched: Watched) -> list[tuple[Look, float]]:
+    """Return what can be looked at, and how often, in seconds."""
+    found: list[tuple[Look, float]] = []
     if watched.address and watched.metrics and watched.names:
-        found.append(PageLook(watched, watched.address, watched.metrics))
+        found.append((PageLook(watched, watched.address, watched.metrics), watched.page_interval_s))
     if watched.pid is not None or watched.gpus:
-        found.append(MachineLook(watched))
+        found.append((MachineLook(watched), watched.interval_s))
     return found
 
 
@@ -119,8 +122,8 @@ def main() -> None:
     watched, ended = ORDER.validate_json(sys.stdin.readline()), Event()
     with watched.file.open("a", buffering=1) as file:
         threads = [
-            Thread(target=keep_looking, args=(look, file, watched.interval_s, ended), daemon=True)
-            for look in looks(watched)
+            Thread(target=keep_looking, args=(look, file, interval_s, ended), daemon=True)
+            for look, interval_s in looks(watched)
         ]
         for thread in threads:
             thread.start()

@@ -98,9 +98,7 @@ def test_machines_samples_give_memory_cores_power_and_clocks() -> None:
 
 
 def test_a_gpu_that_does_not_tell_makes_no_sum_of_the_others() -> None:
-    samples = [
-        ServerSample(at_s=at_s, gpus=[gpu("a", 10, 300, 1900), gpu("b", 20, None, None)]) for at_s in (0.0, 1.0)
-    ]
+    samples = [ServerSample(at_s=at_s, gpus=[gpu("a", 10, 300, 1900), gpu("b", 20, None, None)]) for at_s in (0.0, 1.0)]
     load = server_load(samples, 0, 1)
     assert (load.gpu_power_w, load.sm_clock_megahertz, load.gpu_memory_bytes) == (None, None, Level(30, 30))
 

@@ -39,6 +39,7 @@ def watched(folder: Path, server: PagedServer, **more: Any) -> Watched:
         "origin_s": time.perf_counter(),
         "pid": os.getppid(),
         "interval_s": 0.02,
+        "page_interval_s": 0.02,
         "page_within_s": PATIENCE_S,
     } | more
     return Watched(

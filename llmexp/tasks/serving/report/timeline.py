@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GIB = 2**30
-# A longer time without a sample is a gap: pages are read twice a second, and may take two seconds.
+# A longer time without a sample is a gap: a page is read every second, and given up after two.
 GAP_S = 3.0
 _WIDTH_INCH, _PANEL_INCH, _AROUND_INCH = 9.6, 1.7, 1.5
 _SHADE = "#f1f3f5"
