@@ -64,6 +64,15 @@ class ServerWatch:
             self._process.stdin.flush()
         self._process.stdout.readline()
 
+    def look(self) -> None:
+        """Have samples taken at once, such as where a load point begins or ends; does not wait for them."""
+        if self._process is None:
+            return
+        assert self._process.stdin
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(b"\n")
+            self._process.stdin.flush()
+
     def stop(self) -> None:
         """Have the last samples taken, and end the process; one that hangs with a driver is killed."""
         process, self._process = self._process, None

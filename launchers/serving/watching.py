@@ -95,44 +95,70 @@ class MachineLook:
         return sample
 
 
-def looks(watched: Watched) -> list[tuple[Look, float]]:
-    """Return what can be looked at, and how often, in seconds."""
-    found: list[tuple[Look, float]] = []
+class Rounds(Thread):
+    """Looks at every interval, whenever it is told to, and once more when it is over; a line for each look.
+
+    A look that takes longer than the interval delays the next.
+    """
+
+    def __init__(self, look: Look, interval_s: float, file: TextIO) -> None:
+        super().__init__(daemon=True)
+        self._look, self._interval_s, self._file = look, interval_s, file
+        self._called, self._is_over = Event(), False
+
+    def look_now(self) -> None:
+        """Have the next look taken at once."""
+        self._called.set()
+
+    def finish(self) -> None:
+        """Have the last look taken."""
+        self._is_over = True
+        self._called.set()
+
+    def run(self) -> None:
+        """Thread's call."""
+        due_s, is_last = time.perf_counter(), False
+        while not is_last:
+            self._called.wait(max(0.0, due_s - time.perf_counter()))
+            self._called.clear()
+            is_last = self._is_over
+            due_s = time.perf_counter() + self._interval_s
+            # A full disk ends no measurement.
+            with contextlib.suppress(OSError):
+                self._file.write(self._look().model_dump_json(exclude_defaults=True) + "\n")
+
+
+def rounds(watched: Watched, file: TextIO) -> list[Rounds]:
+    """Return the rounds of what can be looked at."""
+    found = []
     if watched.address and watched.metrics and watched.names:
-        found.append((PageLook(watched, watched.address, watched.metrics), watched.page_interval_s))
+        page = PageLook(watched, watched.address, watched.metrics)
+        found.append(Rounds(page, watched.page_interval_s, file))
     if watched.pid is not None or watched.gpus:
-        found.append((MachineLook(watched), watched.interval_s))
+        found.append(Rounds(MachineLook(watched), watched.interval_s, file))
     return found
 
 
-def keep_looking(look: Look, file: TextIO, interval_s: float, ended: Event) -> None:
-    """Write a line at every interval, and a last one when it is over; a reading that takes longer delays the next."""
-    due_s, is_over = time.perf_counter(), False
-    while not is_over:
-        is_over = ended.wait(max(0.0, due_s - time.perf_counter()))
-        due_s = max(due_s + interval_s, time.perf_counter())
-        # A full disk ends no measurement.
-        with contextlib.suppress(OSError):
-            file.write(look().model_dump_json(exclude_defaults=True) + "\n")
-
-
 def main() -> None:
-    """Watch what standard input orders, until it closes; Ctrl-C is for those who started this."""
+    """Watch what standard input orders, look at once at each line of it, and end when it closes.
+
+    Ctrl-C is for those who started this.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    watched, ended = ORDER.validate_json(sys.stdin.readline()), Event()
+    watched = ORDER.validate_json(sys.stdin.readline())
     with watched.file.open("a", buffering=1) as file:
-        threads = [
-            Thread(target=keep_looking, args=(look, file, interval_s, ended), daemon=True)
-            for look, interval_s in looks(watched)
-        ]
-        for thread in threads:
-            thread.start()
+        every = rounds(watched, file)
+        for one in every:
+            one.start()
         sys.stdout.buffer.write(READY)
         sys.stdout.buffer.flush()
-        sys.stdin.read()
-        ended.set()
-        for thread in threads:
-            thread.join(watched.page_within_s + 1)
+        for _ in sys.stdin:
+            for one in every:
+                one.look_now()
+        for one in every:
+            one.finish()
+        for one in every:
+            one.join(watched.page_within_s + 1)
 
 
 if __name__ == "__main__":

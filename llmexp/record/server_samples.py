@@ -55,7 +55,7 @@ class ServerSample(Record):
     resident_bytes: int | None = Field(
         None, description="of these processes, added up; memory that several share counts in each"
     )
-    cpu_s: float | None = Field(None, description="that these and earlier ones computed since the watch began")
+    cpu_s: float | None = Field(None, description="that these, and those seen before, computed since they began")
     gpus: list[GpuSample] = Field(default_factory=list)
 
 

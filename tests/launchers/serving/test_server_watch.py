@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import paged_server
@@ -24,7 +23,7 @@ from test_server_process import LONG, plan
 from llmexp.engines.serving import vllm
 from llmexp.launchers.serving.server import Server
 from llmexp.launchers.serving.server_watch import ServerWatch
-from llmexp.launchers.serving.watching import PageLook, Watched, keep_looking, looks
+from llmexp.launchers.serving.watching import PageLook, Rounds, Watched, rounds
 from llmexp.record.server_samples import ServerSample, read_server_samples, server_samples_path
 
 
@@ -136,7 +135,7 @@ def test_a_watch_can_be_stopped_twice_and_before_it_begins(tmp_path: Path, serve
 
 def test_where_nothing_can_be_seen_nothing_is_looked_at(tmp_path: Path) -> None:
     order = Watched(tmp_path / "server.0.jsonl", 0.0)
-    assert looks(order) == []
+    assert rounds(order, io.StringIO()) == []
     with ServerWatch(order):
         pass
     assert read_server_samples(order.file) == []
@@ -160,16 +159,32 @@ class FullDisk(io.StringIO):
 
 
 def test_a_disk_that_is_full_for_a_while_loses_the_samples_of_that_while_only() -> None:
-    file, ended, taken = FullDisk(), Event(), []
+    file = FullDisk()
+    taken = 0
 
     def look() -> ServerSample:
-        taken.append(len(taken))
-        if len(taken) == 4:
-            ended.set()
-        return ServerSample(at_s=len(taken))
+        nonlocal taken
+        taken += 1
+        if taken == 4:
+            own.finish()
+        return ServerSample(at_s=taken)
 
-    keep_looking(look, file, 0.001, ended)
-    assert [json.loads(line)["at_s"] for line in file.getvalue().splitlines()] == [3, 4, 5][: len(taken) - 2]
+    own = Rounds(look, 0.001, file)
+    own.run()
+    assert [json.loads(line)["at_s"] for line in file.getvalue().splitlines()] == [3, 4, 5]
+
+
+def test_samples_are_taken_when_they_are_asked_for(tmp_path: Path, server: PagedServer) -> None:
+    order = watched(tmp_path, server, interval_s=3600.0, page_interval_s=3600.0)
+    with ServerWatch(order) as watch:
+        wait_for(lambda: len(read_server_samples(order.file)) == 2)
+        asked_s = time.perf_counter() - order.origin_s
+        watch.look()
+        wait_for(lambda: len(read_server_samples(order.file)) == 4)
+    found = read_server_samples(order.file)
+    assert [one.at_s > asked_s for one in found] == [False] * 2 + [True] * 4
+    assert [sum(bool(one.page) for one in found), len(machine_samples(order.file))] == [3, 3]
+    watch.look()
 
 
 KILLED = """
