@@ -1,7 +1,8 @@
 """The process that looks at a server while it is under load: its page of metrics, its processes, its GPUs.
 
-It is a process of its own: in the client's, each look would hold the interpreter's lock for milliseconds, in which the
-client could not note when a token came. It gets its order on its standard input, and works until that closes.
+It is a process of its own, so that no look holds the interpreter's lock while the client notes when a token came: on a
+host with many processes, or a GPU whose driver is slow, a look may take long. It gets its order on its standard input,
+and works until that closes.
 """
 
 from __future__ import annotations
