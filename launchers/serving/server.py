@@ -20,6 +20,7 @@ import psutil
 from llmexp.errors import ServerDiedError, ServerHungError, ServerNotReadyError
 from llmexp.launch.spawn import Agent
 from llmexp.launchers.serving.port import HOST, Port
+from llmexp.machine.process_tree import descendants
 from llmexp.machine.processes import held_bytes
 from llmexp.plan.server_plan import ServerPlan
 
@@ -61,6 +62,11 @@ class Server:
         """The server's port; another one after a start that found its port taken."""
         return self._port.number
 
+    @property
+    def pid(self) -> int:
+        """The process below which all processes of the server are; it stays the same once the server is ready."""
+        return self._agent.pid
+
     def __enter__(self) -> Server:
         return self
 
@@ -77,11 +83,8 @@ class Server:
         return self._agent.fileno()
 
     def processes(self) -> list[psutil.Process]:
-        """Return the processes of the server that run now, for their memory."""
-        try:
-            return psutil.Process(self._agent.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
+        """Return the processes of the server that run now."""
+        return descendants(self.pid)
 
     def rss_bytes(self) -> int:
         """Return the resident memory of the server's processes together."""

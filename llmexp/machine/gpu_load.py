@@ -19,12 +19,21 @@ MEGABYTE = 1e6
 
 def clock_and_temperature(uuid: str) -> dict[str, float]:
     """Return sm_clock_megahertz and temperature_celsius of the GPU with this UUID, as far as its driver tells them."""
+    told = board_load(uuid)
+    return {name: told[name] for name in ("sm_clock_megahertz", "temperature_celsius") if name in told}
+
+
+def board_load(uuid: str) -> dict[str, float]:
+    """Return the memory in use, power, clocks and temperature of the GPU with this UUID, as far as its driver tells."""
     found = nvml.board(uuid)
     if found is None:
         return {}
     library, handle = found
     readings: dict[str, Callable[[], Any]] = {
+        "memory_used_bytes": lambda: library.nvmlDeviceGetMemoryInfo(handle).used,
+        "power_w": lambda: library.nvmlDeviceGetPowerUsage(handle) / 1e3,
         "sm_clock_megahertz": lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM),
+        "memory_clock_megahertz": lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_MEM),
         "temperature_celsius": lambda: library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU),
     }
     values: dict[str, float] = {}

@@ -8,8 +8,11 @@ from pydantic import Field
 
 from llmexp.record.plan import Command
 from llmexp.record.samples import Record
+from llmexp.record.server_samples import Metric
 
 Weights = Literal["safetensors", "gguf", "none"]
+MetricNames = dict[Metric, tuple[str, ...]]
+"""The names of a server's page for what llmexp records; of several names the first that stands on the page counts."""
 # What stands in a form's body for a request's own values.
 PROMPT, OUTPUT_TOKENS = "{prompt}", "{output_tokens}"
 
@@ -42,5 +45,6 @@ class ServerPlan(Record):
     python: str | None = Field(None, description="the interpreter of the server's own environment; None: the rank's")
     ready: str = Field("/health", description="answers 200 to GET as soon as requests are served, and while they are")
     metrics: str | None = Field(None, description="gives Prometheus's text; None where there is none")
+    metric_names: MetricNames = Field(default_factory=dict, description="what is read of that page, by whose names")
     form: RequestForm
     weights: Weights = Field("safetensors", description="of the model's folder; none: the server makes its own")

@@ -195,7 +195,7 @@ class RankFailure(Record):
     allocator: dict[str, int] = Field(default_factory=dict)
 
 
-S = TypeVar("S", bound=Sample)
+S = TypeVar("S", bound=Record)
 
 
 def read_samples(path: Path, kind: type[S]) -> list[S]:

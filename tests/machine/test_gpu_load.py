@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llmexp.machine.gpu_load import GpuLoad, clock_and_temperature
+from llmexp.machine.gpu_load import GpuLoad, board_load, clock_and_temperature
 
 NO_PROCESS = 2**22 + 1
 
@@ -148,3 +148,17 @@ def test_a_gpu_that_permits_no_reading_tells_nothing_and_ends_nothing(
 def test_without_a_driver_no_clock_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(works=False))
     assert clock_and_temperature("GPU-first") == {}
+
+
+def test_a_board_tells_memory_power_and_clocks_as_far_as_its_driver_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", WithBoards())
+    assert board_load("GPU-first") == {
+        "memory_used_bytes": 2e9,
+        "power_w": 350.0,
+        "sm_clock_megahertz": 1980.0,
+        "memory_clock_megahertz": 3201.0,
+        "temperature_celsius": 71.0,
+    }
+    assert board_load("GPU-second") == {"memory_used_bytes": 2e9}
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(works=False))
+    assert board_load("GPU-first") == {}

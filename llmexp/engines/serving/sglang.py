@@ -9,10 +9,23 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from llmexp.engines.serving.base import DTYPES, HOST, IGNORE_END, SERVED_NAME, Knob, Served, ServingEngine, value
-from llmexp.plan.server_plan import RequestForm, ServerPlan
+from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
 _NO_GRAPHS = ["--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"]
+# As sglang/srt/observability/metrics_collector.py names them. It looks every prompt up in its cache; it counts tokens
+# when a request ends, and of speculation it tells the accepted share of the last batches only.
+METRIC_NAMES: MetricNames = {
+    "running": ("sglang:num_running_reqs",),
+    "waiting": ("sglang:num_queue_reqs",),
+    "kv_used_share": ("sglang:token_usage",),
+    "preemptions": ("sglang:num_retracted_requests_total",),
+    "prefix_queried_tokens": ("sglang:prompt_tokens_total",),
+    "prefix_hit_tokens": ("sglang:cached_tokens_total",),
+    "accepted_share": ("sglang:spec_accept_rate",),
+    "generated_tokens": ("sglang:generation_tokens_total",),
+    "prompt_tokens": ("sglang:prompt_tokens_total",),
+}
 
 
 class SglangEngine(ServingEngine):
@@ -56,7 +69,13 @@ class SglangEngine(ServingEngine):
         argv += ["--dtype", DTYPES[served.dtype], "--context-length", str(served.positions)]
         argv += ["--tp-size", str(served.devices), "--random-seed", str(served.seed), *self.flags(served)]
         form = RequestForm.completions(token_ids=True, **IGNORE_END)
-        return ServerPlan(command=Command(argv=argv), metrics="/metrics", form=form, weights=served.folder_weights)
+        return ServerPlan(
+            command=Command(argv=argv),
+            metrics="/metrics",
+            metric_names=METRIC_NAMES,
+            form=form,
+            weights=served.folder_weights,
+        )
 
 
 ENGINE = SglangEngine()

@@ -21,10 +21,23 @@ from llmexp.engines.serving.base import (
     switch,
     value,
 )
-from llmexp.plan.server_plan import RequestForm, ServerPlan
+from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
 _GIB = 1 << 30
+# As vllm/v1/metrics/loggers.py and spec_decode/metrics.py name them; those with gpu_ are of versions before 0.10.
+METRIC_NAMES: MetricNames = {
+    "running": ("vllm:num_requests_running",),
+    "waiting": ("vllm:num_requests_waiting",),
+    "kv_used_share": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+    "preemptions": ("vllm:num_preemptions_total",),
+    "prefix_queried_tokens": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+    "prefix_hit_tokens": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+    "drafted_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
+    "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
+    "generated_tokens": ("vllm:generation_tokens_total",),
+    "prompt_tokens": ("vllm:prompt_tokens_total",),
+}
 
 
 class VllmEngine(ServingEngine):
@@ -58,7 +71,13 @@ class VllmEngine(ServingEngine):
         argv += self.flags(served)
         form = RequestForm.completions(token_ids=True, return_token_ids=True, **IGNORE_END)
         command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1"})
-        return ServerPlan(command=command, metrics="/metrics", form=form, weights=served.folder_weights)
+        return ServerPlan(
+            command=command,
+            metrics="/metrics",
+            metric_names=METRIC_NAMES,
+            form=form,
+            weights=served.folder_weights,
+        )
 
 
 def _on_a_cpu(served: Served) -> list[str]:

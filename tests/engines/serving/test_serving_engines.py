@@ -139,3 +139,18 @@ def test_a_command_says_what_its_server_takes() -> None:
     assert plan.command.argv == ["my-server", "{folder}", "--port", "{port}"]
     assert (plan.ready, plan.metrics, plan.form.token_ids) == ("/v1/models", "/metrics", True)
     assert plan.form.body["ignore_eos"] is True
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_engine_with_a_page_of_metrics_names_what_is_read_of_it(name: str) -> None:
+    knobs = {**COMMAND, "metrics": "/metrics"} if name == "command" else {}
+    plan = engine(name).server(replace(GPU, knobs=knobs))
+    assert bool(plan.metrics) == bool(plan.metric_names)
+    if plan.metrics:
+        assert {"running", "waiting", "generated_tokens", "prompt_tokens"} <= plan.metric_names.keys()
+        assert all(plan.metric_names.values())
+
+
+def test_a_command_without_a_page_names_nothing() -> None:
+    plan = engine("command").server(replace(SERVED, knobs=COMMAND))
+    assert (plan.metrics, plan.metric_names) == (None, {})

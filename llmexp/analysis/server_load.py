@@ -1,0 +1,179 @@
+"""What a server was like between two moments, from the samples of its watch; what nobody told is None.
+
+A level between two samples is taken to change evenly. So a page that came late or not at all, as under the highest
+load, counts for the time that it left open, and a counter's growth does not depend on when samples fell.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+from llmexp.record.server_samples import GpuSample, Metric, ServerSample
+
+Series = list[tuple[float, float]]
+"""Times in seconds, and the values at them."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A quantity of the moment over a window: its mean over time, and its highest sample."""
+
+    mean: float
+    peak: float
+
+
+@dataclass(frozen=True)
+class ServerLoad:
+    """A server over a window: requests, tokens, shares from 0 to 1, bytes, watts."""
+
+    running: Level | None
+    waiting: Level | None
+    kv_used_share: Level | None
+    preemptions: float | None
+    generated_tokens: float | None
+    prompt_tokens: float | None
+    prefix_hit_ratio: float | None
+    """Prompt tokens found in the cache of prefixes, over those that were looked up."""
+    draft_acceptance_ratio: float | None
+    """Accepted over drafted tokens; where a server counts neither, the mean of the share that it tells."""
+    resident_bytes: Level | None
+    """Of the server's processes, added up."""
+    cpu_cores: float | None
+    """The mean number of cores on which they computed."""
+    gpu_memory_bytes: Level | None
+    """Of all GPUs of the server, added up, as is their power."""
+    gpu_power_w: Level | None
+    sm_clock_megahertz: Level | None
+    """The mean of the GPUs."""
+    pages: int
+    """How often the page was read, and how often it could not be."""
+    pages_missed: int
+
+
+def server_load(samples: Sequence[ServerSample], begin_s: float, end_s: float) -> ServerLoad:
+    """Return what samples, in the order of their times, tell of a window, which is in seconds of their clock."""
+    window = (begin_s, end_s)
+
+    def level(metric: Metric) -> Level | None:
+        return _level(told(samples, metric), window)
+
+    def growth(metric: Metric) -> float | None:
+        return _growth(_counted(samples, metric), window)
+
+    inside = [sample for sample in samples if begin_s <= sample.at_s <= end_s]
+    computed_s = _growth(cpu_s(samples), window)
+    accepted, accepted_share = _ratio(growth("accepted_tokens"), growth("drafted_tokens")), level("accepted_share")
+    return ServerLoad(
+        running=level("running"),
+        waiting=level("waiting"),
+        kv_used_share=level("kv_used_share"),
+        preemptions=growth("preemptions"),
+        generated_tokens=growth("generated_tokens"),
+        prompt_tokens=growth("prompt_tokens"),
+        prefix_hit_ratio=_ratio(growth("prefix_hit_tokens"), growth("prefix_queried_tokens")),
+        draft_acceptance_ratio=accepted_share.mean if accepted_share and accepted is None else accepted,
+        resident_bytes=_level(resident_bytes(samples), window),
+        cpu_cores=None if computed_s is None else computed_s / (end_s - begin_s),
+        gpu_memory_bytes=_level(of_gpus(samples, lambda gpu: gpu.memory_used_bytes), window),
+        gpu_power_w=_level(of_gpus(samples, lambda gpu: gpu.power_w), window),
+        sm_clock_megahertz=_level(of_gpus(samples, lambda gpu: gpu.sm_clock_megahertz, fmean), window),
+        pages=sum(sample.page is not None for sample in inside),
+        pages_missed=sum(bool(sample.missed) for sample in inside),
+    )
+
+
+def told(samples: Iterable[ServerSample], metric: Metric) -> Series:
+    """Return what the server's page said of a metric."""
+    return [(sample.at_s, sample.page[metric]) for sample in samples if sample.page and metric in sample.page]
+
+
+def resident_bytes(samples: Iterable[ServerSample]) -> Series:
+    """Return the memory of the server's processes."""
+    return [(sample.at_s, sample.resident_bytes) for sample in samples if sample.resident_bytes is not None]
+
+
+def cpu_s(samples: Iterable[ServerSample]) -> Series:
+    """Return the CPU seconds of the server's processes."""
+    return [(sample.at_s, sample.cpu_s) for sample in samples if sample.cpu_s is not None]
+
+
+def of_gpus(
+    samples: Iterable[ServerSample],
+    read: Callable[[GpuSample], float | None],
+    joined: Callable[[list[float]], float] = sum,
+) -> Series:
+    """Return a quantity of the server's GPUs together, at the times at which all of them told it."""
+    found: Series = []
+    for sample in samples:
+        values = [value for gpu in sample.gpus if (value := read(gpu)) is not None]
+        if values and len(values) == len(sample.gpus):
+            found.append((sample.at_s, joined(values)))
+    return found
+
+
+def _level(series: Series, window: tuple[float, float]) -> Level | None:
+    inside = [value for at_s, value in series if window[0] <= at_s <= window[1]]
+    if not inside:
+        return None
+    cut = _cut(series, window)
+    seconds = cut[-1][0] - cut[0][0]
+    area = sum((later - earlier) * (was + now) / 2 for (earlier, was), (later, now) in pairwise(cut))
+    return Level(area / seconds if seconds > 0 else fmean(inside), max(inside))
+
+
+def _growth(series: Series, window: tuple[float, float]) -> float | None:
+    """Return by how much a counter grew; None without a sample inside, or with one sample only."""
+    if len(series) < 2 or not any(window[0] <= at_s <= window[1] for at_s, _ in series):
+        return None
+    cut = _cut(series, window)
+    return cut[-1][1] - cut[0][1]
+
+
+def _cut(series: Series, window: tuple[float, float]) -> Series:
+    """Return the part of a series within a window, with its values at the window's ends as far as it reaches."""
+    begin_s, end_s = max(window[0], series[0][0]), min(window[1], series[-1][0])
+    inside = [point for point in series if begin_s < point[0] < end_s]
+    return [(begin_s, _at(series, begin_s)), *inside, (end_s, _at(series, end_s))]
+
+
+def _at(series: Series, at_s: float) -> float:
+    """Return the value at a time from the first sample to the last."""
+    after = bisect_left(series, at_s, key=_time_s)
+    later_s, now = series[after]
+    if later_s == at_s:
+        return now
+    earlier_s, was = series[after - 1]
+    return was + (now - was) * (at_s - earlier_s) / (later_s - earlier_s)
+
+
+def _time_s(point: tuple[float, float]) -> float:
+    return point[0]
+
+
+def _counted(samples: Iterable[ServerSample], metric: Metric) -> Series:
+    """Return a counter at every page; many servers name one only once it counts, so it was 0 before."""
+    pages = [(sample.at_s, sample.page) for sample in samples if sample.page]
+    if not any(metric in page for _, page in pages):
+        return []
+    return _unwrapped([(at_s, page.get(metric, 0.0)) for at_s, page in pages])
+
+
+def _unwrapped(series: Series) -> Series:
+    """Return a counter that never falls: where a server began to count anew, it goes on from there."""
+    lasting, before = 0.0, 0.0
+    found: Series = []
+    for at_s, value in series:
+        if value < before:
+            lasting += before
+        found.append((at_s, lasting + value))
+        before = value
+    return found
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    """Return a share; None where nothing was counted."""
+    return part / whole if part is not None and whole else None

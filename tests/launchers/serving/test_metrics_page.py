@@ -1,0 +1,163 @@
+"""Pages of metrics, by a real server: those of every engine, and those that do not come, or not wholly."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import paged_server
+import pytest
+from paged_server import PATIENCE_S, PagedServer
+
+from llmexp.engines.serving import command, sglang, vllm
+from llmexp.launchers.serving.address import Address
+from llmexp.launchers.serving.metrics_page import MetricsPage, PageError
+from llmexp.plan.server_plan import MetricNames
+
+SOON_S = 0.3
+
+
+@pytest.fixture
+def server() -> Iterator[PagedServer]:
+    with PagedServer(paged_server.VLLM).running() as running:
+        yield running
+
+
+def page_of(server: PagedServer, names: MetricNames = vllm.METRIC_NAMES, **more: Any) -> MetricsPage:
+    return MetricsPage(server.address, "/metrics", names, **more)
+
+
+def read(server: PagedServer, names: MetricNames = vllm.METRIC_NAMES, within_s: float = PATIENCE_S) -> dict[str, float]:
+    page = page_of(server, names)
+    try:
+        return dict(page.read(within_s))
+    finally:
+        page.close()
+
+
+SAID = {
+    "VLLM": {
+        "running": 32,
+        "waiting": 968,
+        "kv_used_share": 0.875,
+        "preemptions": 3,
+        "prefix_queried_tokens": 4096,
+        "prefix_hit_tokens": 1024,
+        "drafted_tokens": 500,
+        "accepted_tokens": 350,
+        "generated_tokens": 1048576,
+        "prompt_tokens": 16384,
+    },
+    "SGLANG": {
+        "running": 5,
+        "waiting": 2,
+        "kv_used_share": 0.28,
+        "accepted_share": 0.6,
+        "preemptions": 48,
+        "prefix_queried_tokens": 1000,
+        "prefix_hit_tokens": 100,
+        "generated_tokens": 640,
+        "prompt_tokens": 1000,
+    },
+    "TGI": {"running": 4, "waiting": 7, "accepted_tokens": 30, "generated_tokens": 240, "prompt_tokens": 768},
+    "LIGHTLLM": {
+        "running": 16,
+        "waiting": 9,
+        "prefix_queried_tokens": 1600,
+        "prefix_hit_tokens": 400,
+        "generated_tokens": 800,
+        "prompt_tokens": 1600,
+    },
+    "LLAMA_SERVER": {"running": 4, "waiting": 46, "generated_tokens": 128, "prompt_tokens": 512},
+}
+OWN = {"VLLM": vllm.METRIC_NAMES, "SGLANG": sglang.METRIC_NAMES, "TGI": command.TGI, "LIGHTLLM": command.LIGHTLLM}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_page_is_read_by_its_engines_names_and_by_those_of_any_command(server: PagedServer, name: str) -> None:
+    server.page = getattr(paged_server, name)
+    assert read(server, OWN.get(name, command.LLAMA_SERVER)) == SAID[name]
+    assert read(server, command.METRIC_NAMES) == SAID[name]
+
+
+def test_several_schedulers_are_added_up_but_for_shares_which_are_averaged(server: PagedServer) -> None:
+    server.page = paged_server.VLLM + paged_server.VLLM.replace('engine="0"', 'engine="1"').replace("0.875", "0.125")
+    told = read(server)
+    assert (told["running"], told["preemptions"], told["kv_used_share"]) == (64, 6, 0.5)
+
+
+def test_of_two_names_the_first_on_the_page_counts(server: PagedServer) -> None:
+    older = "vllm:gpu_cache_usage_perc 0.5\n"
+    server.page = older
+    assert read(server) == {"kv_used_share": 0.5}
+    server.page = older + "vllm:kv_cache_usage_perc 0.25\n"
+    assert read(server) == {"kv_used_share": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        (r'vllm:num_requests_running{model_name="a } 5\" {, \\"} 2', 2.0),
+        ("vllm:num_requests_running\t3e1 1788184174081", 30.0),
+        ("vllm:num_requests_running 4\r", 4.0),
+        ("vllm:num_requests_running{} 1", 1.0),
+        ("vllm:num_requests_running NaN", None),
+        ("vllm:num_requests_running +Inf", None),
+        ("vllm:num_requests_running many", None),
+        ("vllm:num_requests_running", None),
+        ("# vllm:num_requests_running 7", None),
+        ("vllm:num_requests_running_total 8", None),
+    ],
+)
+def test_a_line_is_read_as_the_format_has_it(server: PagedServer, line: str, value: float | None) -> None:
+    server.page = f"vllm:num_requests_waiting 1\n{line}\n"
+    assert read(server).get("running") == value
+
+
+def test_the_connection_is_kept_and_headers_are_sent(server: PagedServer) -> None:
+    page = page_of(server, headers={"Authorization": "Bearer secret"})
+    for _ in range(3):
+        page.read(PATIENCE_S)
+    page.close()
+    assert server.connections == 1
+    assert [one["Authorization"] for one in server.headers] == ["Bearer secret"] * 3
+
+
+@pytest.mark.parametrize("after_bytes", [0, 100])
+def test_a_page_that_hangs_is_a_gap_and_the_next_one_is_read(server: PagedServer, after_bytes: int) -> None:
+    server.hangs_after_bytes = after_bytes
+    page = page_of(server)
+    with pytest.raises(PageError, match=r"no whole page within 0\.3 s"):
+        page.read(SOON_S)
+    server.hangs_after_bytes = None
+    assert page.read(PATIENCE_S)["running"] == 32
+    page.close()
+
+
+def test_a_page_of_an_error_or_of_something_else_is_a_gap(server: PagedServer) -> None:
+    server.status = 503
+    with pytest.raises(PageError, match="status 503"):
+        read(server)
+    server.status, server.page = 200, "<html><body>Not here</body></html>\n"
+    with pytest.raises(PageError, match="none of the engine's metrics"):
+        read(server)
+
+
+def test_a_page_that_is_cut_off_is_a_gap(server: PagedServer) -> None:
+    server.missing_bytes = 10
+    with pytest.raises(PageError, match=r"missing|IncompleteRead"):
+        read(server)
+
+
+def test_a_number_that_may_have_been_cut_off_is_not_read(server: PagedServer) -> None:
+    server.hides_length, server.page = True, "vllm:num_requests_running 3\nvllm:num_requests_waiting 12"
+    assert read(server) == {"running": 3}
+
+
+def test_no_server_is_a_gap() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    page = MetricsPage(Address("127.0.0.1", port), "/metrics", vllm.METRIC_NAMES)
+    with pytest.raises(PageError, match="ConnectionRefusedError"):
+        page.read(PATIENCE_S)
