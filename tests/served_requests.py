@@ -7,7 +7,6 @@ from typing import Any
 
 from planning import make_plan
 
-from llmexp.analysis.window import Repeat
 from llmexp.plan.serving_plan import ServingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.requests import RequestSample
@@ -45,10 +44,8 @@ def answer(index: int, due_s: float = 0.0, takes_s: float = 2.0, tokens: int = 4
 
 
 def repeat(*samples: RequestSample, floors: list[ClientFloor] | None = None) -> ServingRepeat:
-    summary = ServingSummary(
-        rank=0, window_wall_s=1.0, peak_rss_bytes=1, server_start_s=3.0, server_peak_rss_bytes=4, floors=floors or []
-    )
-    return Repeat((summary,), (), tuple((sample,) for sample in samples))
+    summary = ServingSummary(rank=0, window_wall_s=1.0, peak_rss_bytes=1, server_start_s=3.0, floors=floors or [])
+    return ServingRepeat((summary,), (), tuple((sample,) for sample in samples))
 
 
 def floor(point: int = 0, **changed: float) -> ClientFloor:

@@ -21,7 +21,6 @@ from llmexp.errors import ServerDiedError, ServerHungError, ServerNotReadyError
 from llmexp.launch.spawn import Agent
 from llmexp.launchers.serving.port import HOST, Port
 from llmexp.machine.process_tree import descendants
-from llmexp.machine.processes import held_bytes
 from llmexp.plan.server_plan import ServerPlan
 
 LAST_LINES = 15
@@ -85,10 +84,6 @@ class Server:
     def processes(self) -> list[psutil.Process]:
         """Return the processes of the server that run now."""
         return descendants(self.pid)
-
-    def rss_bytes(self) -> int:
-        """Return the resident memory of the server's processes together."""
-        return sum(map(held_bytes, self.processes()))
 
     def wait_ready(self, patience: Patience | None = None, told: Callable[[str], None] | None = None) -> float:
         """Sleep until the server answers its readiness route with 200; return the seconds since its start.

@@ -14,6 +14,7 @@ from llmexp.launchers.serving.client import Client
 from llmexp.launchers.serving.connection import Patience
 from llmexp.launchers.serving.load import Load, Request
 from llmexp.launchers.serving.server import Server
+from llmexp.launchers.serving.server_watch import ServerWatch
 from llmexp.plan.load_points import due_s
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.requests import RequestSample
@@ -25,9 +26,8 @@ Done = Callable[[RequestSample], None]
 class Session:
     """Puts a plan's loads on a server; every request has a record, however its load ends."""
 
-    def __init__(self, plan: ServingPlan, server: Server, done: Done, origin_s: float) -> None:
-        self._plan, self._server, self._done, self._origin_s = plan, server, done, origin_s
-        self.peak_rss_bytes = 0
+    def __init__(self, plan: ServingPlan, server: Server, done: Done, watch: ServerWatch) -> None:
+        self._plan, self._server, self._done, self._watched_by = plan, server, done, watch
 
     async def measure(self, point: LoadPoint) -> None:
         """Warm the server up for a load point, then measure it; raises ServerError where the server ends or hangs."""
@@ -38,8 +38,10 @@ class Session:
             form = self._plan.server.form
             every = requests_of(self._plan, point, client, form)
             for requests in (every[: point.warmup], every[point.warmup :]):
-                load = Load(client, form, self._of(point), self._origin_s)
+                load = Load(client, form, self._of(point), self._watched_by.watched.origin_s)
+                self._watched_by.look()
                 await self._watched(client, put(load, self._plan, point, requests))
+            self._watched_by.look()
 
     def _of(self, point: LoadPoint) -> Done:
         def done(sample: RequestSample) -> None:
@@ -65,12 +67,11 @@ class Session:
             watch.cancel()
 
     async def _watch(self, client: Client, load: asyncio.Future[None]) -> None:
-        """Look at the server's memory, and ask it whether it serves where it has been silent for long."""
+        """Ask the server whether it serves where it has been silent for long."""
         limit_s = self._plan.config.serve.silent_timeout_s
         begin_s = time.perf_counter()
         while True:
             await asyncio.sleep(WATCH_S)
-            self.peak_rss_bytes = max(self.peak_rss_bytes, self._server.rss_bytes())
             if time.perf_counter() - max(begin_s, client.last_heard_s) < limit_s:
                 continue
             try:

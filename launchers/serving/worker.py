@@ -11,7 +11,9 @@ from llmexp.launchers.serving.floor import client_floors
 from llmexp.launchers.serving.load import run
 from llmexp.launchers.serving.model_folder import FolderRequest, ensure_model_folder
 from llmexp.launchers.serving.server import Patience, Server
+from llmexp.launchers.serving.server_watch import ServerWatch
 from llmexp.launchers.serving.session import Session
+from llmexp.machine.gpus import visible_gpus
 from llmexp.machine.processes import peak_rss_bytes
 from llmexp.machine.processor import usable_cores
 from llmexp.plan.serving_plan import ServingPlan
@@ -29,38 +31,44 @@ def work(plan: ServingPlan, rank: Rank) -> RankSummary:
     with Server(plan.server, folder, rank.folder / SERVER_LOG, _threads(plan)) as server:
         start_s = server.wait_ready(limits, told=lambda line: print(f"server: {line}", flush=True))
         begin_s = time.perf_counter()
-        peak_rss_bytes_of_server = _measure(plan, rank, server, begin_s)
+        with ServerWatch.of(server, rank.folder, begin_s, _gpus(plan)) as watch:
+            _measure(plan, rank, server, watch)
         window_s = time.perf_counter() - begin_s
     return ServingSummary(
         rank=rank.index,
         window_wall_s=window_s,
         peak_rss_bytes=peak_rss_bytes(),
         server_start_s=start_s,
-        server_peak_rss_bytes=peak_rss_bytes_of_server,
         floors=client_floors(plan),
         environment={"interpreter": sys.executable},
     )
 
 
-def _measure(plan: ServingPlan, rank: Rank, server: Server, origin_s: float) -> int:
-    """Put all loads on the server; return the most memory that its processes held."""
+def _measure(plan: ServingPlan, rank: Rank, server: Server, watch: ServerWatch) -> None:
+    """Put all loads on the server, which is looked at before and after each."""
     with rank.samples_path.open("a") as file:
 
         def done(sample: RequestSample) -> None:
             file.write(sample.model_dump_json() + "\n")
             file.flush()
 
-        session = Session(plan, server, done, origin_s)
+        session = Session(plan, server, done, watch)
         for point in plan.points:
             run(session.measure(point))
             server.check()
-    return session.peak_rss_bytes
 
 
 def _model_folder(plan: ServingPlan) -> Path:
     config = plan.config
     wanted = FolderRequest(model=config.model, dtype=plan.dtype, seed=config.seed, weights=plan.server.weights)
     return ensure_model_folder(wanted)
+
+
+def _gpus(plan: ServingPlan) -> list[str]:
+    """Return the UUIDs of the GPUs that the server takes: the first of those that are visible."""
+    if plan.config.hardware.device == "cpu":
+        return []
+    return [gpu.uuid for gpu in visible_gpus()[: plan.devices]]
 
 
 def _threads(plan: ServingPlan) -> int:

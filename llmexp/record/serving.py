@@ -22,7 +22,6 @@ class ServingSummary(RankSummary):
     """The summary of a load client, rank.0.json."""
 
     server_start_s: float = Field(description="from the server's start to its readiness")
-    server_peak_rss_bytes: int | None = Field(None, description="of all its processes together, the largest reading")
     floors: list[ClientFloor] = Field(default_factory=list, description="one for each load point")
 
     model_config = ConfigDict(extra="forbid")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llmexp.analysis.metric import Metrics, Shown
 from llmexp.analysis.quantity import Measurement
+from llmexp.analysis.server_load import of_gpus, resident_bytes
 from llmexp.plan.serving_plan import ServingPlan
 from llmexp.tasks.serving.points import ServingRepeat, requests_of, values
 
@@ -42,10 +43,17 @@ def server_start_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | No
 
 
 @METRICS.add("bytes", "lower", Shown("server memory, GiB", ",.2f", 1 / GIB, dispensable=3))
-def server_peak_rss_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+def server_peak_resident_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
     """Host memory of the server's processes together, the largest reading."""
-    found = repeat.ranks[0].server_peak_rss_bytes
-    return None if found is None else Measurement(found)
+    found = [value for _, value in resident_bytes(repeat.server)]
+    return Measurement(max(found)) if found else None
+
+
+@METRICS.add("bytes", "lower", Shown("GPU memory, GiB", ",.2f", 1 / GIB, dispensable=2))
+def gpu_peak_memory_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """Memory in use on the server's GPUs together, weights and KV cache among it, the largest reading."""
+    found = [value for _, value in of_gpus(repeat.server, lambda gpu: gpu.memory_used_bytes)]
+    return Measurement(max(found)) if found else None
 
 
 def _highest(name: str, repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:

@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from llmexp.analysis.percentiles import percentile
 from llmexp.analysis.quantity import Measurement, over_repeats
 from llmexp.analysis.request_latency import goodput_per_s, latencies
-from llmexp.analysis.window import Repeat
+from llmexp.analysis.window import Repeat, read_repeat
+from llmexp.errors import RecordError
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.requests import RequestSample
 from llmexp.record.result import Metric, ResultPoint
 from llmexp.record.samples import read_samples
+from llmexp.record.server_samples import ServerSample, read_server_samples, server_samples_path
 from llmexp.record.serving import ClientFloor, ServingSummary
 from llmexp.schema.serving import SloConfig
 from llmexp.tasks.serving.objective import objective
+from llmexp.tasks.serving.server_values import server_values
 from llmexp.tasks.serving.verdicts import verdicts
 
 PERCENTS = (50, 90, 95, 99)
-ServingRepeat = Repeat[RequestSample, ServingSummary]
+
+
+@dataclass(frozen=True)
+class ServingRepeat(Repeat[RequestSample, ServingSummary]):
+    """A repeat, with what its server told of itself."""
+
+    server: tuple[ServerSample, ...] = ()
+
+
+def read_serving_repeat(folder: Path, plan: ServingPlan) -> ServingRepeat:
+    """Read a repeat that ended well; raises RecordError."""
+    found = read_repeat(folder, plan.processes, RequestSample, ServingSummary)
+    try:
+        server = read_server_samples(server_samples_path(folder))
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{server_samples_path(folder)} holds no samples of a server: {error}") from None
+    return ServingRepeat(found.ranks, found.warmup, found.measured, tuple(server))
+
+
+def served(repeats: Sequence[Repeat[Any, Any]]) -> list[ServingRepeat]:
+    """Return repeats of this task as what they are."""
+    return [repeat for repeat in repeats if isinstance(repeat, ServingRepeat)]
 
 
 def results(plan: ServingPlan, repeats: Sequence[ServingRepeat]) -> list[ResultPoint]:
@@ -95,7 +121,10 @@ def _result(
     if problem := _unanswered(samples) or _other_work(samples):
         return ResultPoint(params=point.params, metrics={}, problem=problem)
     pairs = zip(samples, repeats, strict=True)
-    found = [dict(values(each, plan)) | _floor(floor_of(repeat, point)) for each, repeat in pairs]
+    found = [
+        dict(values(each, plan)) | server_values(each, repeat.server, plan) | _floor(floor_of(repeat, point))
+        for each, repeat in pairs
+    ]
     judged = verdicts(point, plan.config.serve.slo, samples)
     return ResultPoint(params=point.params, metrics=_over(found), verdicts=judged)
 

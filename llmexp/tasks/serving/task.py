@@ -12,12 +12,20 @@ from llmexp.record.result import Metric, ResultPoint, Stability
 from llmexp.record.serving import ServingSummary
 from llmexp.report.row import Row
 from llmexp.schema import ServingRunConfig
-from llmexp.tasks.base import Task
+from llmexp.tasks.base import AnyRepeat, Task
 from llmexp.tasks.serving.doubts import judge_serving
 from llmexp.tasks.serving.metrics import METRICS
 from llmexp.tasks.serving.planning import plan_serving
-from llmexp.tasks.serving.points import ServingRepeat, read_unfinished, results, results_until_now
+from llmexp.tasks.serving.points import (
+    ServingRepeat,
+    read_serving_repeat,
+    read_unfinished,
+    results,
+    results_until_now,
+    served,
+)
 from llmexp.tasks.serving.report.distributions import draw_distributions
+from llmexp.tasks.serving.report.over_time import draw_times
 from llmexp.tasks.serving.report.section import ServingSection
 
 
@@ -47,15 +55,17 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
             "server": " ".join(plan.server.command.argv),
         }
 
-    def judge(
-        self, plan: ServingPlan, repeats: Sequence[ServingRepeat], machines: Sequence[Machine]
-    ) -> Stability | None:
-        """Judge the highest rate of output tokens."""
-        return judge_serving(plan, repeats, self.rates(plan, repeats), machines)
+    def read(self, folder: Path, plan: ServingPlan) -> ServingRepeat:
+        """Read a repeat with what its server told."""
+        return read_serving_repeat(folder, plan)
 
-    def points(self, plan: ServingPlan, repeats: Sequence[ServingRepeat]) -> list[ResultPoint]:
+    def judge(self, plan: ServingPlan, repeats: Sequence[AnyRepeat], machines: Sequence[Machine]) -> Stability | None:
+        """Judge the highest rate of output tokens."""
+        return judge_serving(plan, served(repeats), self.rates(plan, repeats), machines)
+
+    def points(self, plan: ServingPlan, repeats: Sequence[AnyRepeat]) -> list[ResultPoint]:
         """Return the results of the load points."""
-        return results(plan, repeats)
+        return results(plan, served(repeats))
 
     def points_until_now(self, plan: ServingPlan, folder: Path) -> list[ResultPoint]:
         """Return the results of the load points that were complete."""
@@ -65,8 +75,9 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
         """Draw the distributions of the run's latencies."""
         section = ServingSection((row,))
         draw_distributions(section.rows, section.title, section.label, figures / "latencies.png")
+        draw_times(row, section.title, figures)
 
-    def remark(self, repeats: Sequence[ServingRepeat]) -> str:
+    def remark(self, repeats: Sequence[AnyRepeat]) -> str:
         """Say how many requests failed."""
         samples = [sample for repeat in repeats for (sample,) in repeat.measured]
         failed = sum(bool(sample.problem) for sample in samples)
