@@ -13,7 +13,15 @@ from typing import Any
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
-from llmexp.record.mlflow.points import Point, Window, breakdown_points, result_points, sample_points, system_points
+from llmexp.record.mlflow.points import (
+    Point,
+    Window,
+    breakdown_points,
+    result_points,
+    sample_points,
+    server_points,
+    system_points,
+)
 from llmexp.record.naming import name_of, own_words
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
@@ -162,7 +170,8 @@ class RunContent:
             samples = sample_points(self.folder, self._plan, self.window)
             beside = [point for path in self.folder.systems() for point in system_points(path, self.window)]
             profiled = breakdown_points(self.folder, self.window)
-            return [*result_points(self._result, self.window), *profiled, *samples, *beside]
+            served = server_points(self.folder, self.window)
+            return [*result_points(self._result, self.window), *profiled, *samples, *served, *beside]
         except (OSError, ValueError, TypeError, LookupError, ArithmeticError) as error:
             raise UnreadableError(f"{self.folder.path} is not copied: {error!r}") from None
 
