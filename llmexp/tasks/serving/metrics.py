@@ -18,7 +18,7 @@ def output_tokens_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement
     return _highest("output_tokens_per_s", repeat, plan)
 
 
-@METRICS.add("tokens/s", "higher")
+@METRICS.add("tokens/s", "higher", Shown("tokens/s, in and out", ",.0f", dispensable=5))
 def total_tokens_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
     """Tokens of prompts and outputs per second, at the load point with the most."""
     return _highest("total_tokens_per_s", repeat, plan)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from llmexp.plan.serving_plan import ServingPlan
+from llmexp.reference.serving import Statement, statements_on
 from llmexp.report.columns import Detail
 from llmexp.report.row import Row
 from llmexp.report.section import Section
@@ -15,6 +17,10 @@ from llmexp.tasks.serving.report.loads import loads_table
 from llmexp.tasks.serving.report.same_work import same_work_lines
 
 LENGTHS = {"prompt": "{} in", "output": "{} out"}
+
+
+# The name of the load that is the paper's, in conf/serve.
+PAPER = "paper"
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,13 @@ class ServingSection(Section):
     @cached_property
     def legend(self) -> list[str]:
         """The meaning of the columns, and which runs did the same work."""
-        return [*super().legend, *same_work_lines(self.rows, self.label)]
+        return [*super().legend, *same_work_lines(self.rows, self.label), *map(str, self._paper)]
+
+    @property
+    def _paper(self) -> list[Statement]:
+        """What the paper says of runs under its own load."""
+        rows = [row for row in self.rows if isinstance(row.plan, ServingPlan) and row.plan.config.serve.name == PAPER]
+        return statements_on(frozenset(row.hardware for row in rows), frozenset(row.work["model"] for row in rows))
 
     def draw_more(self, path: Path) -> list[Path]:
         """Draw the distributions of latencies, and throughput against interactivity."""
