@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from llmexp.launchers.serving.events import EventReader
+from llmexp.launchers.serving.generate_stream import read_token
+from llmexp.launchers.serving.piece import Piece
 from llmexp.launchers.serving.words import text_of, tokens_of
 from llmexp.plan.server_plan import OUTPUT_TOKENS, PROMPT, RequestForm
 from llmexp.record.requests import RequestSample, gaps_us
@@ -16,17 +18,6 @@ from llmexp.record.requests import RequestSample, gaps_us
 DONE = b"[DONE]"
 # Of a body that is no stream of events, such as that of a refusal.
 QUOTED_BYTES = 500
-
-
-class Piece(msgspec.Struct, gc=False):
-    """What one event says; `problem` is an error that the server reports inside its stream."""
-
-    text: str | None = ""
-    token_ids: Sequence[int] | None = None
-    finish_reason: str | None = None
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    problem: str = ""
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -64,7 +55,7 @@ def read_completion(data: bytes) -> Piece:
 
 
 # By the name that a form has for its server's events.
-READERS: dict[str, Callable[[bytes], Piece]] = {"completions": read_completion}
+READERS: dict[str, Callable[[bytes], Piece]] = {"completions": read_completion, "generate_stream": read_token}
 
 
 def body_of(form: RequestForm, prompt: Sequence[int], output_tokens: int) -> bytes:

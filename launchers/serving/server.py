@@ -19,6 +19,7 @@ import psutil
 
 from llmexp.errors import ServerDiedError, ServerHungError, ServerNotReadyError
 from llmexp.launch.spawn import Agent
+from llmexp.launchers.serving.container import Container
 from llmexp.launchers.serving.port import HOST, Port
 from llmexp.machine.process_tree import descendants
 from llmexp.plan.server_plan import ServerPlan
@@ -27,7 +28,7 @@ LAST_LINES = 15
 _LOG_TAIL_BYTES = 8192
 # A port is kept from others until the server has it; one that does not listen at a kept port gets one that is free.
 ATTEMPTS = 3
-_TAKEN = "address already in use"
+_TAKEN = ("address already in use", "port is already allocated")
 # The libraries of a model's folder need no network; a server that asks for it anyway would wait for its timeouts.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DO_NOT_TRACK": "1"}
 
@@ -48,13 +49,21 @@ class Server:
     def __init__(self, plan: ServerPlan, folder: Path, log: Path, threads: int = 1) -> None:
         """Start the plan's command for a model's folder, with so many threads; its output is added to `log`."""
         self.plan, self.folder, self.log, self.threads = plan, folder, log, threads
+        self.headers: Mapping[str, str] = {}
         self._code: int | None = None
+        self._container = Container.of(plan.container, log)
+        self._root, self._started_s = 0, 0.0
         self._begin(hold=True)
 
     @property
     def address(self) -> str:
         """The host and port that the server listens at, such as 127.0.0.1:40123."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The address as requests need it."""
+        return f"http://{self.address}"
 
     @property
     def port(self) -> int:
@@ -64,7 +73,7 @@ class Server:
     @property
     def pid(self) -> int:
         """The process below which all processes of the server are; it stays the same once the server is ready."""
-        return self._agent.pid
+        return self._root
 
     def __enter__(self) -> Server:
         return self
@@ -103,6 +112,8 @@ class Server:
             if silent_s > limits.silent_s or since_s > limits.in_all_s:
                 raise self._not_ready(since_s, silent_s)
         self._port.release()
+        if self._container:
+            self._root = self._container.init_process() or self._root
         return time.monotonic() - self._started_s
 
     def check(self) -> None:
@@ -137,17 +148,27 @@ class Server:
         self._log_begin = self.log.stat().st_size if self.log.exists() else 0
         command = self.plan.command
         python = self.plan.python or sys.executable
-        argv = command.words(folder=self.folder, port=self.port, python=python, threads=self.threads)
+        argv = command.words(
+            folder=self.folder,
+            port=self.port,
+            python=python,
+            threads=self.threads,
+            inner_port=Port(hold=False).number,
+            name=self._container.name if self._container else "",
+        )
         # Servers that have no option for it take the variables; torch takes MKL's, and ranks have that of all cores.
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.threads))
         env = {**threads, "PATH": _path(python), **command.env}
-        self._agent = Agent(argv, _environment(env, command.unset), self.log)
+        ending = self._container.ending if self._container else ()
+        self._agent = Agent(argv, _environment(env, command.unset), self.log, ending)
+        self._root = self._agent.pid
         self._started_s = time.monotonic()
 
     def _found_its_port_taken(self) -> bool:
         self._agent.stop()
         self._port.release()
-        return _TAKEN in _tail(self.log, self._log_begin).lower()
+        said = _tail(self.log, self._log_begin).lower()
+        return any(words in said for words in _TAKEN)
 
     def _answers(self, within_s: float) -> bool:
         """Tell whether the readiness route answers 200, and by a process of ours: no other server had the port."""
@@ -161,6 +182,8 @@ class Server:
             connection.close()
 
     def _listens(self) -> bool:
+        if self._container:
+            return self._container.publishes(self.port)
         return any(_listens_at(process, self.port) for process in self.processes())
 
     def _died(self) -> ServerDiedError:

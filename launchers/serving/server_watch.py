@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from llmexp.launchers.serving.address import Address
-from llmexp.launchers.serving.server import Server
+from llmexp.launchers.serving.running_server import AnyServer
 from llmexp.launchers.serving.watching import ORDER, Watched
 from llmexp.record.server_samples import server_samples_path
 
@@ -29,9 +29,9 @@ class ServerWatch:
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod
-    def of(cls, server: Server, repeat: Path, origin_s: float, gpus: Sequence[str] = ()) -> ServerWatch:
-        """Return a watch of a server that was started here, on the GPUs with these UUIDs; times count from origin_s."""
-        plan, address = server.plan, Address.of(f"http://{server.address}")
+    def of(cls, server: AnyServer, repeat: Path, origin_s: float, gpus: Sequence[str] = ()) -> ServerWatch:
+        """Return a watch of a server, on the GPUs with these UUIDs; times count from origin_s."""
+        plan, address = server.plan, Address.of(server.url)
         return cls(
             Watched(
                 server_samples_path(repeat),
@@ -39,7 +39,8 @@ class ServerWatch:
                 address,
                 plan.metrics,
                 plan.metric_names,
-                pid=server.pid,
+                server.headers,
+                server.pid,
                 gpus=tuple(gpus),
             )
         )

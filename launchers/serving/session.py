@@ -13,7 +13,7 @@ from llmexp.launchers.serving.asked import requests_of
 from llmexp.launchers.serving.client import Client
 from llmexp.launchers.serving.connection import Patience
 from llmexp.launchers.serving.load import Load, Request
-from llmexp.launchers.serving.server import Server
+from llmexp.launchers.serving.running_server import AnyServer
 from llmexp.launchers.serving.server_watch import ServerWatch
 from llmexp.plan.load_points import due_s
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
@@ -26,7 +26,7 @@ Done = Callable[[RequestSample], None]
 class Session:
     """Puts a plan's loads on a server; every request has a record, however its load ends."""
 
-    def __init__(self, plan: ServingPlan, server: Server, done: Done, watch: ServerWatch) -> None:
+    def __init__(self, plan: ServingPlan, server: AnyServer, done: Done, watch: ServerWatch) -> None:
         self._plan, self._server, self._done, self._watched_by = plan, server, done, watch
 
     async def measure(self, point: LoadPoint) -> None:
@@ -34,7 +34,7 @@ class Session:
         # The watch says when a server hangs; a request may wait in a queue for long.
         limit_s = self._plan.config.measure.timeout_s
         patience = Patience(silent_s=limit_s, answer_s=limit_s)
-        async with Client(Address.of(f"http://{self._server.address}"), patience=patience) as client:
+        async with Client(Address.of(self._server.url), self._server.headers, patience) as client:
             form = self._plan.server.form
             every = requests_of(self._plan, point, client, form)
             for requests in (every[: point.warmup], every[point.warmup :]):

@@ -10,6 +10,7 @@ from llmexp.launchers.rank.frame import Rank, main
 from llmexp.launchers.serving.floor import client_floors
 from llmexp.launchers.serving.load import run
 from llmexp.launchers.serving.model_folder import FolderRequest, ensure_model_folder
+from llmexp.launchers.serving.running_server import AnyServer, RunningServer
 from llmexp.launchers.serving.server import Patience, Server
 from llmexp.launchers.serving.server_watch import ServerWatch
 from llmexp.launchers.serving.session import Session
@@ -26,9 +27,8 @@ SERVER_LOG = "log.server.txt"
 
 def work(plan: ServingPlan, rank: Rank) -> RankSummary:
     """Measure all load points on one server, a line of samples for each request."""
-    folder = _model_folder(plan)
     limits = Patience(in_all_s=plan.config.measure.timeout_s)
-    with Server(plan.server, folder, rank.folder / SERVER_LOG, _threads(plan)) as server:
+    with _server(plan, rank) as server:
         start_s = server.wait_ready(limits, told=lambda line: print(f"server: {line}", flush=True))
         begin_s = time.perf_counter()
         with ServerWatch.of(server, rank.folder, begin_s, _gpus(plan)) as watch:
@@ -44,7 +44,14 @@ def work(plan: ServingPlan, rank: Rank) -> RankSummary:
     )
 
 
-def _measure(plan: ServingPlan, rank: Rank, server: Server, watch: ServerWatch) -> None:
+def _server(plan: ServingPlan, rank: Rank) -> AnyServer:
+    """Return the server that runs already, else one that is started for this run."""
+    if plan.server.address:
+        return RunningServer(plan.server)
+    return Server(plan.server, _model_folder(plan), rank.folder / SERVER_LOG, _threads(plan))
+
+
+def _measure(plan: ServingPlan, rank: Rank, server: AnyServer, watch: ServerWatch) -> None:
     """Put all loads on the server, which is looked at before and after each."""
     with rank.samples_path.open("a") as file:
 
@@ -60,13 +67,14 @@ def _measure(plan: ServingPlan, rank: Rank, server: Server, watch: ServerWatch) 
 
 def _model_folder(plan: ServingPlan) -> Path:
     config = plan.config
+    assert plan.dtype
     wanted = FolderRequest(model=config.model, dtype=plan.dtype, seed=config.seed, weights=plan.server.weights)
     return ensure_model_folder(wanted)
 
 
 def _gpus(plan: ServingPlan) -> list[str]:
     """Return the UUIDs of the GPUs that the server takes: the first of those that are visible."""
-    if plan.config.hardware.device == "cpu":
+    if plan.config.hardware.device == "cpu" or plan.server.address:
         return []
     return [gpu.uuid for gpu in visible_gpus()[: plan.devices]]
 

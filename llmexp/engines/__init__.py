@@ -14,7 +14,7 @@ from llmexp import plugins
 from llmexp.engines.base import Engine
 from llmexp.errors import ConfigError, hint
 
-_SERVERS = ("transformers", "vllm", "sglang", "llama_cpp", "command")
+_SERVERS = ("transformers", "vllm", "sglang", "lightllm", "tgi", "llama_cpp", "command")
 ENGINES = {name: f"llmexp.engines.{name}:ENGINE" for name in ("deepspeed", "megatron", "script", "torch", "micro")} | {
     name: f"llmexp.engines.serving.{name}:ENGINE" for name in _SERVERS
 }

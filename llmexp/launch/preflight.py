@@ -13,6 +13,8 @@ from llmexp.launch.runtime import Runtime
 from llmexp.machine.memory import host_memory_bytes
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import shortage
+from llmexp.plan.server_address import key_headers
+from llmexp.plan.server_answer import why_no_answer
 from llmexp.record.installed import OLDEST_PYTHON, installs, version_of
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
@@ -23,7 +25,7 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     elsewhere = other_hardware(plan, node)
     if skip := certain_skip(plan, None if elsewhere else node):
         return Ending(RunStatus.SKIPPED, skip)
-    unable = elsewhere or missing_libraries(plan)
+    unable = elsewhere or missing_libraries(plan) or no_answer(plan)
     if unable:
         return Ending(RunStatus.FAILED, unable)
     unbuilt = missing_server(plan) or unbuildable(plan) or uncompilable(plan)
@@ -74,6 +76,16 @@ def missing_libraries(plan: RunPlan) -> str | None:
     return (
         f"{wanted_by} needs {missing}: {installs(get_engine(config.task.name, config.engine.name).extras)}, torch first"
     )
+
+
+def no_answer(plan: RunPlan) -> str | None:
+    """Say why the server that the run needs, and that somebody else started, cannot be asked from this node, or None.
+
+    Raises ConfigError for a key that cannot be sent.
+    """
+    server = plan.outside_server
+    why = why_no_answer(server.url, server.path, key_headers()) if server else None
+    return f"{server.key}={why}" if server and why else None
 
 
 def missing_server(plan: RunPlan) -> str | None:

@@ -21,6 +21,7 @@ from llmexp.launch.code import cache_folder, snapshot
 from llmexp.launch.forked import ForkedAgent
 from llmexp.launch.spawn import Agent
 from llmexp.plan.runtime import Needs, ending, interpreter, wrap
+from llmexp.plan.server_address import API_KEY
 from llmexp.record.environment import DISTRIBUTIONS, VARIABLES
 from llmexp.record.installed import Installed, answer, look, question
 from llmexp.record.plan import RunPlan
@@ -31,7 +32,7 @@ ASK_TIMEOUT_S = 1800.0
 # Every rank reads its plan with pydantic and watches its peers with psutil.
 RANK_MODULES = ("pydantic", "psutil")
 # Variables that ranks in a container need as those outside do, and that no configuration may hold.
-SECRETS = ("HF_TOKEN",)
+SECRETS = ("HF_TOKEN", API_KEY)
 # The name of the container in which this process asks what is installed, one question after the other.
 _ASKING = f"llmexp-{uuid.uuid4().hex[:12]}"
 

@@ -11,6 +11,7 @@ from llmexp.record.samples import Record
 from llmexp.record.server_samples import Metric
 
 Weights = Literal["safetensors", "gguf", "none"]
+ContainerProgram = Literal["docker", "podman"]
 MetricNames = dict[Metric, tuple[str, ...]]
 """The names of a server's page for what llmexp records; of several names the first that stands on the page counts."""
 # What stands in a form's body for a request's own values.
@@ -25,7 +26,9 @@ class RequestForm(Record):
     )
     token_ids: bool = Field(description="the prompt is a list of token ids; else it is text")
     path: str = "/v1/completions"
-    events: Literal["completions"] = Field("completions", description="the words of the stream's events: OpenAI's")
+    events: Literal["completions", "generate_stream"] = Field(
+        "completions", description="the words of the stream's events: OpenAI's, or text-generation-inference's"
+    )
 
     @classmethod
     def completions(cls, token_ids: bool, **more: Any) -> RequestForm:
@@ -33,15 +36,31 @@ class RequestForm(Record):
         asked = {"prompt": PROMPT, "max_tokens": OUTPUT_TOKENS, "stream": True, "temperature": 0}
         return cls(body=asked | more, token_ids=token_ids)
 
+    @classmethod
+    def generate_stream(cls, token_ids: bool, **more: Any) -> RequestForm:
+        """Return the form of text-generation-inference and LightLLM, with further parameters of the server's."""
+        parameters = {"max_new_tokens": OUTPUT_TOKENS, "do_sample": False} | more
+        body = {"inputs": PROMPT, "parameters": parameters}
+        return cls(body=body, token_ids=token_ids, path="/generate_stream", events="generate_stream")
+
+    def of_model(self, name: str) -> RequestForm:
+        """Return the form with another name of the model, where its requests name one."""
+        return self.model_copy(update={"body": self.body | {"model": name}}) if "model" in self.body else self
+
 
 class ServerPlan(Record):
     """The command of a server, and the routes at which it answers.
 
-    The command's arguments may have '{folder}', the model's folder, '{port}', '{python}', and '{threads}', how many the
-    server may take on a CPU.
+    The command's arguments may have '{folder}', the model's folder, '{port}', '{python}', '{threads}', how many the
+    server may take on a CPU, '{inner_port}', a further port for the server's own processes, and '{name}', a container's
+    name.
     """
 
-    command: Command
+    command: Command = Field(description="empty for a server that runs already")
+    address: str | None = Field(None, description="of a server that runs already: nothing is started")
+    container: ContainerProgram | None = Field(
+        None, description="the program by which the command starts a container, whose processes are not the command's"
+    )
     python: str | None = Field(None, description="the interpreter of the server's own environment; None: the rank's")
     ready: str = Field("/health", description="answers 200 to GET as soon as requests are served, and while they are")
     metrics: str | None = Field(None, description="gives Prometheus's text; None where there is none")

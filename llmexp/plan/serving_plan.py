@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from llmexp.plan.server_plan import ServerPlan
-from llmexp.record.plan import RunPlan
+from llmexp.record.plan import OutsideServer, RunPlan
 from llmexp.record.samples import Record
 from llmexp.schema import Dtype, ServingRunConfig
 from llmexp.schema.serving import MAX
@@ -61,7 +61,7 @@ class ServingPlan(RunPlan):
 
     config: ServingRunConfig
     server: ServerPlan
-    dtype: Dtype
+    dtype: Dtype | None = Field(description="None: a server that runs already has its own, and nobody said which")
     positions: int = Field(description="the most tokens of one request, prompt and output together")
     points: list[LoadPoint]
 
@@ -76,10 +76,11 @@ class ServingPlan(RunPlan):
         serve = self.config.serve
         only_trace = all(point.follows == "trace" for point in self.points)
         own = {name: value for name, value in super().work.items() if name != "ranks"}
+        own |= {"server": self.server.address} if self.server.address else {}
         return own | {
             "model": self.config.model.name,
             "devices": str(self.devices),
-            "dtype": self.dtype,
+            "dtype": self.dtype or "its own dtype",
             "prompt": TRACES_OWN if only_trace else str(serve.prompt),
             "output": TRACES_OWN if only_trace else str(serve.output),
             "prefix": f"prefix of {serve.prefix}" if serve.prefix and not only_trace else "",
@@ -87,6 +88,12 @@ class ServingPlan(RunPlan):
             "requests": str(serve.requests),
             "loads": ", ".join(map(str, self.points)),
         }
+
+    @property
+    def outside_server(self) -> OutsideServer | None:
+        """The server that runs already."""
+        server = self.server
+        return OutsideServer(server.address, server.ready, "serve.address") if server.address else None
 
     @property
     def samples(self) -> int:

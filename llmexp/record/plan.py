@@ -5,6 +5,7 @@ This module has what every plan has; a task's own plan type adds the rest.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -38,6 +39,15 @@ class Command(Record):
         for name, value in places.items():
             filled = [word.replace(f"{{{name}}}", str(value)) for word in filled]
         return filled
+
+
+@dataclass(frozen=True)
+class OutsideServer:
+    """A server that a run needs and does not start: its URL, a path that it answers, and the key that names it."""
+
+    url: str
+    path: str
+    key: str
 
 
 class MemoryEstimate(Record):
@@ -196,6 +206,11 @@ class RunPlan(Record):
     @property
     def model_to_fetch(self) -> HfModel | None:
         """The model whose weights may have to be fetched to the node before any rank starts."""
+        return None
+
+    @property
+    def outside_server(self) -> OutsideServer | None:
+        """The server that has to answer before the run can start; None where it needs none."""
         return None
 
     @property

@@ -21,7 +21,9 @@ class ClientFloor(Record):
 class ServingSummary(RankSummary):
     """The summary of a load client, rank.0.json."""
 
-    server_start_s: float = Field(description="from the server's start to its readiness")
+    server_start_s: float | None = Field(
+        None, description="from the server's start to its readiness; None for a server that ran already"
+    )
     floors: list[ClientFloor] = Field(default_factory=list, description="one for each load point")
 
     model_config = ConfigDict(extra="forbid")

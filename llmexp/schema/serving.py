@@ -61,6 +61,10 @@ class ServeConfig(Section):
         description="folder: random weights of the seed, which every engine reads; own: the engine draws them itself; "
         "auto: own only for models above 4 GB, where the engine can",
     )
+    address: str | None = Field(
+        None, description="http:// or https:// host:port of a server that runs already; None: one is started"
+    )
+    served_name: str | None = Field(None, description="the model's name in requests to serve.address; None: llmexp")
     silent_timeout_s: PositiveFloat = Field(
         120.0, description="a server that sends nothing to anybody for so long, and does not answer when asked, hangs"
     )

@@ -26,7 +26,8 @@ DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 BYTES = {"fp32": 4, "bf16": 2}
 
 # What the load client imports, and what writes the model's folder.
-CLIENT_MODULES = ("httptools", "uvloop", "msgspec", "torch", "transformers")
+CLIENT_MODULES = ("httptools", "uvloop", "msgspec")
+FOLDER_MODULES = ("torch", "transformers")
 
 Knob = Callable[[Any], list[str]]
 """Turns a knob's value into words of the server's command line."""
@@ -59,6 +60,8 @@ class Served:
     own_weights: bool = False
     """Whether a server that can may draw random weights itself: it starts sooner, and its outputs are its own."""
     knobs: Mapping[str, Any] = field(default_factory=dict)
+    is_running: bool = False
+    """Whether the server runs already, so that only its form of requests and its routes are asked for."""
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -91,6 +94,9 @@ class ServingEngine(Engine[ServingRunConfig]):
     knobs: ClassVar[Mapping[str, Knob]] = {}
     """What can be set, by names that engines share where they mean the same."""
 
+    form_knobs: ClassVar[tuple[str, ...]] = ()
+    """Of the knobs, those that say how a server is asked, and so count for one that runs already too."""
+
     installed_by: ClassVar[str]
     """How a person installs the server, in one line."""
 
@@ -99,7 +105,7 @@ class ServingEngine(Engine[ServingRunConfig]):
         unknown = [name for name in served.knobs if name not in self.knobs]
         if unknown:
             return f"engine={self.name} has no {unknown[0]}: it has {', '.join(sorted(self.knobs))}"
-        return self.cannot(served)
+        return None if served.is_running else self.cannot(served)
 
     def cannot(self, served: Served) -> str | None:
         """Say what else the engine cannot do."""
@@ -110,12 +116,12 @@ class ServingEngine(Engine[ServingRunConfig]):
         return ranks_of(config, 1, WORKER)
 
     def needed_modules(self, config: ServingRunConfig) -> tuple[str, ...]:
-        """Return the modules of the load client, and those that write the model's folder."""
-        return CLIENT_MODULES
+        """Return the modules of the load client, and those that write the model's folder where a server is started."""
+        return CLIENT_MODULES if config.serve.address else (*CLIENT_MODULES, *FOLDER_MODULES)
 
-    def server_software(self, config: ServingRunConfig) -> ServerSoftware:
-        """Return the server's interpreter and modules."""
-        return ServerSoftware(config.engine.python, self.modules, self.installed_by)
+    def server_software(self, config: ServingRunConfig) -> ServerSoftware | None:
+        """Return the server's interpreter and modules; None where it runs already."""
+        return None if config.serve.address else ServerSoftware(config.engine.python, self.modules, self.installed_by)
 
     @abstractmethod
     def server(self, served: Served) -> ServerPlan:

@@ -57,13 +57,14 @@ class CommandEngine(ServingEngine):
     modules = ()
     installed_by = "name an interpreter that there is, or null where the command has no {python}"
     distributions = ()
-    knobs = dict.fromkeys((COMMAND, "token_ids", "ignore_eos", "ready", "metrics"), value(""))
+    form_knobs = ("token_ids", "ignore_eos", "ready", "metrics")
+    knobs = dict.fromkeys((COMMAND, *form_knobs), value(""))
 
     def server(self, served: Served) -> ServerPlan:
         """Return the given command; raise ConfigError where it has no {port}."""
         knobs = served.knobs
         argv = shlex.split(str(knobs.get(COMMAND) or ""))
-        if not any(PORT in word for word in argv):
+        if not (served.is_running or any(PORT in word for word in argv)):
             raise ConfigError(
                 f"engine.options.command={knobs.get(COMMAND)!r} has no {PORT}: give a command such as "
                 "'my-server {folder} --port {port}', which listens there on 127.0.0.1"

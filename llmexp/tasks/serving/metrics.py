@@ -39,7 +39,8 @@ def goodput_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | Non
 @METRICS.add("s", "lower", Shown("server start, s", ",.1f", dispensable=2))
 def server_start_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
     """Seconds from the start of the server to its readiness."""
-    return Measurement(repeat.ranks[0].server_start_s)
+    found = repeat.ranks[0].server_start_s
+    return None if found is None else Measurement(found)
 
 
 @METRICS.add("bytes", "lower", Shown("server memory, GiB", ",.2f", 1 / GIB, dispensable=3))

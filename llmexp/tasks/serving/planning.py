@@ -7,15 +7,17 @@ from pathlib import Path
 
 from llmexp.engines import engine_names, get_engine
 from llmexp.engines.serving.base import BYTES, Served, ServingEngine
-from llmexp.errors import unknown
+from llmexp.errors import ConfigError, unknown
 from llmexp.plan import files
 from llmexp.plan.identity import identity
 from llmexp.plan.lengths import LengthDraw, longest_request
 from llmexp.plan.load_points import load_points
 from llmexp.plan.request_trace import load_trace
+from llmexp.plan.server_address import ServerAddress
+from llmexp.plan.server_plan import ServerPlan
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.plan.shape import shape_of
-from llmexp.record.plan import MemoryEstimate
+from llmexp.record.plan import Command, MemoryEstimate
 from llmexp.record.samples import StateBytes
 from llmexp.schema import DenseModel, Dtype, MixtralModel, ServingRunConfig
 
@@ -34,18 +36,18 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     skip = engine.unsupported(served)
     # A run that is skipped has a plan too: of the server without the knobs that it lacks.
     had = {name: value for name, value in served.knobs.items() if name in engine.knobs}
-    server = engine.server(replace(served, knobs=had)).model_copy(update={"python": config.engine.python})
+    server = (_running if served.is_running else _started)(config, engine, replace(served, knobs=had))
     return ServingPlan(
         id=identity(config, {}, {"server": server.model_dump(mode="json", exclude={"python"})} | _contents(config)),
         processes=1,
         devices=served.devices,
-        memory=_memory(served),
+        memory=None if served.is_running else _memory(served),
         engine_config={},
         command=engine.command(config),
         skip=skip,
         config=config,
         server=server,
-        dtype=served.dtype,
+        dtype=config.serve.dtype if served.is_running else served.dtype,
         positions=served.positions,
         points=points,
     )
@@ -91,7 +93,43 @@ def served_of(config: ServingRunConfig) -> Served:
         seed=config.seed,
         own_weights=_draws_own(config, weight_bytes(model, dtype)),
         knobs=config.engine.options,
+        is_running=serve.address is not None,
     )
+
+
+def _started(config: ServingRunConfig, engine: ServingEngine, served: Served) -> ServerPlan:
+    """Return the plan of a server that is started; raises ConfigError for a name that only one elsewhere can have."""
+    if config.serve.served_name is not None:
+        raise ConfigError(
+            f"serve.served_name={config.serve.served_name} is of a server that runs already: add serve.address, or "
+            "leave it out"
+        )
+    return engine.server(served).model_copy(update={"python": config.engine.python})
+
+
+def _running(config: ServingRunConfig, engine: ServingEngine, served: Served) -> ServerPlan:
+    """Return the plan of a server that runs already; raises ConfigError for what would only change its start."""
+    serve = config.serve
+    assert serve.address
+    _check_address(serve.address)
+    for name, given in served.knobs.items():
+        if name not in engine.form_knobs and given not in (None, ""):
+            raise ConfigError(
+                f"engine.options.{name}={given} says how a server is started, and that of serve.address runs already: "
+                "leave it out"
+            )
+    plan = engine.server(served)
+    form = plan.form.of_model(serve.served_name) if serve.served_name else plan.form
+    return plan.model_copy(
+        update={"address": serve.address, "command": Command(argv=[]), "form": form, "container": None}
+    )
+
+
+def _check_address(address: str) -> None:
+    try:
+        ServerAddress.of(address)
+    except ConfigError as error:
+        raise ConfigError(f"serve.{error}") from None
 
 
 def weight_bytes(model: DenseModel | MixtralModel, dtype: Dtype) -> int:

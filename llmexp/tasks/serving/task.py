@@ -52,7 +52,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
             "loads": ", ".join(map(str, plan.points)),
             **{name: work[name] for name in ("prefix", "trace") if work[name]},
             "requests": f"{serve.requests} of each load, in: {work['prompt']}, out: {work['output']}",
-            "server": " ".join(plan.server.command.argv),
+            "server": plan.server.address or " ".join(plan.server.command.argv),
         }
 
     def read(self, folder: Path, plan: ServingPlan) -> ServingRepeat:

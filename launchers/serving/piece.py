@@ -1,0 +1,18 @@
+"""What one event of a streamed answer says, whichever protocol it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Piece(msgspec.Struct, gc=False):
+    """What one event says; `problem` is an error that the server reports inside its stream."""
+
+    text: str | None = ""
+    token_ids: Sequence[int] | None = None
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    problem: str = ""

@@ -1,0 +1,65 @@
+"""LightLLM's server, which reads the folder's weights.
+
+Its routes, flags and events are those of the sources of LightLLM 1.0.1 (July 2025); it was not started, for want of a
+GPU. It has OpenAI's completions too, whose stream names neither token ids nor counts: its own route names both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from llmexp.engines.serving.base import DTYPES, HOST, SERVED_NAME, Knob, Served, ServingEngine, value
+from llmexp.plan.server_plan import RequestForm, ServerPlan
+from llmexp.record.plan import Command
+
+KV_DTYPES = ("int8",)
+
+
+class LightllmEngine(ServingEngine):
+    """It takes token ids and ignore_eos, and has a metrics page; it tells the id of every token."""
+
+    name = "lightllm"
+    modules = ("lightllm",)
+    installed_by = "install lightllm from its sources into an environment of its own, and name it by engine.python"
+    distributions = ("lightllm", "torch", "triton", "transformers")
+    knobs: ClassVar[Mapping[str, Knob]] = {
+        "max_sequences": value("--running_max_req_size"),
+        "max_batch_tokens": value("--batch_max_tokens"),
+        "kv_tokens": value("--max_total_token_num"),
+        "memory_fraction": value("--mem_fraction"),
+        "chunked_prefill": lambda on: [] if on else ["--disable_chunked_prefill"],
+        "chunked_prefill_tokens": value("--chunked_prefill_size"),
+        "prefix_caching": lambda on: [] if on else ["--disable_dynamic_prompt_cache"],
+        "cuda_graphs": lambda on: [] if on else ["--disable_cudagraph"],
+        "kv_dtype": lambda dtype: ["--mode", f"triton_{dtype}kv"],
+        "quantization": value("--quant_type"),
+    }
+
+    def cannot(self, served: Served) -> str | None:
+        """Its kernels are Triton's, and its prefill in chunks needs the cache of prefixes."""
+        if served.device == "cpu":
+            return "engine=lightllm needs a GPU: its kernels are Triton's and CUDA's"
+        knobs = served.knobs
+        if not knobs.get("prefix_caching", True) and knobs.get("chunked_prefill", True):
+            return "engine=lightllm: prefix_caching=false needs chunked_prefill=false too"
+        return _unknown_kv_dtype(knobs)
+
+    def server(self, served: Served) -> ServerPlan:
+        """Return the command of LightLLM's server; it asks for an end token, which every request then ignores."""
+        argv = ["{python}", "-m", "lightllm.server.api_server", "--model_dir", "{folder}", "--model_name", SERVED_NAME]
+        argv += ["--host", HOST, "--port", "{port}", "--nccl_port", "{inner_port}", "--eos_id", "0"]
+        argv += ["--data_type", DTYPES[served.dtype], "--max_req_total_len", str(served.positions)]
+        argv += ["--tp", str(served.devices), *self.flags(served)]
+        form = RequestForm.generate_stream(token_ids=True, ignore_eos=True)
+        return ServerPlan(command=Command(argv=argv), metrics="/metrics", form=form)
+
+
+def _unknown_kv_dtype(knobs: Mapping[str, Any]) -> str | None:
+    given = knobs.get("kv_dtype", KV_DTYPES[0])
+    if given in KV_DTYPES:
+        return None
+    return f"engine=lightllm has no kv_dtype={given} for these models: choices are {', '.join(KV_DTYPES)}"
+
+
+ENGINE = LightllmEngine()
