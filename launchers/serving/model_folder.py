@@ -22,7 +22,7 @@ from llmexp.record.samples import Record
 from llmexp.schema import ModelConfig
 
 # A change of what is written needs another number: folders that exist are taken as they are.
-LAYOUT = 1
+LAYOUT = 2
 WRITER = "llmexp.launchers.serving.model_writer"
 # These keys of a model do not change what is written.
 _NOT_WRITTEN = {"name", "source"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -63,6 +64,22 @@ def _class_of(config: PreTrainedConfig) -> str:
     return MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[config.model_type]
 
 
+def add_older_words(folder: Path) -> None:
+    """Write beside the words of transformers 5 those of 4, which the servers that are frozen or slow to change read.
+
+    Without them 4.49 refuses the tokenizer, and takes its own default for a rotary base that the model gives.
+    """
+    config, tokens = folder / "config.json", folder / "tokenizer_config.json"
+    if not config.exists():
+        return  # a GGUF file holds everything
+    said = json.loads(config.read_text())
+    base = (said.get("rope_parameters") or {}).get("rope_theta")
+    older = {"torch_dtype": said["dtype"]} | ({} if base is None else {"rope_theta": base})
+    config.write_text(json.dumps(said | older, indent=2) + "\n")
+    named = json.loads(tokens.read_text()) | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    tokens.write_text(json.dumps(named, indent=2) + "\n")
+
+
 def main() -> None:
     """Write the folder that the first argument names; bad input ends with one line."""
     logging.disable_progress_bar()
@@ -71,6 +88,7 @@ def main() -> None:
         sys.exit(f"model={wanted.model.name} has weights of its own: serve model.path={wanted.model.path}")
     try:
         write(wanted, Path(sys.argv[1]))
+        add_older_words(Path(sys.argv[1]))
     except ConfigError as error:
         sys.exit(str(error))
 

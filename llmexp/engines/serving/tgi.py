@@ -18,7 +18,10 @@ from llmexp.record.plan import Command
 from llmexp.schema import ServingRunConfig
 
 IMAGE = "ghcr.io/huggingface/text-generation-inference:3.3.7"
-PROGRAMS: Mapping[ContainerProgram, list[str]] = {"docker": ["--gpus", "all"], "podman": ["--device", "nvidia.com/gpu=all"]}
+PROGRAMS: Mapping[ContainerProgram, list[str]] = {
+    "docker": ["--gpus", "all"],
+    "podman": ["--device", "nvidia.com/gpu=all"],
+}
 """The programs that start containers, and how each passes the GPUs on."""
 INSIDE = "/model"
 # It refuses what is beyond with 429, where the requests of a load shall wait.
@@ -67,6 +70,8 @@ class TgiEngine(ServingEngine):
             return "engine=tgi needs a GPU: its image is built for CUDA"
         if served.dtype == "fp32":
             return "engine=tgi computes in bf16, not in fp32: set serve.dtype=bf16"
+        if served.model.architecture == "qwen3":
+            return f"engine=tgi has no Qwen3, which model={served.model.name} is"
         return None
 
     def server(self, served: Served) -> ServerPlan:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from llmexp.errors import BuildError
 from llmexp.launchers.models.building import build, configuration
@@ -88,7 +88,8 @@ def test_the_end_of_a_gguf_file_is_a_token_that_the_model_has_not(tmp_path: Path
 
 
 def test_a_folder_is_made_once_and_found_again(tmp_path: Path) -> None:
-    wanted = FolderRequest(model=TINY, dtype="bf16", seed=0, weights="none")
+    model = TINY.model_copy(update={"rope_theta": 20000.0})
+    wanted = FolderRequest(model=model, dtype="bf16", seed=0, weights="none")
     folder = ensure_model_folder(wanted, tmp_path)
     assert {path.name for path in folder.iterdir()} == {
         "config.json",
@@ -98,6 +99,11 @@ def test_a_folder_is_made_once_and_found_again(tmp_path: Path) -> None:
     }
     assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
     assert json.loads((folder / "config.json").read_text())["architectures"] == ["LlamaForCausalLM"]
+    older = json.loads((folder / "config.json").read_text())
+    assert (older["rope_theta"], older["torch_dtype"]) == (20000.0, "bfloat16"), "as transformers 4 reads them"
+    assert json.loads((folder / "tokenizer_config.json").read_text())["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert AutoTokenizer.from_pretrained(folder)(text_of([5, 6]))["input_ids"] == [5, 6]
+    assert AutoConfig.from_pretrained(folder).rope_parameters["rope_theta"] == 20000.0
     (folder / "left").touch()
     assert ensure_model_folder(wanted, tmp_path) == folder
     assert (folder / "left").exists()
