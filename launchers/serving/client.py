@@ -13,6 +13,9 @@ from llmexp.launchers.serving.connection import Answer, Connection, Patience, Tr
 # Below what servers wait before they close an idle connection (uvicorn 5 s, gunicorn 2 s): a request that is sent just
 # then would be lost, and a request that is not known to be lost is never sent twice.
 IDLE_LIMIT_S = 1.0
+HIDDEN = "…"
+# Fewer characters of a key at the end of a text are any text's.
+_TELLING = 4
 
 
 class Client:
@@ -41,10 +44,13 @@ class Client:
         return self.address.message(path, body, self._headers)
 
     def without_secrets(self, text: str) -> str:
-        """Return a server's words without what it was told in headers, such as a key that it repeats."""
+        """Return a server's words without what it was told in headers, such as a key that it repeats.
+
+        Words that were cut off may end in the middle of a key.
+        """
         for value in self._headers.values():
-            for secret in (value, value.removeprefix("Bearer ")):
-                text = text.replace(secret, "…") if secret else text
+            for secret in filter(None, (value, value.removeprefix("Bearer "))):
+                text = _without_beginning(text.replace(secret, HIDDEN), secret)
         return text
 
     @property
@@ -93,3 +99,11 @@ class Client:
             raise TransferError(f"{address.authority} takes no connection: {error}") from None
         self._peer = connection.peer
         return connection
+
+
+def _without_beginning(text: str, secret: str) -> str:
+    """Return a text without the beginning of a secret that stands at its very end."""
+    for count in range(len(secret) - 1, _TELLING - 1, -1):
+        if text.endswith(secret[:count]):
+            return text[:-count] + HIDDEN
+    return text

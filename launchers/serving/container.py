@@ -35,7 +35,7 @@ class Container:
 
     def publishes(self, port: int) -> bool:
         """Tell whether a port of this machine is the container's, so that no other server is measured by mistake."""
-        return f"{HOST}:{port}" in self._asked("port", self.name)
+        return f"{HOST}:{port}" in self._asked("port", self.name).split()
 
     def init_process(self) -> int | None:
         """Return the process above all others of the container, by its number on this machine; None where unknown."""

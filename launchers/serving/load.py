@@ -88,6 +88,7 @@ class Load:
         answer.problem = self._client.without_secrets(answer.problem)
         sample = answer.sample(request.index, asked, times_s, self._origin_s)
         sample.warmup, sample.at_s = request.is_warmup, time.time()
+        sample.text, sample.finish_reason = map(self._client.without_secrets, (sample.text, sample.finish_reason))
         self._done(sample)
 
 

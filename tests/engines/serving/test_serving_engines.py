@@ -11,6 +11,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 import pytest
+from planning import make_plan
 
 from llmexp.engines import serving
 from llmexp.engines.serving.base import Served, ServingEngine
@@ -33,6 +34,7 @@ MIXTURE = MixtralModel(name="mixture", architecture="mixtral", num_experts=4, ex
 SERVED = Served(TINY, "fp32", "cpu", positions=544, requests=16)
 GPU = replace(SERVED, device="cuda", dtype="bf16")
 COMMAND = {"command": "my-server {folder} --port {port}"}
+OWN_VALUES = {"program": ("podman",)}
 NAMES = [found.name for found in iter_modules(serving.__path__) if found.name != "base"]
 
 
@@ -57,10 +59,15 @@ def test_an_engine_has_the_name_of_its_file_and_serves(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_command_has_a_port_and_is_never_open_to_other_machines(name: str) -> None:
     words = server_words(name)
-    assert words.count("{port}") == 1
+    assert sum("{port}" in word for word in words) == 1
     assert any("{folder}" in word for word in words)
     assert "0.0.0.0" not in words
-    assert name == "command" or words[words.index("--host") + 1] == "127.0.0.1"
+    if engine(name).server(replace(GPU, knobs=COMMAND if name == "command" else {})).container:
+        assert words[words.index("--publish") + 1].startswith("127.0.0.1:{port}:")
+        assert "host" not in words, "the container has a network of its own"
+        assert words[words.index("--volume") + 1].endswith(":ro")
+    else:
+        assert name == "command" or words[words.index("--host") + 1] == "127.0.0.1"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,7 +82,8 @@ def test_a_knob_that_an_engine_has_not_is_a_reason_that_names_those_it_has(name:
 def test_every_knob_changes_the_command(name: str) -> None:
     plain = server_words(name, GPU)
     for knob in engine(name).knobs:
-        changed = [server_words(name, replace(GPU, knobs={knob: given})) for given in (True, False)]
+        values = OWN_VALUES.get(knob, (True, False))
+        changed = [server_words(name, replace(GPU, knobs={knob: given})) for given in values]
         assert any(words != plain for words in changed), knob
 
 
@@ -116,6 +124,12 @@ def test_the_cache_of_vllm_is_bounded_on_a_cpu() -> None:
         ("llama_cpp", replace(SERVED, dtype="bf16"), "set precision=fp32"),
         ("sglang", SERVED, "needs a GPU here"),
         ("vllm", replace(SERVED, model=TINY.model_copy(update={"head_dim": 8})), "and model.head_dim=8"),
+        ("lightllm", SERVED, "needs a GPU"),
+        ("lightllm", replace(GPU, knobs={"prefix_caching": False}), "prefix_caching=false needs chunked_prefill=false"),
+        ("lightllm", replace(GPU, knobs={"kv_dtype": "fp8"}), "no kv_dtype=fp8 for these models: choices are int8"),
+        ("tgi", SERVED, "needs a GPU"),
+        ("tgi", replace(GPU, dtype="fp32"), "set serve.dtype=bf16"),
+        ("tgi", replace(GPU, model=TINY.model_copy(update={"architecture": "qwen3"})), "has no Qwen3"),
     ],
 )
 def test_what_an_engine_cannot_do_is_a_reason(name: str, served: Served, reason: str) -> None:
@@ -124,7 +138,16 @@ def test_what_an_engine_cannot_do_is_a_reason(name: str, served: Served, reason:
 
 @pytest.mark.parametrize(
     ("name", "served"),
-    [("transformers", SERVED), ("llama_cpp", SERVED), ("vllm", SERVED), ("vllm", GPU), ("sglang", GPU)],
+    [
+        ("transformers", SERVED),
+        ("llama_cpp", SERVED),
+        ("vllm", SERVED),
+        ("vllm", GPU),
+        ("sglang", GPU),
+        ("lightllm", GPU),
+        ("lightllm", replace(GPU, knobs={"prefix_caching": False, "chunked_prefill": False, "kv_dtype": "int8"})),
+        ("tgi", GPU),
+    ],
 )
 def test_what_an_engine_can_do_is_not_refused(name: str, served: Served) -> None:
     assert engine(name).unsupported(served) is None
@@ -156,3 +179,34 @@ def test_an_engine_with_a_page_of_metrics_names_what_is_read_of_it(name: str) ->
 def test_a_command_without_a_page_names_nothing() -> None:
     plan = engine("command").server(replace(SERVED, knobs=COMMAND))
     assert (plan.metrics, plan.metric_names) == (None, {})
+
+
+@pytest.mark.parametrize(("program", "gpus"), [("docker", "--gpus all"), ("podman", "--device nvidia.com/gpu=all")])
+def test_a_container_gets_the_gpus_as_its_program_passes_them(program: str, gpus: str) -> None:
+    plan = engine("tgi").server(replace(GPU, knobs={"program": program, "prefix_caching": False, "image": "mine:1"}))
+    assert (plan.container, plan.command.argv[:2]) == (program, [program, "run"])
+    before, _, inside = " ".join(plan.command.argv).partition(" mine:1 ")
+    assert gpus in before
+    assert "--env PREFIX_CACHING=false" in before
+    assert inside.startswith("--model-id /model ")
+    assert "--pull never" in before, "a download is no part of a server's start"
+
+
+def test_another_program_for_containers_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"program=lxc starts no container: choices are docker, podman"):
+        engine("tgi").server(replace(GPU, knobs={"program": "lxc"}))
+
+
+def test_a_missing_image_is_told_with_the_command_that_fetches_it() -> None:
+    config = make_plan("task=serve", "hardware=h100", "engine=tgi", "engine.options.program=podman").config
+    said = engine("tgi").advice(config, "the server ended with exit code 125; …: Error: x: image not known")
+    assert said == "podman pull ghcr.io/huggingface/text-generation-inference:3.3.7 fetches it"
+    assert engine("tgi").advice(config, "the server ended with exit code 1") == ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_server_that_runs_already_has_the_form_of_its_engine_on_any_machine(name: str) -> None:
+    started = engine(name).server(replace(SERVED, knobs=COMMAND if name == "command" else {}))
+    running = replace(SERVED, is_running=True)
+    assert engine(name).unsupported(running) is None
+    assert engine(name).server(running).form == started.form

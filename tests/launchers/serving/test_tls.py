@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import datetime
 import ipaddress
 import ssl
@@ -9,11 +10,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from scripted_server import WHOLE, Watched, answering, serving
+from scripted_server import WHOLE, Watched, answering, serving, sized
 
 from llmexp.launchers.serving.client import Client
 from llmexp.launchers.serving.connection import Patience, TransferError
 from llmexp.launchers.serving.load import run
+from llmexp.plan.server_answer import why_no_answer
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +64,26 @@ def test_a_certificate_that_nobody_trusts_is_refused(certificate: Path, monkeypa
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     with pytest.raises(TransferError, match=r"takes no connection: .*(?i:certificate)"):
         ask(certificate)
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_an_https_address_that_runs_already_is_asked_by_tls(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch, is_trusted: bool
+) -> None:
+    if is_trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+
+    async def asking() -> str | None:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate)
+        async with serving(healthy, tls) as address:
+            return await asyncio.to_thread(why_no_answer, f"https://{address.authority}", "/health", {})
+
+    why = run(asking())
+    assert why is None if is_trusted else "certificate" in str(why).lower()
+
+
+async def healthy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(sized("200 OK", b""))
+    await writer.drain()

@@ -1,0 +1,113 @@
+"""Wrong input of task=serve: one line with the key, the value and what can be, and nothing starts."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from made_up_tokens import TOKENS
+from protocol_server import server
+
+from llmexp.plan.detect import Detected
+from llmexp.plan.server_address import API_KEY
+
+WRONG = {
+    "engine=vlm": ["unknown engine 'vlm'", "did you mean vllm?", "tgi"],
+    "engine=torch": ["unknown engine 'torch'", "transformers", "with task=serve"],
+    "engine.options.block_sice=16": [
+        "engine.options.block_sice=16: engine=transformers has no such knob",
+        "did you mean block_size?",
+        "kv_blocks",
+    ],
+    "engine=command": ["engine.options.command='' has no {port}", "my-server {folder} --port {port}"],
+    "engine=tgi hardware=h100 engine.options.program=lxc": ["engine.options.program=lxc", "docker, podman"],
+    "serve.rate=0": ["serve.rate.0=0: must be a number above 0 or max"],
+    "serve.rate=1,-2": ["serve.rate.1=-2: must be a number above 0 or max"],
+    "serve.rate=abc": ["serve.rate.0=abc: must be a number above 0 or max"],
+    "serve.rate=[]": ["serve.rate and serve.concurrency are empty", "serve.rate=max"],
+    "serve.concurrency=0": ["serve.concurrency.0=0: must be a whole number of at least 1"],
+    "serve.requests=0": ["serve.requests=0: must be a whole number of at least 1"],
+    "serve.prompt.tokens=5000": [
+        "serve.prompt.tokens=5000 and serve.output.tokens=32 are 5032 tokens",
+        "more than model.max_positions=4096 of model=tiny",
+    ],
+    "method=F": ["method is of task=pretrain or task=finetune: add that, or leave it out"],
+    "+method=F+R": ["method is of task=pretrain or task=finetune"],
+    "model=hf model.path=a/b": ["task=serve takes models that are given by their sizes, such as model=7b"],
+    "serve.served_name=mine": ["serve.served_name=mine", "add serve.address, or leave it out"],
+    "serve.address=here:8000": ["serve.address here:8000: expected http:// or https://"],
+    "serve.address=ftp://here": ["serve.address ftp://here: expected http:// or https://"],
+    "serve.address=http://here?key=mine": ["serve.address holds a URL with a login", "leave it out"],
+    f"serve.address=http://here/{TOKENS['Hugging Face']}": ["serve.address holds a token (Hugging Face)"],
+    "serve.address=http://here engine.options.block_size=3": [
+        "engine.options.block_size=3 says how a server is started",
+        "leave it out",
+    ],
+    "serve.weights=none": ["serve.weights=none: must be one of auto, folder, own"],
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmexp.cli.resolvers.detect", lambda: Detected("cpu", "cpu", "", 2, None))
+    monkeypatch.delenv(API_KEY, raising=False)
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which nobody listens, and nobody can meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+def check_refused(answer: tuple[int, str, str], expected: list[str]) -> None:
+    code, out, err = answer
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("llmexp: ")
+    for each in expected:
+        assert each in err
+
+
+@pytest.mark.parametrize("mode", [(), ("plan",)], ids=["run", "plan"])
+@pytest.mark.parametrize("words", WRONG)
+def test_wrong_input_is_one_line_and_starts_nothing(words: str, mode, llmexp, runner, here: Path) -> None:
+    typed = [re.sub("=(.*://.*)", r"='\1'", word) for word in words.split()]
+    check_refused(llmexp(*mode, "task=serve", "hardware=cpu", *typed), WRONG[words])
+    assert runner.ran == []
+    assert list(here.iterdir()) == []
+
+
+def test_an_address_that_does_not_answer_is_one_line_before_anything_is_recorded(
+    llmexp, runner, here: Path, nobody: str
+) -> None:
+    words = ("task=serve", "hardware=cpu", f"serve.address='{nobody}'")
+    check_refused(llmexp(*words), [f"serve.address={nobody} does not answer from here: "])
+    assert runner.ran == []
+    assert list(here.iterdir()) == []
+    code, out, err = llmexp("plan", *words)
+    assert (code, err) == (0, ""), "a plan may be made where the server is not"
+    assert nobody in out
+
+
+def test_a_key_that_is_missing_is_one_line_that_names_its_variable(llmexp, runner, here: Path, monkeypatch) -> None:
+    found: ThreadingHTTPServer = server(0, "ids")
+    monkeypatch.setattr(found.RequestHandlerClass, "do_GET", lambda self: self._answer(401, b""))
+    Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
+    words = ("task=serve", "hardware=cpu", f"serve.address='http://127.0.0.1:{found.server_address[1]}'")
+    try:
+        check_refused(llmexp(*words), [f"answers 401: set {API_KEY}"])
+        monkeypatch.setenv(API_KEY, "of another")
+        check_refused(llmexp(*words), [f"answers 401: it refuses {API_KEY}"])
+        monkeypatch.setenv(API_KEY, "with\u00e9")
+        check_refused(llmexp(*words), [f"{API_KEY} has characters that no header of HTTP can have"])
+    finally:
+        found.shutdown()
+        found.server_close()
+    assert runner.ran == []
+    assert list(here.iterdir()) == []
