@@ -48,6 +48,7 @@ WRONG = {
         "engine.options.block_size=3 says how a server is started",
         "leave it out",
     ],
+    "serve.address=http://here serve.weights=folder": ["serve.weights does nothing here: the server of serve.address"],
     "serve.weights=none": ["serve.weights=none: must be one of auto, folder, own"],
 }
 
