@@ -29,6 +29,8 @@ class ServerSoftware:
     """The modules without which the server cannot start."""
     installed_by: str
     """How a person installs it, in one line."""
+    check: tuple[str, ...] = ()
+    """A command that fails where a server that is no module of Python is not installed."""
 
 
 class Engine(ABC, Generic[C]):

@@ -5,6 +5,9 @@ They are: an unsupported combination, too little memory, other hardware, missing
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
+
 from llmexp.engines import get_engine
 from llmexp.launch.compilers import uncompilable
 from llmexp.launch.ending import Ending
@@ -18,6 +21,8 @@ from llmexp.plan.server_answer import why_no_answer
 from llmexp.record.installed import OLDEST_PYTHON, installs, version_of
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
+
+CHECK_S = 60.0
 
 
 def preflight(plan: RunPlan, node: Detected) -> Ending | None:
@@ -96,6 +101,8 @@ def missing_server(plan: RunPlan) -> str | None:
     config = plan.config
     engine = get_engine(config.task.name, config.engine.name)
     software, found = engine.server_software(config), Runtime(plan).server
+    if software and (why := _why_failed(software.check)):
+        return f"engine={engine.name} cannot start its server here: {why}: {software.installed_by}"
     if not software or not (found.error or found.missing):
         return None
     within = f" in engine.python={software.python}" if software.python else ""
@@ -105,6 +112,18 @@ def missing_server(plan: RunPlan) -> str | None:
         else (f"{', '.join(found.missing)} not installed{within}")
     )
     return f"engine={engine.name} cannot start its server here, {lacks}: {software.installed_by}"
+
+
+def _why_failed(command: Sequence[str]) -> str | None:
+    """Return what a command says that fails, in its last line; None where it succeeds, or there is none."""
+    if not command:
+        return None
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CHECK_S, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    said = done.stderr.strip().splitlines()
+    return (said[-1] if said else f"{command[0]} ends with exit code {done.returncode}") if done.returncode else None
 
 
 def _certain_shortage(plan: RunPlan, node: Detected | None) -> str | None:

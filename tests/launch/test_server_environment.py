@@ -140,3 +140,31 @@ def test_doctor_says_that_a_run_without_its_server_would_be_skipped(here) -> Non
 
 def test_engines_that_start_no_server_are_asked_for_none(tiny_plan) -> None:
     assert missing_server(tiny_plan("F")) is None
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program that has the images whose names stand in the file."""
+    program, images = tmp_path / "bin" / "docker", tmp_path / "images"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\ngrep -qx "$3" {images} || {{ echo "Error: No such image: $3" >&2; exit 1; }}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return images
+
+
+def test_an_image_that_is_not_here_is_a_skip_with_the_command_that_fetches_it(docker: Path) -> None:
+    docker.write_text("mine:1\n")
+    plan = make_plan("task=serve", "hardware=h100", "engine=tgi")
+    image = "ghcr.io/huggingface/text-generation-inference:3.3.7"
+    fetched = f"Error: No such image: {image}: `docker pull {image}` fetches its image"
+    assert missing_server(plan) == f"engine=tgi cannot start its server here: {fetched}"
+    assert missing_server(make_plan("task=serve", "hardware=h100", "engine=tgi", "engine.options.image=mine:1")) is None
+
+
+def test_a_program_for_containers_that_is_not_here_is_a_skip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan("task=serve", "hardware=h100", "engine=tgi", "engine.options.program=podman")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    reason = missing_server(plan)
+    assert reason
+    assert reason.startswith("engine=tgi cannot start its server here: [Errno 2] No such file or directory: 'podman': ")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from llmexp.engines.base import ServerSoftware
 from llmexp.engines.serving.base import DTYPES, HOST, Knob, Served, ServingEngine, value
 from llmexp.errors import ConfigError
 from llmexp.plan.server_plan import ContainerProgram, RequestForm, ServerPlan
@@ -48,7 +49,7 @@ class TgiEngine(ServingEngine):
 
     name = "tgi"
     modules = ()
-    installed_by = f"`docker pull {IMAGE}` fetches it"
+    installed_by = f"`docker pull {IMAGE}` fetches its image"
     distributions = ()
     knobs: ClassVar[Mapping[str, Knob]] = {
         **VARIABLES,
@@ -89,11 +90,14 @@ class TgiEngine(ServingEngine):
         form = RequestForm.generate_stream(token_ids=False, details=True)
         return ServerPlan(command=Command(argv=argv), container=program, metrics="/metrics", form=form)
 
-    def advice(self, config: ServingRunConfig, reason: str) -> str:
-        """Say how the image is fetched, which is never done while a server is timed."""
-        absent = any(words in reason for words in ("No such image", "Unable to find image", "image not known"))
-        given = config.engine.options
-        return f"{program_of(given)} pull {given.get('image') or IMAGE} fetches it" if absent else ""
+    def server_software(self, config: ServingRunConfig) -> ServerSoftware | None:
+        """Return the image, which is never fetched while a server is timed."""
+        software, knobs = super().server_software(config), config.engine.options
+        if software is None:
+            return None
+        program, image = program_of(knobs), str(knobs.get("image") or IMAGE)
+        fetched = f"`{program} pull {image}` fetches its image"
+        return replace(software, installed_by=fetched, check=(program, "image", "inspect", image))
 
 
 def program_of(knobs: Mapping[str, Any]) -> ContainerProgram:

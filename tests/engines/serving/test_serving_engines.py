@@ -11,7 +11,6 @@ from pkgutil import iter_modules
 from typing import Any
 
 import pytest
-from planning import make_plan
 
 from llmexp.engines import serving
 from llmexp.engines.serving.base import Served, ServingEngine
@@ -195,13 +194,6 @@ def test_a_container_gets_the_gpus_as_its_program_passes_them(program: str, gpus
 def test_another_program_for_containers_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"program=lxc starts no container: choices are docker, podman"):
         engine("tgi").server(replace(GPU, knobs={"program": "lxc"}))
-
-
-def test_a_missing_image_is_told_with_the_command_that_fetches_it() -> None:
-    config = make_plan("task=serve", "hardware=h100", "engine=tgi", "engine.options.program=podman").config
-    said = engine("tgi").advice(config, "the server ended with exit code 125; …: Error: x: image not known")
-    assert said == "podman pull ghcr.io/huggingface/text-generation-inference:3.3.7 fetches it"
-    assert engine("tgi").advice(config, "the server ended with exit code 1") == ""
 
 
 @pytest.mark.parametrize("name", NAMES)
