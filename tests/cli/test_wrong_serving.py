@@ -20,7 +20,7 @@ WRONG = {
     "engine=vlm": ["unknown engine 'vlm'", "did you mean vllm?", "tgi"],
     "engine=torch": ["unknown engine 'torch'", "transformers", "with task=serve"],
     "engine.options.block_sice=16": [
-        "engine.options.block_sice=16: engine=transformers has no such knob",
+        "unknown engine.options of engine=transformers 'block_sice'",
         "did you mean block_size?",
         "kv_blocks",
     ],
@@ -33,8 +33,8 @@ WRONG = {
     "serve.concurrency=0": ["serve.concurrency.0=0: must be a whole number of at least 1"],
     "serve.requests=0": ["serve.requests=0: must be a whole number of at least 1"],
     "serve.prompt.tokens=5000": [
-        "serve.prompt.tokens=5000 and serve.output.tokens=32 are 5032 tokens",
-        "more than model.max_positions=4096 of model=tiny",
+        "serve.prompt and serve.output: prompt 5000 + output 32 = 5032 tokens",
+        "more than model.max_positions=4096",
     ],
     "method=F": ["method is of task=pretrain or task=finetune: add that, or leave it out"],
     "+method=F+R": ["method is of task=pretrain or task=finetune"],

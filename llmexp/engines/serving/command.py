@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import get_args
 
-from llmexp.engines.serving import sglang, vllm
+from llmexp.engines.serving import lightllm, sglang, tgi, vllm
 from llmexp.engines.serving.base import IGNORE_END, Served, ServingEngine, value
 from llmexp.errors import ConfigError
 from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
@@ -14,24 +14,6 @@ from llmexp.record.server_samples import Metric
 
 COMMAND = "command"
 PORT = "{port}"
-# Of text-generation-inference, as its router and backends/v3 name them; it counts a request's tokens at its end, and of
-# speculation those that it accepted.
-TGI: MetricNames = {
-    "running": ("tgi_batch_current_size",),
-    "waiting": ("tgi_queue_size",),
-    "accepted_tokens": ("tgi_request_skipped_tokens_sum",),
-    "generated_tokens": ("tgi_request_generated_tokens_sum",),
-    "prompt_tokens": ("tgi_request_input_length_sum",),
-}
-# Of LightLLM, as lightllm/server/metrics/metrics.py names them.
-LIGHTLLM: MetricNames = {
-    "running": ("lightllm_batch_current_size",),
-    "waiting": ("lightllm_queue_size",),
-    "prefix_queried_tokens": ("lightllm_request_input_length_sum",),
-    "prefix_hit_tokens": ("lightllm_cache_length_sum",),
-    "generated_tokens": ("lightllm_request_generated_tokens_sum",),
-    "prompt_tokens": ("lightllm_request_input_length_sum",),
-}
 # Of llama.cpp's own llama-server with --metrics.
 LLAMA_SERVER: MetricNames = {
     "running": ("llamacpp:requests_processing",),
@@ -40,7 +22,7 @@ LLAMA_SERVER: MetricNames = {
     "generated_tokens": ("llamacpp:tokens_predicted_total",),
     "prompt_tokens": ("llamacpp:prompt_tokens_total",),
 }
-_KNOWN = (vllm.METRIC_NAMES, sglang.METRIC_NAMES, TGI, LIGHTLLM, LLAMA_SERVER)
+_KNOWN = (*(each.METRIC_NAMES for each in (vllm, sglang, tgi, lightllm)), LLAMA_SERVER)
 # A command may start any of these servers: no name of one stands on another's page.
 METRIC_NAMES: MetricNames = {
     metric: tuple(name for names in _KNOWN for name in names.get(metric, ())) for metric in get_args(Metric)

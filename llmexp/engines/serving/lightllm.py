@@ -10,10 +10,19 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from llmexp.engines.serving.base import DTYPES, HOST, SERVED_NAME, Knob, Served, ServingEngine, value
-from llmexp.plan.server_plan import RequestForm, ServerPlan
+from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
 KV_DTYPES = ("int8",)
+# As lightllm/server/metrics/metrics.py names them.
+METRIC_NAMES: MetricNames = {
+    "running": ("lightllm_batch_current_size",),
+    "waiting": ("lightllm_queue_size",),
+    "prefix_queried_tokens": ("lightllm_request_input_length_sum",),
+    "prefix_hit_tokens": ("lightllm_cache_length_sum",),
+    "generated_tokens": ("lightllm_request_generated_tokens_sum",),
+    "prompt_tokens": ("lightllm_request_input_length_sum",),
+}
 
 
 class LightllmEngine(ServingEngine):
@@ -52,7 +61,7 @@ class LightllmEngine(ServingEngine):
         argv += ["--data_type", DTYPES[served.dtype], "--max_req_total_len", str(served.positions)]
         argv += ["--tp", str(served.devices), *self.flags(served)]
         form = RequestForm.generate_stream(token_ids=True, ignore_eos=True)
-        return ServerPlan(command=Command(argv=argv), metrics="/metrics", form=form)
+        return ServerPlan(command=Command(argv=argv), metrics="/metrics", metric_names=METRIC_NAMES, form=form)
 
 
 def _unknown_kv_dtype(knobs: Mapping[str, Any]) -> str | None:

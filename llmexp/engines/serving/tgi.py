@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from llmexp.engines.base import ServerSoftware
 from llmexp.engines.serving.base import DTYPES, HOST, Knob, Served, ServingEngine, value
 from llmexp.errors import ConfigError
-from llmexp.plan.server_plan import ContainerProgram, RequestForm, ServerPlan
+from llmexp.plan.server_plan import ContainerProgram, MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 from llmexp.schema import ServingRunConfig
 
@@ -29,6 +29,15 @@ INSIDE = "/model"
 MOST_WAITING = 65536
 # What its shards exchange: docker's own 64 MB do not suffice for NCCL.
 SHARED_MEMORY = "1g"
+# As its router and backends/v3 name them; it counts a request's tokens at its end, and of speculation those that it
+# accepted.
+METRIC_NAMES: MetricNames = {
+    "running": ("tgi_batch_current_size",),
+    "waiting": ("tgi_queue_size",),
+    "accepted_tokens": ("tgi_request_skipped_tokens_sum",),
+    "generated_tokens": ("tgi_request_generated_tokens_sum",),
+    "prompt_tokens": ("tgi_request_input_length_sum",),
+}
 _OF_CONTAINER = ("image", "program")
 
 
@@ -88,7 +97,13 @@ class TgiEngine(ServingEngine):
         argv += ["--dtype", DTYPES[served.dtype], "--num-shard", str(served.devices), *_lengths(served)]
         argv += self.flags(replace(served, knobs=inside))
         form = RequestForm.generate_stream(token_ids=False, details=True)
-        return ServerPlan(command=Command(argv=argv), container=program, metrics="/metrics", form=form)
+        return ServerPlan(
+            command=Command(argv=argv),
+            container=program,
+            metrics="/metrics",
+            metric_names=METRIC_NAMES,
+            form=form,
+        )
 
     def server_software(self, config: ServingRunConfig) -> ServerSoftware | None:
         """Return the image, which is never fetched while a server is timed."""

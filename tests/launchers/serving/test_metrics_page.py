@@ -10,7 +10,7 @@ import paged_server
 import pytest
 from paged_server import PATIENCE_S, PagedServer
 
-from llmexp.engines.serving import command, sglang, vllm
+from llmexp.engines.serving import command, lightllm, sglang, tgi, vllm
 from llmexp.launchers.serving.address import Address
 from llmexp.launchers.serving.metrics_page import MetricsPage, PageError
 from llmexp.plan.server_plan import MetricNames
@@ -71,7 +71,7 @@ SAID = {
     },
     "LLAMA_SERVER": {"running": 4, "waiting": 46, "generated_tokens": 128, "prompt_tokens": 512},
 }
-OWN = {"VLLM": vllm.METRIC_NAMES, "SGLANG": sglang.METRIC_NAMES, "TGI": command.TGI, "LIGHTLLM": command.LIGHTLLM}
+OWN = {each.ENGINE.name.upper(): each.METRIC_NAMES for each in (vllm, sglang, tgi, lightllm)}
 
 
 @pytest.mark.parametrize("name", SAID)
