@@ -104,7 +104,7 @@ def test_a_server_that_runs_already_is_measured_and_its_key_is_recorded_nowhere(
     done = llmexp(*words, **{API_KEY: KEY})
     assert done.returncode == 0, done.stdout + done.stderr
     summary = check_measured(tmp_path)
-    assert (summary.server_start_s, summary.server_peak_rss_bytes) == (None, None)
+    assert summary.server_start_s is None, "it was not started here"
     assert not (tmp_path / "cache" / "llmexp" / "models").exists(), "nothing is written for it"
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert tmp_path / "mlflow.db" in written
