@@ -143,3 +143,18 @@ def test_a_key_is_sent_and_is_in_no_record_where_the_server_repeats_it(serve: Se
     assert not any(sample.problem for sample in ask(address, form, {"Authorization": "Bearer made-up-key-0123"}))
     refused = ask(address, form, {"Authorization": "Bearer another-key-456"})
     assert [sample.problem for sample in refused] == ["HTTP status 401: no such key: …"] * len(PROMPTS)
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        ("no such key: made-up-key-0123, sorry", "no such key: …, sorry"),
+        ("cut off within it: made-up-ke", "cut off within it: …"),
+        ("cut off after Bearer made-up-key-012", "cut off after …"),
+        ("it is made", "it is …"),
+        ("a mad", "a mad"),
+    ],
+)
+def test_words_that_a_server_repeats_lose_the_key_wherever_they_are_cut(words: str, left: str) -> None:
+    client = Client(Address("127.0.0.1", 1), {"Authorization": "Bearer made-up-key-0123"})
+    assert client.without_secrets(words) == left
