@@ -32,6 +32,10 @@ BREAKDOWNS = {
 }
 
 
+# Of the paper's servers: figures 6 to 10 show the same runs in different ways.
+SERVED, SERVING = "paper_serving", {f"paper_fig{number:02}" for number in range(6, 11)}
+
+
 @cache
 def plans(*words: str) -> list[TrainingPlan]:
     return [job.plan for job in jobs_of(run_parser().parse_intermixed_args(words))]
@@ -168,8 +172,18 @@ def test_first_run_is_small_and_on_real_text():
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_is_its_own_sweep_or_one_with_those_whose_runs_it_shares(name):
-    wanted = SWEEP if name in BREAKDOWNS else name
+    wanted = SWEEP if name in BREAKDOWNS else SERVED if name in SERVING else name
     assert {plan.config.sweep.name for plan in plans(f"experiment={name}")} == {wanted}
+
+
+@pytest.mark.parametrize(("name", "models"), [("06", 3), ("07", 1), ("08", 1), ("09", 3), ("10", 3)])
+def test_the_papers_servers_get_a_thousand_requests_at_once_from_all_its_engines(name, models):
+    found = plans(f"experiment=paper_fig{name}", "hardware=a800")
+    assert len(found) == 3 * models
+    assert {plan.config.engine.name for plan in found} == {"vllm", "lightllm", "tgi"}
+    for plan in found:
+        assert (plan.devices, str(plan.config.serve.prompt), plan.skip) == (8, "512 tokens", None)
+        assert [(point.is_burst, point.requests) for point in plan.points] == [(True, 1000)]
 
 
 @pytest.mark.parametrize(("name", "tables"), BREAKDOWNS.items())
