@@ -75,7 +75,6 @@ class Completion:
 
     def __init__(self, form: RequestForm) -> None:
         self._read = READERS[form.events]
-        self._has_words = not form.token_ids
         self._events = EventReader()
         self._quoted = b""
         self._any = self._is_done = False
@@ -158,7 +157,7 @@ class Completion:
         """Return the tokens of each chunk, as the server told them or as its words say; None where neither does."""
         if self.ids and all(self.ids):
             return self.ids
-        if not (self._has_words and self.texts):
+        if not self.texts:
             return None
         try:
             return [tokens_of(text) for text in self.texts]

@@ -37,7 +37,8 @@ def test_a_form_may_hold_the_request_anywhere() -> None:
     [
         (False, [" aaaf", " aaba aaaa"], [5, 26, 0], [1, 2]),
         (False, [" aa", "af"], None, None),
-        (True, [" aaaf"], None, None),
+        (True, [" aaaf"], [5], [1]),
+        (True, [" another text"], None, None),
     ],
 )
 def test_words_are_tokens_where_the_server_has_no_ids(
