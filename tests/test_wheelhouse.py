@@ -35,7 +35,7 @@ def test_the_wheelhouse_holds_all_that_a_run_requires_and_nothing_that_is_left_o
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = {"nvidia-ml-py"}
     extras = project["optional-dependencies"]
-    left = names(project["dependencies"] + extras["train"])
+    left = names(project["dependencies"] + extras["train"] + extras["serve"])
     while left:
         wanted |= left
         left = set().union(*(names(requires(one) or []) for one in left)) - wanted
