@@ -95,11 +95,11 @@ bench: $(VENV)/.installed-train,megatron,serve  ## measure the program's own cos
 chaos: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## break sweeps at random points, 200 times, and check that nothing is lost
 	@$(BIN)/python -m chaos --faults $(FAULTS) --seed $(SEED)
 
-gpu: $(VENV)/.installed-train,dev  ## run the tests marked gpu, then measure tables on one GPU here, into docs/results
+gpu: $(VENV)/.installed-train,serve,dev  ## run the tests marked gpu, then measure tables on one GPU here, into docs/results
 	@ended=0; $(BIN)/python -m pytest -m gpu || ended=$$?; \
-	$(BIN)/python -m llmexp +experiment=gpu_limits || ended=$$?; \
+	for table in gpu_limits gpu_serve; do $(BIN)/python -m llmexp +experiment=$$table || ended=$$?; done; \
 	for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
-	  $(BIN)/llmexp report $(addprefix outputs/,gpu_limits $(TABLES)) --largest-batch --into docs/results && exit $$ended
+	  $(BIN)/llmexp report $(addprefix outputs/,gpu_limits gpu_serve $(TABLES)) --largest-batch --into docs/results && exit $$ended
 
 serve-venv: $(VLLM)/.installed-$(VLLM_VERSION)  ## make an environment for vLLM, for the GPU or the processor that is here
 	@du -sh $(VLLM) | awk '{ print "vLLM $(VLLM_VERSION) is in $(VLLM): " $$1 "B" }'
