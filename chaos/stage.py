@@ -25,8 +25,8 @@ from chaos.on_slurm import SlurmEpisode
 from chaos.surroundings import Surroundings
 from chaos.tracker import Network, Server
 
-# The places where episodes play: here, here with a tracking server, here with inference servers under loads, on a SLURM,
-# with ranks in containers, on two nodes. All record to SQLite, except that "server" records to a server over a network.
+# The places where episodes play: here, here with servers under loads, here with a tracking server, on a SLURM, with
+# ranks in containers, on two nodes. All record to SQLite, except that "server" records to a server over a network.
 PLACES = ("sqlite", "servers", "server", "slurm", "containers", "nodes")
 
 
