@@ -146,6 +146,18 @@ def test_a_server_that_ends_or_hangs_is_named_with_its_last_words(
         assert re.search(r"\n max +\d", done.stdout), "the load point that was complete"
 
 
+def test_a_hang_is_noticed_while_requests_go_on_being_due(sweep: Sweep) -> None:
+    """Two are due a second for half a minute; what is sent to a server is no sign of its life."""
+    words = [word for word in sweep.words("hangs --after 4") if not word.startswith("serve.requests")]
+    sweep.start([*words, "serve.rate=2", "serve.requests=60", "serve.silent_timeout_s=3"]).communicate(timeout=LONG_S)
+    assert sweep.result.status == "timeout"
+    sweep.is_accounted_for()
+    (point,) = sweep.result.points
+    accounts = ACCOUNTS.match(point.problem)
+    assert accounts
+    assert int(accounts[5]) > 0, "not sent yet"
+
+
 @pytest.mark.parametrize(
     ("fault", "why"),
     [

@@ -58,7 +58,7 @@ class Death:
 def classify(ended: Ended) -> Ending:
     """Decide the status; a failure that explains the others takes precedence."""
     failures, deaths = read_failures(ended.repeat), _deaths(ended.repeat)
-    by_kind = {failure.kind: failure for failure in reversed(failures)}
+    by_kind: dict[str, RankFailure] = {failure.kind: failure for failure in reversed(failures)}
     own = next((death for death in deaths if death.signal not in SIGNALS_OF_A_PEERS_END), None)
     if "oom" in by_kind:
         return _told(by_kind["oom"], RunStatus.OOM)

@@ -131,6 +131,20 @@ def test_a_killed_server_is_told_with_its_signal(start: Start) -> None:
         server.check()
 
 
+def test_a_server_that_died_as_the_kernel_killed_for_memory_ran_out_of_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills = iter([7, 8])
+    monkeypatch.setattr("llmexp.launchers.serving.server.oom_kills", lambda: next(kills))
+    server = start()
+    server.wait_ready(LONG)
+    server.processes()[0].kill()
+    assert select.select([server], [], [], 300)[0] == [server]
+    with pytest.raises(ServerDiedError, match="and the kernel killed a process for want of host memory") as died:
+        server.check()
+    assert died.value.is_out_of_memory
+
+
 @pytest.mark.parametrize("word", ["silent", "unhealthy"])
 def test_a_server_that_does_not_answer_is_given_up_and_ended(start: Start, word: str) -> None:
     server = start(word)
