@@ -65,6 +65,16 @@ class Episode:
         return self.tracker[0].uri if self.tracker else f"sqlite:///{self.surroundings.outputs}/mlflow.db"
 
     @property
+    def runs(self) -> tuple[str, ...]:
+        """The words of the sweep's runs."""
+        return (f"method={','.join(METHODS)}", "model=tiny", "hardware=cpu", "engine=scripted", *PROTOCOL)
+
+    @property
+    def out_of_memory(self) -> int:
+        """How often the suite made a run go out of memory."""
+        return self.faults["rank out of memory"]
+
+    @property
     def possible(self) -> Mapping[str, Fault]:
         """The faults that are possible here."""
         return {**FAULTS, **on_one_host(), **(of_the_tracker(*self.tracker) if self.tracker else {})}
@@ -86,15 +96,7 @@ class Episode:
 
     def start_beside(self, place: Place | None = None) -> None:
         """Start one more driver of the same sweep, at the usual place or at another."""
-        words = [
-            f"method={','.join(METHODS)}",
-            "model=tiny",
-            "hardware=cpu",
-            "engine=scripted",
-            *PROTOCOL,
-            *self.further_words,
-            f"sweep.outputs={self.surroundings.outputs}",
-        ]
+        words = [*self.runs, *self.further_words, f"sweep.outputs={self.surroundings.outputs}"]
         words += [f"sweep.name={self.name}", f"tracking.experiment={self.name}", "tracking.timeout_s=5"]
         words += [f"tracking.uri={self.tracker[1].uri}"] if self.tracker else []
         log = self.surroundings.scratch / f"{self.name}.driver.{len(self.drivers)}.txt"
@@ -180,7 +182,7 @@ class Episode:
         if code != 0:
             self._lose(f"the resume ended with {code}:\n{self.driver.said}")
         self._end()
-        self._check(is_answered(self.sweep, len(METHODS), self.faults["rank out of memory"]))
+        self._check(is_answered(self.sweep, len(METHODS), self.out_of_memory))
         words = ["sync", str(self.sweep), "--uri", self.store]
         done = subprocess.run(
             self.surroundings.llmexp(*words),

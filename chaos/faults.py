@@ -36,7 +36,7 @@ class MissedError(Exception):
     """An error: there was nothing to break, because the sweep had ended."""
 
 
-def _signal_to(number: signal.Signals, *words: str) -> Fault:
+def signal_to(number: signal.Signals, *words: str) -> Fault:
     """Send a signal to one of the processes whose command line has these words, at some moment of its life."""
 
     def inject(episode: Episode) -> None:
@@ -45,7 +45,7 @@ def _signal_to(number: signal.Signals, *words: str) -> Fault:
     return inject
 
 
-def _stopped(*words: str) -> Fault:
+def stopped(*words: str) -> Fault:
     """Stop such a process as a debugger does, and continue it later if it still exists."""
 
     def inject(episode: Episode) -> Heal:
@@ -186,15 +186,15 @@ def _files_answer(number: int) -> Fault:
 
 
 FAULTS: Mapping[str, Fault] = {
-    "rank killed": _signal_to(signal.SIGKILL, "chaos.ranks", ranks.RANK),
-    "rank exits": _signal_to(ranks.LEAVES, "chaos.ranks", ranks.RANK),
-    "rank raises": _signal_to(ranks.RAISES, "chaos.ranks", ranks.RANK),
-    "rank out of memory": _signal_to(ranks.RUNS_OUT_OF_MEMORY, "chaos.ranks", ranks.RANK),
-    "launcher killed": _signal_to(signal.SIGKILL, "chaos.ranks", ranks.LAUNCHER),
-    "supervisor killed": _signal_to(signal.SIGKILL, "llmexp.launch.supervisor"),
-    "rank stopped": _stopped("chaos.ranks", ranks.RANK),
-    "launcher stopped": _stopped("chaos.ranks", ranks.LAUNCHER),
-    "supervisor stopped": _stopped("llmexp.launch.supervisor"),
+    "rank killed": signal_to(signal.SIGKILL, "chaos.ranks", ranks.RANK),
+    "rank exits": signal_to(ranks.LEAVES, "chaos.ranks", ranks.RANK),
+    "rank raises": signal_to(ranks.RAISES, "chaos.ranks", ranks.RANK),
+    "rank out of memory": signal_to(ranks.RUNS_OUT_OF_MEMORY, "chaos.ranks", ranks.RANK),
+    "launcher killed": signal_to(signal.SIGKILL, "chaos.ranks", ranks.LAUNCHER),
+    "supervisor killed": signal_to(signal.SIGKILL, "llmexp.launch.supervisor"),
+    "rank stopped": stopped("chaos.ranks", ranks.RANK),
+    "launcher stopped": stopped("chaos.ranks", ranks.LAUNCHER),
+    "supervisor stopped": stopped("llmexp.launch.supervisor"),
     "driver SIGKILL": _signal_to_driver(signal.SIGKILL),
     "driver SIGTERM": _signal_to_driver(signal.SIGTERM),
     "driver SIGINT": _signal_to_driver(signal.SIGINT),

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from chaos.surroundings import Surroundings
-from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.mlflow.content import read
+from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunStatus
 from llmexp.record.samples import StepSample, read_samples
+from llmexp.tasks import get_task
 
 COLUMNS = re.compile(r"  +")
 ANSWERED = [status.value for status in RunStatus if status.is_answer]
@@ -59,17 +60,20 @@ def status_is_true(
 
 
 def _is_whole(folder: RunFolder) -> Iterator[str]:
-    plan = TrainingPlan.read(folder.plan_path)
-    planned, repeats = plan.config.measure.warmup_steps + plan.config.measure.steps, folder.repeats()
+    plan = RunPlan.read(folder.plan_path)
+    repeats = folder.repeats()
     if len(repeats) != plan.config.measure.repeats:
         yield f"{folder.path.name} is a success with {len(repeats)} repeats"
     for repeat in repeats:
-        for rank in range(plan.dims.world_size):
-            samples = repeat / f"samples.{rank}.jsonl"
-            steps = len(read_samples(samples, StepSample)) if samples.exists() else 0
-            if steps != planned or not (repeat / f"rank.{rank}.json").exists():
+        for rank in range(plan.processes):
+            path = repeat / f"samples.{rank}.jsonl"
+            # A request of another load has the same index.
+            samples = read_samples(path, get_task(plan.config.task.name).sample_type) if path.exists() else []
+            found = len({(getattr(sample, "point", 0), sample.index) for sample in samples})
+            if not found == len(samples) == plan.samples or not (repeat / f"rank.{rank}.json").exists():
                 yield (
-                    f"{folder.path.name} is a success, but rank {rank} has {steps} of {planned} steps in {repeat.name}"
+                    f"{folder.path.name} is a success, but rank {rank} has {len(samples)} of {plan.samples} "
+                    f"{plan.sample_name}s in {repeat.name}"
                 )
 
 
@@ -131,7 +135,9 @@ def _is_the_same(client: Any, run: Any, folder: RunFolder) -> Iterator[str]:
         other = {name: (value, there.get(name)) for name, value in here.items() if there.get(name) != value}
         if other:
             yield f"{folder.path.name}: {kind} that differ in MLflow: {other}"
-    for repeat in folder.repeats() if result.status is RunStatus.SUCCESS else ():
+    if result.task == "serve" or result.status is not RunStatus.SUCCESS:  # its samples are no curve
+        return
+    for repeat in folder.repeats():
         samples = read_samples(repeat / "samples.0.jsonl", StepSample)
         measured = max(index for index, sample in enumerate(samples) if not sample.warmup)
         losses = [sample.loss for sample in samples[: measured + 1]]  # later steps were profiled

@@ -20,13 +20,14 @@ from chaos.containers import Containers
 from chaos.disk import Disk
 from chaos.episode import Episode
 from chaos.on_nodes import NodesEpisode
+from chaos.on_servers import ServingEpisode
 from chaos.on_slurm import SlurmEpisode
 from chaos.surroundings import Surroundings
 from chaos.tracker import Network, Server
 
-# The places where episodes play: here, here with a server, on a SLURM, with ranks in containers, on two nodes. All
-# record to SQLite, except that "server" records to a server over a network.
-PLACES = ("sqlite", "server", "slurm", "containers", "nodes")
+# The places where episodes play: here, here with servers under loads, here with a tracking server, on a SLURM, with
+# ranks in containers, on two nodes. All record to SQLite, except that "server" records to a server over a network.
+PLACES = ("sqlite", "servers", "server", "slurm", "containers", "nodes")
 
 
 class Stage:
@@ -54,6 +55,8 @@ class Stage:
             elif place == "containers":
                 with Containers(surroundings) as containers:
                     yield Episode(number, chance, surroundings, disk, None, containers.words)
+            elif place == "servers":
+                yield ServingEpisode(number, chance, surroundings, disk, None)
             elif place == "nodes":
                 yield NodesEpisode(number, chance, surroundings, disk, None)
             else:

@@ -7,7 +7,7 @@ LlmexpError
 ├── BuildError     an engine's native code cannot be built on this machine
 ├── SlurmError     SLURM does not answer
 ├── TraceError     a profiler's trace cannot be read
-└── ServerError    an inference server cannot be measured; the message ends with its log's last lines
+└── ServerError    an inference server cannot be measured; the message ends with its log's last words
     ├── ServerDiedError      its process has ended
     ├── ServerNotReadyError  it runs, but does not answer
     └── ServerHungError      it served, and does not answer any more
@@ -50,7 +50,10 @@ class TraceError(LlmexpError):
 
 
 class ServerError(LlmexpError):
-    """An inference server cannot be measured; the message ends with the last lines of its log."""
+    """An inference server cannot be measured; the message is a line, and its note has the last lines of the log."""
+
+    is_out_of_memory = False
+    """Whether memory ran out, by the server's own words or the kernel's."""
 
 
 class ServerDiedError(ServerError):

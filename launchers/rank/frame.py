@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
 import psutil
 
+from llmexp.errors import ServerError, ServerHungError, ServerNotReadyError
 from llmexp.launchers.rank.communication import log_connections
 from llmexp.launchers.rank.meeting import serve_store, take_leave
 from llmexp.record.folder import RunFolder, write_atomically
@@ -139,16 +140,20 @@ def _failure(rank: Rank, error: BaseException) -> RankFailure:
     )
 
 
-def _kind(error: BaseException) -> Literal["oom", "hardware", "error"]:
+def _kind(error: BaseException) -> Literal["oom", "hardware", "timeout", "error"]:
     if isinstance(error, WrongHardwareError):
         return "hardware"
-    return "oom" if _is_out_of_memory(error) else "error"
+    if _is_out_of_memory(error):
+        return "oom"
+    return "timeout" if isinstance(error, ServerHungError | ServerNotReadyError) else "error"
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
     torch = sys.modules.get("torch")
     if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
         return True
+    if isinstance(error, ServerError):
+        return error.is_out_of_memory
     return isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error)))
 
 

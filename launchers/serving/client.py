@@ -54,9 +54,22 @@ class Client:
         return text
 
     @property
-    def last_heard_s(self) -> float:
-        """The time of time.perf_counter at which the server last sent anything, or took a request; 0 before."""
-        return max((each.last_byte_s for each in self._at_work), default=self._heard_s)
+    def heard_s(self) -> float:
+        """The time of time.perf_counter at which the server last sent anything; 0 before."""
+        return max(self._heard_s, *(each.heard_s for each in self._at_work), 0.0)
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the server has sent nothing to anybody although a request is at work; 0 where none is."""
+        if not self._at_work:
+            return 0.0
+        oldest_s = min(each.sent_s for each in self._at_work)
+        return time.perf_counter() - max(self.heard_s, oldest_s)
+
+    def give_up(self, problem: str) -> None:
+        """End all requests that are at work, for this reason."""
+        for connection in list(self._at_work):
+            connection.give_up(problem)
 
     async def post(self, message: bytes, answer: Answer) -> None:
         """Send the bytes of a request and take in its answer; raises TransferError where there is no whole one."""
@@ -66,7 +79,7 @@ class Client:
             await connection.exchange(message, answer)
         finally:
             self._at_work.discard(connection)
-            self._heard_s = max(self._heard_s, connection.last_byte_s)
+            self._heard_s = max(self._heard_s, connection.heard_s)
             if connection.is_reusable:
                 self._idle.append(connection)
             else:

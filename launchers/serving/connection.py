@@ -52,6 +52,8 @@ class Connection(asyncio.Protocol):
         self._status = 0
         self._is_complete = self._has_length = False
         self._last_s = 0.0
+        self.sent_s = self.heard_s = 0.0
+        """When the last request was written, and when the server last sent anything; 0 before."""
 
     @property
     def peer(self) -> str | None:
@@ -61,7 +63,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def last_byte_s(self) -> float:
-        """The time of the last byte."""
+        """The time of the last byte in either direction, or of the connection's begin."""
         return self._last_s
 
     async def exchange(self, message: bytes, answer: Answer) -> None:
@@ -73,14 +75,18 @@ class Connection(asyncio.Protocol):
         self._status, self._is_complete, self._has_length = 0, False, False
         self.is_reusable = False
         self._transport.write(message)
-        self._sent_s = self._last_s = time.perf_counter()
-        answer.sent(self._sent_s)
+        self.sent_s = self._last_s = time.perf_counter()
+        answer.sent(self.sent_s)
         self._watch()
         try:
             await self._ended
         finally:
             self._timer.cancel()
             self._answer = None
+
+    def give_up(self, problem: str) -> None:
+        """End the exchange that is under way, for this reason."""
+        self._fail(problem)
 
     def close(self) -> None:
         """Close at once; the server sees a reset or an end."""
@@ -96,7 +102,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Asyncio's call: all bytes that it gives at once have one time."""
         at_s = time.perf_counter()
-        self._last_s = at_s
+        self._last_s = self.heard_s = at_s
         answer = self._answer
         if answer is None:
             self.close()
@@ -151,10 +157,10 @@ class Connection(asyncio.Protocol):
     def _watch(self) -> None:
         """End the exchange if its time is over, else look again when it may be."""
         now_s, patience = time.perf_counter(), self.patience
-        left_s = min(self._last_s + patience.silent_s, self._sent_s + patience.answer_s) - now_s
+        left_s = min(self._last_s + patience.silent_s, self.sent_s + patience.answer_s) - now_s
         if left_s > 0:
             self._timer = asyncio.get_running_loop().call_later(left_s, self._watch)
-        elif now_s - self._sent_s >= patience.answer_s:
+        elif now_s - self.sent_s >= patience.answer_s:
             self._fail(f"the answer was not complete after {patience.answer_s:g} s")
         else:
             self._fail(f"the server sent nothing for {patience.silent_s:g} s")

@@ -21,9 +21,12 @@ from llmexp.launchers.serving.client import Client
 from llmexp.launchers.serving.completions import Completion
 from llmexp.launchers.serving.connection import TransferError
 from llmexp.plan.server_plan import RequestForm
-from llmexp.record.requests import RequestSample
+from llmexp.record.requests import ENDED_AT_WORK, RequestSample
 
 T = TypeVar("T")
+# In a closed load, the pause after a request that got no answer at all: a server that has just ended is known to have
+# by then, and does not turn down all that were to come.
+UNANSWERED_PAUSE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +71,11 @@ class Load:
 
     async def _in_turn(self, left: Iterator[Request]) -> None:
         for request in left:
-            await self._send(request, time.perf_counter())
+            if not await self._send(request, time.perf_counter()):
+                await asyncio.sleep(UNANSWERED_PAUSE_S)
 
-    async def _send(self, request: Request, due_s: float) -> None:
+    async def _send(self, request: Request, due_s: float) -> bool:
+        """Send a request, and give its record; return whether the server answered at all."""
         answer = Completion(self._form)
         try:
             await self._client.post(request.message, answer)
@@ -78,10 +83,11 @@ class Load:
         except TransferError as error:
             answer.problem = answer.problem or str(error)
         except asyncio.CancelledError:
-            answer.problem = "the load was ended before the answer was complete"
+            answer.problem = ENDED_AT_WORK
             raise
         finally:
             self._record(request, answer, due_s)
+        return answer.status is not None
 
     def _record(self, request: Request, answer: Completion, due_s: float) -> None:
         asked, times_s = (request.prompt_tokens, request.output_tokens), (due_s, time.perf_counter())

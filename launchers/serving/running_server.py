@@ -6,8 +6,9 @@ import socket
 from collections.abc import Callable
 from types import TracebackType
 
-from llmexp.errors import ServerHungError, ServerNotReadyError
-from llmexp.launchers.serving.server import Patience, Server
+from llmexp.errors import ServerError, ServerHungError, ServerNotReadyError
+from llmexp.launchers.serving.server import ASKED_S, Patience, Server
+from llmexp.launchers.serving.server_log import is_no_memory
 from llmexp.plan.server_address import key_headers
 from llmexp.plan.server_answer import why_no_answer
 from llmexp.plan.server_plan import ServerPlan
@@ -50,10 +51,20 @@ class RunningServer:
     def check(self) -> None:
         """Return, as a server elsewhere that has ended is told by its requests."""
 
-    def check_serving(self, within_s: float) -> None:
-        """Raise ServerHungError if the server does not answer in time."""
-        if why := why_no_answer(self.url, self.plan.ready, self.headers, within_s):
-            raise ServerHungError(f"the server has stopped serving: {why}")
+    def check_serving(self, why: str, within_s: float = ASKED_S) -> None:
+        """Raise ServerHungError if the server does not answer in time; `why` ends the error's words."""
+        if found := why_no_answer(self.url, self.plan.ready, self.headers, within_s):
+            raise self.hung(f"{found} {why}")
+
+    def hung(self, how: str) -> ServerHungError:
+        """Return the error of a server that serves no more; its log is not known here."""
+        return ServerHungError(f"the server has stopped serving: {how}")
+
+    def useless(self, how: str) -> ServerError:
+        """Return the error of a server that served nothing."""
+        error = ServerError(how)
+        error.is_out_of_memory = is_no_memory(how)
+        return error
 
 
 AnyServer = Server | RunningServer

@@ -7,6 +7,7 @@ all processes that it started.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,18 +15,23 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 import psutil
 
-from llmexp.errors import ServerDiedError, ServerHungError, ServerNotReadyError
+from llmexp.errors import ServerDiedError, ServerError, ServerHungError, ServerNotReadyError
 from llmexp.launch.spawn import Agent
 from llmexp.launchers.serving.container import Container
 from llmexp.launchers.serving.port import HOST, Port
+from llmexp.launchers.serving.server_log import LogWatch, ServerLog, is_no_memory
+from llmexp.machine.memory import oom_kills
 from llmexp.machine.process_tree import descendants
 from llmexp.plan.server_plan import ServerPlan
 
-LAST_LINES = 15
-_LOG_TAIL_BYTES = 8192
+# In seconds: for how long a server that served may keep its readiness route waiting, and how long one that stopped
+# serving may take to end.
+ASKED_S, ENDS_S = 30.0, 5.0
+E = TypeVar("E", bound=ServerError)
 # A port is kept from others until the server has it; one that does not listen at a kept port gets one that is free.
 ATTEMPTS = 3
 _TAKEN = ("address already in use", "port is already allocated")
@@ -50,7 +56,9 @@ class Server:
         """Start the plan's command for a model's folder, with so many threads; its output is added to `log`."""
         self.plan, self.folder, self.log, self.threads = plan, folder, log, threads
         self.headers: Mapping[str, str] = {}
+        self._words = ServerLog(log)
         self._code: int | None = None
+        self._oom_kills = oom_kills()
         self._container = Container.of(plan.container, log)
         self._root, self._started_s = 0, 0.0
         self._begin(hold=True)
@@ -99,7 +107,7 @@ class Server:
 
         `told` is called with every new last line of its log. Raises ServerDiedError, ServerNotReadyError.
         """
-        limits, watch = patience or Patience(), _LogWatch(self.log, told)
+        limits, watch = patience or Patience(), LogWatch(self._words, told)
         attempt = 1
         while not self._answers(limits.answer_s):
             if self._agent.ends_within(limits.between_s):
@@ -110,7 +118,7 @@ class Server:
             watch.look()
             silent_s, since_s = time.monotonic() - watch.grown_at_s, time.monotonic() - self._started_s
             if silent_s > limits.silent_s or since_s > limits.in_all_s:
-                raise self._not_ready(since_s, silent_s)
+                raise self._not_ready(since_s, silent_s, limits)
         self._port.release()
         if self._container:
             self._root = self._container.init_process() or self._root
@@ -121,13 +129,28 @@ class Server:
         if self._code is not None or self._agent.ends_within(0):
             raise self._died()
 
-    def check_serving(self, within_s: float) -> None:
-        """Raise ServerHungError if the server does not answer its readiness route in time."""
-        if not self._answers(within_s):
-            raise ServerHungError(
-                f"the server has stopped serving: it does not answer GET {self.plan.ready} at {self.address} within "
-                f"{within_s:.0f} s; {self._end_of_log()}"
-            )
+    def check_serving(self, why: str, within_s: float = ASKED_S) -> None:
+        """Raise ServerDiedError where the server has ended, ServerHungError where it does not answer when asked.
+
+        `why` ends the error's first sentence.
+        """
+        self.check()
+        if self._answers(within_s):
+            return
+        # One that has just ended does not answer either, and says so only now.
+        if self._agent.ends_within(ENDS_S):
+            raise self._died()
+        raise self.hung(f"it does not answer GET {self.plan.ready} at {self.address} {why}")
+
+    def hung(self, how: str) -> ServerHungError:
+        """Return the error of a server that runs and serves no more."""
+        return self._told(ServerHungError(f"the server has stopped serving: {how}; {self._words.in_a_line(True)}"))
+
+    def useless(self, how: str) -> ServerError:
+        """Return the error of a server that served nothing."""
+        error = self._told(ServerError(f"{how}; {self._words.in_a_line(True)}"))
+        error.is_out_of_memory |= is_no_memory(how)
+        return error
 
     def stop(self) -> int:
         """End the server and all its processes (SIGTERM, after a grace period SIGKILL); return its exit code.
@@ -141,11 +164,11 @@ class Server:
 
     def last_words(self) -> str:
         """Return the last lines of the server's log since its start."""
-        return "\n".join(_tail(self.log, self._log_begin).splitlines()[-LAST_LINES:])
+        return self._words.last_lines()
 
     def _begin(self, hold: bool) -> None:
         self._port = Port(hold)
-        self._log_begin = self.log.stat().st_size if self.log.exists() else 0
+        self._words.begin()
         command = self.plan.command
         python = self.plan.python or sys.executable
         argv = command.words(
@@ -167,7 +190,7 @@ class Server:
     def _found_its_port_taken(self) -> bool:
         self._agent.stop()
         self._port.release()
-        said = _tail(self.log, self._log_begin).lower()
+        said = self._words.tail().lower()
         return any(words in said for words in _TAKEN)
 
     def _answers(self, within_s: float) -> bool:
@@ -188,18 +211,36 @@ class Server:
 
     def _died(self) -> ServerDiedError:
         code = self.stop()
-        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return ServerDiedError(f"the server {how}; {self._end_of_log()}", code)
+        how = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        killed = oom_kills() > self._oom_kills
+        if killed:
+            how += ", and the kernel killed a process for want of host memory meanwhile"
+        error = self._told(ServerDiedError(f"the server {how}; {self._words.in_a_line(code > 0)}", code))
+        error.is_out_of_memory |= killed
+        return error
 
-    def _not_ready(self, since_s: float, silent_s: float) -> ServerNotReadyError:
-        return ServerNotReadyError(
-            f"the server does not answer GET {self.plan.ready} at {self.address}, {since_s:.0f} s after its start and "
-            f"{silent_s:.0f} s after its log's last line; {self._end_of_log()}"
+    def _not_ready(self, since_s: float, silent_s: float, limits: Patience) -> ServerNotReadyError:
+        return self._told(
+            ServerNotReadyError(
+                f"the server does not answer GET {self.plan.ready} at {self.address}, {since_s:.0f} s after its start "
+                f"and {silent_s:.0f} s after its log's last line (serve.silent_timeout_s={limits.silent_s:g}); "
+                f"{self._words.in_a_line(True)}"
+            )
         )
 
-    def _end_of_log(self) -> str:
-        words = self.last_words()
-        return f"the end of {self.log}:\n{words}" if words else f"{self.log} is empty"
+    def _told(self, error: E) -> E:
+        """Add the last lines of the log to an error, and whether they tell of memory that ran out."""
+        if lines := self._words.last_lines():
+            error.add_note(f"the end of {self.log}:\n{lines}")
+        error.is_out_of_memory = self._words.tells_of_no_memory()
+        return error
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _environment(added: Mapping[str, str], unset: list[str]) -> dict[str, str]:
@@ -220,33 +261,3 @@ def _listens_at(process: psutil.Process, port: int) -> bool:
     except psutil.Error:
         return False
     return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in found)
-
-
-def _tail(log: Path, begin: int) -> str:
-    """Return the end of what a log gained after its first `begin` bytes."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(begin, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-            return file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return ""
-
-
-class _LogWatch:
-    """When a log grew last, as a sign of life."""
-
-    def __init__(self, log: Path, told: Callable[[str], None] | None) -> None:
-        self._log, self._told = log, told
-        self._bytes, self._last = -1, ""
-        self.grown_at_s = time.monotonic()
-
-    def look(self) -> None:
-        """Note whether the log has grown, and tell its last line where that is a new one."""
-        size = self._log.stat().st_size
-        if size == self._bytes:
-            return
-        self._bytes, self.grown_at_s = size, time.monotonic()
-        lines = [line for line in _tail(self._log, 0).splitlines() if line.strip()]
-        if self._told and lines and lines[-1] != self._last:
-            self._last = lines[-1]
-            self._told(self._last)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -14,13 +14,19 @@ from llmexp.launchers.serving.client import Client
 from llmexp.launchers.serving.connection import Patience
 from llmexp.launchers.serving.load import Load, Request
 from llmexp.launchers.serving.running_server import AnyServer
+from llmexp.launchers.serving.server import ASKED_S
 from llmexp.launchers.serving.server_watch import ServerWatch
 from llmexp.plan.load_points import due_s
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.record.duration import limit
 from llmexp.record.requests import RequestSample
 
 WATCH_S = 1.0
 Done = Callable[[RequestSample], None]
+
+
+class TerminatedError(Exception):
+    """SIGTERM came, and every request that was at work has its record."""
 
 
 class Session:
@@ -41,6 +47,8 @@ class Session:
                 load = Load(client, form, self._of(point), self._watched_by.watched.origin_s)
                 self._watched_by.look()
                 await self._watched(client, put(load, self._plan, point, requests))
+                # A server may have turned down the last requests because it was about to end.
+                self._server.check_serving(f"after the load {point}")
             self._watched_by.look()
 
     def _of(self, point: LoadPoint) -> Done:
@@ -51,35 +59,56 @@ class Session:
         return done
 
     async def _watched(self, client: Client, load: Coroutine[Any, Any, None]) -> None:
-        """Run a load until it is complete; where the server ends or hangs, end it and raise ServerError."""
+        """Run a load until it is complete; where the server ends or hangs, end it and raise ServerError.
+
+        Raises TerminatedError where SIGTERM ended it.
+        """
         loop, under_way = asyncio.get_running_loop(), asyncio.ensure_future(load)
         loop.add_reader(self._server.fileno(), under_way.cancel)
+        loop.add_signal_handler(signal.SIGTERM, under_way.cancel)
         watch = asyncio.ensure_future(self._watch(client, under_way))
+        was_ended = False
         try:
             await under_way
         except asyncio.CancelledError:
-            self._server.check()
-            if watch.done():
-                watch.result()
-            raise
+            was_ended = True
         finally:
+            loop.remove_signal_handler(signal.SIGTERM)
             loop.remove_reader(self._server.fileno())
             watch.cancel()
+        if was_ended:
+            if watch.done():
+                watch.result()
+            self._server.check()
+            raise TerminatedError
 
     async def _watch(self, client: Client, load: asyncio.Future[None]) -> None:
-        """Ask the server whether it serves where it has been silent for long."""
-        limit_s = self._plan.config.serve.silent_timeout_s
-        begin_s = time.perf_counter()
+        """See to it that a silent server does not hold up the load for ever."""
+        limit_s, given_up_s = self._plan.config.serve.silent_timeout_s, None
         while True:
-            await asyncio.sleep(WATCH_S)
-            if time.perf_counter() - max(begin_s, client.last_heard_s) < limit_s:
+            await asyncio.sleep(min(WATCH_S, limit_s))
+            if client.silent_s < limit_s:
                 continue
             try:
-                await asyncio.to_thread(self._server.check_serving, limit_s)
+                await self._break_silence(client, is_first=client.heard_s != given_up_s)
             except ServerError:
                 load.cancel()
                 raise
-            begin_s = time.perf_counter()
+            given_up_s = client.heard_s
+
+    async def _break_silence(self, client: Client, is_first: bool) -> None:
+        """Give up the requests at work: the server may have lost only these, for example by half-open connections.
+
+        Raises ServerError where it has ended, does not answer when asked, or has answered no request since the last
+        silence either.
+        """
+        limit_s = self._plan.config.serve.silent_timeout_s
+        silence, within_s = limit("serve.silent_timeout_s", limit_s), min(limit_s, ASKED_S)
+        await asyncio.to_thread(self._server.check_serving, f"and has sent nothing to anybody for {silence}", within_s)
+        if not is_first:
+            route = self._server.plan.ready
+            raise self._server.hung(f"it answers GET {route}, but no request, twice for {silence}")
+        client.give_up(f"the server sent nothing to anybody for {silence}, though it answers when asked")
 
 
 async def put(load: Load, plan: ServingPlan, point: LoadPoint, requests: list[Request]) -> None:

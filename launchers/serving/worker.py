@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -13,7 +15,7 @@ from llmexp.launchers.serving.model_folder import FolderRequest, ensure_model_fo
 from llmexp.launchers.serving.running_server import AnyServer, RunningServer
 from llmexp.launchers.serving.server import Patience, Server
 from llmexp.launchers.serving.server_watch import ServerWatch
-from llmexp.launchers.serving.session import Session
+from llmexp.launchers.serving.session import Session, TerminatedError
 from llmexp.machine.gpus import visible_gpus
 from llmexp.machine.processes import peak_rss_bytes
 from llmexp.machine.processor import usable_cores
@@ -27,7 +29,17 @@ SERVER_LOG = "log.server.txt"
 
 def work(plan: ServingPlan, rank: Rank) -> RankSummary:
     """Measure all load points on one server, a line of samples for each request."""
-    limits = Patience(in_all_s=plan.config.measure.timeout_s)
+    try:
+        return _on_a_server(plan, rank)
+    except TerminatedError:
+        # The server has been ended; who looks at how this process ended sees the signal.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise
+
+
+def _on_a_server(plan: ServingPlan, rank: Rank) -> RankSummary:
+    limits = Patience(silent_s=plan.config.serve.silent_timeout_s, in_all_s=plan.config.measure.timeout_s)
     with _server(plan, rank) as server:
         start_s = server.wait_ready(limits, told=lambda line: print(f"server: {line}", flush=True))
         begin_s = time.perf_counter()
@@ -52,17 +64,24 @@ def _server(plan: ServingPlan, rank: Rank) -> AnyServer:
 
 
 def _measure(plan: ServingPlan, rank: Rank, server: AnyServer, watch: ServerWatch) -> None:
-    """Put all loads on the server, which is looked at before and after each."""
+    """Put all loads on the server, which is looked at before and after each.
+
+    Raises ServerError where the server ends, hangs, or answered no request of any load.
+    """
+    answered, problem = 0, ""
     with rank.samples_path.open("a") as file:
 
         def done(sample: RequestSample) -> None:
+            nonlocal answered, problem
             file.write(sample.model_dump_json() + "\n")
             file.flush()
+            answered, problem = answered + (not sample.problem), sample.problem
 
         session = Session(plan, server, done, watch)
         for point in plan.points:
             run(session.measure(point))
-            server.check()
+    if not answered:
+        raise server.useless(f"no request was answered wholly; the last one: {problem}")
 
 
 def _model_folder(plan: ServingPlan) -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -57,14 +58,14 @@ class Death:
 def classify(ended: Ended) -> Ending:
     """Decide the status; a failure that explains the others takes precedence."""
     failures, deaths = read_failures(ended.repeat), _deaths(ended.repeat)
-    by_kind = {failure.kind: failure for failure in reversed(failures)}
+    by_kind: dict[str, RankFailure] = {failure.kind: failure for failure in reversed(failures)}
     own = next((death for death in deaths if death.signal not in SIGNALS_OF_A_PEERS_END), None)
     if "oom" in by_kind:
         return _told(by_kind["oom"], RunStatus.OOM)
     if own:
         return _killed(str(own), own.signal, ended)
     if failures:
-        return _told(by_kind.get("hardware", failures[0]), RunStatus.FAILED)
+        return _told_first(by_kind, failures[0])
     if ended.exit_code == 0:
         return _finished(ended)
     if deaths and not _broke(ended.repeat):
@@ -85,6 +86,13 @@ def read_failures(repeat: Path) -> list[RankFailure]:
         except ValidationError:
             continue
     return found
+
+
+def _told_first(by_kind: Mapping[str, RankFailure], first: RankFailure) -> Ending:
+    """Return what a rank tells that explains the others, else what the first one tells."""
+    if "timeout" in by_kind:
+        return _told(by_kind["timeout"], RunStatus.TIMEOUT)
+    return _told(by_kind.get("hardware", first), RunStatus.FAILED)
 
 
 def _told(failure: RankFailure, status: RunStatus) -> Ending:

@@ -12,6 +12,8 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import FrameType
 
 from llmexp.launch.supervisor import SIGNALLED
 from llmexp.record.process import STORE_FD
@@ -51,6 +53,12 @@ class Ranks:
                 print(f"rank {rank} ended with exit code {code}", flush=True)
                 return code
         return None if self._left else 0
+
+    def pass_on(self, number: int, frame: FrameType | None = None) -> None:
+        """Send all that run a signal, as a handler of it: they end by it, or first write what they still can."""
+        for pid in self._left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def wait(self) -> int:
         """Block until `poll` has an answer."""
@@ -96,5 +104,8 @@ def fresh(words: list[str], ranks: int, node: int, nodes: int, meeting: Mapping[
 
 if __name__ == "__main__":
     count, here, machines = map(int, sys.argv[1:4])
-    code = fresh(sys.argv[6:], count, here, machines, {"MASTER_ADDR": sys.argv[4], "MASTER_PORT": sys.argv[5]}).wait()
+    started = fresh(sys.argv[6:], count, here, machines, {"MASTER_ADDR": sys.argv[4], "MASTER_PORT": sys.argv[5]})
+    # Ranks die at once where this process does, and a load client still has to say which requests were at work.
+    signal.signal(signal.SIGTERM, started.pass_on)
+    code = started.wait()
     sys.exit(SIGNALLED - code if code < 0 else code)

@@ -9,6 +9,9 @@ from pydantic import ConfigDict, Field
 
 from llmexp.record.samples import Sample
 
+# The problem of a request that was at work when its load was ended, for example because the server had ended.
+ENDED_AT_WORK = "the load was ended before the answer was complete"
+
 
 class RequestSample(Sample):
     """One request; it starts when it was due, whenever it was really sent, and ends with the answer's last byte.
@@ -48,6 +51,11 @@ class RequestSample(Sample):
     def end_s(self) -> float:
         """The time of the answer's last byte, or of the problem."""
         return self.t_end_s
+
+    @property
+    def was_at_work(self) -> bool:
+        """Tell whether the load was ended while the request was at work."""
+        return self.problem == ENDED_AT_WORK
 
     @property
     def chunk_times_s(self) -> list[float]:

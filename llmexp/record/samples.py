@@ -189,7 +189,7 @@ class RankFailure(Record):
     """The content of failure.<r>.json: why a rank stopped, as far as it could still say."""
 
     rank: int
-    kind: Literal["oom", "hardware", "error"]
+    kind: Literal["oom", "hardware", "timeout", "error"]
     message: str
     traceback: str = ""
     allocator: dict[str, int] = Field(default_factory=dict)

@@ -66,7 +66,9 @@ class ServeConfig(Section):
     )
     served_name: str | None = Field(None, description="the model's name in requests to serve.address; None: llmexp")
     silent_timeout_s: PositiveFloat = Field(
-        120.0, description="a server that sends nothing to anybody for so long, and does not answer when asked, hangs"
+        120.0,
+        description="a server that sends nothing to anybody for so long is asked whether it is ready; where it is, the "
+        "requests at work are given up once, else it hangs",
     )
 
     @model_validator(mode="after")

@@ -74,6 +74,11 @@ def test_out_of_memory_wins_over_an_earlier_error(repeat):
     assert ending(repeat) == (RunStatus.OOM, "rank 1: oom here")
 
 
+def test_a_server_that_hangs_is_a_timeout(repeat):
+    fail(repeat, 0, "timeout")
+    assert ending(repeat) == (RunStatus.TIMEOUT, "rank 0: timeout here")
+
+
 def test_missing_hardware_is_a_typed_failure(repeat):
     fail(repeat, 0, "error", at_ns=1)
     fail(repeat, 1, "hardware", at_ns=2)

@@ -92,6 +92,31 @@ def test_a_hang_in_a_collective_is_a_timeout_with_the_stack_of_each_rank_in_its_
     assert processes() == []
 
 
+def test_ranks_of_an_ended_launcher_can_still_write_what_they_know(tmp_path: Path, until):
+    """The launcher passes SIGTERM on, and goes after them; the kernel would end them with it."""
+    rank = (
+        "import pathlib, signal, sys, time\n"
+        "from llmexp.record.process import die_with_parent\n"
+        "die_with_parent()\n"
+        "def tell(*_):\n"
+        "    time.sleep(0.3)\n"
+        "    pathlib.Path(sys.argv[1], 'told').touch()\n"
+        "    sys.exit(5)\n"
+        "signal.signal(signal.SIGTERM, tell)\n"
+        "pathlib.Path(sys.argv[1], 'ready').touch()\n"
+        "signal.pause()\n"
+    )
+    (tmp_path / "rank.py").write_text(rank)
+    with listening(LOOPBACK, 0) as probe:
+        port = str(probe.getsockname()[1])
+    start = [sys.executable, "-m", "llmexp.launch.ranks", "1", "0", "1", LOOPBACK, port]
+    launcher = subprocess.Popen([*start, str(tmp_path / "rank.py"), str(tmp_path)])
+    until((tmp_path / "ready").exists, within_s=60)
+    launcher.terminate()
+    assert launcher.wait(timeout=60) == 5
+    assert (tmp_path / "told").exists()
+
+
 def test_nodes_meet_on_the_address_that_they_are_told_and_no_other(tmp_path: Path, until, processes):
     address = "127.0.0.2"
     with listening(address, 0) as probe:

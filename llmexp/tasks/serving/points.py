@@ -60,27 +60,55 @@ def requests_of(repeat: ServingRepeat, point: LoadPoint) -> list[RequestSample]:
     return sorted(found, key=lambda sample: (sample.scheduled_s, sample.index))
 
 
-def read_unfinished(folder: Path) -> list[RequestSample]:
-    """Read the measured requests of a repeat that did not end well; none where there is no file."""
+def results_until_now(plan: ServingPlan, folder: Path) -> list[ResultPoint]:
+    """Return the results of the load points that were complete, and what became of the requests of the others."""
+    every = _read_unfinished(folder)
+    # A client that could say why it ended has a record of each request that it had sent.
+    told_all = (folder / "failure.0.json").exists() or any(sample.was_at_work for sample in every)
+    begun = max((sample.point for sample in every), default=0)
+    found = []
+    for point in plan.points:
+        own = [sample for sample in every if sample.point == point.number and not sample.warmup]
+        answered = sum(not sample.problem for sample in own)
+        if answered == point.requests or (len(own) == point.requests and point.number < begun):
+            found.append(_one(plan, point, own))
+            continue
+        accounts = _accounts(point, own, told_all)
+        found.append(ResultPoint(params=point.params, metrics={}, problem=accounts))
+        told_all = True  # a later point has not begun
+    return found
+
+
+def problem_of(samples: Sequence[RequestSample]) -> str:
+    """Say why a load point of one repeat has no figures, or return an empty string."""
+    return _unanswered([samples]) or _other_work([samples])
+
+
+def _read_unfinished(folder: Path) -> list[RequestSample]:
+    """Read the requests of a repeat that did not end well; none where there is no file."""
     try:
-        return [sample for sample in read_samples(folder / "samples.0.jsonl", RequestSample) if not sample.warmup]
+        return read_samples(folder / "samples.0.jsonl", RequestSample)
     except (OSError, ValueError):
         return []
 
 
-def results_until_now(plan: ServingPlan, samples: Sequence[RequestSample]) -> list[ResultPoint]:
-    """Return the results of the load points that were complete, and what became of the requests of the others."""
-    found = []
-    for point in plan.points:
-        own = [sample for sample in samples if sample.point == point.number]
-        answered = sum(not sample.problem for sample in own)
-        if answered == point.requests:
-            found.append(ResultPoint(params=point.params, metrics=_over([dict(values(own, plan))])))
-            continue
-        lost = f"the run ended when {answered} of {point.requests} requests were answered"
-        sent = f", {len(own) - answered} were at work or failed and {point.requests - len(own)} were not sent yet"
-        found.append(ResultPoint(params=point.params, metrics={}, problem=lost + sent))
-    return found
+def _one(plan: ServingPlan, point: LoadPoint, samples: Sequence[RequestSample]) -> ResultPoint:
+    if problem := problem_of(samples):
+        return ResultPoint(params=point.params, metrics={}, problem=problem)
+    return ResultPoint(params=point.params, metrics=_over([dict(values(samples, plan))]))
+
+
+def _accounts(point: LoadPoint, own: Sequence[RequestSample], told_all: bool) -> str:
+    """Say what became of every request of a load point that was not complete when the run ended."""
+    failed = [sample for sample in own if sample.problem and not sample.was_at_work]
+    at_work = sum(sample.was_at_work for sample in own)
+    answered, left = len(own) - len(failed) - at_work, point.requests - len(own)
+    said = f"the run ended when {answered} of {point.requests} requests were answered, {len(failed)} had failed"
+    if told_all:
+        said += f", {at_work} were at work and {left} were not sent yet"
+    elif left:
+        said += f" and {left} were at work or not sent yet, which the client could not tell any more"
+    return f"{said}; the first failure: {failed[0].problem}" if failed else said
 
 
 def values(samples: Sequence[RequestSample], plan: ServingPlan) -> Iterator[tuple[str, float]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llmexp.analysis.contention import Machine
+from llmexp.errors import RecordError
 from llmexp.plan.serving_plan import ServingPlan
 from llmexp.record.requests import RequestSample
 from llmexp.record.result import Metric, ResultPoint, Stability
@@ -16,14 +17,7 @@ from llmexp.tasks.base import AnyRepeat, Task
 from llmexp.tasks.serving.doubts import judge_serving
 from llmexp.tasks.serving.metrics import METRICS
 from llmexp.tasks.serving.planning import plan_serving
-from llmexp.tasks.serving.points import (
-    ServingRepeat,
-    read_serving_repeat,
-    read_unfinished,
-    results,
-    results_until_now,
-    served,
-)
+from llmexp.tasks.serving.points import ServingRepeat, read_serving_repeat, results, results_until_now, served
 from llmexp.tasks.serving.report.distributions import draw_distributions
 from llmexp.tasks.serving.report.over_time import draw_times
 from llmexp.tasks.serving.report.section import ServingSection
@@ -69,12 +63,15 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
         return judge_serving(plan, served(repeats), self.rates(plan, repeats), machines)
 
     def points(self, plan: ServingPlan, repeats: Sequence[AnyRepeat]) -> list[ResultPoint]:
-        """Return the results of the load points."""
-        return results(plan, served(repeats))
+        """Return the results of the load points; raises RecordError where none has any."""
+        found = results(plan, served(repeats))
+        if not any(point.metrics for point in found):
+            raise RecordError(f"no load point could be measured: {found[0].problem}")
+        return found
 
     def points_until_now(self, plan: ServingPlan, folder: Path) -> list[ResultPoint]:
         """Return the results of the load points that were complete."""
-        return results_until_now(plan, read_unfinished(folder))
+        return results_until_now(plan, folder)
 
     def draw(self, row: Row, figures: Path) -> None:
         """Draw the distributions of the run's latencies."""
@@ -83,10 +80,13 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
         draw_times(row, section.title, figures)
 
     def remark(self, repeats: Sequence[AnyRepeat]) -> str:
-        """Say how many requests failed."""
+        """Say how many requests failed, and how many answers are not what was asked for."""
         samples = [sample for repeat in repeats for (sample,) in repeat.measured]
-        failed = sum(bool(sample.problem) for sample in samples)
-        return f"{failed} of {len(samples)} requests failed" if failed else ""
+        problems = [sample.problem for sample in samples if sample.problem]
+        odd = [sample.differences for sample in samples if sample.differences]
+        said = [f"{len(problems)} of {len(samples)} requests failed: {problems[0]}"] if problems else []
+        said += [f"{len(odd)} of {len(samples)} answers are not what was asked for: {odd[0][0]}"] if odd else []
+        return "; ".join(said)
 
     def outcome(self, plan: ServingPlan, metrics: dict[str, Metric | None]) -> str:
         """Return the most output tokens a second."""

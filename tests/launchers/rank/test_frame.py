@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from planning import make_plan
 
+from llmexp.errors import ServerDiedError, ServerError, ServerHungError, ServerNotReadyError
 from llmexp.launchers.rank import frame
 from llmexp.record.result import to_json
 
@@ -116,3 +117,19 @@ def test_a_rank_that_nobody_would_end_goes_with_its_driver(tmp_path: Path) -> No
 def test_every_librarys_words_for_missing_memory_are_known(message: str, oom: bool) -> None:
     assert (frame._kind(RuntimeError(message)) == "oom") is oom
     assert frame._kind(ValueError(message)) == "error"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ServerDiedError("it ended", 1), "error"),
+        (ServerHungError("it hangs"), "timeout"),
+        (ServerNotReadyError("it never answered"), "timeout"),
+    ],
+)
+def test_a_servers_end_is_an_error_its_silence_a_timeout_and_want_of_memory_comes_first(
+    error: ServerError, kind: str
+) -> None:
+    assert frame._kind(error) == kind
+    error.is_out_of_memory = True
+    assert frame._kind(error) == "oom"

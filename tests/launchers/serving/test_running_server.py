@@ -53,7 +53,7 @@ def test_a_server_that_answers_is_measured_as_it_is(address: str, ready: str) ->
     with running(address, ready) as found:
         assert found.wait_ready() is None, "it was not started here"
         found.check()
-        found.check_serving(60)
+        found.check_serving("now", 60)
         assert found.pid is None, "its processes are not here"
         assert select.select([found], [], [], 0)[0] == []
 
@@ -63,7 +63,7 @@ def test_a_server_that_does_not_answer_is_told_in_one_line(nobody: str) -> None:
         with pytest.raises(ServerNotReadyError, match=rf"^serve\.address={nobody} does not answer from here: .*$"):
             found.wait_ready()
         with pytest.raises(ServerHungError, match=r"^the server has stopped serving: http://127.*$"):
-            found.check_serving(5)
+            found.check_serving("now", 5)
 
 
 def test_a_silent_server_is_given_up(nobody: str) -> None:

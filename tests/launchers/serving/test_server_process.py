@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -102,9 +103,7 @@ def test_a_server_that_ignores_sigterm_is_killed(start: Start) -> None:
 
 
 def test_a_server_that_ends_while_it_starts_is_told_with_its_code_and_log(start: Start) -> None:
-    with pytest.raises(
-        ServerDiedError, match=r"ended with exit code 1; the end of .*log\.0\.txt:\nno such model"
-    ) as died:
+    with pytest.raises(ServerDiedError, match=r"ended with exit code 1; .*log\.0\.txt ends: no such model\n") as died:
         start("dies").wait_ready(LONG)
     assert died.value.code == 1
 
@@ -116,9 +115,11 @@ def test_a_server_that_dies_later_is_noticed_by_its_descriptor_and_by_check(star
     with pytest.raises(RemoteDisconnected):
         ask(server, "/die?7")
     assert select.select([server], [], [], 300)[0] == [server]
-    with pytest.raises(ServerDiedError, match=r"exit code 7; .*\n(.*\n)*last words") as died:
+    with pytest.raises(ServerDiedError, match=r"exit code 7; .* ends: last words\n") as died:
         server.check()
     assert died.value.code == 7
+    (note,) = died.value.__notes__
+    assert re.search(r"the end of .*log\.0\.txt:\nserving .*\nlast words$", note)
 
 
 def test_a_killed_server_is_told_with_its_signal(start: Start) -> None:
@@ -126,8 +127,22 @@ def test_a_killed_server_is_told_with_its_signal(start: Start) -> None:
     server.wait_ready(LONG)
     server.processes()[0].kill()
     assert select.select([server], [], [], 300)[0] == [server]
-    with pytest.raises(ServerDiedError, match=r"was ended by signal 9"):
+    with pytest.raises(ServerDiedError, match=r"was ended by SIGKILL; .*log\.0\.txt ends: serving"):
         server.check()
+
+
+def test_a_server_that_died_as_the_kernel_killed_for_memory_ran_out_of_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills = iter([7, 8])
+    monkeypatch.setattr("llmexp.launchers.serving.server.oom_kills", lambda: next(kills))
+    server = start()
+    server.wait_ready(LONG)
+    server.processes()[0].kill()
+    assert select.select([server], [], [], 300)[0] == [server]
+    with pytest.raises(ServerDiedError, match="and the kernel killed a process for want of host memory") as died:
+        server.check()
+    assert died.value.is_out_of_memory
 
 
 @pytest.mark.parametrize("word", ["silent", "unhealthy"])

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from served_requests import answer, floor, repeat, serving_plan
 
+from llmexp.errors import RecordError
+from llmexp.record.requests import ENDED_AT_WORK, RequestSample
+from llmexp.record.result import ResultPoint
 from llmexp.tasks.serving.metrics import METRICS
-from llmexp.tasks.serving.points import read_unfinished, results, results_until_now
+from llmexp.tasks.serving.points import results, results_until_now
+from llmexp.tasks.serving.task import SERVE
 
 PLAN = serving_plan("serve.rate=2,max", "serve.requests=2", "serve.slo.ttft_s=1")
 
@@ -68,21 +74,54 @@ def test_a_load_whose_answers_are_none_of_the_work_has_no_figures(changed: dict[
     assert (point.metrics, point.problem) == ({}, problem)
 
 
-def test_a_run_that_ended_has_its_complete_loads_and_accounts_for_every_request() -> None:
-    samples = [answer(0), answer(1), answer(0, point=1), answer(1, point=1, problem="the load was ended")]
-    first, second = results_until_now(PLAN, samples)
+def ended(folder: Path, *samples: RequestSample, could_tell: bool = True) -> list[ResultPoint]:
+    written = "".join(each.model_dump_json() + "\n" for each in samples)
+    (folder / "samples.0.jsonl").write_text(written + '{"index": 2, "warm')
+    if could_tell:
+        (folder / "failure.0.json").touch()
+    return results_until_now(PLAN, folder)
+
+
+def test_a_run_that_ended_has_its_complete_loads_and_accounts_for_every_request(tmp_path: Path) -> None:
+    at_work = answer(1, point=1, problem=ENDED_AT_WORK)
+    first, second = ended(tmp_path, answer(0), answer(1), answer(0, point=1), at_work, could_tell=False)
     assert first.metrics["output_tokens_per_s"]
     assert second.metrics == {}
-    words = "the run ended when 1 of 2 requests were answered, 1 were at work or failed and 0 were not sent yet"
+    words = "the run ended when 1 of 2 requests were answered, 0 had failed, 1 were at work and 0 were not sent yet"
     assert second.problem == words
 
 
-def test_samples_of_a_run_that_ended_are_read_without_warmup_and_cut_off_lines(tmp_path) -> None:
-    lines = [answer(0, warmup=True), answer(1)]
-    written = "".join(each.model_dump_json() + "\n" for each in lines)
-    (tmp_path / "samples.0.jsonl").write_text(written + '{"index": 2, "warm')
-    assert [sample.index for sample in read_unfinished(tmp_path)] == [1]
-    assert read_unfinished(tmp_path / "nowhere") == []
+def test_a_load_with_failures_was_complete_where_the_next_one_had_begun(tmp_path: Path) -> None:
+    failed = answer(1, problem="HTTP status 500: no")
+    first, second = ended(tmp_path, answer(0), failed, answer(0, point=1, warmup=True))
+    assert first.metrics["failed_requests"]
+    assert "0 of 2 requests were answered, 0 had failed, 0 were at work and 2 were not sent" in second.problem
+    first, second = ended(tmp_path, answer(0), failed)
+    assert first.metrics == {}
+    assert first.problem.endswith("and 0 were not sent yet; the first failure: HTTP status 500: no")
+
+
+def test_a_client_that_could_not_tell_leaves_open_which_requests_were_at_work(tmp_path: Path) -> None:
+    first, second = ended(tmp_path, answer(0), answer(1, warmup=True), could_tell=False)
+    assert "and 1 were at work or not sent yet, which the client could not tell" in first.problem
+    assert "0 were at work and 2 were not sent yet" in second.problem
+    first, second = results_until_now(PLAN, tmp_path / "nowhere")
+    assert "and 2 were at work or not sent yet" in first.problem
+
+
+def test_answers_of_other_work_have_no_figures_in_a_run_that_ended_and_none_in_a_runs_metrics(tmp_path: Path) -> None:
+    odd = [answer(0), answer(1, usage_output_tokens=3)]
+    first, _ = ended(tmp_path, *odd)
+    assert (first.metrics, first.problem.partition(":")[0]) == ({}, "1 of 2 answers are not what was asked for")
+    found = METRICS.measure([repeat(*odd, *(answer(i, point=1, takes_s=4.0) for i in range(2)))], PLAN)
+    assert found["output_tokens_per_s"]
+    assert found["output_tokens_per_s"].mean == 2
+
+
+def test_a_run_without_any_figure_is_none(tmp_path: Path) -> None:
+    odd = [answer(index, point=point, usage_output_tokens=3) for point in range(2) for index in range(2)]
+    with pytest.raises(RecordError, match="no load point could be measured: 2 of 2 answers are not what was asked"):
+        SERVE.points(PLAN, [repeat(*odd)])
 
 
 def test_the_metrics_of_a_run_are_the_best_of_its_loads() -> None:
