@@ -87,7 +87,7 @@ signal.pause()
 
 
 def test_a_container_that_does_not_start_is_told_by_its_program(docker: Path, tmp_path: Path) -> None:
-    with pytest.raises(ServerDiedError, match=r"exit code 125; .*\n.*No such image: image"):
+    with pytest.raises(ServerDiedError, match=r"exit code 125; .* ends: .*No such image: image"):
         Server(plan("absent"), tmp_path, tmp_path / "log.txt").wait_ready(LONG)
 
 
