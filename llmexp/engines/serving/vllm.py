@@ -18,10 +18,11 @@ from llmexp.engines.serving.base import (
     Knob,
     Served,
     ServingEngine,
+    json_value,
     switch,
     value,
 )
-from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
+from llmexp.plan.server_plan import ADAPTER, ADAPTERS, TOKENS, MetricNames, RequestForm, ServerPlan, adapter_name
 from llmexp.record.plan import Command
 
 _GIB = 1 << 30
@@ -39,6 +40,7 @@ METRIC_NAMES: MetricNames = {
     "prompt_tokens": ("vllm:prompt_tokens_total",),
 }
 # Those of vLLM 0.32's attention on a CPU; with another the server starts, and ends at the first request.
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 _HEADS_ON_A_CPU = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 
 
@@ -59,10 +61,15 @@ class VllmEngine(ServingEngine):
         "kv_dtype": value("--kv-cache-dtype"),
         "quantization": value("--quantization"),
         "scheduling": value("--scheduling-policy"),
-        "speculative": value("--speculative-config"),
+        "speculative": json_value("--speculative-config"),
         "weights_offload_gb": value("--cpu-offload-gb"),
-        "cuda_graphs": lambda on: [] if on else ["--enforce-eager"],
+        "kv_offload_gb": value("--kv-offloading-size"),
+        "adapters_at_once": value("--max-loras"),
+        "compile": lambda on: [] if on else ["--enforce-eager"],
+        "cuda_graphs": lambda on: [] if on else ["--compilation-config", '{"cudagraph_mode": "NONE"}'],
     }
+    form_knobs = ("scheduling",)
+    has_stages = has_replicas = has_adapters = True
 
     def cannot(self, served: Served) -> str | None:
         """On a CPU it computes attention for some sizes of heads only."""
@@ -76,17 +83,45 @@ class VllmEngine(ServingEngine):
         argv = ["{python}", "-m", "vllm.entrypoints.openai.api_server", "--model", "{folder}", "--host", HOST]
         argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", served.load_format]
         argv += ["--dtype", DTYPES[served.dtype], "--max-model-len", str(served.positions)]
-        argv += ["--tensor-parallel-size", str(served.devices), "--seed", str(served.seed), *_on_a_cpu(served)]
+        argv += [*_layout(served), "--seed", str(served.seed), *_on_a_cpu(served), *_adapters(served)]
         argv += self.flags(served)
-        form = RequestForm.completions(token_ids=True, return_token_ids=True, **IGNORE_END)
-        command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1"})
+        command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1", **_shared_cores(served)})
         return ServerPlan(
             command=command,
             metrics="/metrics",
             metric_names=METRIC_NAMES,
-            form=form,
+            form=_form(served),
             weights=served.folder_weights,
         )
+
+
+def _form(served: Served) -> RequestForm:
+    """Return the form; with priorities, the shortest of the waiting requests comes first."""
+    form = RequestForm.completions(token_ids=True, return_token_ids=True, **IGNORE_END)
+    body = form.body | ({"priority": TOKENS} if served.knobs.get("scheduling") == "priority" else {})
+    if not served.adapters:
+        return form.model_copy(update={"body": body})
+    return form.model_copy(update={"body": body | {"model": ADAPTER}, "adapters": served.adapters.number})
+
+
+def _layout(served: Served) -> list[str]:
+    tensor, pipeline = ["--tensor-parallel-size", str(served.devices)], ["--pipeline-parallel-size", str(served.stages)]
+    return [*tensor, *pipeline, "--data-parallel-size", str(served.replicas)]
+
+
+def _shared_cores(served: Served) -> dict[str, str]:
+    """Have several processes share the cores of a CPU evenly; it would else want a NUMA node for each of them."""
+    return {"VLLM_CPU_SIM_MULTI_NUMA": "1"} if served.device == "cpu" and served.every_device > 1 else {}
+
+
+def _adapters(served: Served) -> list[str]:
+    """Return the flags of all adapters, any of which may be in one batch unless adapters_at_once says how many."""
+    adapters = served.adapters
+    if adapters is None:
+        return []
+    rank = next((rank for rank in _RANKS if rank >= adapters.rank), _RANKS[-1])
+    argv = ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras", str(adapters.number), "--lora-modules"]
+    return argv + [f"{adapter_name(number)}={ADAPTERS}/{number}" for number in range(adapters.number)]
 
 
 def _on_a_cpu(served: Served) -> list[str]:
