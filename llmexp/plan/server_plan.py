@@ -63,8 +63,8 @@ class ServerPlan(Record):
     """The command of a server, and the routes at which it answers.
 
     The command's arguments may have '{folder}', the model's folder, '{port}', '{python}', '{threads}', how many the
-    server may take on a CPU, '{adapters}', the folder of the adapters' folders, '{inner_port}', a further port for the server's own processes, and '{name}', a container's
-    name.
+    server may take on a CPU, '{adapters}', the folder of the adapters' folders, '{inner_port}', a further port for the
+    server's own processes, and '{name}', a container's name.
     """
 
     command: Command = Field(description="empty for a server that runs already")

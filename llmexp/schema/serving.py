@@ -53,7 +53,7 @@ class ServeConfig(Section):
     output: OutputLengths
     prefix: SharedPrefix | None = Field(None, description="before every prompt, which it makes longer")
     trace: TraceConfig | None = Field(None, description="one more open load, with recorded times and lengths")
-    adapters: ServedAdapters | None = Field(None, description="LoRA adapters, of which each request asks for one in turn")
+    adapters: ServedAdapters | None = Field(None, description="LoRA adapters; each request asks for one, in turn")
     ramp: Ramp | None = Field(None, description="one more open load, whose rate changes while it lasts")
     slo: SloConfig = SloConfig()
     dtype: Dtype | None = Field(None, description="of weights and computation; None: bf16, on cpu fp32")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from llmexp.engines.serving.base import (
     DTYPES,
@@ -40,6 +40,16 @@ METRIC_NAMES: MetricNames = {
     "prompt_tokens": ("vllm:prompt_tokens_total",),
 }
 # Those of vLLM 0.32's attention on a CPU; with another the server starts, and ends at the first request.
+# Why a knob is refused on a CPU, and its values that are not; docs/serving.md says what was seen.
+_ON_A_GPU = {
+    "cuda_graphs": "there are none",
+    "memory_fraction": "the KV cache gets the bytes that the planned requests need",
+    "weights_offload_gb": "the weights are in the host's memory already, and the server would leave them there",
+    "kv_offload_gb": "the server ends and says that only GPUs have it",
+    "kv_dtype": "choices are auto and fp8; the server takes others, and its outputs are wrong",
+    "quantization": "the server has no kernel for it, or leaves the weights: engine=transformers has bnb-4bit",
+}
+_AS_ON_A_CPU = {"kv_dtype": ("auto", "fp8")}
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 _HEADS_ON_A_CPU = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 
@@ -72,11 +82,15 @@ class VllmEngine(ServingEngine):
     has_stages = has_replicas = has_adapters = True
 
     def cannot(self, served: Served) -> str | None:
-        """On a CPU it computes attention for some sizes of heads only."""
-        if served.device == "cpu" and served.model.head_dim not in _HEADS_ON_A_CPU:
+        """On a CPU it has not all of its knobs, and computes attention for some sizes of heads only."""
+        if served.device != "cpu":
+            return None
+        if served.model.head_dim not in _HEADS_ON_A_CPU:
             heads = ", ".join(map(str, _HEADS_ON_A_CPU))
             return f"engine=vllm computes on a CPU with heads of {heads}, and model.head_dim={served.model.head_dim}"
-        return None
+        if served.stages > 1:
+            return "engine=vllm ends at the first request on a CPU where the model has stages: set parallelism.pp=1"
+        return _needs_a_gpu(served.knobs)
 
     def server(self, served: Served) -> ServerPlan:
         """Return the command of vLLM's OpenAI server."""
@@ -93,6 +107,14 @@ class VllmEngine(ServingEngine):
             form=_form(served),
             weights=served.folder_weights,
         )
+
+
+def _needs_a_gpu(knobs: Mapping[str, Any]) -> str | None:
+    """Say which knob has no effect on a CPU, or one that is not known to be right, although the server may take it."""
+    for name, why in _ON_A_GPU.items():
+        if knobs.get(name) and str(knobs[name]) not in _AS_ON_A_CPU.get(name, ()):
+            return f"engine=vllm on a CPU: engine.options.{name}={knobs[name]}: {why}"
+    return None
 
 
 def _form(served: Served) -> RequestForm:

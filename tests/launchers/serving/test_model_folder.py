@@ -137,6 +137,7 @@ def test_a_folder_that_cannot_be_made_is_told_in_one_line_and_leaves_nothing(tmp
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_adapters_change_what_a_model_computes_each_in_its_own_way(folder: Path, tmp_path: Path) -> None:
     adapters = ServedAdapters(number=2, rank=4)
     found = ensure_model_folder(WANTED.of_adapters(adapters), tmp_path)

@@ -68,7 +68,7 @@ def test_adapters_are_another_work_and_an_engine_without_them_is_skipped() -> No
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("serve.address=http://localhost:1 engine=vllm serve.adapters.number=2", r"serve.adapters are given to a server as"),
+        ("serve.address=http://localhost:1 engine=vllm serve.adapters.number=2", r"serve.adapters are given to a"),
         ("serve.rate=0", r"serve.rate.0=0: must be a number above 0 or max"),
         ("serve.rate=fast", r"serve.rate.0=fast: must be a number above 0 or max"),
         ("serve.rate=[]", r"serve.rate and serve.concurrency are empty: set one of them, such as serve.rate=max"),
