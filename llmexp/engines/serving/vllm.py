@@ -82,7 +82,9 @@ class VllmEngine(ServingEngine):
     has_stages = has_replicas = has_adapters = True
 
     def cannot(self, served: Served) -> str | None:
-        """On a CPU it has not all of its knobs, and computes attention for some sizes of heads only."""
+        """Adapters have a largest rank; on a CPU it has not all of its knobs, and computes attention for some sizes of heads only."""
+        if served.adapters and served.adapters.rank > _RANKS[-1]:
+            return f"engine=vllm takes adapters up to serve.adapters.rank={_RANKS[-1]}"
         if served.device != "cpu":
             return None
         if served.model.head_dim not in _HEADS_ON_A_CPU:
@@ -141,7 +143,7 @@ def _adapters(served: Served) -> list[str]:
     adapters = served.adapters
     if adapters is None:
         return []
-    rank = next((rank for rank in _RANKS if rank >= adapters.rank), _RANKS[-1])
+    rank = next((rank for rank in _RANKS if rank >= adapters.rank), adapters.rank)
     argv = ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras", str(adapters.number), "--lora-modules"]
     return argv + [f"{adapter_name(number)}={ADAPTERS}/{number}" for number in range(adapters.number)]
 

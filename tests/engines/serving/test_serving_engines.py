@@ -164,6 +164,7 @@ def test_requests_ask_for_every_adapter_in_turn() -> None:
         ("llama_cpp", replace(SERVED, dtype="bf16"), "set precision=fp32"),
         ("sglang", SERVED, "needs a GPU here"),
         ("vllm", replace(SERVED, model=TINY.model_copy(update={"head_dim": 8})), "and model.head_dim=8"),
+        ("vllm", replace(GPU, adapters=ServedAdapters(number=1, rank=513)), "adapters up to serve.adapters.rank=512"),
         ("vllm", replace(SERVED, stages=2), "set parallelism.pp=1"),
         ("vllm", replace(SERVED, knobs={"cuda_graphs": True}), "cuda_graphs=True: there are none"),
         ("vllm", replace(SERVED, knobs={"memory_fraction": 0.5}), "memory_fraction=0.5: the KV cache gets the bytes"),

@@ -208,9 +208,7 @@ ITSELF = {"method": "draft_model", "model": "{folder}", "num_speculative_tokens"
 
 
 @pytest.mark.parametrize(("speculative", "all_accepted"), [(NGRAM, False), (ITSELF, True)], ids=["ngram", "draft"])
-def test_drafts_save_steps_and_change_no_token(
-    tmp_path: Path, speculative: dict[str, Any], all_accepted: bool
-) -> None:
+def test_drafts_save_steps_and_change_no_token(tmp_path: Path, speculative: dict[str, Any], all_accepted: bool) -> None:
     with started(tmp_path, speculative=speculative) as found:
         check_greedy(found)
         drafted, accepted = (found.total(f"spec_decode_num_{what}_tokens_total") for what in ("draft", "accepted"))
