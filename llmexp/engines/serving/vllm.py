@@ -39,7 +39,6 @@ METRIC_NAMES: MetricNames = {
     "generated_tokens": ("vllm:generation_tokens_total",),
     "prompt_tokens": ("vllm:prompt_tokens_total",),
 }
-# Those of vLLM 0.32's attention on a CPU; with another the server starts, and ends at the first request.
 # Why a knob is refused on a CPU, and its values that are not; docs/serving.md says what was seen.
 _ON_A_GPU = {
     "cuda_graphs": "there are none",
@@ -50,7 +49,9 @@ _ON_A_GPU = {
     "quantization": "the server has no kernel for it, or leaves the weights: engine=transformers has bnb-4bit",
 }
 _AS_ON_A_CPU = {"kv_dtype": ("auto", "fp8")}
+# For which it has room for adapters; one of a rank between takes the next.
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+# Those of vLLM 0.32's attention on a CPU; with another the server starts, and ends at the first request.
 _HEADS_ON_A_CPU = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 
 
@@ -82,7 +83,7 @@ class VllmEngine(ServingEngine):
     has_stages = has_replicas = has_adapters = True
 
     def cannot(self, served: Served) -> str | None:
-        """Adapters have a largest rank; on a CPU it has not all of its knobs, and computes attention for some sizes of heads only."""
+        """Adapters have a largest rank; on a CPU it lacks knobs, and computes attention for some sizes of heads only."""
         if served.adapters and served.adapters.rank > _RANKS[-1]:
             return f"engine=vllm takes adapters up to serve.adapters.rank={_RANKS[-1]}"
         if served.device != "cpu":

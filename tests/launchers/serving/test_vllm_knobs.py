@@ -225,11 +225,8 @@ def test_a_cache_of_fp8_has_room_for_twice_the_tokens_of_bf16(tmp_path: Path) ->
         assert [len(found.tokens(prompt, 24)) for prompt in PROMPTS] == [24] * 3
 
 
-@pytest.mark.parametrize("cut", ["devices", "stages"])
-def test_a_model_that_is_cut_over_two_processes_computes_the_same_and_its_cache_is_cut_too(
-    tmp_path: Path, cut: str
-) -> None:
-    with started(tmp_path, replace(SERVED, **{cut: 2})) as found:
+def test_a_model_that_is_cut_over_two_processes_computes_the_same_and_its_cache_is_cut_too(tmp_path: Path) -> None:
+    with started(tmp_path, replace(SERVED, devices=2)) as found:
         check_greedy(found)
         assert found.cache_tokens == 2 * 2**30 // SERVED.kv_bytes_per_token
 
