@@ -45,7 +45,7 @@ _ON_A_GPU = {
     "memory_fraction": "the KV cache gets the bytes that the planned requests need",
     "weights_offload_gb": "the weights are in the host's memory already, and the server would leave them there",
     "kv_offload_gb": "the server ends and says that only GPUs have it",
-    "kv_dtype": "choices are auto and fp8; the server takes others, and its outputs are wrong",
+    "kv_dtype": "choices are auto and fp8; with int8_per_token_head its outputs were wrong",
     "quantization": "the server has no kernel for it, or leaves the weights: engine=transformers has bnb-4bit",
 }
 _AS_ON_A_CPU = {"kv_dtype": ("auto", "fp8")}
@@ -83,7 +83,7 @@ class VllmEngine(ServingEngine):
     has_stages = has_replicas = has_adapters = True
 
     def cannot(self, served: Served) -> str | None:
-        """Adapters have a largest rank; on a CPU it lacks knobs, and computes attention for some sizes of heads only."""
+        """Adapters have a largest rank; on a CPU it lacks knobs, and attention is for some sizes of heads only."""
         if served.adapters and served.adapters.rank > _RANKS[-1]:
             return f"engine=vllm takes adapters up to serve.adapters.rank={_RANKS[-1]}"
         if served.device != "cpu":

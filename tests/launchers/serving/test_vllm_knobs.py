@@ -158,15 +158,20 @@ def test_blocks_chunks_and_the_size_of_a_batch_are_what_is_set(tmp_path: Path) -
         check_greedy(found)
         assert found.cache()["block_size"] == "32"
 
-        # A prompt of 128 tokens takes four steps, the last of which gives the first of the output's tokens.
-        before = found.total("iteration_tokens_total_count")
-        found.tokens(PROMPT, 8)
-        assert found.total("iteration_tokens_total_count") - before == 128 // 32 + 8 - 1
-
+        found.tokens(PROMPT, 1)
         # Of 80 tokens that two prompts share, two whole blocks are found.
         before = found.total("prefix_cache_hits_total")
         found.tokens([*PROMPT[:80], *range(200, 240)], 1)
         assert found.total("prefix_cache_hits_total") - before == 2 * 32
+
+        # A prompt of 1024 tokens takes 32 steps and more, in each of which a request that generates gets a token.
+        with ThreadPoolExecutor() as pool:
+            pool.submit(found.tokens, PROMPTS[0], 1900)
+            until(lambda: found.total("num_requests_running") == 1)
+            before = found.total("generation_tokens_total")
+            found.tokens([(11 * index) % 300 for index in range(1024)], 1)
+            assert found.total("generation_tokens_total") - before > 1024 // 32
+            assert found.total("num_requests_running") == 1
 
         with ThreadPoolExecutor() as pool:
             answers = pool.submit(found.at_once, [(prompt, 400) for prompt in PROMPTS * 2])
