@@ -29,7 +29,7 @@ def requests_of(plan: ServingPlan, point: LoadPoint, client: Client, form: Reque
         asked = _asked(plan, point, is_warmup)
         for number in range(count):
             prompt, tokens = asked(number)
-            message = client.message(form.path, body_of(form, prompt, tokens))
+            message = client.message(form.path, body_of(form, prompt, tokens, number))
             found.append(Request(len(found), message, len(prompt), tokens, is_warmup))
     return found
 

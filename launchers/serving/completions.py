@@ -12,7 +12,7 @@ from llmexp.launchers.serving.events import EventReader
 from llmexp.launchers.serving.generate_stream import read_token
 from llmexp.launchers.serving.piece import Piece
 from llmexp.launchers.serving.words import text_of, tokens_of
-from llmexp.plan.server_plan import OUTPUT_TOKENS, PROMPT, RequestForm
+from llmexp.plan.server_plan import ADAPTER, OUTPUT_TOKENS, PROMPT, TOKENS, RequestForm, adapter_name
 from llmexp.record.requests import RequestSample, gaps_us
 
 DONE = b"[DONE]"
@@ -58,9 +58,11 @@ def read_completion(data: bytes) -> Piece:
 READERS: dict[str, Callable[[bytes], Piece]] = {"completions": read_completion, "generate_stream": read_token}
 
 
-def body_of(form: RequestForm, prompt: Sequence[int], output_tokens: int) -> bytes:
-    """Return the JSON of a request for so many tokens after a prompt of token ids."""
+def body_of(form: RequestForm, prompt: Sequence[int], output_tokens: int, number: int = 0) -> bytes:
+    """Return the JSON of a request for so many tokens after a prompt of token ids; its number chooses its adapter."""
     own = {PROMPT: list(prompt) if form.token_ids else text_of(prompt), OUTPUT_TOKENS: output_tokens}
+    own |= {TOKENS: len(prompt) + output_tokens}
+    own |= {ADAPTER: adapter_name(number % form.adapters)} if form.adapters else {}
     return json.dumps(_filled(form.body, own), separators=(",", ":")).encode()
 
 

@@ -14,12 +14,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from llmexp.errors import BuildError
 from llmexp.plan.server_plan import Weights
 from llmexp.record.samples import Record
 from llmexp.schema import ModelConfig
+from llmexp.schema.load import ServedAdapters
 
 # A change of what is written needs another number: folders that exist are taken as they are.
 LAYOUT = 2
@@ -35,13 +36,20 @@ class FolderRequest(Record):
     dtype: str
     seed: int
     weights: Weights = "safetensors"
+    adapters: ServedAdapters | None = Field(None, description="the folder holds these, and not the model")
 
     @property
     def name(self) -> str:
         """A folder's name: the same for all that gives the same files."""
-        written = self.model_dump(mode="json", exclude={"model": _NOT_WRITTEN}) | {"layout": LAYOUT}
-        digest = hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()[:16]
-        return f"{self.model.name}-{digest}"
+        written = self.model_dump(mode="json", exclude={"model": _NOT_WRITTEN})
+        if self.adapters is None:
+            del written["adapters"]
+        digest = hashlib.sha256(json.dumps(written | {"layout": LAYOUT}, sort_keys=True).encode()).hexdigest()[:16]
+        return f"{self.model.name}-{'adapters-' if self.adapters else ''}{digest}"
+
+    def of_adapters(self, adapters: ServedAdapters) -> FolderRequest:
+        """Return the request for a folder of the model's adapters, which are the same for all of its weights."""
+        return self.model_copy(update={"adapters": adapters, "weights": "none"})
 
 
 def models_cache() -> Path:

@@ -21,7 +21,12 @@ from llmexp.schema import HfModel
 
 
 def write(wanted: FolderRequest, folder: Path) -> None:
-    """Write configuration, tokenizer and, where they are wanted, weights of the dtype."""
+    """Write configuration, tokenizer and, where they are wanted, weights of the dtype; or the model's adapters."""
+    if wanted.adapters:
+        from llmexp.launchers.serving.adapter_writer import write_adapters  # PEFT takes a second to import
+
+        write_adapters(wanted, wanted.adapters, folder)
+        return
     config = _without_special_tokens(configuration(wanted.model))
     config.dtype = DTYPES[wanted.dtype]
     config.use_cache = True
@@ -71,7 +76,7 @@ def add_older_words(folder: Path) -> None:
     """
     config, tokens = folder / "config.json", folder / "tokenizer_config.json"
     if not config.exists():
-        return  # a GGUF file holds everything
+        return  # a GGUF file holds everything, and adapters have other words
     said = json.loads(config.read_text())
     base = (said.get("rope_parameters") or {}).get("rope_theta")
     older = {"torch_dtype": said["dtype"]} | ({} if base is None else {"rope_theta": base})

@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 
 from llmexp.launchers.rank.frame import Rank, main
 from llmexp.launchers.serving.floor import client_floors
@@ -60,7 +59,10 @@ def _server(plan: ServingPlan, rank: Rank) -> AnyServer:
     """Return the server that runs already, else one that is started for this run."""
     if plan.server.address:
         return RunningServer(plan.server)
-    return Server(plan.server, _model_folder(plan), rank.folder / SERVER_LOG, _threads(plan))
+    server, adapters = plan.server, plan.config.serve.adapters
+    if adapters:
+        server = server.with_adapters(ensure_model_folder(_wanted(plan).of_adapters(adapters)))
+    return Server(server, ensure_model_folder(_wanted(plan)), rank.folder / SERVER_LOG, _threads(plan))
 
 
 def _measure(plan: ServingPlan, rank: Rank, server: AnyServer, watch: ServerWatch) -> None:
@@ -84,11 +86,10 @@ def _measure(plan: ServingPlan, rank: Rank, server: AnyServer, watch: ServerWatc
         raise server.useless(f"no request was answered wholly; the last one: {problem}")
 
 
-def _model_folder(plan: ServingPlan) -> Path:
+def _wanted(plan: ServingPlan) -> FolderRequest:
     config = plan.config
     assert plan.dtype
-    wanted = FolderRequest(model=config.model, dtype=plan.dtype, seed=config.seed, weights=plan.server.weights)
-    return ensure_model_folder(wanted)
+    return FolderRequest(model=config.model, dtype=plan.dtype, seed=config.seed, weights=plan.server.weights)
 
 
 def _gpus(plan: ServingPlan) -> list[str]:
@@ -99,8 +100,8 @@ def _gpus(plan: ServingPlan) -> list[str]:
 
 
 def _threads(plan: ServingPlan) -> int:
-    """Return the threads of a server on a CPU: all cores but one, which is the client's."""
-    return plan.config.measure.threads_per_rank or max(1, usable_cores() - 1)
+    """Return the threads of each process that computes on a CPU: all cores but one, which is the client's."""
+    return plan.config.measure.threads_per_rank or max(1, (usable_cores() - 1) // plan.devices)
 
 
 if __name__ == "__main__":

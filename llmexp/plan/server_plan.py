@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -16,15 +17,25 @@ MetricNames = dict[Metric, tuple[str, ...]]
 """The names of a server's page for what llmexp records; of several names the first that stands on the page counts."""
 # What stands in a form's body for a request's own values.
 PROMPT, OUTPUT_TOKENS = "{prompt}", "{output_tokens}"
+# The tokens of prompt and output together, as a number; and the adapter that the request asks for.
+TOKENS, ADAPTER = "{tokens}", "{adapter}"
+ADAPTERS = "{adapters}"
+
+
+def adapter_name(number: int) -> str:
+    """Return the name by which requests ask for an adapter."""
+    return f"adapter-{number}"
 
 
 class RequestForm(Record):
     """What a server takes in a request for a completion, and how its streamed answer is read."""
 
     body: dict[str, Any] = Field(
-        description="of a request in JSON, greedy and streamed; '{prompt}' and '{output_tokens}' stand for its own"
+        description="of a request in JSON, greedy and streamed; '{prompt}', '{output_tokens}', '{tokens}' and "
+        "'{adapter}' stand for its own"
     )
     token_ids: bool = Field(description="the prompt is a list of token ids; else it is text")
+    adapters: int = Field(0, description="so many adapters are asked for in turn")
     path: str = "/v1/completions"
     events: Literal["completions", "generate_stream"] = Field(
         "completions", description="the words of the stream's events: OpenAI's, or text-generation-inference's"
@@ -52,8 +63,8 @@ class ServerPlan(Record):
     """The command of a server, and the routes at which it answers.
 
     The command's arguments may have '{folder}', the model's folder, '{port}', '{python}', '{threads}', how many the
-    server may take on a CPU, '{inner_port}', a further port for the server's own processes, and '{name}', a container's
-    name.
+    server may take on a CPU, '{adapters}', the folder of the adapters' folders, '{inner_port}', a further port for the
+    server's own processes, and '{name}', a container's name.
     """
 
     command: Command = Field(description="empty for a server that runs already")
@@ -67,3 +78,8 @@ class ServerPlan(Record):
     metric_names: MetricNames = Field(default_factory=dict, description="what is read of that page, by whose names")
     form: RequestForm
     weights: Weights = Field("safetensors", description="of the model's folder; none: the server makes its own")
+
+    def with_adapters(self, folder: Path) -> ServerPlan:
+        """Return the plan whose command names the folder of the adapters."""
+        command = self.command.model_copy(update={"argv": self.command.words(**{ADAPTERS[1:-1]: folder})})
+        return self.model_copy(update={"command": command})

@@ -85,6 +85,7 @@ class ServingPlan(RunPlan):
             "output": TRACES_OWN if only_trace else str(serve.output),
             "prefix": f"prefix of {serve.prefix}" if serve.prefix and not only_trace else "",
             "trace": serve.trace.file if serve.trace else "",
+            "adapters": str(serve.adapters or ""),
             "requests": str(serve.requests),
             "loads": ", ".join(map(str, self.points)),
         }

@@ -21,6 +21,16 @@ class SharedPrefix(Section):
         return f"{self.tokens} tokens" + (f", {self.number} of them" if self.number > 1 else "")
 
 
+class ServedAdapters(Section):
+    """LoRA adapters over the model's linear maps, which requests name in turn; their values are random."""
+
+    number: PositiveInt
+    rank: PositiveInt = 8
+
+    def __str__(self) -> str:
+        return f"{self.number} of rank {self.rank}"
+
+
 class Ramp(Section):
     """A load whose rate rises, or falls, evenly with time until all its requests have been sent."""
 

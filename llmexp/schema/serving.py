@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from llmexp.errors import ConfigError
 from llmexp.schema.lengths import OutputLengths, PromptLengths
-from llmexp.schema.load import Ramp, SharedPrefix, TraceConfig
+from llmexp.schema.load import Ramp, ServedAdapters, SharedPrefix, TraceConfig
 from llmexp.schema.model import DenseModel, MixtralModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.section import Dtype, PositiveFloat, PositiveInt, Section, Whole
@@ -53,6 +53,7 @@ class ServeConfig(Section):
     output: OutputLengths
     prefix: SharedPrefix | None = Field(None, description="before every prompt, which it makes longer")
     trace: TraceConfig | None = Field(None, description="one more open load, with recorded times and lengths")
+    adapters: ServedAdapters | None = Field(None, description="LoRA adapters; each request asks for one, in turn")
     ramp: Ramp | None = Field(None, description="one more open load, whose rate changes while it lasts")
     slo: SloConfig = SloConfig()
     dtype: Dtype | None = Field(None, description="of weights and computation; None: bf16, on cpu fp32")
@@ -82,6 +83,8 @@ class ServingParallelismConfig(Section):
     """How the model is laid out over the devices of its server."""
 
     tp: PositiveInt = Field(1, description="tensor parallelism: every matrix is cut over so many devices")
+    pp: PositiveInt = Field(1, description="pipeline parallelism: the layers are cut into so many stages")
+    dp: PositiveInt = Field(1, description="data parallelism: so many whole copies of the model behind one address")
 
 
 class ServingTaskConfig(TaskConfig):

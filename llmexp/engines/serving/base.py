@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from llmexp.engines.commands import ranks_of
 from llmexp.plan.server_plan import ServerPlan, Weights
 from llmexp.record.plan import Command
 from llmexp.schema import DenseModel, MixtralModel, ServingRunConfig
+from llmexp.schema.load import ServedAdapters
 
 WORKER = "llmexp.launchers.serving.worker"
 HOST = "127.0.0.1"
@@ -38,6 +40,11 @@ def value(flag: str) -> Knob:
     return lambda given: [flag, str(given)]
 
 
+def json_value(flag: str) -> Knob:
+    """Return a knob whose value is a mapping, which stands after its flag as JSON; text is taken as it is."""
+    return lambda given: [flag, given if isinstance(given, str) else json.dumps(given)]
+
+
 def switch(on: str, off: str | None = None) -> Knob:
     """Return a knob that is on or off; without a flag for off, off is what the server does by itself."""
     return lambda given: [on] if given else [off] if off else []
@@ -56,12 +63,22 @@ class Served:
     """The most requests at a time that need not wait for room in the KV cache."""
     devices: int = 1
     """Over which the model is cut by tensor parallelism."""
+    stages: int = 1
+    """Into which its layers are cut by pipeline parallelism."""
+    replicas: int = 1
+    """Whole copies of the model behind one address."""
+    adapters: ServedAdapters | None = None
     seed: int = 0
     own_weights: bool = False
     """Whether a server that can may draw random weights itself: it starts sooner, and its outputs are its own."""
     knobs: Mapping[str, Any] = field(default_factory=dict)
     is_running: bool = False
     """Whether the server runs already, so that only its form of requests and its routes are asked for."""
+
+    @property
+    def every_device(self) -> int:
+        """The devices of all copies together."""
+        return self.devices * self.stages * self.replicas
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -97,6 +114,13 @@ class ServingEngine(Engine[ServingRunConfig]):
     form_knobs: ClassVar[tuple[str, ...]] = ()
     """Of the knobs, those that say how a server is asked, and so count for one that runs already too."""
 
+    has_stages: ClassVar[bool] = False
+    """Whether it can cut a model into pipeline stages."""
+    has_replicas: ClassVar[bool] = False
+    """Whether it can keep several copies of a model behind one address."""
+    has_adapters: ClassVar[bool] = False
+    """Whether requests can ask for one of several LoRA adapters."""
+
     installed_by: ClassVar[str]
     """How a person installs the server, in one line."""
 
@@ -105,7 +129,16 @@ class ServingEngine(Engine[ServingRunConfig]):
         unknown = [name for name in served.knobs if name not in self.knobs]
         if unknown:
             return f"engine={self.name} has no {unknown[0]}: it has {', '.join(sorted(self.knobs))}"
-        return None if served.is_running else self.cannot(served)
+        return None if served.is_running else self._lacks(served) or self.cannot(served)
+
+    def _lacks(self, served: Served) -> str | None:
+        if served.stages > 1 and not self.has_stages:
+            return f"engine={self.name} has no pipeline parallelism here: set parallelism.pp=1"
+        if served.replicas > 1 and not self.has_replicas:
+            return f"engine={self.name} has no replicas behind one address here: set parallelism.dp=1"
+        if served.adapters and not self.has_adapters:
+            return f"engine={self.name} serves no adapters here: leave serve.adapters out"
+        return None
 
     def cannot(self, served: Served) -> str | None:
         """Say what else the engine cannot do."""
@@ -117,7 +150,9 @@ class ServingEngine(Engine[ServingRunConfig]):
 
     def needed_modules(self, config: ServingRunConfig) -> tuple[str, ...]:
         """Return the modules of the load client, and those that write the model's folder where a server is started."""
-        return CLIENT_MODULES if config.serve.address else (*CLIENT_MODULES, *FOLDER_MODULES)
+        if config.serve.address:
+            return CLIENT_MODULES
+        return (*CLIENT_MODULES, *FOLDER_MODULES, *(["peft"] if config.serve.adapters else []))
 
     def server_software(self, config: ServingRunConfig) -> ServerSoftware | None:
         """Return the server's interpreter and modules; None where it runs already."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from llmexp.engines.serving.base import (
     DTYPES,
@@ -18,10 +18,11 @@ from llmexp.engines.serving.base import (
     Knob,
     Served,
     ServingEngine,
+    json_value,
     switch,
     value,
 )
-from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
+from llmexp.plan.server_plan import ADAPTER, ADAPTERS, TOKENS, MetricNames, RequestForm, ServerPlan, adapter_name
 from llmexp.record.plan import Command
 
 _GIB = 1 << 30
@@ -38,6 +39,18 @@ METRIC_NAMES: MetricNames = {
     "generated_tokens": ("vllm:generation_tokens_total",),
     "prompt_tokens": ("vllm:prompt_tokens_total",),
 }
+# Why a knob is refused on a CPU, and its values that are not; docs/serving.md says what was seen.
+_ON_A_GPU = {
+    "cuda_graphs": "there are none",
+    "memory_fraction": "the KV cache gets the bytes that the planned requests need",
+    "weights_offload_gb": "the weights are in the host's memory already, and the server would leave them there",
+    "kv_offload_gb": "the server ends and says that only GPUs have it",
+    "kv_dtype": "choices are auto and fp8; with int8_per_token_head its outputs were wrong",
+    "quantization": "the server has no kernel for it, or leaves the weights: engine=transformers has bnb-4bit",
+}
+_AS_ON_A_CPU = {"kv_dtype": ("auto", "fp8")}
+# For which it has room for adapters; one of a rank between takes the next.
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 # Those of vLLM 0.32's attention on a CPU; with another the server starts, and ends at the first request.
 _HEADS_ON_A_CPU = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 
@@ -59,34 +72,81 @@ class VllmEngine(ServingEngine):
         "kv_dtype": value("--kv-cache-dtype"),
         "quantization": value("--quantization"),
         "scheduling": value("--scheduling-policy"),
-        "speculative": value("--speculative-config"),
+        "speculative": json_value("--speculative-config"),
         "weights_offload_gb": value("--cpu-offload-gb"),
-        "cuda_graphs": lambda on: [] if on else ["--enforce-eager"],
+        "kv_offload_gb": value("--kv-offloading-size"),
+        "adapters_at_once": value("--max-loras"),
+        "compile": lambda on: [] if on else ["--enforce-eager"],
+        "cuda_graphs": lambda on: [] if on else ["--compilation-config", '{"cudagraph_mode": "NONE"}'],
     }
+    form_knobs = ("scheduling",)
+    has_stages = has_replicas = has_adapters = True
 
     def cannot(self, served: Served) -> str | None:
-        """On a CPU it computes attention for some sizes of heads only."""
-        if served.device == "cpu" and served.model.head_dim not in _HEADS_ON_A_CPU:
+        """Adapters have a largest rank; on a CPU it lacks knobs, and attention is for some sizes of heads only."""
+        if served.adapters and served.adapters.rank > _RANKS[-1]:
+            return f"engine=vllm takes adapters up to serve.adapters.rank={_RANKS[-1]}"
+        if served.device != "cpu":
+            return None
+        if served.model.head_dim not in _HEADS_ON_A_CPU:
             heads = ", ".join(map(str, _HEADS_ON_A_CPU))
             return f"engine=vllm computes on a CPU with heads of {heads}, and model.head_dim={served.model.head_dim}"
-        return None
+        if served.stages > 1:
+            return "engine=vllm ends at the first request on a CPU where the model has stages: set parallelism.pp=1"
+        return _needs_a_gpu(served.knobs)
 
     def server(self, served: Served) -> ServerPlan:
         """Return the command of vLLM's OpenAI server."""
         argv = ["{python}", "-m", "vllm.entrypoints.openai.api_server", "--model", "{folder}", "--host", HOST]
         argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", served.load_format]
         argv += ["--dtype", DTYPES[served.dtype], "--max-model-len", str(served.positions)]
-        argv += ["--tensor-parallel-size", str(served.devices), "--seed", str(served.seed), *_on_a_cpu(served)]
+        argv += [*_layout(served), "--seed", str(served.seed), *_on_a_cpu(served), *_adapters(served)]
         argv += self.flags(served)
-        form = RequestForm.completions(token_ids=True, return_token_ids=True, **IGNORE_END)
-        command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1"})
+        command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1", **_shared_cores(served)})
         return ServerPlan(
             command=command,
             metrics="/metrics",
             metric_names=METRIC_NAMES,
-            form=form,
+            form=_form(served),
             weights=served.folder_weights,
         )
+
+
+def _needs_a_gpu(knobs: Mapping[str, Any]) -> str | None:
+    """Say which knob has no effect on a CPU, or one that is not known to be right, although the server may take it."""
+    for name, why in _ON_A_GPU.items():
+        if knobs.get(name) and str(knobs[name]) not in _AS_ON_A_CPU.get(name, ()):
+            return f"engine=vllm on a CPU: engine.options.{name}={knobs[name]}: {why}"
+    return None
+
+
+def _form(served: Served) -> RequestForm:
+    """Return the form; with priorities, the shortest of the waiting requests comes first."""
+    form = RequestForm.completions(token_ids=True, return_token_ids=True, **IGNORE_END)
+    body = form.body | ({"priority": TOKENS} if served.knobs.get("scheduling") == "priority" else {})
+    if not served.adapters:
+        return form.model_copy(update={"body": body})
+    return form.model_copy(update={"body": body | {"model": ADAPTER}, "adapters": served.adapters.number})
+
+
+def _layout(served: Served) -> list[str]:
+    tensor, pipeline = ["--tensor-parallel-size", str(served.devices)], ["--pipeline-parallel-size", str(served.stages)]
+    return [*tensor, *pipeline, "--data-parallel-size", str(served.replicas)]
+
+
+def _shared_cores(served: Served) -> dict[str, str]:
+    """Have several processes share the cores of a CPU evenly; it would else want a NUMA node for each of them."""
+    return {"VLLM_CPU_SIM_MULTI_NUMA": "1"} if served.device == "cpu" and served.every_device > 1 else {}
+
+
+def _adapters(served: Served) -> list[str]:
+    """Return the flags of all adapters, any of which may be in one batch unless adapters_at_once says how many."""
+    adapters = served.adapters
+    if adapters is None:
+        return []
+    rank = next((rank for rank in _RANKS if rank >= adapters.rank), adapters.rank)
+    argv = ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras", str(adapters.number), "--lora-modules"]
+    return argv + [f"{adapter_name(number)}={ADAPTERS}/{number}" for number in range(adapters.number)]
 
 
 def _on_a_cpu(served: Served) -> list[str]:

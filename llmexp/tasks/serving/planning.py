@@ -40,7 +40,7 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     return ServingPlan(
         id=identity(config, {}, {"server": server.model_dump(mode="json", exclude={"python"})} | _contents(config)),
         processes=1,
-        devices=served.devices,
+        devices=served.every_device,
         memory=None if served.is_running else _memory(served),
         engine_config={},
         command=engine.command(config),
@@ -90,6 +90,9 @@ def served_of(config: ServingRunConfig) -> Served:
         positions=positions,
         requests=min(max(map(_at_work, load_points(serve))), MOST_AT_ONCE),
         devices=config.parallelism.tp,
+        stages=config.parallelism.pp,
+        replicas=config.parallelism.dp,
+        adapters=serve.adapters,
         seed=config.seed,
         own_weights=_draws_own(config, weight_bytes(model, dtype)),
         knobs=config.engine.options,
@@ -112,6 +115,10 @@ def _running(config: ServingRunConfig, engine: ServingEngine, served: Served) ->
     serve = config.serve
     assert serve.address
     _check_address(serve.address)
+    if serve.adapters:
+        raise ConfigError(
+            "serve.adapters are given to a server as it starts, and that of serve.address runs already: leave one out"
+        )
     for name, given in served.knobs.items():
         if name not in engine.form_knobs and given not in (None, ""):
             raise ConfigError(
@@ -150,11 +157,11 @@ def _draws_own(config: ServingRunConfig, weights: int) -> bool:
 
 def _memory(served: Served) -> MemoryEstimate:
     """Return the weights of one device; the KV cache is what the server makes of the rest."""
-    each = weight_bytes(served.model, served.dtype) // served.devices
+    each = weight_bytes(served.model, served.dtype) // (served.devices * served.stages)
     words = f"{each / 1e9:.3g} GB of weights in {served.dtype}"
     return MemoryEstimate(
         parameters=StateBytes(device=each),
         gradients=StateBytes(),
         optimizer=StateBytes(),
-        arithmetic=f"{words} on each of {served.devices} devices" if served.devices > 1 else words,
+        arithmetic=f"{words} on each of {served.every_device} devices" if served.every_device > 1 else words,
     )

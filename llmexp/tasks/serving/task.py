@@ -44,7 +44,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
         work = plan.work
         return {
             "loads": ", ".join(map(str, plan.points)),
-            **{name: work[name] for name in ("prefix", "trace") if work[name]},
+            **{name: work[name] for name in ("prefix", "trace", "adapters") if work[name]},
             "requests": f"{serve.requests} of each load, in: {work['prompt']}, out: {work['output']}",
             "server": plan.server.address or " ".join(plan.server.command.argv),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from dataclasses import replace
 from importlib import import_module
@@ -15,7 +16,9 @@ import pytest
 from llmexp.engines import serving
 from llmexp.engines.serving.base import Served, ServingEngine
 from llmexp.errors import ConfigError
+from llmexp.launchers.serving.completions import body_of
 from llmexp.schema import DenseModel, MixtralModel
+from llmexp.schema.load import ServedAdapters
 
 ROOT = Path(__file__).parents[3]
 SIZES: dict[str, Any] = {
@@ -114,15 +117,61 @@ def test_the_cache_of_vllm_is_bounded_on_a_cpu() -> None:
     assert "--kv-cache-memory-bytes" not in server_words("vllm", GPU)
 
 
+def test_the_copies_stages_and_parts_of_a_model_are_told_to_vllm() -> None:
+    words = server_words("vllm", replace(GPU, devices=2, stages=3, replicas=4))
+    layout = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
+    assert [words[words.index(flag) + 1] for flag in layout] == ["2", "3", "4"]
+
+
+def test_processes_of_vllm_share_the_cores_of_a_cpu() -> None:
+    environments = [engine("vllm").server(served).command.env for served in (SERVED, replace(SERVED, replicas=2))]
+    assert ["VLLM_CPU_SIM_MULTI_NUMA" in found for found in environments] == [False, True]
+    assert "VLLM_CPU_SIM_MULTI_NUMA" not in engine("vllm").server(replace(GPU, replicas=2)).command.env
+
+
+def test_a_mapping_is_given_to_vllm_as_json() -> None:
+    given = {"method": "ngram", "num_speculative_tokens": 3}
+    for speculative in (given, json.dumps(given)):
+        words = server_words("vllm", replace(SERVED, knobs={"speculative": speculative}))
+        assert json.loads(words[words.index("--speculative-config") + 1]) == given
+
+
+def test_requests_have_priorities_only_where_they_are_scheduled_by_them() -> None:
+    forms = [engine("vllm").server(replace(SERVED, knobs={"scheduling": by})).form for by in ("priority", "fcfs")]
+    assert [json.loads(body_of(form, [1, 2, 3], 4)).get("priority") for form in forms] == [7, None]
+
+
+def test_requests_ask_for_every_adapter_in_turn() -> None:
+    plan = engine("vllm").server(replace(SERVED, adapters=ServedAdapters(number=2, rank=4)))
+    names = [json.loads(body_of(plan.form, [1], 1, number))["model"] for number in range(5)]
+    assert names == ["adapter-0", "adapter-1"] * 2 + ["adapter-0"]
+    words = plan.with_adapters(Path("/adapters")).command.argv
+    begin = words.index("--lora-modules") + 1
+    assert words[begin : begin + 2] == ["adapter-0=/adapters/0", "adapter-1=/adapters/1"]
+    assert words[words.index("--max-lora-rank") + 1] == "8"
+    assert words[words.index("--max-loras") + 1] == "2"
+
+
 @pytest.mark.parametrize(
     ("name", "served", "reason"),
     [
+        ("transformers", replace(SERVED, stages=2), "no pipeline parallelism here: set parallelism.pp=1"),
+        ("transformers", replace(SERVED, replicas=2), "no replicas behind one address here: set parallelism.dp=1"),
+        ("llama_cpp", replace(SERVED, adapters=ServedAdapters(number=2)), "serves no adapters here"),
         ("transformers", replace(GPU, devices=2), "from one device"),
         ("llama_cpp", replace(SERVED, devices=2), "from one device"),
         ("llama_cpp", replace(SERVED, model=MIXTURE), "Llama models only"),
         ("llama_cpp", replace(SERVED, dtype="bf16"), "set precision=fp32"),
         ("sglang", SERVED, "needs a GPU here"),
         ("vllm", replace(SERVED, model=TINY.model_copy(update={"head_dim": 8})), "and model.head_dim=8"),
+        ("vllm", replace(GPU, adapters=ServedAdapters(number=1, rank=513)), "adapters up to serve.adapters.rank=512"),
+        ("vllm", replace(SERVED, stages=2), "set parallelism.pp=1"),
+        ("vllm", replace(SERVED, knobs={"cuda_graphs": True}), "cuda_graphs=True: there are none"),
+        ("vllm", replace(SERVED, knobs={"memory_fraction": 0.5}), "memory_fraction=0.5: the KV cache gets the bytes"),
+        ("vllm", replace(SERVED, knobs={"weights_offload_gb": 4}), "weights_offload_gb=4: the weights are in the host"),
+        ("vllm", replace(SERVED, knobs={"kv_offload_gb": 4}), "kv_offload_gb=4: the server ends"),
+        ("vllm", replace(SERVED, knobs={"kv_dtype": "int8_per_token_head"}), "choices are auto and fp8"),
+        ("vllm", replace(SERVED, knobs={"quantization": "fp8"}), "quantization=fp8: the server has no kernel for it"),
         ("lightllm", SERVED, "needs a GPU"),
         ("lightllm", replace(GPU, knobs={"prefix_caching": False}), "prefix_caching=false needs chunked_prefill=false"),
         ("lightllm", replace(GPU, knobs={"kv_dtype": "fp8"}), "no kv_dtype=fp8 for these models: choices are int8"),
@@ -141,7 +190,10 @@ def test_what_an_engine_cannot_do_is_a_reason(name: str, served: Served, reason:
         ("transformers", SERVED),
         ("llama_cpp", SERVED),
         ("vllm", SERVED),
+        ("vllm", replace(SERVED, knobs={"cuda_graphs": False, "kv_dtype": "fp8", "weights_offload_gb": 0})),
+        ("vllm", replace(SERVED, devices=2, replicas=2)),
         ("vllm", GPU),
+        ("vllm", replace(GPU, devices=2, stages=2, replicas=2, adapters=ServedAdapters(number=2))),
         ("sglang", GPU),
         ("lightllm", GPU),
         ("lightllm", replace(GPU, knobs={"prefix_caching": False, "chunked_prefill": False, "kv_dtype": "int8"})),

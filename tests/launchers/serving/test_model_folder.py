@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from peft import PeftModel
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from llmexp.errors import BuildError
@@ -18,6 +19,7 @@ from llmexp.launchers.serving.model_folder import FolderRequest, ensure_model_fo
 from llmexp.launchers.serving.model_writer import write
 from llmexp.launchers.serving.words import text_of, tokens_of
 from llmexp.schema import DenseModel
+from llmexp.schema.load import ServedAdapters
 
 TINY = DenseModel(
     name="small",
@@ -133,3 +135,25 @@ def test_a_folder_that_cannot_be_made_is_told_in_one_line_and_leaves_nothing(tmp
     with pytest.raises(BuildError, match=r"for model=small cannot be made: model.vocab_size=456977: the tokenizer"):
         ensure_model_folder(FolderRequest(model=too_large, dtype="fp32", seed=0, weights="none"), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+def test_adapters_change_what_a_model_computes_each_in_its_own_way(folder: Path, tmp_path: Path) -> None:
+    adapters = ServedAdapters(number=2, rank=4)
+    found = ensure_model_folder(WANTED.of_adapters(adapters), tmp_path)
+    ids = torch.tensor([[5, 9, 600]])
+    logits = [AutoModelForCausalLM.from_pretrained(folder)(ids).logits]
+    for number in (0, 1, 0):
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        logits.append(PeftModel.from_pretrained(model, found / str(number))(ids).logits)
+    plain, first, second, again = logits
+    assert torch.equal(first, again)
+    for one, other in ((plain, first), (plain, second), (first, second)):
+        assert not torch.allclose(one, other, atol=1e-3)
+
+
+def test_adapters_are_found_again_whatever_server_reads_the_model(tmp_path: Path) -> None:
+    one, other = ServedAdapters(number=1), ServedAdapters(number=1, rank=2)
+    folders = {WANTED.model_copy(update={"weights": kind}).of_adapters(one).name for kind in ("safetensors", "none")}
+    assert len(folders) == 1
+    assert folders.isdisjoint({WANTED.of_adapters(other).name, WANTED.name})

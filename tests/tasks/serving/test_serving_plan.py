@@ -46,6 +46,9 @@ def test_the_weights_are_certain_memory_and_large_models_draw_their_own() -> Non
     cut = serving_plan("engine=vllm", "model=7b", "hardware=a800", "parallelism.tp=4")
     assert cut.memory
     assert (cut.devices, cut.memory.device) == (4, large.memory.device // 4)
+    copies = serving_plan("engine=vllm", "model=7b", "hardware=a800", "parallelism.pp=2", "parallelism.dp=3")
+    assert copies.memory
+    assert (copies.devices, copies.memory.device) == (6, large.memory.device // 2)
 
 
 def test_a_knob_of_another_engine_is_a_skip_and_one_of_none_is_an_error() -> None:
@@ -54,9 +57,18 @@ def test_a_knob_of_another_engine_is_a_skip_and_one_of_none_is_an_error() -> Non
         serving_plan("engine.options.blocksize=8")
 
 
+def test_adapters_are_another_work_and_an_engine_without_them_is_skipped() -> None:
+    plain, adapted = (serving_plan("engine=vllm", *words) for words in ([], ["serve.adapters.number=3"]))
+    assert (plain.work["adapters"], adapted.work["adapters"]) == ("", "3 of rank 8")
+    assert plain.id != adapted.id
+    assert adapted.server.form.adapters == 3
+    assert "serves no adapters here" in str(serving_plan("serve.adapters.number=3").skip)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ("serve.address=http://localhost:1 engine=vllm serve.adapters.number=2", r"serve.adapters are given to a"),
         ("serve.rate=0", r"serve.rate.0=0: must be a number above 0 or max"),
         ("serve.rate=fast", r"serve.rate.0=fast: must be a number above 0 or max"),
         ("serve.rate=[]", r"serve.rate and serve.concurrency are empty: set one of them, such as serve.rate=max"),

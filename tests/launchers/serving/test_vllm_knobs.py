@@ -1,0 +1,265 @@
+"""The knobs of vLLM, each by its effect on a real server: what it computes, and what its page of metrics says.
+
+Every server takes a minute to start, and none compiles the model, which would take another.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from llmexp.cli.resolvers import server_python
+from llmexp.engines.serving.base import Served
+from llmexp.engines.serving.vllm import ENGINE as VLLM
+from llmexp.launchers.serving.completions import body_of
+from llmexp.launchers.serving.model_folder import FolderRequest, ensure_model_folder
+from llmexp.launchers.serving.port import HOST
+from llmexp.launchers.serving.server import Patience, Server
+from llmexp.plan.server_plan import ServerPlan
+from llmexp.schema import DenseModel, MixtralModel
+from llmexp.schema.load import ServedAdapters
+
+pytestmark = [
+    pytest.mark.sweep,
+    pytest.mark.skipif(server_python("vllm") is None, reason="needs an environment with vLLM: make serve-venv"),
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning"),
+]
+SIZES: dict[str, Any] = {
+    "vocab_size": 300,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_layers": 2,
+    "num_heads": 2,
+    "num_kv_heads": 2,
+    "head_dim": 32,
+    "max_positions": 2048,
+}
+DENSE = DenseModel(name="dense", architecture="llama", **SIZES)
+MIXTURE = MixtralModel(name="mixture", architecture="mixtral", num_experts=4, experts_per_token=2, **SIZES)
+SERVED = Served(DENSE, "fp32", "cpu", positions=2048, requests=8)
+# It begins as none of the others does, so that the cache of prefixes has nothing of it.
+PROMPT = [(150 + 11 * index) % 300 for index in range(1, 129)]
+PROMPTS = [[(start + 7 * index) % 300 for index in range(1, 60)] for start in range(3)]
+WANTED_S = 600.0
+
+
+@dataclass(frozen=True)
+class Started:
+    """A server, asked one request at a time."""
+
+    plan: ServerPlan
+    server: Server
+    folder: Path
+    adapters: Path | None
+
+    def tokens(self, prompt: Sequence[int], count: int, number: int = 0) -> list[int]:
+        """Return the ids of a request's output."""
+        body = body_of(self.plan.form, prompt, count, number)
+        lines = self._get("POST", self.plan.form.path, body).splitlines()
+        events = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+        return [token for event in events for choice in event["choices"] for token in choice["token_ids"]]
+
+    def at_once(self, asked: Sequence[tuple[Sequence[int], int]]) -> list[list[int]]:
+        """Return the outputs of requests that are sent together."""
+        with ThreadPoolExecutor(len(asked)) as pool:
+            return list(pool.map(lambda one: self.tokens(*one), asked))
+
+    def told(self, name: str) -> list[float]:
+        """Return the values that the page has under a name, one for each engine."""
+        return [float(value) for value in re.findall(rf"^vllm:{name}{{[^}}]*}} (\S+)$", self._page(), re.MULTILINE)]
+
+    def total(self, name: str) -> float:
+        """Return the sum of those values."""
+        return sum(self.told(name))
+
+    def cache(self) -> dict[str, str]:
+        """Return what the page says of the KV cache."""
+        found = re.search(r"^vllm:cache_config_info{(.*)} 1", self._page(), re.MULTILINE)
+        assert found
+        return dict(re.findall(r'(\w+)="([^"]*)"', found[1]))
+
+    @property
+    def cache_tokens(self) -> int:
+        """The tokens for which the KV cache has room."""
+        return int(self.cache()["num_gpu_blocks"]) * int(self.cache()["block_size"])
+
+    def _page(self) -> str:
+        return self._get("GET", "/metrics")
+
+    def _get(self, method: str, path: str, body: bytes | None = None) -> str:
+        connection = HTTPConnection(HOST, self.server.port, timeout=WANTED_S)
+        try:
+            connection.request(method, path, body, {"content-type": "application/json"})
+            response = connection.getresponse()
+            text = response.read().decode()
+            assert response.status == 200, text
+            return text
+        finally:
+            connection.close()
+
+
+@contextmanager
+def started(cache: Path, served: Served = SERVED, **knobs: Any) -> Iterator[Started]:
+    served = replace(served, knobs={"compile": False} | knobs)
+    assert VLLM.unsupported(served) is None
+    plan = VLLM.server(served).model_copy(update={"python": server_python("vllm")})
+    wanted = FolderRequest(model=served.model, dtype=served.dtype, seed=0, weights=plan.weights)
+    folder, adapters = ensure_model_folder(wanted, cache), None
+    if served.adapters:
+        adapters = ensure_model_folder(wanted.of_adapters(served.adapters), cache)
+        plan = plan.with_adapters(adapters)
+    with Server(plan, folder, cache / "server.txt") as server:
+        server.wait_ready(Patience(silent_s=WANTED_S))
+        yield Started(plan, server, folder, adapters)
+
+
+def model_of(found: Started) -> PreTrainedModel:
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(found.folder)
+    return model.eval()
+
+
+def greedy(model: Any, prompt: Sequence[int], count: int) -> list[int]:
+    ids = torch.tensor([list(prompt)])
+    made = model.generate(
+        input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False, pad_token_id=0
+    )
+    return [int(token) for token in made[0, ids.shape[1] :]]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + WANTED_S
+    while not holds():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+def check_greedy(found: Started) -> None:
+    """The server computes the folder's model."""
+    model = model_of(found)
+    assert [found.tokens(prompt, 24) for prompt in PROMPTS] == [greedy(model, prompt, 24) for prompt in PROMPTS]
+
+
+def test_blocks_chunks_and_the_size_of_a_batch_are_what_is_set(tmp_path: Path) -> None:
+    knobs = {"block_size": 32, "prefix_caching": True, "max_batch_tokens": 32, "max_sequences": 2}
+    with started(tmp_path, **knobs) as found:
+        check_greedy(found)
+        assert found.cache()["block_size"] == "32"
+
+        found.tokens(PROMPT, 1)
+        # Of 80 tokens that two prompts share, two whole blocks are found.
+        before = found.total("prefix_cache_hits_total")
+        found.tokens([*PROMPT[:80], *range(200, 240)], 1)
+        assert found.total("prefix_cache_hits_total") - before == 2 * 32
+
+        # A prompt of 1024 tokens takes 32 steps and more, in each of which a request that generates gets a token.
+        with ThreadPoolExecutor() as pool:
+            pool.submit(found.tokens, PROMPTS[0], 1900)
+            until(lambda: found.total("num_requests_running") == 1)
+            before = found.total("generation_tokens_total")
+            found.tokens([(11 * index) % 300 for index in range(1024)], 1)
+            assert found.total("generation_tokens_total") - before > 1024 // 32
+            assert found.total("num_requests_running") == 1
+
+        with ThreadPoolExecutor() as pool:
+            answers = pool.submit(found.at_once, [(prompt, 400) for prompt in PROMPTS * 2])
+            running, waiting = [0.0], [0.0]
+            while not answers.done():
+                running.append(found.total("num_requests_running"))
+                waiting.append(found.total("num_requests_waiting"))
+            assert [len(answer) for answer in answers.result()] == [400] * 6
+        assert max(running) == 2
+        assert max(waiting) >= 2
+
+
+def test_without_prefix_caching_nothing_is_found_and_the_shortest_of_the_waiting_requests_comes_first(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path, prefix_caching=False, block_size=32, max_sequences=1, scheduling="priority") as found:
+        for _ in range(2):
+            found.tokens(PROMPT, 1)
+        assert found.total("prefix_cache_hits_total") == 0
+
+        ended: list[int] = []
+
+        def ask(count: int) -> None:
+            found.tokens(PROMPT[:8], count)
+            ended.append(count)
+
+        with ThreadPoolExecutor(4) as pool:
+            pool.submit(ask, 1500)
+            until(lambda: found.total("num_requests_running") == 1)
+            for waiting, count in enumerate((64, 8, 32), 1):
+                pool.submit(ask, count)
+                until(lambda waiting=waiting: found.total("num_requests_waiting") == waiting)  # type: ignore[misc]
+        assert ended == [1500, 8, 32, 64]
+
+
+NGRAM = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3, "prompt_lookup_min": 1}
+# The model as its own draft: all that it proposes is what it would say.
+ITSELF = {"method": "draft_model", "model": "{folder}", "num_speculative_tokens": 3}
+
+
+@pytest.mark.parametrize(("speculative", "all_accepted"), [(NGRAM, False), (ITSELF, True)], ids=["ngram", "draft"])
+def test_drafts_save_steps_and_change_no_token(tmp_path: Path, speculative: dict[str, Any], all_accepted: bool) -> None:
+    with started(tmp_path, speculative=speculative) as found:
+        check_greedy(found)
+        drafted, accepted = (found.total(f"spec_decode_num_{what}_tokens_total") for what in ("draft", "accepted"))
+        assert 0 < accepted <= drafted
+        assert (accepted == drafted) == all_accepted
+        assert found.total("iteration_tokens_total_count") < found.total("generation_tokens_total")
+
+
+def test_a_cache_of_fp8_has_room_for_twice_the_tokens_of_bf16(tmp_path: Path) -> None:
+    served = replace(SERVED, dtype="bf16")
+    with started(tmp_path, served, kv_dtype="fp8") as found:
+        assert found.cache()["cache_dtype"] == "fp8"
+        assert found.cache_tokens == 2 * 2**30 // served.kv_bytes_per_token
+        assert [len(found.tokens(prompt, 24)) for prompt in PROMPTS] == [24] * 3
+
+
+def test_a_model_that_is_cut_over_two_processes_computes_the_same_and_its_cache_is_cut_too(tmp_path: Path) -> None:
+    with started(tmp_path, replace(SERVED, devices=2)) as found:
+        check_greedy(found)
+        assert found.cache_tokens == 2 * 2**30 // SERVED.kv_bytes_per_token
+
+
+def test_two_copies_behind_one_address_share_the_requests(tmp_path: Path) -> None:
+    with started(tmp_path, replace(SERVED, replicas=2)) as found:
+        check_greedy(found)
+        found.at_once([(prompt, 64) for prompt in PROMPTS * 4])
+        generated = found.told("generation_tokens_total")
+        assert len(generated) == 2
+        assert min(generated) >= 64
+        assert sum(generated) == 3 * 24 + 12 * 64
+
+
+def test_each_adapter_computes_what_peft_does(tmp_path: Path) -> None:
+    with started(tmp_path, replace(SERVED, adapters=ServedAdapters(number=3, rank=4)), adapters_at_once=2) as found:
+        answers = [found.tokens(PROMPT, 16, number) for number in range(6)]
+        assert answers[:3] == answers[3:]
+        assert found.adapters
+        wanted = [
+            greedy(PeftModel.from_pretrained(model_of(found), found.adapters / str(number)), PROMPT, 16)
+            for number in range(3)
+        ]
+        assert answers[:3] == wanted
+        assert greedy(model_of(found), PROMPT, 16) not in wanted
+        assert len({tuple(answer) for answer in wanted}) == 3
+
+
+def test_a_mixture_of_experts_is_served(tmp_path: Path) -> None:
+    with started(tmp_path, replace(SERVED, model=MIXTURE)) as found:
+        check_greedy(found)
