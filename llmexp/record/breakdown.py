@@ -24,6 +24,7 @@ class Share(Record):
     """
 
     phase: str
+    steps: NonNegativeInt = 0
     time_ns: NonNegativeInt
     compute_ns: NonNegativeInt
     communication_ns: NonNegativeInt

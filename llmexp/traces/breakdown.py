@@ -9,11 +9,13 @@ import numpy as np
 
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown, KernelTime, ModuleTime, Share
+from llmexp.record.ranges import BOTH, DECODE, PREFILL
 from llmexp.traces.attribution import Attribution
 from llmexp.traces.counting import count
 from llmexp.traces.events import Numbers, Selection, Trace, empty_table, read_trace
 from llmexp.traces.intervals import Union, exclusive_ns, rows_of
 from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, GEMM, kind_of
+from llmexp.traces.server_steps import with_server_steps
 from llmexp.traces.work import Work, work_in_steps
 
 KEPT_KERNELS, KEPT_SHAPES = 40, 40
@@ -36,7 +38,7 @@ class Profile:
 
 def read_profile(path: Path) -> Profile:
     """Read a trace; raises TraceError where there is no work in it, or in its steps."""
-    trace = read_trace(path)
+    trace = with_server_steps(read_trace(path))
     # The larger half of the tables is needed for the work alone.
     lighter = replace(trace, device=empty_table(), launches=empty_table())
     try:
@@ -130,13 +132,27 @@ class _Account:
         return self._sum(late, known), explained - self._sum(late, known), int(self._idle.sum()) - explained
 
     def _phases(self) -> list[Share]:
-        return [self._share(number, phase) for number, phase in enumerate(self._attribution.phases)]
+        between = self._before_steps()
+        return [self._share(number, phase, between) for number, phase in enumerate(self._attribution.phases)]
 
-    def _share(self, number: int, phase: str) -> Share:
+    def _before_steps(self) -> Numbers:
+        """Return the part of the idle time before each piece in which a server had not yet begun the piece's step.
+
+        It may have waited for requests. A step of training begins where the one before ends.
+        """
+        begins = self._attribution.steps.begin
+        if not {PREFILL, DECODE, BOTH} & {*self._attribution.phases}:
+            return np.zeros_like(self._idle)
+        step = np.searchsorted(begins, self._work.moment, side="right") - 1
+        waited = begins[np.maximum(step, 0)] - (self._work.begin - self._idle)
+        return np.where(step >= 0, np.clip(waited, 0, self._idle), 0)
+
+    def _share(self, number: int, phase: str, between: Numbers) -> Share:
         inside, category = self._places.phase == number, self._work.category
-        idle_ns = self._sum(self._idle, inside)
+        idle_ns = self._sum(self._idle - between, inside) + (0 if phase else int(between.sum()))
         return Share(
             phase=phase,
+            steps=self._attribution.steps_of(phase),
             time_ns=self._sum(self._own, inside) + idle_ns,
             compute_ns=self._sum(self._own, inside & (category == COMPUTE)),
             communication_ns=self._sum(self._own, inside & (category == COMMUNICATION)),

