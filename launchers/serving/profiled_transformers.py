@@ -16,8 +16,9 @@ from pathlib import Path
 from threading import Condition
 from typing import Any
 
+import torch
 from torch import nn
-from torch.profiler import record_function
+from torch.profiler import ProfilerActivity, profile, record_function
 from transformers.generation.continuous_batching.continuous_api import ContinuousBatchingManager
 from transformers.generation.continuous_batching.scheduler import Scheduler
 
@@ -60,6 +61,8 @@ class StepProfiler:
     def obey(self, model: nn.Module) -> None:
         """Begin or end, as asked; the thread that generates calls it between its steps."""
         if self._wanted and self._opened is None:
+            if not self._written:
+                _prepare()
             self._opened = ExitStack()
             self._opened.enter_context(trace_to(self._folder / f"rank{RANK}.{self._written}.new.json.gz"))
             self._opened.enter_context(ranges_of(model))
@@ -69,6 +72,12 @@ class StepProfiler:
             with self._changed:
                 self._written += 1
                 self._changed.notify_all()
+
+
+def _prepare() -> None:
+    """Have torch load and set up what its profiler needs, which would be a part of the first step."""
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True), record_function("prepared"):
+        torch.zeros(1)
 
 
 def phase_of(scheduled: Sequence[Any]) -> str:

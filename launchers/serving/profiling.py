@@ -72,10 +72,7 @@ class Profiler:
     async def start(self) -> None:
         """Begin a window; raises ProfilingError and OSError."""
         place = str(self._folder.absolute())
-        body = {
-            name: place if given == "{trace}" else given
-            for name, given in self._routes.start_body.items()
-        }
+        body = {name: place if given == "{trace}" else given for name, given in self._routes.start_body.items()}
         await asyncio.to_thread(self._post, self._routes.start, body)
         self._begin_s = time.perf_counter()
 

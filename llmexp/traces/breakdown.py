@@ -9,12 +9,12 @@ import numpy as np
 
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown, KernelTime, ModuleTime, Share
-from llmexp.record.ranges import BOTH, DECODE, PREFILL
+from llmexp.record.ranges import SERVER_PHASES
 from llmexp.traces.attribution import Attribution
 from llmexp.traces.counting import count
 from llmexp.traces.events import Numbers, Selection, Trace, empty_table, read_trace
 from llmexp.traces.intervals import Union, exclusive_ns, rows_of
-from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, GEMM, kind_of
+from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, GEMM, collective_of, kind_of
 from llmexp.traces.server_steps import with_server_steps
 from llmexp.traces.work import Work, work_in_steps
 
@@ -141,7 +141,7 @@ class _Account:
         It may have waited for requests. A step of training begins where the one before ends.
         """
         begins = self._attribution.steps.begin
-        if not {PREFILL, DECODE, BOTH} & {*self._attribution.phases}:
+        if not self._is_server:
             return np.zeros_like(self._idle)
         step = np.searchsorted(begins, self._work.moment, side="right") - 1
         waited = begins[np.maximum(step, 0)] - (self._work.begin - self._idle)
@@ -159,7 +159,16 @@ class _Account:
             copy_ns=self._sum(self._own, inside & (category == COPY)),
             idle_ns=idle_ns,
             gemm_ns=self._sum(self._own, inside & (self._kind == self._kinds.index(GEMM))),
+            collectives=self._collectives(np.flatnonzero(inside & (category == COMMUNICATION))),
         )
+
+    def _collectives(self, rows: Numbers) -> dict[str, int]:
+        """Return the exposed time of communication by what it is."""
+        found: dict[str, int] = {}
+        for number, chosen in rows_of(self._work.name[rows]):
+            name = collective_of(self._trace.names[number])
+            found[name] = found.get(name, 0) + int(self._own[rows[chosen]].sum())
+        return found
 
     def _modules(self) -> list[ModuleTime]:
         places, paths = self._places, len(self._attribution.paths)
@@ -178,7 +187,16 @@ class _Account:
             work_ns=int(self._length[rows].sum()),
             gemm_ns=self._sum(self._own[rows], self._kind[rows] == self._kinds.index(GEMM)),
             pieces=len(rows),
+            kinds=self._kinds_of(rows) if self._is_server else {},
         )
+
+    def _kinds_of(self, rows: Numbers) -> dict[str, int]:
+        chosen = ((self._kinds[kind], rows[of_kind]) for kind, of_kind in rows_of(self._kind[rows]))
+        return {kind: time_ns for kind, found in chosen if (time_ns := int(self._own[found].sum()))}
+
+    @property
+    def _is_server(self) -> bool:
+        return bool({*SERVER_PHASES} & {*self._attribution.phases})
 
     def _kernels(self) -> list[KernelTime]:
         totals = np.bincount(self._work.name, self._length.astype(float), len(self._trace.names)).astype(np.int64)

@@ -83,7 +83,8 @@ def empty_table() -> Table:
 class Trace:
     """The tables of one file.
 
-    `calls` are those of Python that servers' steps and modules are known by, where it was traced. Rows of `forward` and `backward` with one key are moments in an operator and in the operator of its backward.
+    `calls` are those of Python that servers' steps and modules are known by, where Python was traced. Rows of `forward`
+    and `backward` with one key are moments in an operator and in the operator of its backward.
     """
 
     device: Table

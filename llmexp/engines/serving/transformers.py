@@ -57,9 +57,7 @@ class TransformersEngine(ServingEngine):
         argv += ["--port", "{port}", "--device", served.device, "--dtype", DTYPES[served.dtype]]
         argv += ["--default-seed", str(served.seed), *self.flags(served)]
         form = RequestForm.completions(token_ids=False)
-        return ServerPlan(
-            command=Command(argv=argv), form=form, profiler=ProfilerRoutes() if served.profile else None
-        )
+        return ServerPlan(command=Command(argv=argv), form=form, profiler=ProfilerRoutes() if served.profile else None)
 
 
 def _cache(served: Served) -> dict[str, int]:
