@@ -88,7 +88,8 @@ class Profiler:
 
     async def _written(self) -> list[Path]:
         """Wait until traces are there that have stopped growing; some servers answer before they have written."""
-        until_s, before = time.perf_counter() + ANSWERS_WITHIN_S, {}
+        until_s = time.perf_counter() + ANSWERS_WITHIN_S
+        before: dict[Path, int] = {}
         while time.perf_counter() < until_s:
             new = [path for path in self._folder.glob("*.json.gz") if not _WINDOW.fullmatch(path.name)]
             sizes = {path: path.stat().st_size for path in new}

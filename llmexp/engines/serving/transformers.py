@@ -19,7 +19,7 @@ PAGE_TOKENS = 32
 # The scheduler lets no request in where fewer blocks are free than its margin.
 ROOM = 1.25
 # The same program with routes that start and end a profiler in its process.
-PROFILED_SERVER = "llmexp.launchers.serving.profiled_transformers"
+PROFILED_SERVER = "llmexp.launchers.profiled_server.transformers_cli"
 
 
 class TransformersEngine(ServingEngine):

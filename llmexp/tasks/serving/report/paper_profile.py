@@ -124,11 +124,11 @@ def _add(found: dict[Labels, float], labels: Labels, time_ns: int) -> None:
 
 
 def _tables() -> list[_Table]:
-    kernels = {
+    kernels: dict[Labels, tuple[float, float, str]] = {
         (row["group"], row["task"]): (float(row["time_ms"]), float(row["share_percent"]), remark_of(row["note"]))
         for row in read_table("table10_lightllm_module_time")
     }
-    stages = {
+    stages: dict[Labels, tuple[float, float, str]] = {
         (row["stage"], row["part"]): (float(row["time_ms"]), float(row["share_percent"]), remark_of(row["note"]))
         for row in read_table("table11_lightllm_timeline")
     }

@@ -1,6 +1,6 @@
 """`transformers serve` with the routes of a profiler: POST /start_profile and /stop_profile.
 
-    python -m llmexp.launchers.serving.profiled_transformers FOLDER serve MODEL …
+    python -m llmexp.launchers.profiled_server.transformers_cli FOLDER serve MODEL …
 
 The profiler runs in the thread that generates, because torch profiles the thread that starts it. Ranges around the
 model's modules and around the steps are there only while it is on.
