@@ -144,8 +144,10 @@ class _Account:
         if not self._is_server:
             return np.zeros_like(self._idle)
         step = np.searchsorted(begins, self._work.moment, side="right") - 1
-        waited = begins[np.maximum(step, 0)] - (self._work.begin - self._idle)
-        return np.where(step >= 0, np.clip(waited, 0, self._idle), 0)
+        before = self._idle.copy()
+        before[-1] -= self._end_ns - self._work.end.max()  # what is idle at the end counts to the last one, too
+        waited = begins[np.maximum(step, 0)] - (self._work.begin - before)
+        return np.where(step >= 0, np.clip(waited, 0, before), 0)
 
     def _share(self, number: int, phase: str, between: Numbers) -> Share:
         inside, category = self._places.phase == number, self._work.category
