@@ -46,9 +46,9 @@ def _on_a_server(plan: ServingPlan, rank: Rank) -> RankSummary:
         begin_s = time.perf_counter()
         with ServerWatch.of(server, rank.folder, begin_s, _gpus(plan)) as watch:
             _measure(plan, rank, server, watch)
+            window_s = time.perf_counter() - begin_s
             if plan.server.profiler and rank.folder.name == f"repeat.{plan.config.measure.repeats - 1}":
                 profile(plan, rank.folder, server, watch)
-        window_s = time.perf_counter() - begin_s
     return ServingSummary(
         rank=rank.index,
         window_wall_s=window_s,

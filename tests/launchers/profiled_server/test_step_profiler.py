@@ -1,4 +1,4 @@
-"""The profiler in the process of `transformers serve`: it follows the thread that generates, and says what a step is."""
+"""The profiler in the process of `transformers serve` follows the thread that generates, and tells steps apart."""
 
 from __future__ import annotations
 
