@@ -47,6 +47,7 @@ class Load:
         self, client: Client, form: RequestForm, done: Callable[[RequestSample], None], origin_s: float | None = None
     ) -> None:
         self._client, self._form, self._done = client, form, done
+        self.at_work: set[Completion] = set()
         self._origin_s = time.perf_counter() if origin_s is None else origin_s
 
     async def open(self, requests: Iterable[tuple[float, Request]]) -> None:
@@ -77,6 +78,7 @@ class Load:
     async def _send(self, request: Request, due_s: float) -> bool:
         """Send a request, and give its record; return whether the server answered at all."""
         answer = Completion(self._form)
+        self.at_work.add(answer)
         try:
             await self._client.post(request.message, answer)
             answer.finish(time.perf_counter())
@@ -86,6 +88,7 @@ class Load:
             answer.problem = ENDED_AT_WORK
             raise
         finally:
+            self.at_work.discard(answer)
             self._record(request, answer, due_s)
         return answer.status is not None
 

@@ -27,6 +27,7 @@ from llmexp.launchers.serving.server_log import LogWatch, ServerLog, is_no_memor
 from llmexp.machine.memory import oom_kills
 from llmexp.machine.process_tree import descendants
 from llmexp.plan.server_plan import ServerPlan
+from llmexp.record.profiled_load import TRACES
 
 # In seconds: for how long a server that served may keep its readiness route waiting, and how long one that stopped
 # serving may take to end.
@@ -174,6 +175,7 @@ class Server:
         argv = command.words(
             folder=self.folder,
             port=self.port,
+            trace=(self.log.parent / TRACES).absolute(),
             python=python,
             threads=self.threads,
             inner_port=Port(hold=False).number,

@@ -11,6 +11,7 @@ from llmexp.launchers.rank.frame import Rank, main
 from llmexp.launchers.serving.floor import client_floors
 from llmexp.launchers.serving.load import run
 from llmexp.launchers.serving.model_folder import FolderRequest, ensure_model_folder
+from llmexp.launchers.serving.profiling import profile
 from llmexp.launchers.serving.running_server import AnyServer, RunningServer
 from llmexp.launchers.serving.server import Patience, Server
 from llmexp.launchers.serving.server_watch import ServerWatch
@@ -44,7 +45,9 @@ def _on_a_server(plan: ServingPlan, rank: Rank) -> RankSummary:
         begin_s = time.perf_counter()
         with ServerWatch.of(server, rank.folder, begin_s, _gpus(plan)) as watch:
             _measure(plan, rank, server, watch)
-        window_s = time.perf_counter() - begin_s
+            window_s = time.perf_counter() - begin_s
+            if plan.server.profiler and rank.folder.name == f"repeat.{plan.config.measure.repeats - 1}":
+                profile(plan, rank.folder, server, watch)
     return ServingSummary(
         rank=rank.index,
         window_wall_s=window_s,

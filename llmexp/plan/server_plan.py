@@ -59,12 +59,20 @@ class RequestForm(Record):
         return self.model_copy(update={"body": self.body | {"model": name}}) if "model" in self.body else self
 
 
+class ProfilerRoutes(Record):
+    """The routes by POST that start and end a server's profiler, which writes traces into a run's trace folder."""
+
+    start: str = "/start_profile"
+    stop: str = "/stop_profile"
+    start_body: dict[str, Any] = Field(default_factory=dict, description="'{trace}' stands for the folder of traces")
+
+
 class ServerPlan(Record):
     """The command of a server, and the routes at which it answers.
 
     The command's arguments may have '{folder}', the model's folder, '{port}', '{python}', '{threads}', how many the
     server may take on a CPU, '{adapters}', the folder of the adapters' folders, '{inner_port}', a further port for the
-    server's own processes, and '{name}', a container's name.
+    server's own processes, '{name}', a container's name, and '{trace}', the folder of its profiler's traces.
     """
 
     command: Command = Field(description="empty for a server that runs already")
@@ -76,6 +84,7 @@ class ServerPlan(Record):
     ready: str = Field("/health", description="answers 200 to GET as soon as requests are served, and while they are")
     metrics: str | None = Field(None, description="gives Prometheus's text; None where there is none")
     metric_names: MetricNames = Field(default_factory=dict, description="what is read of that page, by whose names")
+    profiler: ProfilerRoutes | None = Field(None, description="of a server that is started to be profiled")
     form: RequestForm
     weights: Weights = Field("safetensors", description="of the model's folder; none: the server makes its own")
 

@@ -10,6 +10,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, Valid
 from llmexp.errors import RecordError
 from llmexp.record.calibration import Calibration
 from llmexp.record.counted import AttentionTime, GemmTime, Peaks
+from llmexp.record.ranges import SERVER_PHASES
 from llmexp.record.reading import read_text
 from llmexp.record.samples import Record
 
@@ -24,12 +25,14 @@ class Share(Record):
     """
 
     phase: str
+    steps: NonNegativeInt = 0
     time_ns: NonNegativeInt
     compute_ns: NonNegativeInt
     communication_ns: NonNegativeInt
     copy_ns: NonNegativeInt
     idle_ns: NonNegativeInt
     gemm_ns: NonNegativeInt
+    collectives: dict[str, NonNegativeInt] = Field(default_factory=dict, description="its communication by what it is")
 
     @property
     def gemm_share(self) -> float:
@@ -50,6 +53,7 @@ class ModuleTime(Record):
     work_ns: NonNegativeInt
     gemm_ns: NonNegativeInt
     pieces: NonNegativeInt
+    kinds: dict[str, NonNegativeInt] = Field(default_factory=dict, description="exclusive_ns by kind of work; servers'")
 
 
 class KernelTime(Record):
@@ -141,6 +145,11 @@ class RunBreakdown(Record):
     remark: str = ""
 
     @property
+    def is_server(self) -> bool:
+        """Whether the steps are a server's, which differ in kind: each phase is that of steps of its own."""
+        return any(phase.phase in SERVER_PHASES for rank in self.ranks for phase in rank.phases)
+
+    @property
     def figures(self) -> dict[str, float]:
         """The shares of the profiled step, as means over ranks; GEMMs have those of the busy time and of each phase.
 
@@ -160,14 +169,28 @@ class RunBreakdown(Record):
         if counted_ns:
             shares["counted_share_of_compute"] = [rank.counted_ns / max(1, rank.compute_ns) for rank in self.ranks]
             shares["counted_tflops_per_s"] = [sum(rank.counted_flops for rank in self.ranks) / counted_ns / 1e3]
+        if self.is_server:
+            del shares["step_time_s"]
+            shares |= self._step_times()
         return {name: fmean(values) for name, values in shares.items()} | self._gemm_shares()
+
+    def _step_times(self) -> dict[str, list[float]]:
+        """Return the seconds of a server's step by what it does: they are no steps of one kind."""
+        times: dict[str, list[float]] = {}
+        for phase in (phase for rank in self.ranks for phase in rank.phases if phase.steps):
+            times.setdefault(f"{_word(phase.phase)}_step_time_s", []).append(phase.time_ns / phase.steps / 1e9)
+        return times
 
     def _gemm_shares(self) -> dict[str, float]:
         phases = [phase for rank in self.ranks for phase in rank.phases if phase.phase]
         shares: dict[str, list[float]] = {}
         for phase in phases:
-            shares.setdefault(f"gemm_share_of_{phase.phase}", []).append(phase.gemm_share)
+            shares.setdefault(f"gemm_share_of_{_word(phase.phase)}", []).append(phase.gemm_share)
         return {name: fmean(values) for name, values in shares.items()}
+
+
+def _word(phase: str) -> str:
+    return phase.replace(" ", "_")
 
 
 def read_breakdown(folder: RunFolder) -> RunBreakdown | None:

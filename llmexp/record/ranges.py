@@ -15,3 +15,11 @@ GATE, UP, GATE_AND_UP, DOWN, ACTIVATION = "Gate", "Up", "Gate and up", "Down", "
 ROUTER, EXPERTS, LORA, LM_HEAD, LOSS = "Router", "Experts", "LoRA", "LM head", "Loss"
 # What core attention is divided into where it is computed in three steps.
 BMM0, SOFTMAX, BMM1 = "Bmm0", "Softmax", "Bmm1"
+
+# What the steps of a server do: with all prompts' tokens, with one new token a request, or some of both.
+PREFILL, DECODE, BOTH = "prefill", "decode", "prefill and decode"
+SERVER_PHASES = (PREFILL, BOTH, DECODE)
+SAMPLING = "Sampling"
+
+ALL_REDUCE, ALL_GATHER = "AllReduce", "AllGather"
+"""Collectives by what they are, whichever library computes them."""

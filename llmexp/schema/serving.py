@@ -66,6 +66,10 @@ class ServeConfig(Section):
         None, description="http:// or https:// host:port of a server that runs already; None: one is started"
     )
     served_name: str | None = Field(None, description="the model's name in requests to serve.address; None: llmexp")
+    profile: bool = Field(False, description="after the load points, profile the last one's load once more")
+    profile_s: PositiveFloat = Field(
+        2.0, description="of each profiled window: one from the load's begin, one from when nobody waits for a token"
+    )
     silent_timeout_s: PositiveFloat = Field(
         120.0,
         description="a server that sends nothing to anybody for so long is asked whether it is ready; where it is, the "

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from llmexp.errors import TraceError
-from llmexp.record.ranges import BMM0, BMM1, CORE, MODULE, PHASE_END, SOFTMAX, STEP
+from llmexp.record.ranges import BMM0, BMM1, CORE, MODULE, OUTPUT, PHASE_END, SOFTMAX, STEP
 from llmexp.traces.events import Numbers, Table, Trace, empty_table
 from llmexp.traces.intervals import Innermost, outer_first
+from llmexp.traces.server_names import INSIDE, ROWS
 
 Path = tuple[str, ...]
 NO_PHASE = ""
@@ -44,6 +45,7 @@ class Attribution:
         self._numbers_of_paths: dict[Path, int] = {(): 0}
         self.steps = self._ranges_named(STEP).in_order()
         _check(len(self.steps), MOST_STEPS, "steps")
+        self._steps_of: dict[str, int] = {}
         self._phase_begins, self._phase_numbers = self._phase_changes()
         self._modules = self._with_parts_of_core(self._ranges_named(MODULE))
         self._innermost = Innermost(self._modules)
@@ -51,6 +53,10 @@ class Attribution:
         self._gradients, forward = self._linked()
         self._innermost_gradient = Innermost(self._gradients)
         self._forward_paths = self._path_at(forward.lane, forward.begin)
+
+    def steps_of(self, phase: str) -> int:
+        """Return how many steps have this phase."""
+        return self._steps_of.get(phase, 0)
 
     def of(self, lane: Numbers, moment: Numbers) -> Places:
         """Return the places of moments of the host's threads."""
@@ -118,6 +124,7 @@ class Attribution:
                 if phase not in self.phases:
                     self.phases.append(phase)
                     _check(len(self.phases), MOST_PHASES, "phases")
+                self._steps_of[phase] = self._steps_of.get(phase, 0) + 1
                 changes.append((begin, self.phases.index(phase)))
                 begin = int(ends.end[row])
             changes.append((begin, 0))
@@ -153,6 +160,8 @@ class Attribution:
         for row in outer_first(self._modules).tolist():
             outer = paths[int(self._innermost.around[row])]
             name = self._names[self._modules.name[row]].removeprefix(MODULE)
+            if name == ROWS:
+                name = next((INSIDE[part] for part in reversed(outer) if part in INSIDE), OUTPUT)
             paths[row] = outer if outer[-1:] == (name,) or len(outer) == DEEPEST else (*outer, name)
         return np.array([self._number(paths[row]) for row in range(len(self._modules))], np.int64)
 

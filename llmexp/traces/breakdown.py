@@ -9,11 +9,13 @@ import numpy as np
 
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import Breakdown, KernelTime, ModuleTime, Share
+from llmexp.record.ranges import SERVER_PHASES
 from llmexp.traces.attribution import Attribution
 from llmexp.traces.counting import count
 from llmexp.traces.events import Numbers, Selection, Trace, empty_table, read_trace
 from llmexp.traces.intervals import Union, exclusive_ns, rows_of
-from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, GEMM, kind_of
+from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, GEMM, collective_of, kind_of
+from llmexp.traces.server_steps import with_server_steps
 from llmexp.traces.work import Work, work_in_steps
 
 KEPT_KERNELS, KEPT_SHAPES = 40, 40
@@ -36,7 +38,7 @@ class Profile:
 
 def read_profile(path: Path) -> Profile:
     """Read a trace; raises TraceError where there is no work in it, or in its steps."""
-    trace = read_trace(path)
+    trace = with_server_steps(read_trace(path))
     # The larger half of the tables is needed for the work alone.
     lighter = replace(trace, device=empty_table(), launches=empty_table())
     try:
@@ -130,20 +132,45 @@ class _Account:
         return self._sum(late, known), explained - self._sum(late, known), int(self._idle.sum()) - explained
 
     def _phases(self) -> list[Share]:
-        return [self._share(number, phase) for number, phase in enumerate(self._attribution.phases)]
+        between = self._before_steps()
+        return [self._share(number, phase, between) for number, phase in enumerate(self._attribution.phases)]
 
-    def _share(self, number: int, phase: str) -> Share:
+    def _before_steps(self) -> Numbers:
+        """Return the part of the idle time before each piece in which a server had not yet begun the piece's step.
+
+        It may have waited for requests. A step of training begins where the one before ends.
+        """
+        begins = self._attribution.steps.begin
+        if not self._is_server:
+            return np.zeros_like(self._idle)
+        step = np.searchsorted(begins, self._work.moment, side="right") - 1
+        before = self._idle.copy()
+        before[-1] -= self._end_ns - self._work.end.max()  # what is idle at the end counts to the last one, too
+        waited = begins[np.maximum(step, 0)] - (self._work.begin - before)
+        return np.where(step >= 0, np.clip(waited, 0, before), 0)
+
+    def _share(self, number: int, phase: str, between: Numbers) -> Share:
         inside, category = self._places.phase == number, self._work.category
-        idle_ns = self._sum(self._idle, inside)
+        idle_ns = self._sum(self._idle - between, inside) + (0 if phase else int(between.sum()))
         return Share(
             phase=phase,
+            steps=self._attribution.steps_of(phase),
             time_ns=self._sum(self._own, inside) + idle_ns,
             compute_ns=self._sum(self._own, inside & (category == COMPUTE)),
             communication_ns=self._sum(self._own, inside & (category == COMMUNICATION)),
             copy_ns=self._sum(self._own, inside & (category == COPY)),
             idle_ns=idle_ns,
             gemm_ns=self._sum(self._own, inside & (self._kind == self._kinds.index(GEMM))),
+            collectives=self._collectives(np.flatnonzero(inside & (category == COMMUNICATION))),
         )
+
+    def _collectives(self, rows: Numbers) -> dict[str, int]:
+        """Return the exposed time of communication by what it is."""
+        found: dict[str, int] = {}
+        for number, chosen in rows_of(self._work.name[rows]):
+            name = collective_of(self._trace.names[number])
+            found[name] = found.get(name, 0) + int(self._own[rows[chosen]].sum())
+        return found
 
     def _modules(self) -> list[ModuleTime]:
         places, paths = self._places, len(self._attribution.paths)
@@ -162,7 +189,16 @@ class _Account:
             work_ns=int(self._length[rows].sum()),
             gemm_ns=self._sum(self._own[rows], self._kind[rows] == self._kinds.index(GEMM)),
             pieces=len(rows),
+            kinds=self._kinds_of(rows) if self._is_server else {},
         )
+
+    def _kinds_of(self, rows: Numbers) -> dict[str, int]:
+        chosen = ((self._kinds[kind], rows[of_kind]) for kind, of_kind in rows_of(self._kind[rows]))
+        return {kind: time_ns for kind, found in chosen if (time_ns := int(self._own[found].sum()))}
+
+    @property
+    def _is_server(self) -> bool:
+        return bool({*SERVER_PHASES} & {*self._attribution.phases})
 
     def _kernels(self) -> list[KernelTime]:
         totals = np.bincount(self._work.name, self._length.astype(float), len(self._trace.names)).astype(np.int64)

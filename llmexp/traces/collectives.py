@@ -41,6 +41,17 @@ class Calls:
         return cls(found)
 
 
+def joined(windows: Sequence[Calls]) -> Calls:
+    """Return the calls of one rank in several windows, one after the other."""
+    names = dict.fromkeys(name for window in windows for name in window.of_name)
+    each = {name: [window.of_name[name] for window in windows if name in window.of_name] for name in names}
+    return Calls({name: _concatenated(calls) for name, calls in each.items()})
+
+
+def _concatenated(calls: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
+    return np.concatenate([begin for begin, _ in calls]), np.concatenate([end for _, end in calls])
+
+
 def collective_times(ranks: Sequence[Calls]) -> list[CollectiveTime]:
     """Match the calls of all ranks by name and order, and divide each into waiting and the collective itself.
 

@@ -19,6 +19,7 @@ from llmexp.errors import TraceError
 from llmexp.traces.inputs import SHAPED, Raw
 from llmexp.traces.numbering import Numbering, TooManyError
 from llmexp.traces.parsing import Arguments, Event, TraceFile
+from llmexp.traces.server_names import is_followed
 
 Numbers = NDArray[np.integer[Any]]
 Selection = NDArray[np.integer[Any]] | NDArray[np.bool_]
@@ -27,7 +28,7 @@ MOST_EVENTS = 100_000_000
 # Microseconds below this are known to less than half a nanosecond as floating-point numbers.
 EXACT_BELOW_US = 2.0**43
 
-DEVICE, LAUNCH, OPERATOR, RANGE = "device", "launch", "operator", "range"
+DEVICE, LAUNCH, OPERATOR, RANGE, CALL = "device", "launch", "operator", "range", "call"
 FORWARD, BACKWARD = "forward", "backward"
 # Gloo's threads open these ranges around the collectives that they carry out.
 GLOO = "gloo:"
@@ -39,6 +40,7 @@ KINDS = {
     LAUNCH: ("X", ("cuda_runtime", "cuda_driver", "privateuse1_runtime", "Runtime")),
     OPERATOR: ("X", ("cpu_op", "Operator")),
     RANGE: ("X", ("user_annotation",)),
+    CALL: ("X", ("python_function",)),
     FORWARD: ("s", ("fwdbwd",)),
     BACKWARD: ("f", ("fwdbwd",)),
 }
@@ -81,7 +83,8 @@ def empty_table() -> Table:
 class Trace:
     """The tables of one file.
 
-    Rows of `forward` and `backward` with one key are moments in an operator and in the operator of its backward.
+    `calls` are those of Python that servers' steps and modules are known by, where Python was traced. Rows of `forward`
+    and `backward` with one key are moments in an operator and in the operator of its backward.
     """
 
     device: Table
@@ -90,6 +93,7 @@ class Trace:
     ranges: Table
     forward: Table
     backward: Table
+    calls: Table
     names: Sequence[str]
     lanes: Sequence[Hashable]
     inputs: Sequence[Raw]
@@ -142,6 +146,7 @@ class _Reader:
             ranges=self._tables[RANGE].table(),
             forward=self._tables[FORWARD].table(),
             backward=self._tables[BACKWARD].table(),
+            calls=self._tables[CALL].table(),
             names=list(self._names),
             lanes=list(self._lanes),
             inputs=list(self._inputs),
@@ -160,6 +165,8 @@ class _Reader:
         for kind, (phase, categories) in KINDS.items():
             found = (by_category[category] for category in categories if category in by_category)
             chosen = [event for of_category in found for event in of_category if event.ph == phase]
+            if kind == CALL:
+                chosen = [event for event in chosen if isinstance(event.name, str) and is_followed(event.name)]
             if not chosen:
                 continue
             try:
@@ -186,7 +193,7 @@ class _Reader:
         )
 
     def _keys(self, kind: str, events: list[Event]) -> Numbers:
-        if kind in (OPERATOR, RANGE):
+        if kind in (OPERATOR, RANGE, CALL):
             return _equal(-1, events)
         return _whole_numbers([*map(_CORRELATION if kind in (DEVICE, LAUNCH) else _ID, events)], otherwise=-1)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from llmexp.record.ranges import ALL_GATHER, ALL_REDUCE
 from llmexp.traces.events import Numbers
 
 COMPUTE, COMMUNICATION, COPY = 0, 1, 2
@@ -17,6 +18,7 @@ OTHER = "other"
 # The first pattern that is found in a name decides.
 PATTERNS: tuple[tuple[str, str], ...] = (
     (COLLECTIVE, r"nccl|rccl|msccl|nvshmem|deep_?ep|^gloo:|^c10d::|all_?reduce_|multimem_|one_shot|two_shot"),
+    (COLLECTIVE, r"cross_device_reduce"),
     (COPYING, r"^Memcpy|^CopyHostToDevice|^CopyDeviceTo|^Copy[HD]|__amd_rocclr_copyBuffer"),
     ("fill", r"^Memset|__amd_rocclr_fillBuffer|FillFunctor|^aten::(fill_|zero_|zeros)"),
     (ATTENTION, r"flash|fmha|attn_fwd|attn_bwd|scaled_dot_product|mem_efficient|efficient_attention|_attention"),
@@ -33,12 +35,21 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     ("reduction", r"reduce|triton_(red|per)|^aten::(sum|mean|max|min|amax|argmax)"),
     ("data movement", r"cat|transpose|permute|copy|repeat|roll|^aten::(stack|clone|contiguous|slice|expand)"),
 )
+COLLECTIVES = (
+    (ALL_REDUCE, re.compile("all_?reduce|cross_device_reduce|one_shot|two_shot|multimem_", re.IGNORECASE)),
+    (ALL_GATHER, re.compile("all_?gather", re.IGNORECASE)),
+)
 _COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in PATTERNS)
 
 
 def kind_of(name: str) -> str:
     """Return the kind of work of a kernel or operator."""
     return next((kind for kind, pattern in _COMPILED if pattern.search(name)), OTHER)
+
+
+def collective_of(name: str) -> str:
+    """Return which collective a kernel or operator of communication is, by its name."""
+    return next((kind for kind, pattern in COLLECTIVES if pattern.search(name)), OTHER)
 
 
 def classes(names: Sequence[str]) -> Numbers:

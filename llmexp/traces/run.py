@@ -15,11 +15,13 @@ from llmexp.record.counted import Peaks
 from llmexp.record.folder import RunFolder
 from llmexp.record.timeline import Timeline, write_timeline
 from llmexp.traces.breakdown import break_down, read_profile
-from llmexp.traces.collectives import Calls, collective_times
+from llmexp.traces.collectives import Calls, collective_times, joined
 from llmexp.traces.messages import moved_bytes
 from llmexp.traces.timeline import timeline
+from llmexp.traces.windows import together
 
 _NUMBER = re.compile(r"\d+")
+_WINDOW = re.compile(r"(rank\d+)\.\d+\.json")
 # The traces that a run keeps are no larger together, but for the first rank's, which it keeps whatever its size.
 KEPT_BYTES = 50_000_000
 
@@ -83,15 +85,19 @@ def _with_remark(found: RunBreakdown, remark: str) -> RunBreakdown:
 
 
 def traces_of(repeat: Path) -> list[Path]:
-    """Return the traces of a repeat's ranks, in order."""
-    found = ranks_of(repeat)
-    return [found[rank] for rank in sorted(found)]
+    """Return the traces of a repeat's ranks, in order of the ranks, and of a rank's windows where it has several."""
+    return sorted((path for path in repeat.glob("trace/rank*.json*") if path.is_file()), key=_place)
 
 
 def ranks_of(repeat: Path) -> dict[int, Path]:
-    """Return the trace of each rank of a repeat that was traced."""
-    files = (path for path in repeat.glob("trace/rank*.json*") if path.is_file())
-    return {int(number[0]): path for path in files if (number := _NUMBER.search(path.name))}
+    """Return the trace of each rank of a repeat that was traced, of its last window where it has several."""
+    return {_place(path)[0]: path for path in traces_of(repeat)}
+
+
+def _place(path: Path) -> tuple[int, int]:
+    """Return the rank and the window of a trace, from names such as rank0.json.gz and rank0.1.json.gz."""
+    numbers = [int(number) for number in _NUMBER.findall(path.name)]
+    return (numbers[0] if numbers else 0), (numbers[1] if len(numbers) > 1 else 0)
 
 
 def break_down_ranks(traces: Sequence[Path]) -> RunBreakdown:
@@ -114,20 +120,25 @@ class _Ranks:
 
     def read(self, traces: Sequence[Path]) -> None:
         """Read each trace; one that cannot be read is named in the remark."""
-        for path in traces:
-            try:
-                self._read(path)
-            except TraceError as error:
-                self._unread.append(str(error))
+        for windows in _by_rank(traces):
+            found = [each for path in windows if (each := self._read(path))]
+            if found:
+                self._ranks.append(together([one for one, _, _ in found]))
+                self._calls.append(joined([calls for _, calls, _ in found]))
+                self._moved.append(_sum([moved for _, _, moved in found]))
 
-    def _read(self, path: Path) -> None:
-        profile = read_profile(path)
-        calls = Calls.of(path, profile.trace.names, profile.work)
-        self._ranks.append(break_down(profile))
-        self._calls.append(calls)
-        self._moved.append(moved_bytes(profile.trace, profile.attribution.steps, self._processes))
-        if self._with_timeline and self.timeline is None:
+    def _read(self, path: Path) -> tuple[Breakdown, Calls, dict[str, int]] | None:
+        try:
+            profile = read_profile(path)
+            calls = Calls.of(path, profile.trace.names, profile.work)
+            found = break_down(profile)
+        except TraceError as error:
+            self._unread.append(str(error))
+            return None
+        # That of the first rank, and of its last window, which has what a server does most of the time.
+        if self._with_timeline and not self._ranks:
             self.timeline = timeline(profile)
+        return found, calls, moved_bytes(profile.trace, profile.attribution.steps, self._processes)
 
     def breakdown(self, repeat: int = 0) -> RunBreakdown:
         """Return the breakdown of all ranks that could be read."""
@@ -144,6 +155,20 @@ class _Ranks:
         found = self.breakdown(repeat).model_copy(update=dict(of_run) | {"processes": self._processes})
         traced = len(self._ranks) + len(self._unread)
         return _with_remark(found, f"{traced} of {self._processes} ranks were traced" * (traced < self._processes))
+
+
+def _by_rank(traces: Sequence[Path]) -> list[list[Path]]:
+    """Return the traces of each rank; one that has no name of ours is a rank of its own."""
+    found: dict[tuple[Path, str], list[Path]] = {}
+    for path in traces:
+        ours = _WINDOW.match(path.name)
+        found.setdefault((path.parent, ours[1] if ours else path.name), []).append(path)
+    return list(found.values())
+
+
+def _sum(windows: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    kinds = dict.fromkeys(kind for window in windows for kind in window)
+    return {kind: sum(window.get(kind, 0) for window in windows) for kind in kinds}
 
 
 def _mean(ranks: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -33,6 +33,7 @@ BREAKDOWNS = {
 
 
 # Of the paper's servers: figures 6 to 10 show the same runs in different ways.
+PROFILES, PROFILED = "paper_serving_profile", {"paper_table10", "paper_table11"}
 SERVED, SERVING = "paper_serving", {f"paper_fig{number:02}" for number in range(6, 11)}
 
 
@@ -172,7 +173,8 @@ def test_first_run_is_small_and_on_real_text():
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_is_its_own_sweep_or_one_with_those_whose_runs_it_shares(name):
-    wanted = SWEEP if name in BREAKDOWNS else SERVED if name in SERVING else name
+    shared = dict.fromkeys(BREAKDOWNS, SWEEP) | dict.fromkeys(SERVING, SERVED) | dict.fromkeys(PROFILED, PROFILES)
+    wanted = shared.get(name, name)
     assert {plan.config.sweep.name for plan in plans(f"experiment={name}")} == {wanted}
 
 

@@ -22,6 +22,7 @@ from llmexp.report.breakdown.limits import limits_detail
 from llmexp.report.breakdown.modules import module_detail
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.breakdown.rates import rate_details
+from llmexp.report.breakdown.server import server_detail
 from llmexp.report.terminal import console, print_detail
 from llmexp.traces.run import break_down_ranks, break_down_run, traces_of
 
@@ -70,7 +71,8 @@ def main(args: Namespace) -> int:
 def _show(run: Profiled) -> None:
     found = [causes_detail(run), kinds_detail(run), kernels_detail(run), *rate_details(run)]
     if run.breakdown.ranks[0].steps:
-        found[1:1] = [module_detail([run]), limits_detail([run])]
+        modules = server_detail([run], whole=True) if run.breakdown.is_server else module_detail([run])
+        found[1:1] = [modules, limits_detail([run])]
     screen = console()
     for detail in (*found, collectives_detail(run)):
         if detail:

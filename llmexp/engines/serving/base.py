@@ -31,6 +31,9 @@ BYTES = {"fp32": 4, "bf16": 2}
 CLIENT_MODULES = ("httptools", "uvloop", "msgspec")
 FOLDER_MODULES = ("torch", "transformers")
 
+# The engines whose servers can be profiled.
+PROFILED = "transformers, vllm and sglang"
+
 Knob = Callable[[Any], list[str]]
 """Turns a knob's value into words of the server's command line."""
 
@@ -72,6 +75,8 @@ class Served:
     own_weights: bool = False
     """Whether a server that can may draw random weights itself: it starts sooner, and its outputs are its own."""
     knobs: Mapping[str, Any] = field(default_factory=dict)
+    profile: bool = False
+    """Whether the server is started so that its profiler can be used."""
     is_running: bool = False
     """Whether the server runs already, so that only its form of requests and its routes are asked for."""
 
@@ -120,6 +125,8 @@ class ServingEngine(Engine[ServingRunConfig]):
     """Whether it can keep several copies of a model behind one address."""
     has_adapters: ClassVar[bool] = False
     """Whether requests can ask for one of several LoRA adapters."""
+    has_profiler: ClassVar[bool] = False
+    """Whether its server can be profiled while it serves."""
 
     installed_by: ClassVar[str]
     """How a person installs the server, in one line."""
@@ -129,6 +136,9 @@ class ServingEngine(Engine[ServingRunConfig]):
         unknown = [name for name in served.knobs if name not in self.knobs]
         if unknown:
             return f"engine={self.name} has no {unknown[0]}: it has {', '.join(sorted(self.knobs))}"
+        if served.profile and (served.is_running or not self.has_profiler):
+            whose = "a server that runs already" if served.is_running else f"engine={self.name}"
+            return f"serve.profile=true: {whose} has no profiler that is known here; {PROFILED} have one"
         return None if served.is_running else self._lacks(served) or self.cannot(served)
 
     def _lacks(self, served: Served) -> str | None:

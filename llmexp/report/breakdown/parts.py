@@ -39,6 +39,7 @@ ORDER = (
     f"{ranges.LAYER} (compiled)",
     ranges.LM_HEAD,
     ranges.LOSS,
+    ranges.SAMPLING,
 )
 LAST = (OTHERS, OUTSIDE, RECOMPUTED, COMMUNICATION, COPIES, IDLE)
 Part = tuple[str, str]
@@ -58,12 +59,14 @@ def parts_ms(found: RunBreakdown, *, recomputed_apart: bool = False) -> dict[Par
     """Return the milliseconds a step of each part of each phase, as a mean over ranks; a phase's parts add up to it.
 
     A module's time is that of its computation without the modules in it. What backward computes once more is one part
-    of its own, or with `recomputed_apart` a part for each module.
+    of its own, or with `recomputed_apart` a part for each module. A server's step has one phase, and its parts are
+    those of a step with that phase.
     """
     sums: defaultdict[Part, float] = defaultdict(float)
     for rank in found.ranks:
+        steps = {phase.phase: phase.steps for phase in rank.phases} if found.is_server else {}
         for part, time_ns in _parts_ns(rank, recomputed_apart):
-            sums[part] += time_ns / rank.counted_steps / len(found.ranks) / 1e6
+            sums[part] += time_ns / (steps.get(part[0]) or rank.counted_steps) / len(found.ranks) / 1e6
     return {part: sums[part] for part in sorted(sums, key=place_in(found))}
 
 

@@ -96,6 +96,7 @@ def served_of(config: ServingRunConfig) -> Served:
         seed=config.seed,
         own_weights=_draws_own(config, weight_bytes(model, dtype)),
         knobs=config.engine.options,
+        profile=serve.profile,
         is_running=serve.address is not None,
     )
 

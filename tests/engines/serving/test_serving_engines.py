@@ -254,3 +254,32 @@ def test_a_server_that_runs_already_has_the_form_of_its_engine_on_any_machine(na
     running = replace(SERVED, is_running=True)
     assert engine(name).unsupported(running) is None
     assert engine(name).server(running).form == started.form
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_engine_is_profiled_by_routes_or_is_skipped(name: str) -> None:
+    knobs = COMMAND if name == "command" else {}
+    asked = replace(GPU if name in ("sglang", "tgi", "lightllm") else SERVED, profile=True, knobs=knobs)
+    reason, plan = engine(name).unsupported(asked), engine(name).server(asked)
+    if engine(name).has_profiler:
+        assert reason is None
+        assert plan.profiler
+        assert "{trace}" in " ".join([*plan.command.argv, *map(str, plan.profiler.start_body.values())])
+        assert engine(name).server(replace(asked, profile=False)).profiler is None
+    else:
+        assert f"serve.profile=true: engine={name} has no profiler" in str(reason)
+
+
+def test_a_server_that_runs_already_is_not_profiled() -> None:
+    reason = engine("vllm").unsupported(replace(SERVED, profile=True, is_running=True))
+    assert reason == (
+        "serve.profile=true: a server that runs already has no profiler that is known here; transformers, vllm and "
+        "sglang have one"
+    )
+
+
+def test_vllm_traces_pythons_calls_where_they_tell_the_modules() -> None:
+    option = "--profiler-config.torch_profiler_with_stack="
+    assert option + "false" in server_words("vllm", replace(SERVED, profile=True))
+    assert option + "true" in server_words("vllm", replace(SERVED, profile=True, knobs={"cuda_graphs": False}))
+    assert not [word for word in server_words("vllm") if "profiler" in word]

@@ -9,11 +9,14 @@ from pathlib import Path
 
 from llmexp.plan.serving_plan import ServingPlan
 from llmexp.reference.serving import Statement, statements_on
+from llmexp.report.breakdown.plot import draw_breakdowns
 from llmexp.report.columns import Detail
 from llmexp.report.row import Row
 from llmexp.report.section import Section
 from llmexp.tasks.serving.report.distributions import draw_distributions, draw_interactivity
 from llmexp.tasks.serving.report.loads import loads_table
+from llmexp.tasks.serving.report.paper_profile import paper_profile_details
+from llmexp.tasks.serving.report.profiled import ProfiledRun, profile_details, profiled_runs, unprofiled_lines
 from llmexp.tasks.serving.report.same_work import same_work_lines
 
 LENGTHS = {"prompt": "{} in", "output": "{} out"}
@@ -21,6 +24,8 @@ LENGTHS = {"prompt": "{} in", "output": "{} out"}
 
 # The name of the load that is the paper's, in conf/serve.
 PAPER = "paper"
+# As many runs a picture of profiled steps has, with three bars each at most.
+MOST_BARS = 8
 
 
 @dataclass(frozen=True)
@@ -51,14 +56,20 @@ class ServingSection(Section):
 
     @property
     def details(self) -> Sequence[Detail]:
-        """The table of loads."""
+        """The table of loads, and where the time of profiled servers went, beside the paper's tables."""
         found = loads_table(self.rows, self.label)
-        return [found] if found else []
+        profiles = [*profile_details(self._profiled), *paper_profile_details(self._profiled)]
+        return [*([found] if found else []), *profiles]
+
+    @cached_property
+    def _profiled(self) -> list[ProfiledRun]:
+        return profiled_runs(self.rows, self.label)
 
     @cached_property
     def legend(self) -> list[str]:
         """The meaning of the columns, and which runs did the same work."""
-        return [*super().legend, *same_work_lines(self.rows, self.label), *map(str, self._paper)]
+        found = [*super().legend, *same_work_lines(self.rows, self.label), *map(str, self._paper)]
+        return [*found, *unprofiled_lines(self._profiled)]
 
     @property
     def _paper(self) -> list[Statement]:
@@ -74,4 +85,7 @@ class ServingSection(Section):
             place = path.with_name(f"{path.stem}_{name}{path.suffix}")
             if draw(self.rows, self.title, self.label, place):
                 written.append(place)
+        if steps := [each for run in self._profiled for each in run.profiled]:
+            written.append(path.with_name(f"{path.stem}_modules{path.suffix}"))
+            draw_breakdowns(steps[:MOST_BARS], self.title, written[-1])
         return written

@@ -1,0 +1,1 @@
+"""Servers of other libraries, run in processes that can profile themselves."""
