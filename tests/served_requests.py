@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from planning import make_plan
 
-from llmexp.plan.serving_plan import ServingPlan
+from llmexp.plan.probes import probes_path
+from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.requests import RequestSample
 from llmexp.record.result import RunResult, RunStatus
@@ -43,9 +45,11 @@ def answer(index: int, due_s: float = 0.0, takes_s: float = 2.0, tokens: int = 4
     return RequestSample(**known | changed)
 
 
-def repeat(*samples: RequestSample, floors: list[ClientFloor] | None = None) -> ServingRepeat:
+def repeat(
+    *samples: RequestSample, floors: list[ClientFloor] | None = None, probes: Sequence[LoadPoint] = ()
+) -> ServingRepeat:
     summary = ServingSummary(rank=0, window_wall_s=1.0, peak_rss_bytes=1, server_start_s=3.0, floors=floors or [])
-    return ServingRepeat((summary,), (), tuple((sample,) for sample in samples))
+    return ServingRepeat((summary,), (), tuple((sample,) for sample in samples), probes=tuple(probes))
 
 
 def floor(point: int = 0, **changed: float) -> ClientFloor:
@@ -59,13 +63,15 @@ def floor(point: int = 0, **changed: float) -> ClientFloor:
     return ClientFloor(**{"point": point, **known, **changed})
 
 
-def served_row(folder: Path, plan: ServingPlan, *samples: RequestSample) -> Row:
-    """A successful run in a folder, with its samples there."""
+def served_row(folder: Path, plan: ServingPlan, *samples: RequestSample, probes: Sequence[LoadPoint] = ()) -> Row:
+    """A successful run in a folder, with its samples and probes there."""
     run = RunFolder(folder)
     (folder / "repeat.0").mkdir(parents=True)
     lines = "".join(sample.model_dump_json() + "\n" for sample in samples)
     (folder / "repeat.0" / "samples.0.jsonl").write_text(lines)
-    made = repeat(*(sample for sample in samples if not sample.warmup))
+    if probes:
+        probes_path(folder / "repeat.0").write_text("".join(each.model_dump_json() + "\n" for each in probes))
+    made = repeat(*(sample for sample in samples if not sample.warmup), probes=probes)
     result = RunResult(
         id=plan.id,
         stack="0",

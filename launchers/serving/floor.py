@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import ceil
 
@@ -26,10 +26,20 @@ from llmexp.record.serving import ClientFloor
 OPEN_S, FEWEST, MOST = 5.0, 10, 1000
 
 
-def client_floors(plan: ServingPlan) -> list[ClientFloor]:
-    """Measure every load point against the instant server; raises ServerError where that does not start."""
+def client_floors(plan: ServingPlan, probes: Sequence[LoadPoint] = ()) -> list[ClientFloor]:
+    """Measure every load against the instant server, one that comes again once only.
+
+    Raises ServerError where that server does not start.
+    """
+    of_load: dict[str, ClientFloor] = {}
+    found = []
     with _instant_server() as port:
-        return [_floor(plan, point, port) for point in plan.points]
+        for point in (*plan.points, *probes):
+            load = str(point.model_copy(update={"probe": None}))
+            if load not in of_load:
+                of_load[load] = _floor(plan, point, port)
+            found.append(of_load[load].model_copy(update={"point": point.number}))
+    return found
 
 
 def _floor(plan: ServingPlan, point: LoadPoint, port: int) -> ClientFloor:
@@ -39,7 +49,8 @@ def _floor(plan: ServingPlan, point: LoadPoint, port: int) -> ClientFloor:
 
     async def going() -> None:
         async with Client(Address(HOST, port)) as client:
-            every = requests_of(plan, point, client, FORM)
+            # Without time to think between turns, which would hide how much the client can send.
+            every = requests_of(plan, point, client, FORM, pause_s=0.0)
             for requests in (every[: point.warmup], every[point.warmup :][:count]):
                 await put(Load(client, FORM, found.append), plan, point, requests)
 

@@ -38,6 +38,15 @@ class Request:
     prompt_tokens: int
     output_tokens: int
     is_warmup: bool = False
+    turn: int = 0
+    next_turn: NextTurn | None = None
+    """Of a conversation that goes on after this request."""
+    pause_s: float = 0.0
+    """From the answer's end until the next turn is due."""
+
+
+# Makes the next request of a conversation from the answer, whole or not; raises ServerError where it tells no tokens.
+NextTurn = Callable[[RequestSample], Request]
 
 
 class Load:
@@ -59,7 +68,7 @@ class Load:
         async with _together() as group:
             for due_s, request in requests:
                 await _until(begin_s + due_s)
-                group.create_task(self._send(request, begin_s + due_s))
+                group.create_task(self._go(request, begin_s + due_s))
                 # It has begun before anything can end it, so that it has a record.
                 await asyncio.sleep(0)
 
@@ -72,11 +81,34 @@ class Load:
 
     async def _in_turn(self, left: Iterator[Request]) -> None:
         for request in left:
-            if not await self._send(request, time.perf_counter()):
+            if (await self._go(request, time.perf_counter())).status is None:
                 await asyncio.sleep(UNANSWERED_PAUSE_S)
 
-    async def _send(self, request: Request, due_s: float) -> bool:
-        """Send a request, and give its record; return whether the server answered at all."""
+    async def _go(self, request: Request, due_s: float) -> RequestSample:
+        """Send a request, and the further turns of its conversation; return the record of the last that was sent.
+
+        After a turn that failed the others are recorded only.
+        """
+        sample = await self._send(request, due_s)
+        while request.next_turn and not sample.problem:
+            due_s = self._origin_s + sample.end_s + request.pause_s
+            request = request.next_turn(sample)
+            await _until(due_s)
+            sample = await self._send(request, due_s)
+        if sample.problem:
+            self._leave_out(request, sample)
+        return sample
+
+    def _leave_out(self, request: Request, failed: RequestSample) -> None:
+        """Record the turns after one that failed."""
+        while request.next_turn:
+            request = request.next_turn(failed)
+            answer = Completion(self._form)
+            answer.problem = "an earlier turn of its conversation failed"
+            self._record(request, answer, time.perf_counter())
+
+    async def _send(self, request: Request, due_s: float) -> RequestSample:
+        """Send a request, and return its record."""
         answer = Completion(self._form)
         self.at_work.add(answer)
         try:
@@ -89,16 +121,17 @@ class Load:
             raise
         finally:
             self.at_work.discard(answer)
-            self._record(request, answer, due_s)
-        return answer.status is not None
+            sample = self._record(request, answer, due_s)
+        return sample
 
-    def _record(self, request: Request, answer: Completion, due_s: float) -> None:
+    def _record(self, request: Request, answer: Completion, due_s: float) -> RequestSample:
         asked, times_s = (request.prompt_tokens, request.output_tokens), (due_s, time.perf_counter())
         answer.problem = self._client.without_secrets(answer.problem)
         sample = answer.sample(request.index, asked, times_s, self._origin_s)
-        sample.warmup, sample.at_s = request.is_warmup, time.time()
+        sample.warmup, sample.turn, sample.at_s = request.is_warmup, request.turn, time.time()
         sample.text, sample.finish_reason = map(self._client.without_secrets, (sample.text, sample.finish_reason))
         self._done(sample)
+        return sample
 
 
 def run(load: Coroutine[Any, Any, T]) -> T:

@@ -47,7 +47,9 @@ def profile(plan: ServingPlan, repeat: Path, server: AnyServer, watch: ServerWat
     """Put the last load point's load on the server once more, and profile it; a failure is a line of its record."""
     assert isinstance(server, Server)
     assert plan.server.profiler
-    point = plan.points[-1].model_copy(update={"number": len(plan.points)})
+    # The probes of a search have the numbers behind those of the plan, and no two loads share a prompt.
+    probes = plan.config.serve.search.most_probes if plan.config.serve.search else 0
+    point = plan.points[-1].model_copy(update={"number": len(plan.points) + probes})
     with (repeat / REQUESTS).open("a") as file:
         session = _ProfiledSession(plan, server, watch, repeat / TRACES)
         session.keep(lambda sample: file.write(sample.model_dump_json() + "\n"))

@@ -13,13 +13,14 @@ from llmexp.launchers.serving.load import run
 from llmexp.launchers.serving.model_folder import FolderRequest, ensure_model_folder
 from llmexp.launchers.serving.profiling import profile
 from llmexp.launchers.serving.running_server import AnyServer, RunningServer
+from llmexp.launchers.serving.search import search
 from llmexp.launchers.serving.server import Patience, Server
 from llmexp.launchers.serving.server_watch import ServerWatch
 from llmexp.launchers.serving.session import Session, TerminatedError
 from llmexp.machine.gpus import visible_gpus
 from llmexp.machine.processes import peak_rss_bytes
 from llmexp.machine.processor import usable_cores
-from llmexp.plan.serving_plan import ServingPlan
+from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.requests import RequestSample
 from llmexp.record.samples import RankSummary
 from llmexp.record.serving import ServingSummary
@@ -44,16 +45,17 @@ def _on_a_server(plan: ServingPlan, rank: Rank) -> RankSummary:
         start_s = server.wait_ready(limits, told=lambda line: print(f"server: {line}", flush=True))
         begin_s = time.perf_counter()
         with ServerWatch.of(server, rank.folder, begin_s, _gpus(plan)) as watch:
-            _measure(plan, rank, server, watch)
+            probes = _measure(plan, rank, server, watch)
             window_s = time.perf_counter() - begin_s
-            if plan.server.profiler and rank.folder.name == f"repeat.{plan.config.measure.repeats - 1}":
+            # A run whose every load is a probe has no load to put on the server once more.
+            if plan.points and plan.server.profiler and rank.folder.name == f"repeat.{plan.config.measure.repeats - 1}":
                 profile(plan, rank.folder, server, watch)
     return ServingSummary(
         rank=rank.index,
         window_wall_s=window_s,
         peak_rss_bytes=peak_rss_bytes(),
         server_start_s=start_s,
-        floors=client_floors(plan),
+        floors=client_floors(plan, probes),
         environment={"interpreter": sys.executable},
     )
 
@@ -68,25 +70,36 @@ def _server(plan: ServingPlan, rank: Rank) -> AnyServer:
     return Server(server, ensure_model_folder(_wanted(plan)), rank.folder / SERVER_LOG, _threads(plan))
 
 
-def _measure(plan: ServingPlan, rank: Rank, server: AnyServer, watch: ServerWatch) -> None:
-    """Put all loads on the server, which is looked at before and after each.
+def _measure(plan: ServingPlan, rank: Rank, server: AnyServer, watch: ServerWatch) -> list[LoadPoint]:
+    """Put all loads on the server, which is looked at before and after each; return those that a search added.
 
     Raises ServerError where the server ends, hangs, or answered no request of any load.
     """
     answered, problem = 0, ""
     with rank.samples_path.open("a") as file:
+        own: list[RequestSample] = []
 
         def done(sample: RequestSample) -> None:
             nonlocal answered, problem
             file.write(sample.model_dump_json() + "\n")
             file.flush()
             answered, problem = answered + (not sample.problem), sample.problem
+            if not sample.warmup:
+                own.append(sample)
 
         session = Session(plan, server, done, watch)
-        for point in plan.points:
+
+        def measure(point: LoadPoint) -> list[RequestSample]:
+            own.clear()
             run(session.measure(point))
+            return own
+
+        for point in plan.points:
+            measure(point)
+        probes = search(plan, rank.folder, measure)
     if not answered:
         raise server.useless(f"no request was answered wholly; the last one: {problem}")
+    return probes
 
 
 def _wanted(plan: ServingPlan) -> FolderRequest:

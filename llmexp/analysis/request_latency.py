@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import Literal, Protocol
 
 from llmexp.record.requests import RequestSample
 
@@ -72,6 +72,22 @@ def latencies(samples: Sequence[RequestSample]) -> dict[str, list[float]]:
     return {kind: [each for each in times_s if each is not None] for kind, times_s in found.items()}
 
 
+class Limits(Protocol):
+    """What serve.slo asks, in seconds; None asks nothing."""
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Until the first token."""
+
+    @property
+    def tpot_s(self) -> float | None:
+        """For each output token after the first."""
+
+    @property
+    def end_to_end_s(self) -> float | None:
+        """Until the last token."""
+
+
 @dataclass(frozen=True)
 class Objective:
     """What a request has to keep; None asks nothing. Latencies count from when the request was due."""
@@ -79,6 +95,12 @@ class Objective:
     ttft_s: float | None = None
     tpot_s: float | None = None
     end_to_end_s: float | None = None
+
+    @classmethod
+    def of(cls, limits: Limits) -> Objective | None:
+        """Return the objective of a configuration; None where it asks nothing."""
+        found = cls(limits.ttft_s, limits.tpot_s, limits.end_to_end_s)
+        return None if found == cls() else found
 
     def used_by(self, sample: RequestSample) -> float:
         """Return the largest share of a limit that a request used; it kept the objective with 1 or less.

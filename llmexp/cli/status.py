@@ -95,6 +95,6 @@ def row(folder: RunFolder, standing: RunOverview, told: str) -> tuple[str, ...]:
         return (name, standing.state, "", "", told, standing.reason)
     repeats, measured = (
         f"{standing.repeats}/{standing.planned_repeats}",
-        f"{standing.samples}/{standing.planned_samples}",
+        f"{standing.samples}/{standing.planned_samples}" if standing.planned_samples else str(standing.samples),
     )
     return (name, standing.state, repeats, measured, told, " ".join(standing.reason.split()))

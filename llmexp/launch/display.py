@@ -92,7 +92,7 @@ def _living(progress: Progress) -> Iterator[Show]:
     # has any width and no markup, because it may hold a line of a user's program.
     text = TextColumn("{task.description}", markup=False, table_column=Column())
     with Bars(BarColumn(20), text, console=Console(stderr=True), auto_refresh=False, transient=True) as bars:
-        task = bars.add_task(str(progress), total=progress.steps_in_all)
+        task = bars.add_task(str(progress), total=progress.steps_in_all or None)
 
         def show() -> None:
             progress.update()

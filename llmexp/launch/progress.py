@@ -74,14 +74,15 @@ class Progress:
             return f"{repeat}starting{self._unheard}"
         last = self._recent[-1]
         parts = [
-            f"{self._plan.sample_name} {self._steps}/{self.steps_per_repeat} "
+            f"{self._plan.sample_name} {self._steps}{f'/{self.steps_per_repeat}' if self.steps_per_repeat else ''} "
             f"({'warm-up' if last.warmup else 'measured'})",
             *([f"{self.rate:,.0f} {self._plan.rate_unit}"] if self._plan.rate else []),
         ]
         if last.memory_bytes is not None:
             parts.append(f"{last.memory_bytes / GIB:.2f} GiB")
-        left = f"{duration(self.remaining_s)} left" if self.steps_done < self.steps_in_all else "ending"
-        return f"{repeat}{' · '.join(parts)} · {left}"
+        if self.steps_per_repeat:
+            parts.append(f"{duration(self.remaining_s)} left" if self.steps_done < self.steps_in_all else "ending")
+        return f"{repeat}{' · '.join(parts)}"
 
     @property
     def _unheard(self) -> str:

@@ -13,6 +13,8 @@ from llmexp.schema.serving import MAX, ServeConfig
 MOST_WARMUP, FEWEST_WARMUP = 32, 4
 # Of an open load, so many seconds of it warm the server up.
 WARMUP_S = 2.0
+# No probe of a search gets longer than serve.requests by more requests than these.
+MOST_OF_PROBE = 10_000
 
 
 def load_points(serve: ServeConfig) -> list[LoadPoint]:
@@ -21,6 +23,17 @@ def load_points(serve: ServeConfig) -> list[LoadPoint]:
     Raises ConfigError where the trace cannot be read.
     """
     return [_numbered(number, load, serve) for number, load in enumerate(_loads(serve))]
+
+
+def probe_of(serve: ServeConfig, number: int, probe: int, rate_per_s: float) -> LoadPoint:
+    """Return the load point of a search's probe, which has its number behind those that were planned.
+
+    A load is judged by what its requests do over time: where they come fast, more of them are sent.
+    """
+    lasting = min(ceil(rate_per_s * serve.search.least_s), MOST_OF_PROBE) if serve.search else 0
+    requests = max(serve.requests, lasting)
+    load = LoadPoint(number=number, requests=requests, warmup=0, rate_per_s=rate_per_s, probe=probe)
+    return _numbered(number, load, serve)
 
 
 def due_s(point: LoadPoint, serve: ServeConfig, seed: int, count: int) -> list[float]:
@@ -39,7 +52,7 @@ def due_s(point: LoadPoint, serve: ServeConfig, seed: int, count: int) -> list[f
 
 def _loads(serve: ServeConfig) -> Iterator[LoadPoint]:
     """Yield the loads, whose numbers and warm-ups are not known yet; a burst has no rate."""
-    load = LoadPoint(number=0, requests=serve.requests, warmup=0)
+    load = LoadPoint(number=0, requests=serve.requests, warmup=0, turns=serve.turns)
     for rate in serve.rate:
         yield load.model_copy(update={"rate_per_s": None if rate == MAX else rate})
     for concurrency in serve.concurrency:

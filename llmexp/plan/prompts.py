@@ -33,12 +33,17 @@ class Prompts:
         """
         if len(tokens) != len(outputs) + 1:
             raise ValueError(f"{len(tokens)} turns cannot follow {len(outputs)} outputs")
-        found = self._prefix(conversation)
+        found: list[int] = []
         for turn, count in enumerate(tokens):
-            found += self._drawn("prompt", (conversation, turn), count)
+            found += self.added(conversation, turn, count)
             if turn < len(outputs):
                 found += outputs[turn]
         return found
+
+    def added(self, conversation: int, turn: int, tokens: int) -> list[int]:
+        """Return what a turn adds to what was said: new tokens, and before those of the first turn the prefix."""
+        drawn = self._drawn("prompt", (conversation, turn), tokens)
+        return drawn if turn else self._prefix(conversation) + drawn
 
     def of_blocks(self, hash_ids: Sequence[int], tokens: int, block_tokens: int) -> list[int]:
         """Return a prompt of so many tokens made of blocks, of which those with the same id have the same tokens.

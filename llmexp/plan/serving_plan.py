@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -10,7 +11,7 @@ from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.plan import OutsideServer, RunPlan
 from llmexp.record.samples import Record
 from llmexp.schema import Dtype, ServingRunConfig
-from llmexp.schema.serving import MAX
+from llmexp.schema.serving import MAX, ServeConfig
 
 TRACES_OWN = "as traced"
 
@@ -19,8 +20,10 @@ class LoadPoint(Record):
     """One load: an open one at a rate, a burst where neither rate nor concurrency is given, or a closed one."""
 
     number: int
-    requests: int
+    requests: int = Field(description="with turns, the conversations, as in warmup")
     warmup: int
+    turns: int = 1
+    probe: int | None = Field(None, description="of a search, counted from 1; None: planned from the beginning")
     rate_per_s: float | None = None
     concurrency: int | None = None
     follows: Literal["rate", "trace", "ramp"] = Field(
@@ -31,6 +34,11 @@ class LoadPoint(Record):
     def is_burst(self) -> bool:
         """Tell whether all requests are due at once."""
         return self.rate_per_s is None and self.concurrency is None
+
+    @property
+    def samples(self) -> int:
+        """The measured requests, turns of conversations each by itself."""
+        return self.requests * self.turns
 
     @property
     def at_work(self) -> int:
@@ -44,13 +52,22 @@ class LoadPoint(Record):
             return {"load": "closed", "concurrency": self.concurrency}
         if self.follows != "rate":
             return {"load": self.follows, "rate_per_s": MAX if self.is_burst else self.rate_per_s}
-        return {"load": "open", "rate_per_s": MAX if self.is_burst else self.rate_per_s}
+        probe = {"probe": self.probe} if self.probe else {}
+        return {"load": "open", "rate_per_s": MAX if self.is_burst else self.rate_per_s} | probe
 
     def __str__(self) -> str:
-        if self.concurrency:
-            return f"{self.concurrency} at a time"
-        rate = "max" if self.is_burst else f"{self.rate_per_s:.4g}/s"
-        return rate if self.follows == "rate" else f"{self.follows} {rate}"
+        return load_name(self.params)
+
+
+def load_name(params: Mapping[str, Any]) -> str:
+    """Return the name of a load by the parameters of its result."""
+    if "concurrency" in params:
+        return f"{params['concurrency']} at a time"
+    rate_per_s, follows = params["rate_per_s"], params["load"]
+    rate = MAX if rate_per_s == MAX else f"{rate_per_s:.4g}/s"
+    probe = f", probe {params['probe']}" if "probe" in params else ""
+    repeat = f" of repeat {params['repeat']}" if "repeat" in params else ""
+    return f"{rate}{probe}{repeat}" if follows == "open" else f"{follows} {rate}"
 
 
 class ServingPlan(RunPlan):
@@ -74,7 +91,7 @@ class ServingPlan(RunPlan):
     def work(self) -> dict[str, str]:
         """The properties that runs share whose rates can be compared, and the engine, which is what is compared."""
         serve = self.config.serve
-        only_trace = all(point.follows == "trace" for point in self.points)
+        only_trace = not serve.search and all(point.follows == "trace" for point in self.points)
         own = {name: value for name, value in super().work.items() if name != "ranks"}
         own |= {"server": self.server.address} if self.server.address else {}
         return own | {
@@ -86,8 +103,9 @@ class ServingPlan(RunPlan):
             "prefix": f"prefix of {serve.prefix}" if serve.prefix and not only_trace else "",
             "trace": serve.trace.file if serve.trace else "",
             "adapters": str(serve.adapters or ""),
+            "turns": _turns(serve),
             "requests": str(serve.requests),
-            "loads": ", ".join(map(str, self.points)),
+            "loads": ", ".join([*map(str, self.points), *([str(serve.search)] if serve.search else [])]),
         }
 
     @property
@@ -98,15 +116,22 @@ class ServingPlan(RunPlan):
 
     @property
     def samples(self) -> int:
-        """The number of requests, those of the warm-ups included."""
-        return sum(point.warmup + point.requests for point in self.points)
+        """The number of requests, those of the warm-ups included; not known where rates are searched."""
+        return (
+            0 if self.config.serve.search else sum(point.warmup * point.turns + point.samples for point in self.points)
+        )
 
     @property
     def measured_samples(self) -> int:
-        """The number of measured requests."""
-        return sum(point.requests for point in self.points)
+        """The number of measured requests; not known where rates are searched."""
+        return 0 if self.config.serve.search else sum(point.samples for point in self.points)
 
     @property
     def replicas(self) -> int:
         """One client sends all requests."""
         return 1
+
+
+def _turns(serve: ServeConfig) -> str:
+    think = f", {serve.think_time_s:g} s between them" if serve.think_time_s else ""
+    return f"{serve.turns} turns{think}" if serve.turns > 1 else ""

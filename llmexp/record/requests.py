@@ -20,6 +20,7 @@ class RequestSample(Sample):
     """
 
     point: int = Field(0, description="the number of its load point")
+    turn: int = Field(0, description="of its conversation, counted from 0")
     sent_s: float | None = Field(None, description="when it was written to the connection; None where it never was")
     first_byte_s: float | None = Field(None, description="of the answer, its head included")
     chunk_us: list[int] = Field(

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 class Column:
     """A column: its heading with the unit, its cells, and its place in the order of dropping.
 
-    Where there is no room, columns go in the order of `dispensable`; 0 always stays.
+    Where there is no room, columns go in the order of `dispensable`; 0 always stays. A terminal breaks cells at blanks
+    where they are wider than `widest` characters.
     """
 
     header: str
     cells: tuple[str, ...]
     left: bool = False
     dispensable: int = 0
+    widest: int | None = None
 
 
 @dataclass(frozen=True)

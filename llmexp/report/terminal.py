@@ -43,8 +43,7 @@ def _print_section(screen: Console, section: Section, first: int) -> None:
     screen.print(as_table(shown))
     for line in section.legend:
         write(screen, line, "dim")
-    if left_out:
-        write(screen, f"no room for: {', '.join(left_out)} (in Markdown and CSV, or on a wider terminal)", "dim")
+    _name_left_out(screen, left_out, "in Markdown and CSV")
     for number, note in enumerate(section.notes, 1):
         write(screen, f"({number}) {note}")
     for detail in section.details:
@@ -56,9 +55,17 @@ def _print_section(screen: Console, section: Section, first: int) -> None:
 def print_detail(detail: Detail, screen: Console) -> None:
     """Print a further table with its title and legend."""
     write(screen, f"\n{detail.title}")
-    screen.print(as_table(detail.columns))
+    shown, left_out = _fitting(list(detail.columns), screen)
+    screen.print(as_table(shown))
     for line in detail.legend:
         write(screen, line, "dim")
+    _name_left_out(screen, left_out, "in Markdown")
+
+
+def _name_left_out(screen: Console, headers: Sequence[str], elsewhere: str) -> None:
+    if headers:
+        named = "; ".join(header.replace("\u00a0", " ") for header in headers)
+        write(screen, f"no room for: {named} ({elsewhere}, or on a wider terminal)", "dim")
 
 
 def console(file: TextIO | None = None) -> Console:
@@ -91,6 +98,7 @@ def as_table(shown: Sequence[Column]) -> Table:
             justify="left" if column.left else "right",
             vertical="bottom",
             overflow="fold",
+            max_width=column.widest,
         )
     for cells in zip(*(column.cells for column in shown), strict=True):
         table.add_row(*(Text(cell) for cell in cells))

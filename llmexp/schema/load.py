@@ -41,6 +41,22 @@ class Ramp(Section):
         return f"{self.first_per_s:g} to {self.last_per_s:g}/s"
 
 
+class RateSearchConfig(Section):
+    """A search for a rate; each probe is an open load with serve.requests requests or more."""
+
+    start_per_s: PositiveFloat = Field(1.0, description="requests/s of the first probe")
+    tolerance: Annotated[float, Field(ge=0.02)] = Field(
+        0.1, description="it ends where the rates on both sides of the knee differ by this share or less"
+    )
+    most_probes: PositiveInt = Field(12, description="after which it ends in any case")
+    least_s: PositiveFloat = Field(
+        20.0, description="that a probe lasts: above serve.requests / least_s requests/s it has more requests"
+    )
+
+    def __str__(self) -> str:
+        return f"search from {self.start_per_s:g}/s"
+
+
 class TraceConfig(Section):
     """Times and lengths of requests that were recorded once."""
 

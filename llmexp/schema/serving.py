@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from llmexp.errors import ConfigError
 from llmexp.schema.lengths import OutputLengths, PromptLengths
-from llmexp.schema.load import Ramp, ServedAdapters, SharedPrefix, TraceConfig
+from llmexp.schema.load import NonNegativeFloat, Ramp, RateSearchConfig, ServedAdapters, SharedPrefix, TraceConfig
 from llmexp.schema.model import DenseModel, MixtralModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.section import Dtype, PositiveFloat, PositiveInt, Section, Whole
@@ -20,6 +20,11 @@ MAX: Literal["max"] = "max"
 def _listed(value: Any) -> Any:
     """Return one value as a list of one, because serve.rate=4 is what people type."""
     return value if isinstance(value, list | tuple) else [value]
+
+
+def _asked_for(value: Any) -> Any:
+    """Return the defaults for true, and none for false."""
+    return ({} if value else None) if isinstance(value, bool) else value
 
 
 # `serve.rate=1,4,max` are the load points of one run, not a sweep over runs.
@@ -37,14 +42,18 @@ class SloConfig(Section):
 
 
 class ServeConfig(Section):
-    """The load: each rate, each concurrency, the trace and the ramp are load points, one after the other."""
+    """The load: each rate, each concurrency, the trace and the ramp are load points, and at last a search's probes."""
 
     name: str
     rate: Rates = Field((), description="requests per second of open loads; max: all requests at once")
     concurrency: Counts = Field((), description="requests at work at a time in closed loads")
     arrivals: Literal["poisson", "constant", "gamma"] = Field("poisson", description="of open loads")
     burstiness: PositiveFloat = Field(1.0, description="the shape of gamma: below 1 requests come in bursts")
-    requests: PositiveInt = Field(description="of each load point, warm-up not counted; a trace may have fewer")
+    requests: PositiveInt = Field(
+        description="of each load point, warm-up not counted; a trace may have fewer. With turns, the conversations"
+    )
+    turns: PositiveInt = Field(1, description="requests of a conversation, each with all that was said before")
+    think_time_s: NonNegativeFloat = Field(0.0, description="from an answer's end until the next turn is due")
     warmup_requests: PositiveInt | None = Field(
         None,
         description="before each load point, under its own load; None: as many as it has at work, 32 at most",
@@ -55,6 +64,9 @@ class ServeConfig(Section):
     trace: TraceConfig | None = Field(None, description="one more open load, with recorded times and lengths")
     adapters: ServedAdapters | None = Field(None, description="LoRA adapters; each request asks for one, in turn")
     ramp: Ramp | None = Field(None, description="one more open load, whose rate changes while it lasts")
+    search: Annotated[RateSearchConfig | None, BeforeValidator(_asked_for)] = Field(
+        None, description="for the highest rate that the server keeps up with, within slo where that is set"
+    )
     slo: SloConfig = SloConfig()
     dtype: Dtype | None = Field(None, description="of weights and computation; None: bf16, on cpu fp32")
     weights: Literal["auto", "folder", "own"] = Field(
@@ -78,8 +90,21 @@ class ServeConfig(Section):
 
     @model_validator(mode="after")
     def _has_points(self) -> ServeConfig:
-        if not (self.rate or self.concurrency or self.trace or self.ramp):
+        if not (self.rate or self.concurrency or self.trace or self.ramp or self.search):
             raise ValueError("serve.rate and serve.concurrency are empty: set one of them, such as serve.rate=max")
+        return self
+
+    @model_validator(mode="after")
+    def _has_turns_that_can_be_sent(self) -> ServeConfig:
+        if self.turns > 1 and self.trace:
+            raise ValueError(f"serve.turns={self.turns}: the requests of serve.trace are single ones; set one of both")
+        if self.turns > 1 and self.search:
+            raise ValueError(
+                f"serve.turns={self.turns}: serve.search judges single requests, and no verdict on conversations has a "
+                "known rate of error: set serve.turns=1, or rates of your own with serve.search=null"
+            )
+        if self.turns == 1 and self.think_time_s:
+            raise ValueError(f"serve.think_time_s={self.think_time_s:g} is the time between turns: set serve.turns")
         return self
 
 

@@ -241,3 +241,16 @@ def test_gpu_finetune_is_what_one_card_can_hold_with_the_papers_batch_first():
     assert all("QL" in plan.method for plan in found if plan.config.model.name == "70b")
     first_larger = next(index for index, plan in enumerate(found) if plan.batch.micro > 1)
     assert all(plan.batch.micro > 1 for plan in found[first_larger:])
+
+
+def test_serve_first_asks_every_engine_the_same_loads():
+    found = plans("experiment=serve_first")
+    assert [plan.config.engine.name for plan in found] == ["transformers", "llama_cpp", "vllm"]
+    assert {plan.work["loads"] for plan in found} == {"1/s, 4/s, max"}
+
+
+def test_serve_knee_searches_with_enough_requests_a_probe():
+    (plan,) = plans("experiment=serve_knee")
+    assert plan.work["loads"] == "search from 10/s"
+    assert plan.config.serve.requests >= 300
+    assert plans("experiment=serve_knee", "serve.search.start_per_s=30")[0].work["loads"] == "search from 30/s"

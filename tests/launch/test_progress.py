@@ -60,6 +60,17 @@ def test_time_left_covers_all_repeats(progress, take_steps):
     assert str(progress).endswith(" · 13 s left")
 
 
+def test_without_a_known_number_of_samples_there_is_no_time_left(make_plan, repeat, take_steps, monkeypatch):
+    plan = make_plan("well", warmup_steps=2, steps=8)
+    monkeypatch.setattr(type(plan), "samples", 0)
+    progress = Progress(plan)
+    progress.begin(0, repeat)
+    take_steps(0, 4)
+    progress.update()
+    assert "step 4 (measured) · 400 tokens/s" in str(progress)
+    assert not any(word in str(progress) for word in (" left", "ending", "4/"))
+
+
 def test_later_repeats_start_from_nothing(progress, take_steps, tmp_path):
     take_steps(0, 10)
     progress.update()

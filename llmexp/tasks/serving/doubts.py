@@ -41,7 +41,7 @@ def judge_serving(
 
 def doubts(plan: ServingPlan, repeat: ServingRepeat) -> Iterator[str]:
     """Yield what speaks against a repeat's load points."""
-    for point in plan.points:
+    for point in repeat.loads(plan):
         yield from _failed(point, repeat)
         yield from _client(point, repeat)
 

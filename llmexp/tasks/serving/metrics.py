@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from llmexp.analysis.load_judgement import why_no_figures
 from llmexp.analysis.metric import Metrics, Shown
 from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.server_load import of_gpus, resident_bytes
 from llmexp.plan.serving_plan import ServingPlan
-from llmexp.tasks.serving.points import ServingRepeat, problem_of, requests_of, values
+from llmexp.tasks.serving.points import ServingRepeat, requests_of, values
 
 METRICS = Metrics()
 GIB = 1024**3
@@ -59,7 +60,7 @@ def gpu_peak_memory_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measureme
 
 def _highest(name: str, repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
     """Return the highest value of all load points that did the work that was asked for."""
-    each = [requests_of(repeat, point) for point in plan.points]
-    found = [dict(values(samples, plan)).get(name) for samples in each if not problem_of(samples)]
+    each = [requests_of(repeat, point) for point in repeat.loads(plan)]
+    found = [dict(values(samples, plan)).get(name) for samples in each if not why_no_figures([samples])]
     known = [value for value in found if value is not None]
     return Measurement(max(known)) if known else None

@@ -15,16 +15,19 @@ from llmexp.plan.load_points import load_points
 from llmexp.plan.request_trace import load_trace
 from llmexp.plan.server_address import ServerAddress
 from llmexp.plan.server_plan import ServerPlan
-from llmexp.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.plan.serving_plan import ServingPlan
 from llmexp.plan.shape import shape_of
 from llmexp.record.plan import Command, MemoryEstimate
 from llmexp.record.samples import StateBytes
 from llmexp.schema import DenseModel, Dtype, MixtralModel, ServingRunConfig
+from llmexp.schema.serving import ServeConfig
 
 # Larger folders of random weights are not worth their time and disk where the engine can draw weights itself.
 LARGEST_FOLDER_BYTES = 4 * 10**9
 # A KV cache that has no room for more requests at a time lets the others wait, as real servers do.
 MOST_AT_ONCE = 256
+# With fewer requests most rates near the capacity stay unknown (docs/numbers.md, "Loads of a server").
+FEWEST_OF_PROBE = 300
 
 
 def plan_serving(config: ServingRunConfig) -> ServingPlan:
@@ -53,6 +56,17 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     )
 
 
+def warning_of(plan: ServingPlan) -> str:
+    """Warn of a search whose probes have too few requests, or return an empty string."""
+    serve = plan.config.serve
+    if not serve.search or serve.requests >= FEWEST_OF_PROBE:
+        return ""
+    return (
+        f"serve.requests={serve.requests}: a search needs {FEWEST_OF_PROBE} to 1000 requests a probe, "
+        "or many rates stay unknown and the interval that it ends with is wide"
+    )
+
+
 def _contents(config: ServingRunConfig) -> dict[str, str]:
     """Return the digest of the files of lengths and of the trace, where there are any."""
     paths = [Path(place).expanduser() for place in config.inputs]
@@ -77,6 +91,7 @@ def served_of(config: ServingRunConfig) -> Served:
         LengthDraw.of(serve.output).longest,
         most,
         prefix=serve.prefix.tokens if serve.prefix else 0,
+        turns=serve.turns,
     )
     if serve.trace:
         trace = load_trace(serve.trace, serve.requests)
@@ -88,7 +103,7 @@ def served_of(config: ServingRunConfig) -> Served:
         dtype=dtype,
         device=config.hardware.device,
         positions=positions,
-        requests=min(max(map(_at_work, load_points(serve))), MOST_AT_ONCE),
+        requests=_most_at_work(serve),
         devices=config.parallelism.tp,
         stages=config.parallelism.pp,
         replicas=config.parallelism.dp,
@@ -147,8 +162,11 @@ def weight_bytes(model: DenseModel | MixtralModel, dtype: Dtype) -> int:
     return shape.parameters * BYTES[dtype]
 
 
-def _at_work(point: LoadPoint) -> int:
-    return point.at_work
+def _most_at_work(serve: ServeConfig) -> int:
+    """Return the most requests that may be at work at a time; how many a search sends is not known."""
+    if serve.search:
+        return MOST_AT_ONCE
+    return min(max(point.at_work for point in load_points(serve)), MOST_AT_ONCE)
 
 
 def _draws_own(config: ServingRunConfig, weights: int) -> bool:

@@ -8,19 +8,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from llmexp.analysis.load_judgement import in_order, why_no_figures
 from llmexp.analysis.percentiles import percentile
 from llmexp.analysis.quantity import Measurement, over_repeats
-from llmexp.analysis.request_latency import goodput_per_s, latencies
+from llmexp.analysis.request_latency import Objective, goodput_per_s, latencies
 from llmexp.analysis.window import Repeat, read_repeat
 from llmexp.errors import RecordError
+from llmexp.plan.probes import read_probes
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.requests import RequestSample
 from llmexp.record.result import Metric, ResultPoint
 from llmexp.record.samples import read_samples
 from llmexp.record.server_samples import ServerSample, read_server_samples, server_samples_path
 from llmexp.record.serving import ClientFloor, ServingSummary
-from llmexp.schema.serving import SloConfig
-from llmexp.tasks.serving.objective import objective
 from llmexp.tasks.serving.server_values import server_values
 from llmexp.tasks.serving.verdicts import verdicts
 
@@ -32,6 +32,12 @@ class ServingRepeat(Repeat[RequestSample, ServingSummary]):
     """A repeat, with what its server told of itself."""
 
     server: tuple[ServerSample, ...] = ()
+    probes: tuple[LoadPoint, ...] = ()
+    """The load points that a search added."""
+
+    def loads(self, plan: ServingPlan) -> list[LoadPoint]:
+        """Return the load points that were planned, and those that a search added."""
+        return [*plan.points, *self.probes]
 
 
 def read_serving_repeat(folder: Path, plan: ServingPlan) -> ServingRepeat:
@@ -41,7 +47,7 @@ def read_serving_repeat(folder: Path, plan: ServingPlan) -> ServingRepeat:
         server = read_server_samples(server_samples_path(folder))
     except (OSError, ValueError) as error:
         raise RecordError(f"{server_samples_path(folder)} holds no samples of a server: {error}") from None
-    return ServingRepeat(found.ranks, found.warmup, found.measured, tuple(server))
+    return ServingRepeat(found.ranks, found.warmup, found.measured, tuple(server), tuple(read_probes(folder)))
 
 
 def served(repeats: Sequence[Repeat[Any, Any]]) -> list[ServingRepeat]:
@@ -50,14 +56,22 @@ def served(repeats: Sequence[Repeat[Any, Any]]) -> list[ServingRepeat]:
 
 
 def results(plan: ServingPlan, repeats: Sequence[ServingRepeat]) -> list[ResultPoint]:
-    """Return each load point's result; one without a whole answer has no metrics and says why."""
-    return [_result(plan, point, [requests_of(repeat, point) for repeat in repeats], repeats) for point in plan.points]
+    """Return each load point's result; one without a whole answer has no metrics and says why.
+
+    A search takes its own way in each repeat, so that each of its probes has a result of its own.
+    """
+    found = [_result(plan, point, repeats) for point in plan.points]
+    for number, repeat in enumerate(repeats, 1):
+        which = {"repeat": number} if len(repeats) > 1 else {}
+        for probe in repeat.probes:
+            result = _result(plan, probe, [repeat])
+            found.append(result.model_copy(update={"params": result.params | which}))
+    return found
 
 
 def requests_of(repeat: ServingRepeat, point: LoadPoint) -> list[RequestSample]:
     """Return the measured requests of a load point in the order in which they were due."""
-    found = [sample for (sample,) in repeat.measured if sample.point == point.number]
-    return sorted(found, key=lambda sample: (sample.scheduled_s, sample.index))
+    return in_order([sample for (sample,) in repeat.measured if sample.point == point.number])
 
 
 def results_until_now(plan: ServingPlan, folder: Path) -> list[ResultPoint]:
@@ -67,21 +81,16 @@ def results_until_now(plan: ServingPlan, folder: Path) -> list[ResultPoint]:
     told_all = (folder / "failure.0.json").exists() or any(sample.was_at_work for sample in every)
     begun = max((sample.point for sample in every), default=0)
     found = []
-    for point in plan.points:
+    for point in (*plan.points, *read_begun(folder)):
         own = [sample for sample in every if sample.point == point.number and not sample.warmup]
         answered = sum(not sample.problem for sample in own)
-        if answered == point.requests or (len(own) == point.requests and point.number < begun):
+        if answered == point.samples or (len(own) == point.samples and point.number < begun):
             found.append(_one(plan, point, own))
             continue
         accounts = _accounts(point, own, told_all)
         found.append(ResultPoint(params=point.params, metrics={}, problem=accounts))
         told_all = True  # a later point has not begun
     return found
-
-
-def problem_of(samples: Sequence[RequestSample]) -> str:
-    """Say why a load point of one repeat has no figures, or return an empty string."""
-    return _unanswered([samples]) or _other_work([samples])
 
 
 def _read_unfinished(folder: Path) -> list[RequestSample]:
@@ -92,18 +101,27 @@ def _read_unfinished(folder: Path) -> list[RequestSample]:
         return []
 
 
+def read_begun(folder: Path) -> list[LoadPoint]:
+    """Read the probes that a repeat began though it did not end well; none where they cannot be read."""
+    try:
+        return read_probes(folder)
+    except RecordError:
+        return []
+
+
 def _one(plan: ServingPlan, point: LoadPoint, samples: Sequence[RequestSample]) -> ResultPoint:
-    if problem := problem_of(samples):
+    if problem := why_no_figures([samples]):
         return ResultPoint(params=point.params, metrics={}, problem=problem)
-    return ResultPoint(params=point.params, metrics=_over([dict(values(samples, plan))]))
+    judged = verdicts(point, plan.config.serve.slo, [in_order(samples)])
+    return ResultPoint(params=point.params, metrics=_over([dict(values(samples, plan))]), verdicts=judged)
 
 
 def _accounts(point: LoadPoint, own: Sequence[RequestSample], told_all: bool) -> str:
     """Say what became of every request of a load point that was not complete when the run ended."""
     failed = [sample for sample in own if sample.problem and not sample.was_at_work]
     at_work = sum(sample.was_at_work for sample in own)
-    answered, left = len(own) - len(failed) - at_work, point.requests - len(own)
-    said = f"the run ended when {answered} of {point.requests} requests were answered, {len(failed)} had failed"
+    answered, left = len(own) - len(failed) - at_work, point.samples - len(own)
+    said = f"the run ended when {answered} of {point.samples} requests were answered, {len(failed)} had failed"
     if told_all:
         said += f", {at_work} were at work and {left} were not sent yet"
     elif left:
@@ -125,9 +143,11 @@ def values(samples: Sequence[RequestSample], plan: ServingPlan) -> Iterator[tupl
         yield "output_tokens_per_s", output / seconds
         yield "output_tokens_per_s_per_device", output / seconds / plan.devices
         yield "total_tokens_per_s", (output + sum(sample.asked_prompt_tokens for sample in whole)) / seconds
-    if (slo := plan.config.serve.slo) != SloConfig():
-        yield "goodput_per_s", goodput_per_s(samples, objective(slo))
+    if objective := Objective.of(plan.config.serve.slo):
+        yield "goodput_per_s", goodput_per_s(samples, objective)
     yield from _latencies(whole)
+    if plan.config.serve.turns > 1:
+        yield from _turns(whole)
 
 
 def floor_of(repeat: ServingRepeat, point: LoadPoint) -> ClientFloor | None:
@@ -143,10 +163,20 @@ def _latencies(samples: Sequence[RequestSample]) -> Iterator[tuple[str, float]]:
                 yield f"{kind}_p{percent}_s", percentile(times_s, percent)
 
 
-def _result(
-    plan: ServingPlan, point: LoadPoint, samples: Sequence[Sequence[RequestSample]], repeats: Sequence[ServingRepeat]
-) -> ResultPoint:
-    if problem := _unanswered(samples) or _other_work(samples):
+def _turns(samples: Sequence[RequestSample]) -> Iterator[tuple[str, float]]:
+    """Yield the time to first token of the first turns, and of the later ones, whose prompts a cache may know."""
+    for name, own in (
+        ("first_turn", [sample for sample in samples if not sample.turn]),
+        ("later_turns", [sample for sample in samples if sample.turn]),
+    ):
+        if times_s := latencies(own)["ttft"]:
+            yield f"{name}_ttft_p50_s", percentile(times_s, 50)
+            yield f"{name}_ttft_p99_s", percentile(times_s, 99)
+
+
+def _result(plan: ServingPlan, point: LoadPoint, repeats: Sequence[ServingRepeat]) -> ResultPoint:
+    samples = [requests_of(repeat, point) for repeat in repeats]
+    if problem := why_no_figures(samples):
         return ResultPoint(params=point.params, metrics={}, problem=problem)
     pairs = zip(samples, repeats, strict=True)
     found = [
@@ -155,21 +185,6 @@ def _result(
     ]
     judged = verdicts(point, plan.config.serve.slo, samples)
     return ResultPoint(params=point.params, metrics=_over(found), verdicts=judged)
-
-
-def _unanswered(samples: Sequence[Sequence[RequestSample]]) -> str:
-    for repeat in samples:
-        problems = [sample.problem for sample in repeat if sample.problem]
-        if len(problems) == len(repeat):
-            return f"no request was answered wholly: {problems[0] if problems else 'none was sent'}"
-    return ""
-
-
-def _other_work(samples: Sequence[Sequence[RequestSample]]) -> str:
-    """Say how many answers are not what was asked for; figures of other work would mislead."""
-    each = [sample for repeat in samples for sample in repeat]
-    odd = [sample.differences for sample in each if sample.differences]
-    return f"{len(odd)} of {len(each)} answers are not what was asked for: {odd[0][0]}" if odd else ""
 
 
 def _floor(floor: ClientFloor | None) -> dict[str, float]:

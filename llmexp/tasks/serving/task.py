@@ -16,7 +16,7 @@ from llmexp.schema import ServingRunConfig
 from llmexp.tasks.base import AnyRepeat, Task
 from llmexp.tasks.serving.doubts import judge_serving
 from llmexp.tasks.serving.metrics import METRICS
-from llmexp.tasks.serving.planning import plan_serving
+from llmexp.tasks.serving.planning import plan_serving, warning_of
 from llmexp.tasks.serving.points import ServingRepeat, read_serving_repeat, results, results_until_now, served
 from llmexp.tasks.serving.report.distributions import draw_distributions
 from llmexp.tasks.serving.report.over_time import draw_times
@@ -43,11 +43,14 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
         serve = plan.config.serve
         work = plan.work
         return {
-            "loads": ", ".join(map(str, plan.points)),
-            **{name: work[name] for name in ("prefix", "trace", "adapters") if work[name]},
+            **{name: work[name] for name in ("loads", "prefix", "trace", "adapters", "turns") if work[name]},
             "requests": f"{serve.requests} of each load, in: {work['prompt']}, out: {work['output']}",
             "server": plan.server.address or " ".join(plan.server.command.argv),
         }
+
+    def warning(self, plan: ServingPlan) -> str:
+        """Warn of a search whose probes have too few requests to be judged."""
+        return warning_of(plan)
 
     def read(self, folder: Path, plan: ServingPlan) -> ServingRepeat:
         """Read a repeat with what its server told."""

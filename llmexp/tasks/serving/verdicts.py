@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmexp.analysis.attainment import attainment
-from llmexp.analysis.backlog import Load
-from llmexp.analysis.knee import Knee, holds, knee
-from llmexp.analysis.saturation import saturation
+from llmexp.analysis.knee import Answer, Knee, holds, knee
+from llmexp.analysis.load_judgement import LOAD, Repeats, judgement
+from llmexp.analysis.rate_search import Found, RateSearch
+from llmexp.analysis.request_latency import Objective
 from llmexp.plan.serving_plan import LoadPoint
-from llmexp.record.requests import RequestSample
 from llmexp.record.result import PointVerdict, ResultPoint
+from llmexp.schema.load import RateSearchConfig
 from llmexp.schema.serving import SloConfig
-from llmexp.tasks.serving.objective import objective
-
-LOAD, OBJECTIVE = "load", "objective"
-Repeats = Sequence[Sequence[RequestSample]]
 
 
 def verdicts(point: LoadPoint, slo: SloConfig, repeats: Repeats) -> dict[str, PointVerdict]:
-    """Judge an open load of a constant rate by its requests, repeat by repeat, in the order in which they were due."""
-    if point.rate_per_s is None or point.follows != "rate":
+    """Judge an open load of a constant rate by its requests, repeat by repeat, in the order in which they were due.
+
+    Conversations are not judged: the rate of error of such a verdict is not known.
+    """
+    if point.rate_per_s is None or point.follows != "rate" or point.turns > 1:
         return {}
-    kept_up = saturation([Load.of(samples) for samples in repeats])
-    found = {LOAD: PointVerdict(answer=kept_up.verdict, reasons=kept_up.reasons)}
-    if slo != SloConfig():
-        used = [[objective(slo).used_by(sample) for sample in samples] for samples in repeats]
-        kept = attainment(used)
-        found[OBJECTIVE] = PointVerdict(answer=kept.verdict, reasons=kept.reasons)
-    return found
+    return judgement(repeats, Objective.of(slo))
 
 
 def knee_of(points: Sequence[ResultPoint]) -> Knee | None:
@@ -36,8 +29,22 @@ def knee_of(points: Sequence[ResultPoint]) -> Knee | None:
 
     None where no load point was judged.
     """
-    answers = [(float(point.params["rate_per_s"]), _holds(point)) for point in points if LOAD in point.verdicts]
+    answers = _answers(points)
     return knee(answers) if answers else None
+
+
+def search_end(points: Sequence[ResultPoint], search: RateSearchConfig) -> str:
+    """Say where a search stands after its probes, and why it ended; the same answers always lead to the same end."""
+    if problem := next((point.problem for point in points if point.problem), ""):
+        return f"ended after probe {len(points)}: {problem}"
+    step = RateSearch(search.start_per_s, search.tolerance, search.most_probes).step(_answers(points))
+    if isinstance(step, Found):
+        return f"{step.knee}; it ended because {step.reason}"
+    return f"did not end: after {len(points)} probes {step:g} requests/s would have been next"
+
+
+def _answers(points: Sequence[ResultPoint]) -> list[Answer]:
+    return [(float(point.params["rate_per_s"]), _holds(point)) for point in points if LOAD in point.verdicts]
 
 
 def _holds(point: ResultPoint) -> bool | None:

@@ -13,6 +13,7 @@ from llmexp.record.requests import RequestSample
 from llmexp.record.samples import read_samples
 from llmexp.report.picture import COLOURS, new_figure, plain, save
 from llmexp.report.row import Row
+from llmexp.tasks.serving.points import read_begun
 from llmexp.tasks.serving.report.loads import loads_of
 
 if TYPE_CHECKING:
@@ -87,15 +88,20 @@ def draw_interactivity(rows: Sequence[Row], title: str, label: Callable[[Row], s
 
 
 def _lines(row: Row, run: int, name: str) -> list[Line]:
-    """Return the answered requests of each load point, of all repeats together."""
+    """Return the answered requests of each load point, of all repeats together.
+
+    Probes of the same number and rate are the same load in every repeat, other probes are loads of their own.
+    """
     assert isinstance(row.plan, ServingPlan)
-    samples = [sample for repeat in row.folder.repeats() for sample in _samples(repeat)]
-    found = []
-    for point in row.plan.points:
-        own = [sample for sample in samples if sample.point == point.number]
-        if own:
-            found.append(Line(f"{name} {point}".strip(), run, point.number, own))
-    return found
+    found: dict[str, Line] = {}
+    for repeat in row.folder.repeats():
+        samples = _samples(repeat)
+        for point in (*row.plan.points, *read_begun(repeat)):
+            own = [sample for sample in samples if sample.point == point.number]
+            if own:
+                line = found.setdefault(str(point), Line(f"{name} {point}".strip(), run, point.number, []))
+                line.samples.extend(own)
+    return list(found.values())
 
 
 def _samples(repeat: Path) -> list[RequestSample]:

@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from llmexp.plan.serving_plan import ServingPlan
+from llmexp.analysis.load_judgement import LOAD, OBJECTIVE
+from llmexp.plan.serving_plan import ServingPlan, load_name
 from llmexp.record.result import ResultPoint
 from llmexp.report.columns import Column, Detail
 from llmexp.report.row import Row
-from llmexp.tasks.serving.verdicts import LOAD, OBJECTIVE, knee_of
+from llmexp.tasks.serving.verdicts import knee_of, search_end
 
 PAIR = "p50\u00a0/\u00a0p99"
-LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "inter_token": "ITL", "end_to_end": "end to end"}
+# Each with its place in the order in which columns go where there is no room.
+LATENCIES = {
+    "ttft": ("TTFT", 0),
+    "tpot": ("TPOT", 3),
+    "inter_token": ("ITL", 1),
+    "end_to_end": ("end\u00a0to\u00a0end", 0),
+}
+TURNS = "TTFT\u00a0p50,\u00a0ms 1st\u00a0turn\u00a0/\u00a0later"
+# Of a run, in characters; longer ones have several lines.
+WIDEST_LABEL = 24
 LEGEND = (
-    "TTFT: time to first token; TPOT: time per output token after the first; ITL: time between two tokens; all "
-    "but the last two count from when a request was due, not from when it was sent"
+    "TTFT: time to first token; TPOT: time per output token after the first; ITL: time between two tokens; TTFT and "
+    "end to end count from when a request was due, not from when it was sent"
 )
 
 
@@ -40,9 +50,8 @@ def loads_of(rows: Sequence[Row]) -> list[Load]:
     """Return the load points of all runs that have results."""
     found = []
     for row in rows:
-        assert isinstance(row.plan, ServingPlan)
         points = row.result.points if row.result else []
-        found += [Load(row, str(load), point) for load, point in zip(row.plan.points, points, strict=False)]
+        found += [Load(row, load_name(point.params), point) for point in points]
     return found
 
 
@@ -67,35 +76,57 @@ def _knees(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterator[str]:
     """Yield between which rates each run's server stopped to keep up, and what is not known of its loads."""
     for row in rows:
         points = row.result.points if row.result else []
-        if found := knee_of(points):
+        found = knee_of(points)
+        if found and not all("probe" in point.params for point in points):
             within = " within serve.slo" if any(OBJECTIVE in point.verdicts for point in points) else ""
             yield f"knee, {label(row)} keeps up{within}: {found}"
+        yield from _searches(row, label(row))
     for load in loads_of(rows):
         for verdict in load.point.verdicts.values():
             if verdict.answer == "unknown":
                 yield f"?, {label(load.row)} at {load.name}: {'; '.join(verdict.reasons)}"
 
 
+def _searches(row: Row, name: str) -> Iterator[str]:
+    """Yield where the search of each repeat ended, and why."""
+    assert isinstance(row.plan, ServingPlan)
+    wanted = row.plan.config.serve.search
+    by_repeat: dict[int, list[ResultPoint]] = {}
+    for point in row.result.points if row.result else ():
+        if "probe" in point.params:
+            by_repeat.setdefault(point.params.get("repeat", 1), []).append(point)
+    for repeat, probes in by_repeat.items():
+        if wanted:
+            which = f", repeat {repeat}" if len(by_repeat) > 1 else ""
+            within = " within serve.slo" if any(OBJECTIVE in point.verdicts for point in probes) else ""
+            yield f"knee by search, {name}{which} keeps up{within}: {search_end(probes, wanted)}"
+
+
 def _columns(loads: Sequence[Load], label: Callable[[Row], str]) -> Iterator[Column]:
+    """Yield the columns; where there is no room, the gaps between tokens go first, and goodput stays longest."""
     if len({load.row.id for load in loads}) > 1:
-        yield Column("run", tuple(label(load.row) for load in loads), left=True)
-    yield Column("load", tuple(load.name for load in loads), left=True)
-    yield _column("requests/s", loads, lambda load: three_digits(load.mean("requests_per_s")) or "-")
+        yield Column("run", tuple(label(load.row) for load in loads), left=True, widest=WIDEST_LABEL)
+    yield Column("load", tuple(load.name.replace(" ", "\u00a0") for load in loads), left=True)
+    yield _column("requests/s", loads, lambda load: three_digits(load.mean("requests_per_s")) or "-", 4)
     yield _column("output tokens/s", loads, lambda load: three_digits(load.mean("output_tokens_per_s")))
-    for kind, words in LATENCIES.items():
-        yield _column(f"{words}, ms {PAIR}", loads, lambda load, kind=kind: _pair(load, kind))  # type: ignore[misc]
+    for kind, (words, dispensable) in LATENCIES.items():
+        cells = tuple(_pair(load, kind) for load in loads)
+        yield Column(f"{words},\u00a0ms {PAIR}", cells, dispensable=dispensable)
+    if any(load.mean("later_turns_ttft_p50_s") is not None for load in loads):
+        cells = tuple(_turns(load) for load in loads)
+        yield Column(TURNS, cells, dispensable=2)
     if any(load.point.verdicts for load in loads):
         yield _column("kept up", loads, lambda load: _answer(load, LOAD))
     if any(OBJECTIVE in load.point.verdicts for load in loads):
         yield _column("kept serve.slo", loads, lambda load: _answer(load, OBJECTIVE))
     if any(load.mean("goodput_per_s") is not None for load in loads):
-        yield _column("goodput, requests/s", loads, lambda load: three_digits(load.mean("goodput_per_s")))
+        yield _column("goodput, requests/s", loads, lambda load: three_digits(load.mean("goodput_per_s")), 5)
     if any(load.mean("failed_requests") for load in loads):
         yield _column("failed", loads, lambda load: three_digits(load.mean("failed_requests")))
 
 
-def _column(header: str, loads: Sequence[Load], cell: Callable[[Load], str]) -> Column:
-    return Column(header, tuple(cell(load) for load in loads))
+def _column(header: str, loads: Sequence[Load], cell: Callable[[Load], str], dispensable: int = 0) -> Column:
+    return Column(header, tuple(cell(load) for load in loads), dispensable=dispensable)
 
 
 def _answer(load: Load, question: str) -> str:
@@ -104,6 +135,12 @@ def _answer(load: Load, question: str) -> str:
 
 
 def _pair(load: Load, kind: str) -> str:
-    found = [load.mean(f"{kind}_p{percent}_s") for percent in (50, 99)]
-    known = [three_digits(seconds * 1e3) for seconds in found if seconds is not None]
-    return "\u00a0/\u00a0".join(known)
+    return _milliseconds(load.mean(f"{kind}_p50_s"), load.mean(f"{kind}_p99_s"))
+
+
+def _turns(load: Load) -> str:
+    return _milliseconds(load.mean("first_turn_ttft_p50_s"), load.mean("later_turns_ttft_p50_s"))
+
+
+def _milliseconds(*seconds: float | None) -> str:
+    return "\u00a0/\u00a0".join(three_digits(each * 1e3) for each in seconds if each is not None)

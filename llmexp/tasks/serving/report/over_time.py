@@ -9,6 +9,7 @@ from llmexp.record.requests import RequestSample
 from llmexp.record.samples import read_samples
 from llmexp.record.server_samples import read_server_samples, server_samples_path
 from llmexp.report.row import Row
+from llmexp.tasks.serving.points import read_begun
 from llmexp.tasks.serving.report.timeline import LoadSpan, draw_timeline
 
 
@@ -21,7 +22,8 @@ def draw_times(row: Row, title: str, figures: Path) -> None:
             server = read_server_samples(server_samples_path(repeat))
         except (OSError, ValueError):
             continue
-        spans = [span for point in row.plan.points if (span := _span(str(point), point.number, requests))]
+        points = [*row.plan.points, *read_begun(repeat)]
+        spans = [span for point in points if (span := _span(str(point), point.number, requests))]
         draw_timeline(
             f"{title}, {repeat.name.replace('.', ' ')}", requests, server, spans, figures / f"{repeat.name}.png"
         )

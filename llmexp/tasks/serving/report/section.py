@@ -42,8 +42,9 @@ class ServingSection(Section):
         named += [f"tp {shown['devices']}"] if shown.get("devices", "1") != "1" else []
         named += [shown["dtype"]] if "dtype" in shown else []
         named += [words.format(shown[name]) for name, words in LENGTHS.items() if name in shown]
-        named += [shown[name] for name in ("prefix", "trace") if shown.get(name)]
-        return ", ".join([*named, *([f"{shown['requests']} requests a load"] if "requests" in shown else [])])
+        named += [shown[name] for name in ("prefix", "trace", "turns") if shown.get(name)]
+        sent = "conversations" if shown.get("turns") else "requests"
+        return ", ".join([*named, *([f"{shown['requests']} {sent} a load"] if "requests" in shown else [])])
 
     def label(self, row: Row) -> str:
         """Return a run's name in tables and pictures: its engine, and what else differs between runs."""

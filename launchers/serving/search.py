@@ -1,0 +1,52 @@
+"""The search for the highest rate that a server keeps up with, or at which requests keep their objective.
+
+Each probe is judged as the report judges it later, from the same requests, so that the records tell the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from llmexp.analysis.knee import Answer, holds
+from llmexp.analysis.load_judgement import in_order, judgement, why_no_figures
+from llmexp.analysis.rate_search import Found, RateSearch
+from llmexp.analysis.request_latency import Objective
+from llmexp.plan.load_points import probe_of
+from llmexp.plan.probes import probes_path
+from llmexp.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.record.requests import RequestSample
+
+Measure = Callable[[LoadPoint], Sequence[RequestSample]]
+_WORDS = {True: "held", False: "did not hold", None: "could not be judged"}
+
+
+def search(plan: ServingPlan, repeat: Path, measure: Measure) -> list[LoadPoint]:
+    """Measure one rate after the other until the search ends, and return these load points; none where none is asked.
+
+    `measure` gives the measured requests of a load point. A probe stands in the repeat's file before it is measured.
+    """
+    wanted = plan.config.serve.search
+    if wanted is None:
+        return []
+    steps = RateSearch(wanted.start_per_s, wanted.tolerance, wanted.most_probes)
+    probes: list[LoadPoint] = []
+    answers: list[Answer] = []
+    with probes_path(repeat).open("w") as file:
+        while not isinstance(step := steps.step(answers), Found):
+            probes.append(probe_of(plan.config.serve, len(plan.points) + len(probes), len(probes) + 1, step))
+            file.write(probes[-1].model_dump_json() + "\n")
+            file.flush()
+            samples = in_order(measure(probes[-1]))
+            if problem := why_no_figures([samples]):
+                print(f"search: it ends after {probes[-1]}: {problem}", flush=True)
+                return probes
+            answers.append((step, _holds(plan, samples)))
+            print(f"search: {probes[-1]} {_WORDS[answers[-1][1]]}", flush=True)
+    print(f"search: {step.knee}; it ended because {step.reason}", flush=True)
+    return probes
+
+
+def _holds(plan: ServingPlan, samples: Sequence[RequestSample]) -> bool | None:
+    judged = judgement([samples], Objective.of(plan.config.serve.slo))
+    return holds(verdict.answer for verdict in judged.values())

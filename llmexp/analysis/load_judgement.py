@@ -1,0 +1,54 @@
+"""What the requests of a load point say together: whether its figures count, and whether the server kept up.
+
+The load client judges a search's probes by it while it measures, and the report by the records afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llmexp.analysis.attainment import attainment
+from llmexp.analysis.backlog import Load
+from llmexp.analysis.request_latency import Objective
+from llmexp.analysis.saturation import saturation
+from llmexp.record.requests import RequestSample
+from llmexp.record.result import PointVerdict
+
+LOAD, OBJECTIVE = "load", "objective"
+# The requests of each repeat, in the order in which they were due.
+Repeats = Sequence[Sequence[RequestSample]]
+
+
+def in_order(samples: Sequence[RequestSample]) -> list[RequestSample]:
+    """Return requests in the order in which they were due."""
+    return sorted(samples, key=lambda sample: (sample.scheduled_s, sample.index))
+
+
+def judgement(repeats: Repeats, objective: Objective | None) -> dict[str, PointVerdict]:
+    """Judge an open load of a constant rate of single requests, by the question; None where nothing was asked."""
+    kept_up = saturation([Load.of(samples) for samples in repeats])
+    found = {LOAD: PointVerdict(answer=kept_up.verdict, reasons=kept_up.reasons)}
+    if objective:
+        kept = attainment([[objective.used_by(sample) for sample in samples] for samples in repeats])
+        found[OBJECTIVE] = PointVerdict(answer=kept.verdict, reasons=kept.reasons)
+    return found
+
+
+def why_no_figures(repeats: Repeats) -> str:
+    """Say why figures of these requests would mislead, or return an empty string."""
+    return _unanswered(repeats) or _other_work(repeats)
+
+
+def _unanswered(repeats: Repeats) -> str:
+    for samples in repeats:
+        problems = [sample.problem for sample in samples if sample.problem]
+        if len(problems) == len(samples):
+            return f"no request was answered wholly: {problems[0] if problems else 'none was sent'}"
+    return ""
+
+
+def _other_work(repeats: Repeats) -> str:
+    """Say how many answers are not what was asked for; figures of other work would mislead."""
+    each = [sample for samples in repeats for sample in samples]
+    odd = [sample.differences for sample in each if sample.differences]
+    return f"{len(odd)} of {len(each)} answers are not what was asked for: {odd[0][0]}" if odd else ""
