@@ -34,6 +34,8 @@ class Session:
 
     def __init__(self, plan: ServingPlan, server: AnyServer, done: Done, watch: ServerWatch) -> None:
         self._plan, self._server, self._done, self._watched_by = plan, server, done, watch
+        # Of the loads that are over: indices count over all loads of a run.
+        self._requests = 0
 
     async def measure(self, point: LoadPoint) -> None:
         """Warm the server up for a load point, then measure it; raises ServerError where the server ends or hangs."""
@@ -50,10 +52,13 @@ class Session:
                 # A server may have turned down the last requests because it was about to end.
                 self._server.check_serving(f"after the load {point}")
             self._watched_by.look()
+            self._requests += len(every) * point.turns
 
     def _of(self, point: LoadPoint) -> Done:
+        before = self._requests
+
         def done(sample: RequestSample) -> None:
-            sample.point = point.number
+            sample.point, sample.index = point.number, before + sample.index
             self._done(sample)
 
         return done
