@@ -53,7 +53,7 @@ class ProfiledRun:
         ranks = self.breakdown.ranks if self.breakdown else []
         if any(LAYER in module.path for rank in ranks for module in rank.modules):
             return ""
-        return "; its trace has no modules: +engine.options.cuda_graphs=false computes them one by one"
+        return "; its trace has no modules: where vLLM serves, +engine.options.compile=false shows them"
 
     @property
     def _slower(self) -> str:

@@ -132,7 +132,7 @@ def test_a_trace_without_modules_says_how_they_are_seen(tmp_path: Path) -> None:
     bare = breakdown().model_copy(update={"ranks": [rank.model_copy(update={"modules": merged})]})
     row.folder.breakdown_path.write_text(bare.model_dump_json())
     (told,) = [line for line in named(ServingSection((row,)), "where").legend if "no modules" in line]
-    assert told.endswith("+engine.options.cuda_graphs=false computes them one by one")
+    assert told.endswith("+engine.options.compile=false shows them")
 
 
 def test_steps_of_decode_stand_beside_tables_x_and_xi(tmp_path: Path) -> None:
