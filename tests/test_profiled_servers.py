@@ -72,7 +72,7 @@ def test_vllm_is_profiled_by_its_routes(tmp_path: Path) -> None:
     python = server_python("vllm")
     if not python:
         pytest.skip("needs vLLM: `make serve-venv` installs it")
-    out, _, _, found = profiled(tmp_path, "engine=vllm", f"engine.python={python}", "+engine.options.cuda_graphs=false")
+    out, _, _, found = profiled(tmp_path, "engine=vllm", f"engine.python={python}", "+engine.options.compile=false")
     assert steps(found)[DECODE] >= 4
     assert {"QKV", "RoPE", "Core attention", "Gate and up", "Output", "Down", "Sampling"} <= parts(found)
     assert "table X of the paper" in out

@@ -11,6 +11,7 @@ import json
 import re
 import time
 from http.client import HTTPConnection, HTTPException
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,14 @@ class Profiler:
         await asyncio.to_thread(self._post, self._routes.stop, {})
         found = await self._written()
         for path in found:
-            rank = _RANK.search(path.name)
-            path.rename(self._folder / f"rank{rank[1] if rank else 0}.{len(self.windows_s)}.json.gz")
+            path.rename(self._named(_RANK.search(path.name)))
         self.windows_s.append(window_s)
+
+    def _named(self, rank: re.Match[str] | None) -> Path:
+        """Return the name of a rank's trace; replicas, which may count their ranks alike, follow each other."""
+        wanted = int(rank[1]) if rank else 0
+        names = (self._folder / f"rank{number}.{len(self.windows_s)}.json.gz" for number in count(wanted))
+        return next(path for path in names if not path.exists())
 
     async def _written(self) -> list[Path]:
         """Wait until traces are there that have stopped growing; some servers answer before they have written."""

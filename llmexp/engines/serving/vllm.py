@@ -174,7 +174,7 @@ def _profiled(served: Served) -> list[str]:
     """
     if not served.profile:
         return []
-    named = served.knobs.get("cuda_graphs") is False
+    named = served.knobs.get("compile") is False
     options = {
         "profiler": "torch",
         "torch_profiler_dir": "{trace}",

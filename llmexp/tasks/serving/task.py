@@ -45,6 +45,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
         return {
             **{name: work[name] for name in ("loads", "prefix", "trace", "adapters", "turns") if work[name]},
             "requests": f"{serve.requests} of each load, in: {work['prompt']}, out: {work['output']}",
+            "profile": f"{plan.points[-1]} once more, in two windows of {serve.profile_s:g} s" * serve.profile,
             "server": plan.server.address or " ".join(plan.server.command.argv),
         }
 

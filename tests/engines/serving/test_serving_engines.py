@@ -281,5 +281,5 @@ def test_a_server_that_runs_already_is_not_profiled() -> None:
 def test_vllm_traces_pythons_calls_where_they_tell_the_modules() -> None:
     option = "--profiler-config.torch_profiler_with_stack="
     assert option + "false" in server_words("vllm", replace(SERVED, profile=True))
-    assert option + "true" in server_words("vllm", replace(SERVED, profile=True, knobs={"cuda_graphs": False}))
+    assert option + "true" in server_words("vllm", replace(SERVED, profile=True, knobs={"compile": False}))
     assert not [word for word in server_words("vllm") if "profiler" in word]

@@ -57,7 +57,11 @@ def routes() -> Iterator[Callable[[Answer], Routes]]:
 
 
 def test_traces_are_named_by_rank_and_window(routes, tmp_path: Path) -> None:
-    names = iter(["rank0.17.pt.trace.json.gz rank1.18.pt.trace.json.gz", "1760000000.5-TP-0.trace.json.gz"])
+    both = (
+        "rank0.17.pt.trace.json.gz rank1.18.pt.trace.json.gz",
+        "7-TP-0-DP-0.trace.json.gz 7-TP-0-DP-1.trace.json.gz",
+    )
+    names = iter(both)
 
     def answer(path: str, body: dict[str, Any]) -> int:
         for name in next(names).split() if path == "/stop_profile" else ():
@@ -76,7 +80,7 @@ def test_traces_are_named_by_rank_and_window(routes, tmp_path: Path) -> None:
 
     asyncio.run(two_windows())
     found = sorted(path.name for path in (tmp_path / "trace").iterdir())
-    assert found == ["rank0.0.json.gz", "rank0.1.json.gz", "rank1.0.json.gz"]
+    assert found == ["rank0.0.json.gz", "rank0.1.json.gz", "rank1.0.json.gz", "rank1.1.json.gz"]
     start = ("/start_profile", {"output_dir": str(tmp_path / "trace"), "steps": 3})
     assert server.asked == [start, ("/stop_profile", {})] * 2
     assert len(profiler.windows_s) == 2

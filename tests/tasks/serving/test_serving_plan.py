@@ -7,6 +7,7 @@ from served_requests import serving_plan
 
 from llmexp.errors import ConfigError
 from llmexp.plan.load_points import due_s
+from llmexp.tasks.serving.task import SERVE
 
 
 def test_rates_between_commas_are_the_loads_of_one_run() -> None:
@@ -81,3 +82,9 @@ def test_wrong_input_has_one_line(words: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as refused:
         serving_plan(*words.split())
     assert "\n" not in str(refused.value)
+
+
+def test_the_plan_says_what_is_profiled() -> None:
+    told = SERVE.describe(serving_plan("serve.rate=4,max", "serve.profile=true", "serve.profile_s=0.5"))
+    assert told["profile"] == "max once more, in two windows of 0.5 s"
+    assert SERVE.describe(serving_plan())["profile"] == ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from llmexp.errors import RecordError
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
 from llmexp.record.profiled_load import ProfiledLoad, read_profiled_load
+from llmexp.record.ranges import LAYER
 from llmexp.record.result import RunStatus
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.breakdown.server import server_detail
@@ -44,7 +45,15 @@ class ProfiledRun:
             why = self.breakdown.remark if self.breakdown else "it has no trace"
             return f"{self.name}: where its profiled time went is not known: {why or 'its trace marks no steps'}"
         seconds = " and ".join(f"{each:.2g} s" for each in load.windows_s)
-        return f"{self.name} was profiled at {load.load} for {seconds}{self._slower}"
+        return f"{self.name} was profiled at {load.load} for {seconds}{self._slower}{self._without_modules}"
+
+    @property
+    def _without_modules(self) -> str:
+        """Say how modules are seen where the trace has none, as that of a model that is compiled."""
+        ranks = self.breakdown.ranks if self.breakdown else []
+        if any(LAYER in module.path for rank in ranks for module in rank.modules):
+            return ""
+        return "; its trace has no modules: where vLLM serves, +engine.options.compile=false shows them"
 
     @property
     def _slower(self) -> str:

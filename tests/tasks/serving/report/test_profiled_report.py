@@ -124,6 +124,17 @@ def test_parts_are_those_of_one_step_of_their_phase(tmp_path: Path) -> None:
     assert (tmp_path / "report_modules.png") in section.draw_more(tmp_path / "report.png")
 
 
+def test_a_trace_without_modules_says_how_they_are_seen(tmp_path: Path) -> None:
+    row = profiled_row(tmp_path, "serve.rate=max", "serve.requests=2")
+    assert not [line for line in named(ServingSection((row,)), "where").legend if "no modules" in line]
+    (rank,) = breakdown().ranks
+    merged = [module(DECODE, (), other=1)]
+    bare = breakdown().model_copy(update={"ranks": [rank.model_copy(update={"modules": merged})]})
+    row.folder.breakdown_path.write_text(bare.model_dump_json())
+    (told,) = [line for line in named(ServingSection((row,)), "where").legend if "no modules" in line]
+    assert told.endswith("+engine.options.compile=false shows them")
+
+
 def test_steps_of_decode_stand_beside_tables_x_and_xi(tmp_path: Path) -> None:
     section = ServingSection((profiled_row(tmp_path, *PAPERS_LOAD),))
     kernels, stages = named(section, "table X of the paper"), named(section, "table XI of the paper")
