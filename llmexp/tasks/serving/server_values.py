@@ -18,6 +18,8 @@ LEVELS = {
     "gpu_power_w": "gpu_power_w",
     "sm_clock_megahertz": "sm_clock_megahertz",
 }
+# Of a load that was over before the page was read so often, they show what was before and after it.
+OF_PAGES, FEWEST_PAGES = ("running", "waiting", "kv_used_share"), 3
 COUNTS = {
     "preemptions": "preemptions",
     "generated_tokens": "server_generated_tokens",
@@ -42,7 +44,7 @@ def server_values(
 def _told(found: ServerLoad) -> Iterator[tuple[str, float]]:
     for name, metric in LEVELS.items():
         level: Level | None = getattr(found, name)
-        if level:
+        if level and (found.pages >= FEWEST_PAGES or name not in OF_PAGES):
             yield f"{metric}_mean", level.mean
             yield f"{metric}_peak", level.peak
     for name, metric in COUNTS.items():
