@@ -45,7 +45,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
         return {
             **{name: work[name] for name in ("loads", "prefix", "trace", "adapters", "turns") if work[name]},
             "requests": f"{serve.requests} of each load, in: {work['prompt']}, out: {work['output']}",
-            "profile": f"{plan.points[-1]} once more, in two windows of {serve.profile_s:g} s" * serve.profile,
+            "profile": _profile(plan) if serve.profile else "",
             "server": plan.server.address or " ".join(plan.server.command.argv),
         }
 
@@ -96,6 +96,13 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
         """Return the most output tokens a second."""
         rate = metrics.get(plan.rate)
         return f"{rate.mean:,.1f} output tokens/s" if rate else ""
+
+
+def _profile(plan: ServingPlan) -> str:
+    """Say which load is profiled; the probes of a search are known when they have been measured only."""
+    if not plan.points:
+        return "none: only the loads of a search are measured, and none of them is put on the server once more"
+    return f"{plan.points[-1]} once more, in two windows of {plan.config.serve.profile_s:g} s"
 
 
 SERVE = Serve()

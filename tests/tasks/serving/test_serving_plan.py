@@ -88,3 +88,9 @@ def test_the_plan_says_what_is_profiled() -> None:
     told = SERVE.describe(serving_plan("serve.rate=4,max", "serve.profile=true", "serve.profile_s=0.5"))
     assert told["profile"] == "max once more, in two windows of 0.5 s"
     assert SERVE.describe(serving_plan())["profile"] == ""
+
+
+def test_of_a_search_alone_nothing_is_profiled_and_the_plan_says_so() -> None:
+    words = ("serve.rate=[]", "serve.slo.ttft_s=1", "serve.search.start_per_s=1")
+    assert SERVE.describe(serving_plan(*words))["profile"] == ""
+    assert SERVE.describe(serving_plan(*words, "serve.profile=true"))["profile"].startswith("none: only the loads of")

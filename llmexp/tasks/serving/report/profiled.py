@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from llmexp.errors import RecordError
+from llmexp.plan.serving_plan import ServingPlan
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
 from llmexp.record.profiled_load import ProfiledLoad, read_profiled_load
 from llmexp.record.ranges import LAYER
@@ -57,7 +58,10 @@ class ProfiledRun:
 
     @property
     def _slower(self) -> str:
-        points = self.row.result.points if self.row.result else []
+        plan, result = self.row.plan, self.row.result
+        assert isinstance(plan, ServingPlan)
+        # The probes of a search come behind the planned loads.
+        points = result.points[: len(plan.points)] if result else []
         measured = points[-1].metrics.get(RATE) if points else None
         if measured is None or self.load.output_tokens_per_s is None:
             return ""
