@@ -63,7 +63,13 @@ def floor(point: int = 0, **changed: float) -> ClientFloor:
     return ClientFloor(**{"point": point, **known, **changed})
 
 
-def served_row(folder: Path, plan: ServingPlan, *samples: RequestSample, probes: Sequence[LoadPoint] = ()) -> Row:
+def served_row(
+    folder: Path,
+    plan: ServingPlan,
+    *samples: RequestSample,
+    probes: Sequence[LoadPoint] = (),
+    floors: list[ClientFloor] | None = None,
+) -> Row:
     """A successful run in a folder, with its samples and probes there."""
     run = RunFolder(folder)
     (folder / "repeat.0").mkdir(parents=True)
@@ -71,7 +77,7 @@ def served_row(folder: Path, plan: ServingPlan, *samples: RequestSample, probes:
     (folder / "repeat.0" / "samples.0.jsonl").write_text(lines)
     if probes:
         probes_path(folder / "repeat.0").write_text("".join(each.model_dump_json() + "\n" for each in probes))
-    made = repeat(*(sample for sample in samples if not sample.warmup), probes=probes)
+    made = repeat(*(sample for sample in samples if not sample.warmup), floors=floors, probes=probes)
     result = RunResult(
         id=plan.id,
         stack="0",

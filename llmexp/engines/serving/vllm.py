@@ -48,7 +48,7 @@ METRIC_NAMES: MetricNames = {
     "generated_tokens": ("vllm:generation_tokens_total",),
     "prompt_tokens": ("vllm:prompt_tokens_total",),
 }
-# Why a knob is refused on a CPU, and its values that are not; docs/serving.md says what was seen.
+# Why a knob is refused on a CPU, and its values that are not; docs/servers.md says what was seen.
 _ON_A_GPU = {
     "cuda_graphs": "there are none",
     "memory_fraction": "the KV cache gets the bytes that the planned requests need",

@@ -61,7 +61,12 @@ def loads_table(rows: Sequence[Row], label: Callable[[Row], str]) -> Detail | No
     if not loads:
         return None
     problems = list(dict.fromkeys(load.point.problem for load in loads if load.point.problem))
-    legend = [LEGEND, *_knees(rows, label), *(f"not measured: {problem}" for problem in problems)]
+    legend = [
+        LEGEND,
+        *_knees(rows, label),
+        *_client(loads, label),
+        *(f"not measured: {problem}" for problem in problems),
+    ]
     return Detail("load points", list(_columns(loads, label)), legend)
 
 
@@ -85,6 +90,22 @@ def _knees(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterator[str]:
         for verdict in load.point.verdicts.values():
             if verdict.answer == "unknown":
                 yield f"?, {label(load.row)} at {load.name}: {'; '.join(verdict.reasons)}"
+
+
+def _client(loads: Sequence[Load], label: Callable[[Row], str]) -> Iterator[str]:
+    """Yield the largest share of a median latency that is the client's own."""
+    shares = []
+    for load in loads:
+        for kind, words in (("ttft", "TTFT"), ("end_to_end", "end to end")):
+            own_s, found_s = load.mean(f"client_floor_{kind}_p50_s"), load.mean(f"{kind}_p50_s")
+            if own_s is not None and found_s:
+                shares.append((own_s / found_s, own_s, found_s, f"{words} of {label(load.row)} at {load.name}"))
+    if shares:
+        share, own_s, found_s, where = max(shares)
+        yield (
+            f"of median latencies at most {share:.1%} are the client's own, measured on a server that answers at once: "
+            f"{three_digits(1e3 * own_s)} of {three_digits(1e3 * found_s)} ms {where}"
+        )
 
 
 def _searches(row: Row, name: str) -> Iterator[str]:

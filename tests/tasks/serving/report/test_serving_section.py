@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from served_requests import answer, served_row, serving_plan
+from served_requests import answer, floor, served_row, serving_plan
 
 from llmexp.plan.load_points import probe_of
 from llmexp.report.columns import Detail
@@ -85,6 +85,14 @@ def test_the_table_shows_the_first_turn_beside_the_later_ones(tmp_path: Path) ->
     row = served_row(tmp_path / "a", plan, answer(0, takes_s=1.0), answer(1, 1.0, takes_s=4.0, turn=1))
     (detail,) = ServingSection((row,)).details
     assert cells(detail)["TTFT p50, ms 1st turn / later"] == ("500\u00a0/\u00a02,000",)
+
+
+def test_the_clients_own_share_stands_below_the_loads(tmp_path: Path) -> None:
+    plan = serving_plan("serve.rate=max", "serve.requests=1")
+    row = served_row(tmp_path / "a", plan, answer(0), floors=[floor(ttft_p50_s=0.02)])
+    (detail,) = ServingSection((row,)).details
+    said = "of median latencies at most 2.0% are the client's own, measured on a server that answers at once: "
+    assert said + "20 of 1,000 ms TTFT of transformers at max" in detail.legend
 
 
 def test_without_answers_there_is_no_picture(tmp_path: Path) -> None:
