@@ -64,7 +64,7 @@ $(if $(and $(LOCKED),$(UNLOCKED),$(filter-out file,$(origin LOCKED))),$(error th
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' Makefile | expand -t 17
 
-run: $(VENV)/.installed-train  ## install into .venv, measure the first sweep, print its table
+run: $(VENV)/.installed-train,serve  ## install into .venv, measure the first sweep, print its table
 	@$(BIN)/python -m llmexp +experiment=first_run
 
 test: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run the tests that need no GPU
@@ -86,7 +86,7 @@ lint: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## ruff and mypy
 	@rm -rf $(TYPED) && mkdir -p $(TYPED)/llmexp && ln -sfn $(CURDIR)/llmexp/* $(CURDIR)/launchers $(TYPED)/llmexp && ln -sfn $(CURDIR)/hydra_plugins $(CURDIR)/benchmarks $(CURDIR)/chaos $(TYPED)
 	@cd $(TYPED) && $(abspath $(BIN))/mypy --config-file $(CURDIR)/pyproject.toml
 
-ui: $(VENV)/.installed-train  ## open the recorded runs in MLflow, on 127.0.0.1
+ui: $(VENV)/.installed-train,serve  ## open the recorded runs in MLflow, on 127.0.0.1
 	@$(BIN)/llmexp ui
 
 bench: $(VENV)/.installed-train,megatron,serve  ## measure the program's own cost against its limits
