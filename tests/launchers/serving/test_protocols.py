@@ -42,6 +42,7 @@ PROTOCOLS = {
     "tgi": "tgi",
 }
 OUTPUT = 20
+KEY = "made-up-key-0123"
 # LightLLM has to be told an end token, and is told 0: the last prompt's output has it, and shall not end there.
 WITH_ZERO = next([place] for place in range(VOCABULARY) if 0 in greedy([place], OUTPUT)[:-1])
 PROMPTS = [[5, 26, 0, 511], [7] * 9, WITH_ZERO]
@@ -139,8 +140,8 @@ def test_a_running_server_is_asked_for_its_own_model(serve: Serve) -> None:
 
 
 def test_a_key_is_sent_and_is_in_no_record_where_the_server_repeats_it(serve: Serve) -> None:
-    address, form = serve("ids", "made-up-key-0123"), form_of("vllm")
-    assert not any(sample.problem for sample in ask(address, form, {"Authorization": "Bearer made-up-key-0123"}))
+    address, form = serve("ids", KEY), form_of("vllm")
+    assert not any(sample.problem for sample in ask(address, form, {"Authorization": f"Bearer {KEY}"}))
     refused = ask(address, form, {"Authorization": "Bearer another-key-456"})
     assert [sample.problem for sample in refused] == ["HTTP status 401: no such key: …"] * len(PROMPTS)
 
@@ -156,5 +157,5 @@ def test_a_key_is_sent_and_is_in_no_record_where_the_server_repeats_it(serve: Se
     ],
 )
 def test_words_that_a_server_repeats_lose_the_key_wherever_they_are_cut(words: str, left: str) -> None:
-    client = Client(Address("127.0.0.1", 1), {"Authorization": "Bearer made-up-key-0123"})
+    client = Client(Address("127.0.0.1", 1), {"Authorization": f"Bearer {KEY}"})
     assert client.without_secrets(words) == left
