@@ -61,7 +61,12 @@ class Sweep:
 
     def start(self, words: list[str]) -> subprocess.Popen[str]:
         pipe, env = subprocess.PIPE, os.environ | {"XDG_CACHE_HOME": str(self.cache)}
-        return subprocess.Popen(words, cwd=self.folder, env=env, stdout=pipe, stderr=pipe, text=True)
+        # Where these tests are a shell's background job they ignore SIGINT, and so would all that they start.
+        ignored = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return subprocess.Popen(words, cwd=self.folder, env=env, stdout=pipe, stderr=pipe, text=True)
+        finally:
+            signal.signal(signal.SIGINT, ignored)
 
     def run(self, fault: str, *more: str) -> subprocess.CompletedProcess[str]:
         process = self.start(self.words(fault, *more))
