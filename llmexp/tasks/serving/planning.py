@@ -26,6 +26,8 @@ from llmexp.schema.serving import ServeConfig
 LARGEST_FOLDER_BYTES = 4 * 10**9
 # A KV cache that has no room for more requests at a time lets the others wait, as real servers do.
 MOST_AT_ONCE = 256
+# Knobs with which a device holds fewer bytes of weights than the dtype says.
+HOLD_LESS = ("quantization", "weights_offload_gb", "gpu_layers")
 # With fewer requests most rates near the capacity stay unknown (docs/numbers.md, "Loads of a server").
 FEWEST_OF_PROBE = 300
 
@@ -44,7 +46,7 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
         id=identity(config, {}, {"server": server.model_dump(mode="json", exclude={"python"})} | _contents(config)),
         processes=1,
         devices=served.every_device,
-        memory=None if served.is_running else _memory(served),
+        memory=_memory(served),
         engine_config={},
         command=engine.command(config),
         skip=skip,
@@ -174,8 +176,13 @@ def _draws_own(config: ServingRunConfig, weights: int) -> bool:
     return wanted == "own" or (wanted == "auto" and weights > LARGEST_FOLDER_BYTES)
 
 
-def _memory(served: Served) -> MemoryEstimate:
-    """Return the weights of one device; the KV cache is what the server makes of the rest."""
+def _memory(served: Served) -> MemoryEstimate | None:
+    """Return the weights of one device; the KV cache is what the server makes of the rest.
+
+    None where a device may hold less: nothing is certain then.
+    """
+    if served.is_running or any(served.knobs.get(knob) for knob in HOLD_LESS):
+        return None
     each = weight_bytes(served.model, served.dtype) // (served.devices * served.stages)
     words = f"{each / 1e9:.3g} GB of weights in {served.dtype}"
     return MemoryEstimate(

@@ -142,8 +142,10 @@ def test_where_nothing_can_be_seen_nothing_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_a_watch_that_cannot_write_ends_nothing(tmp_path: Path) -> None:
-    with ServerWatch(Watched(tmp_path / "missing" / "server.0.jsonl", 0.0, pid=os.getpid())):
-        pass
+    order = Watched(tmp_path / "missing" / "server.0.jsonl", 0.0, pid=os.getpid())
+    with ServerWatch(order) as watch:
+        watch.look()
+    assert read_server_samples(order.file) == []
 
 
 class FullDisk(io.StringIO):

@@ -52,6 +52,12 @@ def test_the_weights_are_certain_memory_and_large_models_draw_their_own() -> Non
     assert (copies.devices, copies.memory.device) == (6, large.memory.device // 2)
 
 
+@pytest.mark.parametrize("knob", ["quantization=fp8", "weights_offload_gb=10"])
+def test_weights_that_a_device_may_hold_less_of_are_no_certain_memory(knob: str) -> None:
+    assert serving_plan("engine=vllm", "model=13b", "hardware=rtx4090").memory
+    assert serving_plan("engine=vllm", "model=13b", "hardware=rtx4090", f"engine.options.{knob}").memory is None
+
+
 def test_a_knob_of_another_engine_is_a_skip_and_one_of_none_is_an_error() -> None:
     assert "has no kv_dtype: it has attention," in str(serving_plan("engine.options.kv_dtype=fp8").skip)
     with pytest.raises(ConfigError, match=r"unknown engine\.options of engine=transformers 'blocksize'"):
