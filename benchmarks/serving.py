@@ -65,7 +65,7 @@ def _client(name: str, port: int, streams: int, core: int) -> dict[str, float]:
 @contextmanager
 def _server(core: int, words: list[str]) -> Iterator[int]:
     """Give the port of an instant server on one core."""
-    command = [sys.executable, "-m", "llmexp.launchers.serving.instant_server", *words]
+    command = [sys.executable, "-m", "llmexp.launchers.serving.client.instant_server", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             os.sched_setaffinity(server.pid, {core})

@@ -18,10 +18,10 @@ from typing import Any
 
 import aiohttp
 
-from llmexp.launchers.serving.address import Address
-from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.completions import body_of
-from llmexp.launchers.serving.instant_server import FORM
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.client.client import Client
+from llmexp.launchers.serving.client.completions import body_of
+from llmexp.launchers.serving.client.instant_server import FORM
 from llmexp.launchers.serving.load import Load, Request, run
 from llmexp.record.requests import RequestSample
 

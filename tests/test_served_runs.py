@@ -14,9 +14,9 @@ from threading import Thread
 import pytest
 from protocol_server import greedy, server
 
-from llmexp.launchers.serving.address import Address
 from llmexp.launchers.serving.asked import requests_of
-from llmexp.launchers.serving.client import Client
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.client.client import Client
 from llmexp.plan.server_address import API_KEY
 from llmexp.plan.server_plan import RequestForm
 from llmexp.plan.serving_plan import ServingPlan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.completions import body_of
+from llmexp.launchers.serving.client.client import Client
+from llmexp.launchers.serving.client.completions import body_of
 from llmexp.launchers.serving.conversation import Conversation, Turn
 from llmexp.launchers.serving.load import Request
 from llmexp.plan.draws import Series

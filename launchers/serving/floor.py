@@ -11,12 +11,12 @@ from math import ceil
 from llmexp.analysis.percentiles import percentile
 from llmexp.analysis.request_latency import latencies
 from llmexp.errors import ServerError
-from llmexp.launchers.serving.address import Address
 from llmexp.launchers.serving.asked import requests_of
-from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.instant_server import FORM
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.client.client import Client
+from llmexp.launchers.serving.client.instant_server import FORM
 from llmexp.launchers.serving.load import Load, run
-from llmexp.launchers.serving.port import HOST
+from llmexp.launchers.serving.server.port import HOST
 from llmexp.launchers.serving.session import put
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.requests import RequestSample
@@ -74,7 +74,7 @@ def _instant_server() -> Iterator[int]:
 
     It writes each event by itself, as a server does that has one token at a time.
     """
-    command = [sys.executable, "-m", "llmexp.launchers.serving.instant_server", "--apart"]
+    command = [sys.executable, "-m", "llmexp.launchers.serving.client.instant_server", "--apart"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.completions import Completion
-from llmexp.launchers.serving.connection import TransferError
+from llmexp.launchers.serving.client.client import Client
+from llmexp.launchers.serving.client.completions import Completion
+from llmexp.launchers.serving.client.connection import TransferError
 from llmexp.plan.server_plan import RequestForm
 from llmexp.record.requests import ENDED_AT_WORK, RequestSample
 

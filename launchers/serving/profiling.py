@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import ServerError
-from llmexp.launchers.serving.address import Address
 from llmexp.launchers.serving.asked import requests_of
-from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.connection import Patience, TransferError
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.client.client import Client
+from llmexp.launchers.serving.client.connection import Patience, TransferError
 from llmexp.launchers.serving.load import Load, run
-from llmexp.launchers.serving.port import HOST
-from llmexp.launchers.serving.running_server import AnyServer
-from llmexp.launchers.serving.server import Server
-from llmexp.launchers.serving.server_watch import ServerWatch
+from llmexp.launchers.serving.server.port import HOST
+from llmexp.launchers.serving.server.process import Server
+from llmexp.launchers.serving.server.running_server import AnyServer
 from llmexp.launchers.serving.session import Session, put
+from llmexp.launchers.serving.watch.server_watch import ServerWatch
 from llmexp.plan.server_plan import ProfilerRoutes
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.folder import write_atomically

@@ -8,14 +8,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from llmexp.errors import ServerError
-from llmexp.launchers.serving.address import Address
 from llmexp.launchers.serving.asked import requests_of
-from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.connection import Patience
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.client.client import Client
+from llmexp.launchers.serving.client.connection import Patience
 from llmexp.launchers.serving.load import Load, Request
-from llmexp.launchers.serving.running_server import AnyServer
-from llmexp.launchers.serving.server import ASKED_S
-from llmexp.launchers.serving.server_watch import ServerWatch
+from llmexp.launchers.serving.server.process import ASKED_S
+from llmexp.launchers.serving.server.running_server import AnyServer
+from llmexp.launchers.serving.watch.server_watch import ServerWatch
 from llmexp.plan.load_points import due_s
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.duration import limit

@@ -10,13 +10,13 @@ import time
 from llmexp.launchers.rank.frame import Rank, main
 from llmexp.launchers.serving.floor import client_floors
 from llmexp.launchers.serving.load import run
-from llmexp.launchers.serving.model_folder import FolderRequest, ensure_model_folder
 from llmexp.launchers.serving.profiling import profile
-from llmexp.launchers.serving.running_server import AnyServer, RunningServer
 from llmexp.launchers.serving.search import search
-from llmexp.launchers.serving.server import Patience, Server
-from llmexp.launchers.serving.server_watch import ServerWatch
+from llmexp.launchers.serving.server.process import Patience, Server
+from llmexp.launchers.serving.server.running_server import AnyServer, RunningServer
 from llmexp.launchers.serving.session import Session, TerminatedError
+from llmexp.launchers.serving.watch.server_watch import ServerWatch
+from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.machine.gpus import visible_gpus
 from llmexp.machine.processes import peak_rss_bytes
 from llmexp.machine.processor import usable_cores

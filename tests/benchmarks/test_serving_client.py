@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.serving_client import CLIENTS, measure
 
-COMMAND = [sys.executable, "-m", "llmexp.launchers.serving.instant_server", "--apart"]
+COMMAND = [sys.executable, "-m", "llmexp.launchers.serving.client.instant_server", "--apart"]
 
 
 @pytest.fixture(scope="module")

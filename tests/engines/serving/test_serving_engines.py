@@ -16,7 +16,7 @@ import pytest
 from llmexp.engines import serving
 from llmexp.engines.serving.base import Served, ServingEngine
 from llmexp.errors import ConfigError
-from llmexp.launchers.serving.completions import body_of
+from llmexp.launchers.serving.client.completions import body_of
 from llmexp.schema import DenseModel, MixtralModel
 from llmexp.schema.load import ServedAdapters
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from planning import make_plan
 
-from llmexp.launchers.serving.address import Address
 from llmexp.launchers.serving.asked import requests_of
-from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.instant_server import FORM
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.client.client import Client
+from llmexp.launchers.serving.client.instant_server import FORM
 from llmexp.launchers.serving.load import Request
 from llmexp.plan.serving_plan import ServingPlan
 

@@ -11,7 +11,7 @@ from served_requests import serving_plan
 
 from llmexp.errors import ServerError
 from llmexp.launchers.serving.asked import requests_of
-from llmexp.launchers.serving.client import Client
+from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.load import Load, Request, run
 from llmexp.launchers.serving.session import put
 from llmexp.record.requests import RequestSample

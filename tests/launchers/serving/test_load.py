@@ -25,10 +25,10 @@ from scripted_server import (
 
 from llmexp.analysis.request_latency import send_delay_s, time_to_first_token_s
 from llmexp.errors import ConfigError
-from llmexp.launchers.serving.address import Address
-from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.completions import body_of
-from llmexp.launchers.serving.connection import Patience
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.client.client import Client
+from llmexp.launchers.serving.client.completions import body_of
+from llmexp.launchers.serving.client.connection import Patience
 from llmexp.launchers.serving.load import Load, Request, run
 from llmexp.record.requests import RequestSample
 
@@ -214,7 +214,7 @@ def test_the_instant_server_and_the_client_agree(words: tuple[str, ...]) -> None
             sent = (Request(index, message, 512, 32) for index in range(40))
             await Load(client, FORM, found.append).closed(sent, 8)
 
-    command = [sys.executable, "-m", "llmexp.launchers.serving.instant_server", *words]
+    command = [sys.executable, "-m", "llmexp.launchers.serving.client.instant_server", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout

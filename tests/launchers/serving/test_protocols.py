@@ -13,10 +13,10 @@ from protocol_server import VOCABULARY, greedy, server
 
 from llmexp.engines import get_engine
 from llmexp.engines.serving.base import Served, ServingEngine
-from llmexp.launchers.serving.address import Address
-from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.completions import body_of
-from llmexp.launchers.serving.generate_stream import read_token
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.client.client import Client
+from llmexp.launchers.serving.client.completions import body_of
+from llmexp.launchers.serving.client.generate_stream import read_token
 from llmexp.launchers.serving.load import Load, Request, run
 from llmexp.plan.server_plan import RequestForm
 from llmexp.record.requests import RequestSample

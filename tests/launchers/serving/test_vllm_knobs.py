@@ -24,10 +24,10 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from llmexp.cli.resolvers import server_python
 from llmexp.engines.serving.base import Served
 from llmexp.engines.serving.vllm import ENGINE as VLLM
-from llmexp.launchers.serving.completions import body_of
-from llmexp.launchers.serving.model_folder import FolderRequest, ensure_model_folder
-from llmexp.launchers.serving.port import HOST
-from llmexp.launchers.serving.server import Patience, Server
+from llmexp.launchers.serving.client.completions import body_of
+from llmexp.launchers.serving.server.port import HOST
+from llmexp.launchers.serving.server.process import Patience, Server
+from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.plan.server_plan import ServerPlan
 from llmexp.schema import DenseModel, MixtralModel
 from llmexp.schema.load import ServedAdapters

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from llmexp.errors import ConfigError
-from llmexp.launchers.serving.address import Address
-from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.completions import Completion, Piece, body_of, read_completion
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.client.client import Client
+from llmexp.launchers.serving.client.completions import Completion, Piece, body_of, read_completion
 from llmexp.plan.server_plan import OUTPUT_TOKENS, PROMPT, RequestForm
 
 

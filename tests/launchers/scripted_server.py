@@ -10,8 +10,8 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from llmexp.launchers.serving.address import Address
-from llmexp.launchers.serving.completions import Completion
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.client.completions import Completion
 from llmexp.plan.server_plan import RequestForm
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

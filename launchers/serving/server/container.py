@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from llmexp.launchers.serving.port import HOST
+from llmexp.launchers.serving.server.port import HOST
 from llmexp.plan.server_plan import ContainerProgram
 
 ASK_S = 30.0

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from llmexp.launchers.serving.address import Address
-from llmexp.launchers.serving.running_server import AnyServer
-from llmexp.launchers.serving.watching import ORDER, Watched
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.server.running_server import AnyServer
+from llmexp.launchers.serving.watch.watching import ORDER, Watched
 from llmexp.record.server_samples import server_samples_path
 
 # Over what the watch gives to a page that hangs and to a driver that does.
@@ -56,7 +56,7 @@ class ServerWatch:
 
     def start(self) -> None:
         """Start the watching process, and wait until it looks: about half a second, before any load."""
-        words = [sys.executable, "-m", "llmexp.launchers.serving.watching"]
+        words = [sys.executable, "-m", "llmexp.launchers.serving.watch.watching"]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin
         assert self._process.stdout

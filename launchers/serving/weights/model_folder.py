@@ -24,7 +24,7 @@ from llmexp.schema.load import ServedAdapters
 
 # A change of what is written needs another number: folders that exist are taken as they are.
 LAYOUT = 2
-WRITER = "llmexp.launchers.serving.model_writer"
+WRITER = "llmexp.launchers.serving.weights.model_writer"
 # These keys of a model do not change what is written.
 _NOT_WRITTEN = {"name", "source"}
 

@@ -21,9 +21,9 @@ import psutil
 
 from llmexp.errors import ServerDiedError, ServerError, ServerHungError, ServerNotReadyError
 from llmexp.launch.spawn import Agent
-from llmexp.launchers.serving.container import Container
-from llmexp.launchers.serving.port import HOST, Port
-from llmexp.launchers.serving.server_log import LogWatch, ServerLog, is_no_memory
+from llmexp.launchers.serving.server.container import Container
+from llmexp.launchers.serving.server.port import HOST, Port
+from llmexp.launchers.serving.server.server_log import LogWatch, ServerLog, is_no_memory
 from llmexp.machine.memory import oom_kills
 from llmexp.machine.process_tree import descendants
 from llmexp.plan.server_plan import ServerPlan

@@ -13,7 +13,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from math import isfinite
 from statistics import fmean
 
-from llmexp.launchers.serving.address import Address
+from llmexp.launchers.serving.client.address import Address
 from llmexp.plan.server_plan import MetricNames
 from llmexp.record.server_samples import SHARES, Metric
 

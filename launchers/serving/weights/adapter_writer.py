@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from llmexp.launchers.models.building import configuration
 from llmexp.launchers.models.seeding import DTYPES
-from llmexp.launchers.serving.model_folder import FolderRequest
+from llmexp.launchers.serving.weights.model_folder import FolderRequest
 from llmexp.schema.load import ServedAdapters
 
 # The maps of attention, which dense models and mixtures have alike.

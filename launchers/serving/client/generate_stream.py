@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from llmexp.launchers.serving.piece import Piece
+from llmexp.launchers.serving.client.piece import Piece
 
 
 class _Token(msgspec.Struct, gc=False):

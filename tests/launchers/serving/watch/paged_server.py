@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Semaphore, Thread
 
-from llmexp.launchers.serving.address import Address
+from llmexp.launchers.serving.client.address import Address
 
 LABELS = '{engine="0",model_name="llmexp"}'
 VLLM = f"""# HELP vllm:num_requests_running Number of requests in model execution batches.

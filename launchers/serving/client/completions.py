@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from llmexp.launchers.serving.events import EventReader
-from llmexp.launchers.serving.generate_stream import read_token
-from llmexp.launchers.serving.piece import Piece
+from llmexp.launchers.serving.client.events import EventReader
+from llmexp.launchers.serving.client.generate_stream import read_token
+from llmexp.launchers.serving.client.piece import Piece
 from llmexp.launchers.serving.words import text_of, tokens_of
 from llmexp.plan.server_plan import ADAPTER, OUTPUT_TOKENS, PROMPT, TOKENS, RequestForm, adapter_name
 from llmexp.record.requests import RequestSample, gaps_us

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.launchers.serving.server_log import LAST_LINES, ServerLog, is_no_memory
+from llmexp.launchers.serving.server.server_log import LAST_LINES, ServerLog, is_no_memory
 
 # How vLLM's log ends where its engine fails: the cause stands first, and each line has colours.
 ENGINE_FAILED = """\

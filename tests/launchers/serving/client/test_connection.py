@@ -26,10 +26,10 @@ from scripted_server import (
     usage,
 )
 
-from llmexp.launchers.serving import client as client_module
-from llmexp.launchers.serving.address import Address
-from llmexp.launchers.serving.client import Client
-from llmexp.launchers.serving.connection import Patience, TransferError
+from llmexp.launchers.serving.client import client as client_module
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.client.client import Client
+from llmexp.launchers.serving.client.connection import Patience, TransferError
 from llmexp.launchers.serving.load import run
 
 # A test that waits for what never comes shall say so.

@@ -15,7 +15,7 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.models.building import build, configuration
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import seeded
-from llmexp.launchers.serving.model_folder import FolderRequest
+from llmexp.launchers.serving.weights.model_folder import FolderRequest
 from llmexp.launchers.serving.words import BLANK, vocabulary
 from llmexp.schema import HfModel
 
@@ -23,7 +23,7 @@ from llmexp.schema import HfModel
 def write(wanted: FolderRequest, folder: Path) -> None:
     """Write configuration, tokenizer and, where they are wanted, weights of the dtype; or the model's adapters."""
     if wanted.adapters:
-        from llmexp.launchers.serving.adapter_writer import write_adapters  # PEFT takes a second to import
+        from llmexp.launchers.serving.weights.adapter_writer import write_adapters  # PEFT takes a second to import
 
         write_adapters(wanted, wanted.adapters, folder)
         return
@@ -40,7 +40,7 @@ def write(wanted: FolderRequest, folder: Path) -> None:
         return
     model = build(config, DTYPES[wanted.dtype], "sdpa", weights=seeded(wanted.seed), device=torch.device("cpu"))
     if wanted.weights == "gguf":
-        from llmexp.launchers.serving.gguf_writer import write_gguf  # only llama.cpp's users have gguf
+        from llmexp.launchers.serving.weights.gguf_writer import write_gguf  # only llama.cpp's users have gguf
 
         write_gguf(model, folder)
         return

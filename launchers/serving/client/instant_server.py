@@ -1,7 +1,7 @@
 """A server that answers at once: what a client measures against it is the client's own cost.
 
 It takes /v1/completions with token ids, and streams as many events as tokens are asked for, a token each, with ids and
-usage. `python -m llmexp.launchers.serving.instant_server` listens on 127.0.0.1 and prints its port.
+usage. `python -m llmexp.launchers.serving.client.instant_server` listens on 127.0.0.1 and prints its port.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ async def serve(tell: Callable[[int], None], apart: bool = False) -> None:
 
 def main() -> None:
     """Serve until the process is ended."""
-    parser = argparse.ArgumentParser(prog="python -m llmexp.launchers.serving.instant_server")
+    parser = argparse.ArgumentParser(prog="python -m llmexp.launchers.serving.client.instant_server")
     parser.add_argument("--apart", action="store_true", help="each event is a write of its own, not the whole answer")
     apart = parser.parse_args().apart
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

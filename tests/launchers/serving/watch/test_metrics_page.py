@@ -11,8 +11,8 @@ import pytest
 from paged_server import PATIENCE_S, PagedServer
 
 from llmexp.engines.serving import command, lightllm, sglang, tgi, vllm
-from llmexp.launchers.serving.address import Address
-from llmexp.launchers.serving.metrics_page import MetricsPage, PageError
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.watch.metrics_page import MetricsPage, PageError
 from llmexp.plan.server_plan import MetricNames
 
 SOON_S = 0.3

@@ -15,8 +15,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from llmexp.errors import BuildError
 from llmexp.launchers.models.building import build, configuration
 from llmexp.launchers.models.weights import seeded
-from llmexp.launchers.serving.model_folder import FolderRequest, ensure_model_folder
-from llmexp.launchers.serving.model_writer import write
+from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
+from llmexp.launchers.serving.weights.model_writer import write
 from llmexp.launchers.serving.words import text_of, tokens_of
 from llmexp.schema import DenseModel
 from llmexp.schema.load import ServedAdapters

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from llmexp.launchers.serving import events
-from llmexp.launchers.serving.events import EventReader
+from llmexp.launchers.serving.client import events
+from llmexp.launchers.serving.client.events import EventReader
 
 STREAM = (
     ': ping\n\nevent: token\ndata: {"text": "größe 東"}\nid: 7\n\n: ping\n\ndata:two\ndata: lines\n\ndata: [DONE]\n\n'

@@ -19,8 +19,8 @@ from typing import TextIO
 
 from pydantic import TypeAdapter
 
-from llmexp.launchers.serving.address import Address
-from llmexp.launchers.serving.metrics_page import MetricsPage, PageError
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.watch.metrics_page import MetricsPage, PageError
 from llmexp.machine.gpu_load import board_load
 from llmexp.machine.process_tree import ProcessTree
 from llmexp.plan.server_plan import MetricNames

@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 from llmexp.errors import ServerDiedError, ServerNotReadyError
-from llmexp.launchers.serving.port import HOST, Port
-from llmexp.launchers.serving.server import Patience, Server
+from llmexp.launchers.serving.server.port import HOST, Port
+from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
@@ -135,7 +135,7 @@ def test_a_server_that_died_as_the_kernel_killed_for_memory_ran_out_of_it(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kills = iter([7, 8])
-    monkeypatch.setattr("llmexp.launchers.serving.server.oom_kills", lambda: next(kills))
+    monkeypatch.setattr("llmexp.launchers.serving.server.process.oom_kills", lambda: next(kills))
     server = start()
     server.wait_ready(LONG)
     server.processes()[0].kill()
@@ -202,7 +202,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {here!r})
 from test_server_process import LONG, plan
-from llmexp.launchers.serving.server import Server
+from llmexp.launchers.serving.server.process import Server
 server = Server(plan("child"), Path({folder!r}), Path({folder!r}) / "log.txt")
 server.wait_ready(LONG)
 print([process.pid for process in server.processes()], flush=True)

@@ -12,7 +12,7 @@ import pytest
 from protocol_server import server
 
 from llmexp.errors import ConfigError, ServerHungError, ServerNotReadyError
-from llmexp.launchers.serving.running_server import RunningServer
+from llmexp.launchers.serving.server.running_server import RunningServer
 from llmexp.plan.server_address import API_KEY, ServerAddress, key_headers
 from llmexp.plan.server_answer import why_no_answer
 from llmexp.plan.server_plan import RequestForm, ServerPlan

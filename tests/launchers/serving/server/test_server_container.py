@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from llmexp.errors import ServerDiedError
-from llmexp.launchers.serving.container import Container
-from llmexp.launchers.serving.server import Patience, Server
+from llmexp.launchers.serving.server.container import Container
+from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
@@ -72,7 +72,7 @@ import signal, sys
 from pathlib import Path
 sys.path.insert(0, {str(HERE)!r})
 from test_server_container import LONG, plan
-from llmexp.launchers.serving.server import Server
+from llmexp.launchers.serving.server.process import Server
 server = Server(plan(), Path({str(tmp_path)!r}), Path({str(tmp_path)!r}) / "log.txt")
 server.wait_ready(LONG)
 print("ready", flush=True)

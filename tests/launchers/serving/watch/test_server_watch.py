@@ -21,9 +21,9 @@ from paged_server import PATIENCE_S, PagedServer
 from test_server_process import LONG, plan
 
 from llmexp.engines.serving import vllm
-from llmexp.launchers.serving.server import Server
-from llmexp.launchers.serving.server_watch import ServerWatch
-from llmexp.launchers.serving.watching import PageLook, Rounds, Watched, rounds
+from llmexp.launchers.serving.server.process import Server
+from llmexp.launchers.serving.watch.server_watch import ServerWatch
+from llmexp.launchers.serving.watch.watching import PageLook, Rounds, Watched, rounds
 from llmexp.record.server_samples import ServerSample, read_server_samples, server_samples_path
 
 
@@ -193,8 +193,8 @@ KILLED = """
 import signal, sys
 from pathlib import Path
 import psutil
-from llmexp.launchers.serving.server_watch import ServerWatch
-from llmexp.launchers.serving.watching import Watched
+from llmexp.launchers.serving.watch.server_watch import ServerWatch
+from llmexp.launchers.serving.watch.watching import Watched
 watch = ServerWatch(Watched(Path({folder!r}) / "server.0.jsonl", 0.0, pid=1, interval_s=0.02))
 watch.start()
 print(psutil.Process().children()[0].pid, flush=True)

@@ -7,8 +7,8 @@ import ssl
 import time
 from collections.abc import Mapping
 
-from llmexp.launchers.serving.address import Address
-from llmexp.launchers.serving.connection import Answer, Connection, Patience, TransferError
+from llmexp.launchers.serving.client.address import Address
+from llmexp.launchers.serving.client.connection import Answer, Connection, Patience, TransferError
 
 # Below what servers wait before they close an idle connection (uvicorn 5 s, gunicorn 2 s): a request that is sent just
 # then would be lost, and a request that is not known to be lost is never sent twice.
