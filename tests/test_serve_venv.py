@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -46,3 +47,24 @@ def test_nothing_is_installed_without_hashes_where_they_are_asked_for(tmp_path: 
     made = make(tmp_path, "avx2", "serve-venv", "LOCKED=1")
     assert made.returncode == 2
     assert "there are no hashes for make serve-venv" in made.stderr
+
+
+def test_a_server_that_needs_no_environment_of_its_own_is_refused_with_those_that_do(tmp_path: Path) -> None:
+    made = make(tmp_path, "avx2", "serve-venv", "SERVER=tgi")
+    assert made.returncode == 2
+    assert made.stderr.startswith("SERVER=tgi: make serve-venv makes environments for vllm and llama_cpp")
+
+
+@pytest.mark.usefixtures("without_gpu")
+def test_llama_cpp_asks_for_a_compiler_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for program in ("make", "sh", "bash", "sed", "uname", "env"):
+        found = shutil.which(program)
+        assert found
+        (tmp_path / "bin" / program).symlink_to(found)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "venv" / ".python").touch()
+    made = make(tmp_path, "avx2", "serve-venv", "SERVER=llama_cpp")
+    assert made.returncode == 2
+    assert made.stderr.startswith("llama.cpp is compiled here, and there is no cmake in PATH")
+    assert not (tmp_path / "servers").exists()

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from llmexp.engines.serving.base import HOST, SERVED_NAME, THREADS, Knob, Served, ServingEngine, value
 from llmexp.plan.server_plan import RequestForm, ServerPlan
-from llmexp.record.installed import installs
 from llmexp.record.plan import Command
 from llmexp.schema import ServingRunConfig
 
@@ -22,9 +21,10 @@ class LlamaCppEngine(ServingEngine):
     """It computes one request at a time; its file has an end token that is never drawn."""
 
     name = "llama_cpp"
-    modules = ("llama_cpp", "gguf", "fastapi", "uvicorn")
-    extras = "serve,llama-cpp"
-    installed_by = installs("train,serve,llama-cpp")
+    modules = ("llama_cpp", "fastapi", "uvicorn")
+    installed_by = (
+        "`make serve-venv SERVER=llama_cpp` installs it into an environment of its own; or name one by engine.python"
+    )
     distributions = ("llama-cpp-python",)
     knobs: ClassVar[Mapping[str, Knob]] = {
         "max_batch_tokens": value("--n_batch"),
@@ -34,8 +34,8 @@ class LlamaCppEngine(ServingEngine):
     }
 
     def needed_modules(self, config: ServingRunConfig) -> tuple[str, ...]:
-        """Return also what writes the model's file, which a server in an environment of its own does not bring."""
-        return (*super().needed_modules(config), *(["gguf"] if config.engine.python else []))
+        """Return also what writes the model's file."""
+        return (*super().needed_modules(config), *([] if config.serve.address else ["gguf"]))
 
     def cannot(self, served: Served) -> str | None:
         """Its GGUF file is written for dense Llama models in fp32."""

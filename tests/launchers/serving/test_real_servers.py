@@ -1,6 +1,6 @@
 """Real servers on a CPU: each streams the greedy tokens of its folder's weights, as many as were asked for.
 
-vLLM is asked where `make serve-venv` has made its environment.
+vLLM and llama.cpp are asked where `make serve-venv` has made their environments.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPConnection
-from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -109,10 +108,10 @@ def transformers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
 
 @pytest.fixture(scope="module")
 def llama_cpp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    absent = [module for module in LLAMA_CPP.modules if find_spec(module) is None]
-    if absent:
-        pytest.skip(f"needs {', '.join(absent)}: pip install '.[{LLAMA_CPP.extras}]'")
-    yield from running(LLAMA_CPP, tmp_path_factory.mktemp("llama_cpp"))
+    python = server_python("llama_cpp")
+    if python is None:
+        pytest.skip("needs an environment with llama.cpp: make serve-venv SERVER=llama_cpp")
+    yield from running(LLAMA_CPP, tmp_path_factory.mktemp("llama_cpp"), python)
 
 
 @pytest.fixture(scope="module")
