@@ -34,18 +34,20 @@ def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
 
 def _leave(table: Report, texts: Mapping[Path, str], picture: Path, tracking: TrackingConfig) -> None:
     """Write, draw and copy to the tracker whatever is missing or out of date."""
+    from llmexp.report.best import best_figures, best_words, headlines
     from llmexp.report.plots import can_draw
 
-    root, digest = picture.parent, hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:16]
-    tracked = tracking.name != "mlflow"
+    root, tracked = picture.parent, tracking.name != "mlflow"
     if not tracked:
-        from llmexp.record.mlflow import has_report, record_report
+        from llmexp.record.mlflow import Overview, has_report, record_report
 
+        overview = Overview(headlines(table.rows), best_figures(table.rows), tuple(best_words(table.rows)))
+        digest = hashlib.sha256("".join([*texts.values(), repr(overview)]).encode()).hexdigest()[:16]
         tracked = has_report(root.name, digest, tracking, root.parent)
     stands = all(_text(path) == text for path, text in texts.items()) and (picture.exists() or not can_draw())
     left = [] if stands and tracked else _written(table, texts, picture)
     if not tracked:
-        tracked = record_report(root.name, left, digest, tracking, root.parent)
+        tracked = record_report(left, digest, overview, tracking)
     if tracked and tracking.name == "mlflow":
         print("Open the results in MLflow: llmexp ui (in a checkout: make ui)")
 

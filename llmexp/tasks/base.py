@@ -38,6 +38,8 @@ class Task(ABC, Generic[C, P]):
     """The type of rank.<rank>.json."""
     metrics: ClassVar[Metrics]
     """The metrics that are computed from each repeat."""
+    headlines: ClassVar[tuple[str, ...]] = ()
+    """Names of the metrics that stand beside the rate where there is room for a few only, as in lists of runs."""
     curves: ClassVar[tuple[str, ...]] = ()
     """Names of the values of a sample that are plotted for each run."""
     row_type: ClassVar[type[Row]] = Row

@@ -81,15 +81,19 @@ def test_every_run_and_the_report_reach_the_tracker(llmexp, runner, monkeypatch,
     def note_run(folders, tracking):
         recorded.append(folders[0].path.name.rpartition("_")[0])
 
-    def note_report(sweep, files, digest, tracking, outputs):
-        recorded.append((sweep, *(file.name for file in files), outputs))
+    def note_report(files, digest, overview, tracking):
+        recorded.append((*(file.name for file in files), files[0].parent, overview.columns[0], overview.words))
         return True
 
     monkeypatch.setattr("llmexp.record.mlflow.record_runs", note_run)
     monkeypatch.setattr("llmexp.record.mlflow.record_report", note_report)
     code, out, _ = llmexp("method=Naive,R", "tracking=mlflow", "sweep.outputs=elsewhere", "sweep.name=mine")
     assert code == 0
-    assert recorded == ["tiny_Naive", "tiny_R", ("mine", "report.md", "report.csv", "report.png", Path("elsewhere"))]
+    assert recorded == [
+        "tiny_Naive",
+        "tiny_R",
+        ("report.md", "report.csv", "report.png", Path("elsewhere/mine"), "tokens_per_s", ("2 runs: 2 success",)),
+    ]
     assert "llmexp ui" in out.splitlines()[-1]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from llmexp.errors import RecordError
+from llmexp.record.mlflow.overview import VIEW_TAG, shared_view
 from llmexp.record.mlflow.store import artifact_root, connect, database_path
 
 if TYPE_CHECKING:
@@ -61,6 +62,12 @@ class Experiment:
         from mlflow.entities import RunTag
 
         self.client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags.items()])
+
+    def show(self, columns: Sequence[str]) -> None:
+        """Keep these metrics as columns of the view of runs that `llmexp ui` opens."""
+        kept = self.client.get_experiment(self.id).tags.get(VIEW_TAG)
+        if columns and (view := shared_view(columns, kept)) != kept:
+            self.client.set_experiment_tag(self.id, VIEW_TAG, view)
 
     def unless_removed(self, run_id: str, work: Callable[[], None]) -> bool:
         """Do work with a run; return False where another driver has removed the run meanwhile."""

@@ -16,6 +16,7 @@ from llmexp.record.duration import limit
 from llmexp.record.folder import RunFolder
 from llmexp.record.mlflow.content import UnreadableError, read
 from llmexp.record.mlflow.lookup import Known, known_runs, reported
+from llmexp.record.mlflow.overview import Overview
 from llmexp.record.mlflow.store import check_store, database_path, only_writer, resolve_uri
 from llmexp.record.mlflow.tracker import Tracker
 from llmexp.record.redact import redact
@@ -58,17 +59,16 @@ def has_report(sweep: str, digest: str, tracking: TrackingConfig, outputs: Path 
     return database is not None and reported(database, tracking.experiment, sweep) == [digest]
 
 
-def record_report(
-    sweep: str, files: Sequence[Path], digest: str, tracking: TrackingConfig, outputs: Path = OUTPUTS
-) -> bool:
-    """Copy a sweep's report to its parent run, and a Markdown file also to the run's description.
+def record_report(files: Sequence[Path], digest: str, overview: Overview, tracking: TrackingConfig) -> bool:
+    """Copy a sweep's report in the sweep's folder to its parent run, and a Markdown file also to its description.
 
     It fails in the way of `record_runs`, and then returns False.
     """
+    sweep = files[0].parent if files else OUTPUTS
 
     def log(deadline_s: float) -> None:
-        with _tracker(tracking, outputs, deadline_s) as tracker:
-            tracker.write_report(sweep, files, digest)
+        with _tracker(tracking, sweep.parent, deadline_s) as tracker:
+            tracker.write_report(sweep.name, files, digest, overview)
 
     return bool(files) and tracking.name != "none" and _attempt(log, tracking.timeout_s)
 

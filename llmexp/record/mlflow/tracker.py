@@ -16,6 +16,7 @@ from llmexp.errors import RecordError
 from llmexp.record.mlflow.content import DIGEST_TAG, KIND_TAG, PARENT_TAG, RUN_TAG, SWEEP_TAG, RunContent
 from llmexp.record.mlflow.experiment import Experiment
 from llmexp.record.mlflow.lookup import Recorded, known_runs
+from llmexp.record.mlflow.overview import Overview
 from llmexp.record.mlflow.parents import Parents
 from llmexp.record.mlflow.points import Point
 from llmexp.record.redact import redact
@@ -80,19 +81,25 @@ class Tracker:
         """Set the end of each sweep whose runs were written to the end of its last run."""
         self._parents.end()
 
-    def write_report(self, sweep: str, files: Sequence[Path], digest: str) -> None:
-        """Put files into the sweep's parent run, whose page shows the Markdown and pictures among them.
+    def write_report(self, sweep: str, files: Sequence[Path], digest: str, overview: Overview) -> None:
+        """Put files and the best figures into the sweep's parent run, and the columns into the experiment's view.
 
-        The digest is kept with them, to tell later whether they have changed.
+        The run's page shows the Markdown and pictures among the files. The digest is kept with them, to tell later
+        whether they have changed.
         """
         text = "\n\n".join(path.read_text() for path in files if path.suffix == ".md")
         named = {f"report/{path.name}": path for path in files}
+        at_ms = round(1e3 * time.time())
+        best = [Point(name, value, at_ms, 0) for name, value in overview.best.items()]
 
         def write(parent: str) -> None:
             self._log_files(self._client.get_run(parent).info, named)
-            self._experiment.set_tags(parent, {NOTE_TAG: _note(parent, text, named), DIGEST_TAG: digest})
+            self._log_values(parent, {}, best)
+            note = _sweeps_note(parent, overview.words, text, named)
+            self._experiment.set_tags(parent, {NOTE_TAG: note, DIGEST_TAG: digest})
 
-        self._parents.update(sweep, round(1e3 * time.time()), write)
+        self._parents.update(sweep, at_ms, write)
+        self._experiment.show(overview.columns)
 
     def _find(self, sweep: str, run_id: str, among_many: bool) -> list[Recorded]:
         """Return all MLflow runs of one run of a sweep, oldest first.
@@ -187,21 +194,32 @@ def _place(folder: Path, name: str) -> Path:
 
 
 def _note(run_id: str, text: str, files: Mapping[str, Path]) -> str:
-    """Return a run's description: a text, and the pictures among its files.
+    """Return a run's description: a text, and the pictures among its files."""
+    pictures = [f"![{name}]({address})" for name, address in _pictures(run_id, files)]
+    return _whole_lines([*redact(text).splitlines(), "", *pictures])
 
-    The server that shows the page serves each picture at this address.
+
+def _sweeps_note(run_id: str, words: Sequence[str], text: str, files: Mapping[str, Path]) -> str:
+    """Return a sweep's description: a few lines, of which MLflow's page shows three, then the report.
+
+    Its pictures are links, since MLflow makes its page as wide as the widest picture.
     """
-    pictures = [
-        f"![{path.stem}](get-artifact?path={quote(name)}&run_uuid={run_id})"
+    links = ", ".join(f"[{name}]({address})" for name, address in _pictures(run_id, files))
+    lines = [*words, f"pictures: {links}"] if links else words
+    return _whole_lines(redact("\n".join([*(f"- {line}" for line in lines), "", text])).splitlines())
+
+
+def _pictures(run_id: str, files: Mapping[str, Path]) -> list[tuple[str, str]]:
+    """Return name and address of each picture, as the server that shows the page serves it."""
+    return [
+        (path.stem, f"get-artifact?path={quote(name)}&run_uuid={run_id}")
         for name, path in files.items()
         if path.suffix == ".png"
     ]
-    return _whole_lines(redact(text), pictures)
 
 
-def _whole_lines(note: str, pictures: Sequence[str]) -> str:
-    """Join text and pictures to at most what a tag can hold; a cut is between lines."""
-    lines = [*note.splitlines(), "", *pictures]
+def _whole_lines(lines: Sequence[str]) -> str:
+    """Join lines to at most what a tag can hold; a cut is between lines."""
     room = LONGEST_TAG - len("\n…")
     fitting = sum(1 for end in accumulate(len(line) + 1 for line in lines) if end <= room)
     return "\n".join(lines if fitting == len(lines) else [*lines[:fitting], "…"])

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from llmexp.errors import RecordError
+from llmexp.record.mlflow.overview import VIEW, VIEW_TAG
 from llmexp.record.mlflow.sink import OUTPUTS
 from llmexp.record.mlflow.store import artifact_root, check_store, resolve_uri
 from llmexp.record.process import die_with_parent
@@ -49,7 +50,7 @@ def serve_ui(tracking: TrackingConfig, port: int, outputs: Path = OUTPUTS) -> in
         server = _start(uri, port, words)
         try:
             _wait_until_up(server, port, words)
-            print(f"MLflow UI: {_page(port, tracking.experiment)}   (Ctrl-C ends it)")
+            print(f"MLflow UI: {page_of(port, tracking.experiment)}   (Ctrl-C ends it)")
             print(
                 f"from your own machine: ssh -N -L {port}:{HOST}:{port} {getpass.getuser()}@{socket.gethostname()}",
                 flush=True,
@@ -94,18 +95,23 @@ def _start(uri: str, port: int, words: IO[bytes]) -> subprocess.Popen[bytes]:
     )
 
 
-def _page(port: int, experiment: str) -> str:
-    """Return the address of the page of the experiment's runs; MLflow's default page is one for chat traces."""
+def page_of(port: int, experiment: str) -> str:
+    """Return the address of the page of the experiment's runs, with the columns that reports keep for it.
+
+    MLflow's default page is one for chat traces.
+    """
     server = f"http://{HOST}:{port}"
     query = urllib.parse.urlencode({"experiment_name": experiment})
     try:
         with _LOCAL.open(
             f"{server}/api/2.0/mlflow/experiments/get-by-name?{query}", timeout=_STARTS_WITHIN_S
         ) as answer:
-            number = json.load(answer)["experiment"]["experiment_id"]
+            found = json.load(answer)["experiment"]
     except urllib.error.HTTPError:  # nothing is recorded yet
         return server
-    return f"{server}/#/experiments/{number}?workflowType=machine_learning"
+    address = f"{server}/#/experiments/{found['experiment_id']}/runs?workflowType=machine_learning"
+    has_view = any(tag["key"] == VIEW_TAG for tag in found.get("tags", ()))
+    return f"{address}&viewStateShareKey={VIEW}" if has_view else address
 
 
 def _check_free(port: int) -> None:

@@ -28,6 +28,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
 
     name = "serve"
     config_type = ServingRunConfig
+    headlines = ("requests_per_s", "goodput_per_s", "server_peak_resident_bytes", "gpu_peak_memory_bytes")
     plan_type = ServingPlan
     sample_type = RequestSample
     summary_type = ServingSummary

@@ -36,6 +36,7 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     sample_type = StepSample
     summary_type = TrainingSummary
     metrics = METRICS
+    headlines = ("mfu", "peak_device_used_bytes", "peak_allocated_bytes", "peak_rss_bytes")
     curves = ("loss",)
     row_type = TrainingRow
     section_type = TrainingSection

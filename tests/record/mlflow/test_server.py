@@ -7,7 +7,7 @@ import pytest
 
 from chaos.invariants import store_equals_folders
 from chaos.tracker import Server
-from llmexp.record.mlflow import record_report, record_runs, sync
+from llmexp.record.mlflow import Overview, record_report, record_runs, sync
 from llmexp.schema import TrackingConfig
 
 
@@ -67,11 +67,12 @@ def test_a_request_that_was_sent_twice_leaves_one_run(make_run, outputs, server,
     monkeypatch.setattr(MlflowClient, "create_run", twice)
     tracking = TrackingConfig(name="mlflow", uri=server.uri, experiment="twice")
     record_runs([make_run()], tracking)
-    (outputs / "report.md").write_text("| table |\n")
-    assert record_report("main", [outputs / "report.md"], "d1", tracking)
+    report = outputs / "main" / "report.md"
+    report.write_text("| table |\n")
+    assert record_report([report], "d1", Overview(), tracking)
     assert list(store_equals_folders(server.uri, "twice", outputs / "main")) == []
     client = MlflowClient(server.uri)
     [parent] = client.search_runs(
         [client.get_experiment_by_name("twice").experiment_id], "tags.`llmexp.kind` = 'sweep'"
     )
-    assert parent.data.tags["mlflow.note.content"].startswith("| table |")
+    assert parent.data.tags["mlflow.note.content"].strip() == "| table |"

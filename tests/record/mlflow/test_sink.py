@@ -14,7 +14,8 @@ from made_up_tokens import TOKENS, private_key
 from chaos.invariants import store_equals_folders
 from llmexp.errors import RecordError
 from llmexp.record.identity import process_identity
-from llmexp.record.mlflow import record_report, record_runs, sync
+from llmexp.record.mlflow import Overview, record_report, record_runs, sync
+from llmexp.record.mlflow.overview import shared_view
 from llmexp.schema import TrackingConfig
 
 PASSWORD, TOKEN = "hunter2hunter2", "tok-0123456789abcdef"
@@ -179,29 +180,59 @@ def test_an_unreadable_folder_is_named_and_does_not_stop_the_others(make_run, tr
     assert str(broken.result_path) in reason
 
 
-def test_the_report_is_shown_on_the_sweeps_page(make_run, tracking, outputs, client, recorded, tmp_path):
-    record_runs([make_run()], tracking)
-    table, figure = tmp_path / "report.md", tmp_path / "report.png"
+def test_the_report_is_shown_on_the_sweeps_page(make_run, tracking, outputs, client, recorded):
+    run = make_run()
+    record_runs([run], tracking)
+    table, figure = run.path.with_name("report.md"), run.path.with_name("report.png")
     table.write_text("| method | tokens/s |\n")
     figure.write_bytes(b"png")
-    record_report("main", [table, figure], "d1", tracking, outputs)
+    best = Overview(("tokens_per_s",), {"best/7b/tokens_per_s": 42.0}, ("1 run: 1 success", "fastest of 7b: Naive"))
+    record_report([table, figure], "d1", best, tracking)
     [parent] = recorded("sweep")
     assert [item.path for item in client.list_artifacts(parent.info.run_id, "report")] == [
         "report/report.md",
         "report/report.png",
     ]
-    note = parent.data.tags["mlflow.note.content"]
-    assert note.startswith(table.read_text())
-    assert f"get-artifact?path=report/report.png&run_uuid={parent.info.run_id}" in note
+    assert parent.data.metrics == {"best/7b/tokens_per_s": 42.0}
+    picture = f"- pictures: [report](get-artifact?path=report/report.png&run_uuid={parent.info.run_id})"
+    shown = [line for line in parent.data.tags["mlflow.note.content"].splitlines() if line]
+    assert shown == ["- 1 run: 1 success", "- fastest of 7b: Naive", picture, table.read_text().strip()]
 
 
-def test_a_report_too_long_for_a_page_is_cut_between_its_lines(make_run, tracking, outputs, recorded, tmp_path):
-    table = tmp_path / "report.md"
+def test_reports_keep_their_rates_as_columns_of_one_view(make_run, tracking, client, recorded):
+    run = make_run()
+    record_runs([run], tracking)
+    table = run.path.with_name("report.md")
+    table.write_text("| method | tokens/s |\n")
+    for digest, columns in (("d1", ("tokens_per_s", "mfu")), ("d2", ("output_tokens_per_s",))):
+        record_report([table], digest, Overview(columns), tracking)
+    experiment = client.get_experiment(recorded("sweep")[0].info.experiment_id)
+    state = json.loads(experiment.tags["mlflow.sharedViewState.llmexp"])
+    assert [name for name in state["selectedColumns"] if name.startswith("metrics")] == [
+        "metrics.`output_tokens_per_s`",
+        "metrics.`tokens_per_s`",
+        "metrics.`mfu`",
+    ]
+    assert state["orderByKey"] == "metrics.`output_tokens_per_s`"
+    [shown] = client.search_runs([experiment.experiment_id], state["searchFilter"])
+    assert shown.data.tags["folder"] == run.path.name
+
+
+def test_a_view_that_somebody_else_wrote_is_replaced() -> None:
+    assert (
+        shared_view(("mfu",), "no json")
+        == shared_view(("mfu",), '{"selectedColumns": 3}')
+        == shared_view(("mfu",), None)
+    )
+
+
+def test_a_report_too_long_for_a_page_is_cut_between_its_lines(make_run, tracking, recorded):
+    table = make_run().path.with_name("report.md")
     table.write_text("".join(f"| row {number} | {'x' * 90} |\n" for number in range(200)))
-    record_report("main", [table], "d1", tracking, outputs)
+    record_report([table], "d1", Overview(), tracking)
     [parent] = recorded("sweep")
     note = parent.data.tags["mlflow.note.content"]
-    *rows, last = note.splitlines()
+    *rows, last = note.strip().splitlines()
     assert rows == table.read_text().splitlines()[: len(rows)]
     assert last == "…"
     assert 7800 < len(note) <= 8000

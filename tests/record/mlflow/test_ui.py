@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from llmexp.errors import RecordError
-from llmexp.record.mlflow import record_runs, serve_ui
+from llmexp.record.mlflow import Overview, record_report, record_runs, serve_ui
+from llmexp.record.mlflow.ui import page_of
 from llmexp.schema import TrackingConfig
 
 SERVE = """
@@ -27,15 +28,21 @@ def port() -> int:
 
 
 def test_the_page_is_served_until_a_signal_and_leaves_no_process(make_run, tracking, outputs, port):
-    record_runs([make_run()], tracking)
+    run = make_run()
+    record_runs([run], tracking)
+    report = run.path.with_name("report.md")
+    report.write_text("| method |\n")
     server = subprocess.Popen([sys.executable, "-c", SERVE, str(port), str(outputs)], stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
         url = f"http://127.0.0.1:{port}"
-        assert f" {url}/#/experiments/1?" in server.stdout.readline()
+        assert f" {url}/#/experiments/1/runs?workflowType=machine_learning " in server.stdout.readline()
         assert f"ssh -N -L {port}:127.0.0.1:{port} " in server.stdout.readline()
         with urllib.request.urlopen(url, timeout=60) as page:
             assert b"MLflow" in page.read()
+        assert page_of(port, "llmexp").endswith("workflowType=machine_learning")
+        record_report([report], "d1", Overview(("tokens_per_s",)), tracking)
+        assert page_of(port, "llmexp").endswith("workflowType=machine_learning&viewStateShareKey=llmexp")
         started = psutil.Process(server.pid).children(recursive=True)
         assert started
         server.send_signal(signal.SIGTERM)
