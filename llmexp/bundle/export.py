@@ -103,7 +103,9 @@ def _chosen(folder: Path, contents: Contents) -> Iterator[Path]:
         if path.parent.name == "trace":
             chosen = contents.traces and bool(_TRACE.fullmatch(path.name))
         else:
-            chosen = bool(_RECORDS.fullmatch(path.name)) and not path.name.startswith(("process.", "."))  # whose processes they were says nothing elsewhere
+            chosen = bool(_RECORDS.fullmatch(path.name)) and not path.name.startswith(
+                ("process.", ".")
+            )  # whose processes they were says nothing elsewhere
             chosen |= contents.logs and bool(_LOGS.fullmatch(path.name))
             # A diff is of somebody's sources, in which any name can stand.
             chosen |= not contents.anonymous and bool(_DIFF.fullmatch(path.name))
