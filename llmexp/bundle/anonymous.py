@@ -34,7 +34,8 @@ _VARIABLE = re.compile(
     r"|SSH_\w+|DISPLAY|SLURM\w*(NODE|HOST|USER|ACCOUNT|ADDR|DIR)\w*)$"
 )
 _ASSIGNED = re.compile(r"\b(?P<name>[A-Z][A-Z_]{2,30})=(?P<value>[^\s\"',;]+)")
-_SYSTEM = ("/usr/", "/proc/", "/sys/", "/dev/", "/lib/", "/lib64/", "/bin/", "/etc/", "/v1/")
+# Folders that every machine has, and the routes of servers.
+_SYSTEM = tuple(f"/{name}/" for name in ("usr", "proc", "sys", "dev", "lib", "lib64", "bin", "etc", "v1"))
 _WORD = r"[\w.@+~%-]"
 _FORMS = re.compile(
     rf"(?P<local>\b[a-z+]+:///[^\s\"'<>,;)\]]+)"

@@ -12,10 +12,9 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from llmexp.bundle.anonymous import Anonymizer
 from llmexp.bundle.archive import SUFFIXES
@@ -158,26 +157,24 @@ def _check_kept(path: Path, before: str, after: str) -> None:
             )
 
 
-class _writer:
-    """An archive to add files to, of which nothing names this machine or user."""
+@contextmanager
+def _writer(path: Path, zipped: bool) -> Iterator[Callable[[str, bytes], None]]:
+    """Give what adds a file to a new archive; its members have no owner, and no time of this machine."""
+    if zipped:
+        with zipfile.ZipFile(path, "x") as archive:
 
-    def __init__(self, path: Path, zipped: bool) -> None:
-        self._archive: Any = zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) if zipped else tarfile.open(path, "x:gz")
-        self._closing = closing(self._archive)
+            def add(name: str, content: bytes) -> None:
+                info = zipfile.ZipInfo(name)
+                info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o100644 << 16
+                archive.writestr(info, content)
 
-    def __enter__(self) -> Callable[[str, bytes], None]:
-        self._closing.__enter__()
-        return self._add
+            yield add
+        return
+    with tarfile.open(path, "x:gz") as stream:
 
-    def __exit__(self, *error: object) -> None:
-        self._closing.__exit__(*error)
+        def append(name: str, content: bytes) -> None:
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(content), 0o644
+            stream.addfile(member, io.BytesIO(content))
 
-    def _add(self, name: str, content: bytes) -> None:
-        if isinstance(self._archive, zipfile.ZipFile):
-            info = zipfile.ZipInfo(name)
-            info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o100644 << 16
-            self._archive.writestr(info, content)
-            return
-        member = tarfile.TarInfo(name)
-        member.size, member.mode = len(content), 0o644
-        self._archive.addfile(member, io.BytesIO(content))
+        yield append

@@ -28,7 +28,7 @@ def main(args: Namespace) -> int:
     """Write the bundle and say what is in it."""
     runs = runs_in(args.paths)
     files = export(runs, args.into, Contents(args.logs, args.traces, args.anonymous))
-    print(f"{args.into}: {len(runs)} runs, {files} files, {args.into.stat().st_size:,} bytes")
+    print(f"{args.into}: {len(runs)} run{'s' * (len(runs) > 1)}, {files} files, {args.into.stat().st_size:,} bytes")
     if args.anonymous:
         print("names that you gave to models, sweeps, data or files may still say who you are: look through it")
     return 0

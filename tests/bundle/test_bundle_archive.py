@@ -83,9 +83,10 @@ def test_large_and_many_members_are_refused(tmp_path: Path, monkeypatch: pytest.
         ("LONGEST_LINES_BYTES", 9, "'s/0' has 10 bytes, more than 9"),
         ("LARGEST_BYTES", 25, "'s/2' makes the bundle larger than 25"),
     ):
-        with monkeypatch.context() as patch, pytest.raises(ConfigError, match=said):
+        with monkeypatch.context() as patch:
             patch.setattr(archive, name, most)
-            unpack(bundle, tmp_path / name)
+            with pytest.raises(ConfigError, match=said):
+                unpack(bundle, tmp_path / name)
 
 
 def test_what_is_no_archive_is_said(tmp_path: Path) -> None:
