@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Never
 
 from llmexp import __version__
+from llmexp.bundle.archive import is_bundle, unpacked
 from llmexp.cli.check import keys
 from llmexp.errors import ConfigError
 from llmexp.record.folder import RunFolder, find_runs
@@ -28,6 +29,7 @@ COMMAND_NAMES = (
     "doctor",
     "engines",
     "reproduce",
+    "export",
 )
 OUTPUTS = "outputs"
 
@@ -87,7 +89,7 @@ def command_parser(name: str, description: str) -> Parser:
 
 def add_paths(parser: Parser) -> None:
     """Add the argument that names the folders of runs."""
-    described = f"runs, sweeps or folders of them; default {OUTPUTS}"
+    described = f"runs, sweeps, folders of them, or bundles of llmexp export; default {OUTPUTS}"
     parser.add_argument("paths", nargs="*", type=Path, default=[Path(OUTPUTS)], metavar="PATHS", help=described)
 
 
@@ -102,7 +104,8 @@ def runs_in(paths: Sequence[Path]) -> list[RunFolder]:
     for path in paths:
         if not path.exists():
             raise ConfigError(f"there is no {path}: name a run's folder, a sweep's or one that holds them")
-    found = {run.path.resolve(): run for path in paths for run in find_runs(path)}
+    folders = [unpacked(path) if is_bundle(path) else path for path in paths]
+    found = {run.path.resolve(): run for folder in folders for run in find_runs(folder)}
     if not found:
         raise ConfigError(f"no runs in {', '.join(map(str, paths))}: python -m llmexp method=Naive makes one")
     return list(found.values())

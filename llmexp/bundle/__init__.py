@@ -1,0 +1,1 @@
+"""Bundles: runs' records in one file that another machine reports from, compares with and reproduces."""

@@ -1,0 +1,69 @@
+"""The tables that notebooks read: runs, their repeats, steps, points, requests and calls, one row each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from llmexp.bundle.archive import is_bundle, unpacked
+from llmexp.errors import ConfigError, LlmexpError, unknown
+from llmexp.frame.columns import columns
+from llmexp.frame.levels import calls, points, repeats, requests, runs, steps
+from llmexp.record.folder import RunFolder, find_runs
+from llmexp.record.reading import plain
+from llmexp.report.row import Row, read_row
+
+LEVELS: dict[str, Callable[[Row], Iterable[dict[str, Any]]]] = {
+    "runs": runs,
+    "repeats": repeats,
+    "steps": steps,
+    "points": points,
+    "requests": requests,
+    "calls": calls,
+}
+Place = str | os.PathLike[str]
+
+
+def load(path: Place | Sequence[Place], level: str = "runs") -> Any:
+    """Return a pandas.DataFrame of runs in folders or bundles of `llmexp export`, a row for each of what `level` names.
+
+    Units are in the columns' names. `attrs["columns"]` says what each column means, `attrs["unreadable"]` why a run, by
+    its path, is not there. Raises ConfigError for a wrong level, a path without runs, or where pandas is missing.
+    """
+    if level not in LEVELS:
+        raise unknown("level", level, LEVELS)
+    try:
+        import pandas
+    except ImportError:
+        raise ConfigError("llmexp.load needs pandas: pip install pandas") from None
+    rows, unreadable = [], dict[str, str]()
+    for folder in _folders([path] if isinstance(path, str | os.PathLike) else path):
+        try:
+            rows += [{name: _plain(value) for name, value in row.items()} for row in LEVELS[level](read_row(folder))]
+        except (LlmexpError, OSError, ValueError) as error:
+            unreadable[str(folder.path)] = plain(str(error))
+    frame = pandas.DataFrame(rows)
+    meanings = columns()
+    frame.attrs = {
+        "columns": {name: meanings[name] for name in frame.columns if name in meanings},
+        "unreadable": unreadable,
+    }
+    return frame
+
+
+def _folders(paths: Sequence[Place]) -> list[RunFolder]:
+    """Find the runs of all paths, each once."""
+    found: dict[Path, RunFolder] = {}
+    for path in map(Path, paths):
+        if not path.exists():
+            raise ConfigError(f"there is no {path}: name a run's folder, a sweep's, one that holds them, or a bundle")
+        found |= {run.path.resolve(): run for run in find_runs(unpacked(path) if is_bundle(path) else path)}
+    if not found:
+        raise ConfigError(f"no runs in {', '.join(map(str, paths))}: python -m llmexp method=Naive makes one")
+    return list(found.values())
+
+
+def _plain(value: Any) -> Any:
+    return plain(value) if isinstance(value, str) else value
