@@ -34,8 +34,24 @@ _VARIABLE = re.compile(
     r"|SSH_\w+|DISPLAY|SLURM\w*(NODE|HOST|USER|ACCOUNT|ADDR|DIR)\w*)$"
 )
 _ASSIGNED = re.compile(r"\b(?P<name>[A-Z][A-Z_]{2,30})=(?P<value>[^\s\"',;]+)")
-# Folders that every machine has, and the routes of servers.
-_SYSTEM = tuple(f"/{name}/" for name in ("usr", "proc", "sys", "dev", "lib", "lib64", "bin", "etc", "v1"))
+# What lies there is the same on every machine; and the routes of servers.
+_SYSTEM = tuple(
+    f"/{name}"
+    for name in (
+        "usr/bin/",
+        "usr/lib/",
+        "usr/include/",
+        "usr/local/cuda",
+        "proc/",
+        "sys/",
+        "dev/null",
+        "dev/nvidia",
+        "lib/",
+        "lib64/",
+        "bin/",
+        "v1/",
+    )
+)
 _WORD = r"[\w.@+~%-]"
 _FORMS = re.compile(
     rf"(?P<local>\b[a-z+]+:///[^\s\"'<>,;)\]]+)"
@@ -45,7 +61,7 @@ _FORMS = re.compile(
     rf"|(?P<uuid>\b(?:GPU-|MIG-)?[0-9a-fA-F]{{8}}(?:-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}}\b)"
     rf"|(?P<mac>\b(?:[0-9a-fA-F]{{2}}:){{5}}[0-9a-fA-F]{{2}}\b)"
     rf"|(?P<address>(?<![\w.:])(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}}|[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F:.]*)(?![\w.]))"
-    rf"|(?P<path>(?:(?<![\w.:/~-])|(?<=-[IL]))(?:~[\w-]*)?/(?:{_WORD}+/)+{_WORD}*|(?<![\w.:/])/(?:home|root)\b)"
+    rf"|(?P<path>(?:(?<![\w./~-])|(?<=-[IL]))(?:~[\w-]*)?/(?:{_WORD}+/)+{_WORD}*|(?<![\w./~<-])/[A-Za-z][\w-]+)"
 )
 # What of a path says which library it is of, and nothing of where it lies.
 _TAIL = re.compile(r"(?:/site-packages|/lib/python3\.\d+)/.*$|/bin/python[\d.]*$|(?<=/)llmexp/.*\.py$")

@@ -103,6 +103,15 @@ def test_the_same_name_is_replaced_by_the_same(tmp_path: Path) -> None:
     assert names.record({"distributions": {"x": "1.2.3.4"}, "at": "1.2.3.4"})["at"] == "address-1"
 
 
+@pytest.mark.parametrize(
+    "place", ["/opt/a/bin:/scratch/b/c", "/scratch", "x /scratch/", "/dev/shm/jo/x", "/etc/site/y"]
+)
+def test_no_part_of_a_place_stays(place: str) -> None:
+    told = Anonymizer().text(f"it is at {place}, 3 tokens/s and/or 1/2 of /usr/bin/env")
+    assert not re.search(r"opt|scratch|shm|jo|site|b/c", told)
+    assert told.endswith(", 3 tokens/s and/or 1/2 of /usr/bin/env")
+
+
 def test_a_name_that_is_also_a_result_stops_the_export(named_run: RunFolder, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("getpass.getuser", lambda: "tiny")
     with pytest.raises(ConfigError, match="its model 'tiny'"):
