@@ -14,15 +14,18 @@ from llmexp.report.breakdown.limits import limits_detail
 from llmexp.report.breakdown.modules import module_detail
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.columns import Bars, Column, Detail
+from llmexp.report.page.chart import Chart, Matrix
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import Row
 from llmexp.report.section import Section
 from llmexp.report.signs import PARTLY_TRAINED
 from llmexp.tasks.training.report.batches import largest_batches
 from llmexp.tasks.training.report.columns import columns
+from llmexp.tasks.training.report.conclusion import conclusion
 from llmexp.tasks.training.report.converged import NAIVE, Converged, converged
 from llmexp.tasks.training.report.legend import legend
 from llmexp.tasks.training.report.memory_column import memory_header, memory_unit
+from llmexp.tasks.training.report.page_charts import training_charts, training_matrices
 from llmexp.tasks.training.report.paper import over_paper, paper_note, scaling_note, unlike_note
 from llmexp.tasks.training.report.paper_tables.figure5 import Figure5, figure5, figure5_detail
 from llmexp.tasks.training.report.paper_tables.matching import Place, breakdown_of, places
@@ -149,6 +152,21 @@ class TrainingSection(Section):
         modules = [module_detail(runs, whole=False), limits_detail(runs)] if 0 < len(runs) <= MOST_PROFILED else []
         tables = [table for place in self._places for table in paper_tables(place)]
         return [*modules, *tables, *map(figure5_detail, self._figures5)]
+
+    @property
+    def answers(self) -> list[str]:
+        """The fastest, and which methods are told apart from Naive."""
+        return [*super().answers, *(f"{line[:1].upper()}{line[1:]}." for line in conclusion(self.rows))]
+
+    @property
+    def charts(self) -> Sequence[Chart]:
+        """Throughput and memory, batches, scaling and loss."""
+        return list(training_charts(self))
+
+    @property
+    def matrices(self) -> Sequence[Matrix]:
+        """Methods beside models, and beside hardware."""
+        return training_matrices(self)
 
     @cached_property
     def _places(self) -> list[Place]:
