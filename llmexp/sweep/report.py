@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
-    """Print the table of these runs, and write that of the whole folder as Markdown, CSV and PNG and to the tracker.
+    """Print the table of these runs, and write that of the whole folder as Markdown, CSV, PNG and HTML and to the tracker.
 
     These runs come first in the files. Files that are up to date are neither drawn nor written again.
     """
@@ -63,9 +63,20 @@ def _written(table: Report, texts: Mapping[Path, str], picture: Path) -> list[Pa
             "no pictures: matplotlib is not installed here; "
             "where it is, llmexp report --figure FILE draws them from the folders"
         )
+    pages = _pages(table, picture.with_suffix(".html"))
     for path, text in texts.items():
         write_atomically(path, text)
-    return [*texts, *drawn]
+    return [*texts, *pages, *drawn]
+
+
+def _pages(table: Report, path: Path) -> list[Path]:
+    """Write the report as one HTML page where jinja2 is installed."""
+    from llmexp.report.page.document import can_make_pages, page
+
+    if not can_make_pages():
+        return []
+    write_atomically(path, page(table, path.parent.name))
+    return [path]
 
 
 def _text(path: Path) -> str | None:

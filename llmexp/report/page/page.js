@@ -8,6 +8,8 @@
     dark: ["#6cb8f0", "#ff9a4d", "#3fd6a5", "#ec9ccb", "#f0d24a", "#c6d0da"],
   };
   const PIECE = 200;
+  // With more points their names would cover each other; hovering and the numbers name them then.
+  const NAMED = 20;
 
   function made(name, text, attributes = {}) {
     const element = document.createElement(name);
@@ -24,6 +26,9 @@
     const drawn = { ...trace, name: escaped(trace.name), marker: { ...trace.marker, color: colour } };
     if (trace.line) drawn.line = { ...trace.line, color: colour };
     if (trace.error_y) drawn.error_y = { ...trace.error_y, color: colour };
+    if (trace.mode === "markers" && trace.x.length <= NAMED) {
+      Object.assign(drawn, { mode: "markers+text", text: trace.customdata.map(escaped), textposition: "bottom center", cliponaxis: false });
+    }
     if (trace.customdata) drawn.customdata = trace.customdata.map(escaped);
     const first = trace.customdata ? "%{customdata}" : escaped(trace.name).replace(/[%{}]/g, " ");
     drawn.hovertemplate = `${first}<br>x %{x:,.4~g}<br>y %{y:,.4~g}<extra></extra>`;
@@ -34,18 +39,17 @@
     const chart = data.charts[Number(figure.dataset.chart)];
     const isDark = dark.matches && !printing;
     const ink = isDark ? "#e6eaee" : "#1d2329", line = isDark ? "#3a434c" : "#d5dbe1";
-    const place = figure.querySelector(".plot");
+    const place = figure.querySelector(".plot"), colours = isDark ? COLOURS.dark : COLOURS.light;
     const axis = (title) => ({
       title: { text: escaped(title), standoff: 8 }, gridcolor: line, linecolor: line, zerolinecolor: line, automargin: true,
     });
     const layout = {
       xaxis: axis(chart.x), yaxis: { ...axis(chart.y), rangemode: chart.from_zero ? "tozero" : "normal" },
       font: { color: ink, family: "system-ui, sans-serif", size: 12 }, paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 10, r: 10, t: 10, b: 10 }, showlegend: chart.traces.length > 1,
+      plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 10, r: 10, t: 34, b: 10 }, modebar: { bgcolor: "rgba(0,0,0,0)", color: ink, activecolor: colours[0] }, showlegend: chart.traces.length > 1,
       legend: { orientation: "h", y: -0.22, yanchor: "top" }, hoverlabel: { align: "left" },
       autosize: true,
     };
-    const colours = isDark ? COLOURS.dark : COLOURS.light;
     const traces = chart.traces.map((trace, number) => traced(trace, number, colours));
     Plotly.react(place, traces, layout, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
   }
@@ -82,7 +86,7 @@
   }
 
   function cellOf(text, isLeft, isCopied) {
-    const cell = made("td", isCopied ? undefined : text, { class: isLeft ? "left" : "number" });
+    const cell = made("td", isCopied ? undefined : text, { class: isLeft ? "left" : text.length < 32 ? "number" : "words" });
     if (isCopied) cell.append(made("code", text), " ", made("button", "Copy", { type: "button", class: "copy" }));
     return cell;
   }
