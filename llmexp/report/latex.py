@@ -29,7 +29,6 @@ _PRINTED = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     "±": r"$\pm$",
-    "×": r"$\times$",
     "†": r"$\dagger$",
     "…": r"\dots{}",
     "µ": r"$\mu$",

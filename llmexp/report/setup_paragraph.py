@@ -40,7 +40,9 @@ def _subjects(rows: list[Row]) -> str:
 
 
 def _settings(rows: list[Row]) -> str:
-    told = {name: _values(row.work.get(name, "") for row in rows) for name in _WORDS if name not in rows[0].plan.subject}
+    told = {
+        name: _values(row.work.get(name, "") for row in rows) for name in _WORDS if name not in rows[0].plan.subject
+    }
     said = [f"{_WORDS[name]} {listed(values)}" for name, values in told.items() if values and values != ["here"]]
     return "; ".join(said)
 
@@ -57,7 +59,7 @@ def _window(rows: list[Row]) -> str:
     several = repeats != ["1"]
     said = [f"each run measured {listed(counts)}"] if counts else []
     if repeats:
-        said.append(f"in {listed(repeats)} fresh process start{'s' * several}")
+        said.append(f"in {listed(repeats)} fresh process{'es' * several}")
     if several and repeats:
         said.append("figures are means with the standard deviation between them")
     return ", ".join(said)

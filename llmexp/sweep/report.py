@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
-    """Print the table of these runs, and write that of the whole folder as Markdown, CSV, PNG and HTML and to the tracker.
+    """Print the table of these runs, and write that of the whole folder as Markdown, CSV, PNG, HTML and to the tracker.
 
     These runs come first in the files. Files that are up to date are neither drawn nor written again.
     """

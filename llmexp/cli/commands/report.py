@@ -37,7 +37,9 @@ def parser() -> Parser:
     )
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it too: a PNG, SVG or PDF")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write it as one page that needs no network")
-    parser.add_argument("--open", action="store_true", help="show the page in the browser; without --html a passing one")
+    parser.add_argument(
+        "--open", action="store_true", help="show the page in the browser; without --html a passing one"
+    )
     parser.add_argument("--setup", action="store_true", help="print the set-up as a paragraph for a paper instead")
     return parser
 

@@ -70,7 +70,8 @@ def beside_best(measured: Sequence[Row]) -> list[Beside]:
 
 
 def _beside(best: Row, other: Row, confidence: float) -> Beside:
-    assert best.rate and other.rate
+    assert best.rate
+    assert other.rate
     found = log_ratio(other.rate, best.rate)
     if found is None:
         return Beside(other, "single", None)

@@ -1,4 +1,4 @@
-"""The page's charts of runs that trained: Pareto front, batches, scaling, loss; and methods beside models as a table."""
+"""The page's charts of runs that trained: Pareto front, batches, scaling, loss; and tables of methods by model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from llmexp.analysis.window import duration_s
 from llmexp.errors import RecordError
-from llmexp.record.samples import StepSample, read_samples
+from llmexp.record.samples import StepSample
 from llmexp.report.page.chart import Chart, Matrix, Trace
 from llmexp.report.run_plots import steps_of
 from llmexp.tasks.training.convergence import SMOOTHED_SHARE
@@ -44,7 +44,12 @@ def _pareto(section: TrainingSection) -> Iterator[Chart]:
         return
     front = pareto_front([(memory, rate) for memory, rate, _ in known])
     every = Trace(
-        "runs", [x for x, *_ in known], [y for _, y, _ in known], [section.label(row) for *_, row in known], (), "markers"
+        "runs",
+        [x for x, *_ in known],
+        [y for _, y, _ in known],
+        [section.label(row) for *_, row in known],
+        (),
+        "markers",
     )
     best = Trace(
         "not beaten in both",
@@ -100,7 +105,9 @@ def _scaling(section: TrainingSection) -> Iterator[Chart]:
         percent = [100 * series.efficiency_of(row).value for row in rows]
         traces.append(Trace(name, [row.processes for row in rows], percent, [row.command for row in rows]))
     if traces:
-        note = "100 % is a run on the fewest ranks, with nothing lost. Weak keeps a rank's batch, strong the global one."
+        note = (
+            "100 % is a run on the fewest ranks, with nothing lost. Weak keeps a rank's batch, strong the global one."
+        )
         yield Chart("Scaling efficiency over ranks", "ranks", "%", traces, note)
 
 
@@ -140,7 +147,10 @@ def _raw_curve(row: TrainingRow) -> tuple[list[int], list[float], list[float]] |
 
 def training_matrices(section: TrainingSection) -> list[Matrix]:
     """Return the best rate of each method on each model, and on each hardware, where there are several of both."""
-    axes: dict[str, Callable[[TrainingRow], str]] = {"model": lambda row: row.model, "hardware": lambda row: row.hardware}
+    axes: dict[str, Callable[[TrainingRow], str]] = {
+        "model": lambda row: row.model,
+        "hardware": lambda row: row.hardware,
+    }
     return [found for name, value in axes.items() if (found := _matrix(section, name, value))]
 
 
@@ -172,9 +182,7 @@ def _over(
     rows: Sequence[TrainingRow], x: Callable[[TrainingRow], int], y: Callable[[TrainingRow], float], name: str
 ) -> Trace:
     ordered = sorted(rows, key=x)
-    errors = [
-        (row.rate.std_between_repeats or 0.0) / row.processes if row.rate else 0.0 for row in ordered
-    ]
+    errors = [(row.rate.std_between_repeats or 0.0) / row.processes if row.rate else 0.0 for row in ordered]
     return Trace(name, [x(row) for row in ordered], [y(row) for row in ordered], errors=errors)
 
 
