@@ -194,7 +194,13 @@ class Section:
     @property
     def answers(self) -> list[str]:
         """What these runs answer, in sentences that are no surer than their statistics."""
-        return answers(self.rows, self.label)
+        return answers(self.rows, self.named)
+
+    def named(self, row: Row) -> str:
+        """Return a row's name in a sentence: its subject, and in brackets by name what else differs between rows."""
+        differing = [f"{name} {value}" for name, value in self.shown(row).items() if name not in self.shared and value]
+        own = [self.own_words[row.id]] if self.own_words[row.id] else []
+        return f"{row.subject} ({', '.join([*differing, *own])})" if differing or own else row.subject
 
     @property
     def charts(self) -> Sequence[Chart]:

@@ -86,7 +86,7 @@ def _head(said: str, best: Row, others: Sequence[Beside], some_did_not_fit: bool
     """Say how fast the first is, and how much faster than the slowest or than Naive; surely only where that is so."""
     if not others:
         return f"{said}. It is the only one that was measured, so nothing says whether another is faster."
-    naive = next((one for one in others if one.row.subject == "Naive"), others[-1])
+    naive = next((one for one in others if one.row.subject == "Naive" and one.row.work == best.work), others[-1])
     times = f"{_mean(best) / _mean(naive.row):.2f} times {label(naive.row)}"
     if all(one.verdict == "slower" for one in others):
         which = "that fits" if some_did_not_fit else f"of the {len(others) + 1} that were measured to their end"

@@ -51,7 +51,7 @@
       autosize: true,
     };
     const traces = chart.traces.map((trace, number) => traced(trace, number, colours));
-    Plotly.react(place, traces, layout, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
+    Plotly.react(place, traces, layout, { responsive: true, displaylogo: false, modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]] });
   }
 
   function numbers(figure) {

@@ -55,7 +55,7 @@ def detail_table(detail: Detail) -> Table:
 def certainty_table(section: Section) -> Table | None:
     """Return how sure each rate is: repeats, interval and verdict, with the doubts in words; None without rates."""
     rows = [row for row in section.rows if row.rate]
-    cells = [[section.label(row), *_certainty(row)] for row in rows]
+    cells = [[section.named(row), *_certainty(row)] for row in rows]
     headers = ["run", section.rate_unit, "repeats", "95 % interval", "interval from", "verdict", "doubts"]
     left = [True, False, False, True, True, True, True]
     return Table("How sure each number is", headers, left, cells) if cells else None
@@ -75,13 +75,13 @@ def _certainty(row: Row) -> Iterator[str]:
 
 def commands_table(section: Section) -> Table:
     """Return the command that repeats each run."""
-    rows = [[section.label(row), row.command] for row in section.rows]
+    rows = [[section.named(row), row.command] for row in section.rows]
     return Table("The command of each run", ["run", "command"], [True, True], rows, copied="command")
 
 
 def environment_table(section: Section) -> Table | None:
     """Return what differs between the environments of the runs, each value with its runs; None where nothing does."""
-    known = [(section.label(row), _flat(_lasting(row.result.environment))) for row in section.rows if row.result]
+    known = [(section.named(row), _flat(_lasting(row.result.environment))) for row in section.rows if row.result]
     known = [(label, values) for label, values in known if values]
     keys = dict.fromkeys(key for _, values in known for key in values)
     rows = []

@@ -47,7 +47,7 @@ def _pareto(section: TrainingSection) -> Iterator[Chart]:
         "runs",
         [x for x, *_ in known],
         [y for _, y, _ in known],
-        [section.label(row) for *_, row in known],
+        [section.named(row) for *_, row in known],
         (),
         "markers",
     )
@@ -55,7 +55,7 @@ def _pareto(section: TrainingSection) -> Iterator[Chart]:
         "not beaten in both",
         [known[index][0] for index in front],
         [known[index][1] for index in front],
-        [section.label(known[index][2]) for index in front],
+        [section.named(known[index][2]) for index in front],
     )
     note = "Means only. On the line lie the runs than which no other is both faster and smaller; up and left is better."
     yield Chart(f"Throughput and memory ({MEMORY_WORDS[kinds[0]]})", f"{unit} a rank", UNIT, [every, best], note)
@@ -123,7 +123,7 @@ def _losses(section: TrainingSection) -> Iterator[Chart]:
         share = "Of the first repeat, mean over ranks, warm-up included."
         measured = [row for row in section.rows if row.rate]
         found = [
-            (section.label(row), *curve) for row in measured[:MOST_LINES] if (curve := _raw_curve(row)) is not None
+            (section.named(row), *curve) for row in measured[:MOST_LINES] if (curve := _raw_curve(row)) is not None
         ]
         share += f" The first {MOST_LINES} of {len(measured)} runs." * (len(measured) > MOST_LINES)
     if found:
