@@ -34,15 +34,20 @@ def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
 
 def _leave(table: Report, texts: Mapping[Path, str], picture: Path, tracking: TrackingConfig) -> None:
     """Write, draw and copy to the tracker whatever is missing or out of date."""
+    from llmexp.report.page.document import can_make_pages
     from llmexp.report.plots import can_draw
 
-    root, digest = picture.parent, hashlib.sha256("".join(texts.values()).encode()).hexdigest()[:16]
+    root, made = picture.parent, {picture: can_draw(), picture.with_suffix(".html"): can_make_pages()}
+    content = [*texts.values(), *(path.name for path, can in made.items() if can)]
+    digest = hashlib.sha256("".join(content).encode()).hexdigest()[:16]
     tracked = tracking.name != "mlflow"
     if not tracked:
         from llmexp.record.mlflow import has_report, record_report
 
         tracked = has_report(root.name, digest, tracking, root.parent)
-    stands = all(_text(path) == text for path, text in texts.items()) and (picture.exists() or not can_draw())
+    stands = all(_text(path) == text for path, text in texts.items()) and all(
+        path.exists() or not can for path, can in made.items()
+    )
     left = [] if stands and tracked else _written(table, texts, picture)
     if not tracked:
         tracked = record_report(root.name, left, digest, tracking, root.parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from math import comb
 from typing import Literal
 
 from llmexp.analysis.inference import Estimate, log_ratio
@@ -15,6 +15,8 @@ from llmexp.report.text_list import listed
 
 # The probability that nothing in a table is called slower that is not, when all its runs are equally fast.
 CONFIDENCE = 0.95
+# Each comparison takes milliseconds, and nobody reads the names of more.
+MOST_COMPARED = 60
 Label = Callable[[Row], str]
 Verdict = Literal["slower", "same", "unknown", "single", "disturbed"]
 
@@ -48,12 +50,13 @@ def _group(rows: Sequence[Row], label: Label, several: bool) -> list[str]:
     ended = _ended(rows, label)
     if not measured:
         return [f"None of {len(rows)} runs{where} was measured to its end.", *ended] if rows[0].plan.rate else ended
-    best, others = measured[0], beside_best(measured)
+    best, others, left = measured[0], beside_best(measured), len(measured) - 1 - MOST_COMPARED
     verb, what = ("trains", rows[0].work.get("model", "")) if "method" in best.plan.subject else ("reaches", "")
     head = f"{label(best)} {verb} {what}".rstrip() + f"{' at' * (verb == 'trains')} {speed(best)}{where}"
     return [
-        _head(head, best, others, any(row.state == OOM for row in rows), label),
+        _head(head, best, others, rows, label),
         *_others(others, label),
+        *([f"Lower still and not compared one by one: {left} more."] if left > 0 else []),
         *_sureness(label(best), best, others),
         *ended,
     ]
@@ -62,11 +65,12 @@ def _group(rows: Sequence[Row], label: Label, several: bool) -> list[str]:
 def beside_best(measured: Sequence[Row]) -> list[Beside]:
     """Compare the first row, which has the highest mean, with each other.
 
-    All pairs of the table share the allowed error (Bonferroni), because the first was picked by looking at all.
+    All pairs of the table share the allowed error (Bonferroni), because the first was picked by looking at all. Of
+    many, only the next MOST_COMPARED are compared.
     """
-    pairs = max(1, len(list(combinations(measured, 2))))
+    pairs = max(1, comb(len(measured), 2))
     confidence = 1 - (1 - CONFIDENCE) / pairs
-    return [_beside(measured[0], other, confidence) for other in measured[1:]]
+    return [_beside(measured[0], other, confidence) for other in measured[1 : MOST_COMPARED + 1]]
 
 
 def _beside(best: Row, other: Row, confidence: float) -> Beside:
@@ -82,16 +86,18 @@ def _beside(best: Row, other: Row, confidence: float) -> Beside:
     return Beside(other, "same" if found.is_within(RELEVANT, confidence) else "unknown", found)
 
 
-def _head(said: str, best: Row, others: Sequence[Beside], some_did_not_fit: bool, label: Label) -> str:
+def _head(said: str, best: Row, others: Sequence[Beside], rows: Sequence[Row], label: Label) -> str:
     """Say how fast the first is, and how much faster than the slowest or than Naive; surely only where that is so."""
+    measured = sum(row.rate is not None for row in rows)
     if not others:
         return f"{said}. It is the only one that was measured, so nothing says whether another is faster."
     naive = next((one for one in others if one.row.subject == "Naive" and one.row.work == best.work), others[-1])
     times = f"{_mean(best) / _mean(naive.row):.2f} times {label(naive.row)}"
-    if all(one.verdict == "slower" for one in others):
-        which = "that fits" if some_did_not_fit else f"of the {len(others) + 1} that were measured to their end"
+    if len(others) == measured - 1 and all(one.verdict == "slower" for one in others):
+        did_not_fit = any(row.state == OOM for row in rows)
+        which = "that fits" if did_not_fit else f"of the {measured} that were measured to their end"
         return f"{said}, {times}: it is surely the fastest {which}."
-    return f"{said}, {times}: the highest mean of {len(others) + 1}, but not surely the fastest."
+    return f"{said}, {times}: the highest mean of {measured}, but not surely the fastest."
 
 
 def _others(others: Sequence[Beside], label: Label) -> list[str]:

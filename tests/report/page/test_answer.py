@@ -10,7 +10,7 @@ from llmexp.record.result import Metric, Stability
 from llmexp.report.page.answer import beside_best
 from llmexp.report.table import build_report
 
-TABLES = 400
+TABLES = 300
 
 
 def sentences(*folders):
@@ -60,6 +60,14 @@ def test_an_unstable_measurement_is_not_judged(make_run):
     assert "not judged" in said
 
 
+def test_of_many_runs_the_first_is_not_called_surely_the_fastest_unless_all_were_compared(make_run, monkeypatch):
+    monkeypatch.setattr("llmexp.report.page.answer.MOST_COMPARED", 1)
+    runs = [make_run(method, metrics=rate(mean, 1, 5)) for method, mean in (("F", 3000), ("R", 2000), ("Z2", 1000))]
+    said = sentences(*runs)
+    assert "the highest mean of 3, but not surely the fastest" in said
+    assert "Lower still and not compared one by one: 1 more." in said
+
+
 def test_one_run_is_beside_no_other(make_run):
     assert "the only one that was measured" in sentences(make_run("F", metrics=rate(1000)))
 
@@ -95,10 +103,10 @@ def wrong(repeats: int, methods: int) -> float:
 
 
 def test_of_tables_of_equal_methods_at_most_one_in_twenty_calls_any_slower():
-    # Three standard errors of a share of 5 % in TABLES are 3.3 %.
-    assert wrong(3, 6) <= 0.05 + 0.033
-    assert wrong(5, 6) <= 0.05 + 0.033
-    assert wrong(3, 2) <= 0.05 + 0.033
+    # Three standard errors of a share of 5 % in TABLES are 3.8 %.
+    assert wrong(3, 6) <= 0.05 + 0.038
+    assert wrong(5, 6) <= 0.05 + 0.038
+    assert wrong(3, 2) <= 0.05 + 0.038
 
 
 def test_a_difference_of_a_tenth_is_found_with_five_repeats_of_one_percent():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -178,12 +179,14 @@ class TrainingSection(Section):
 
     @cached_property
     def _profiled(self) -> list[Profiled]:
-        found = [(row, breakdown_of(row)) for row in self.rows if row.state == RunStatus.SUCCESS]
-        return [
+        # A breakdown is a file of its own, and more than MOST_BARS are never shown.
+        found = ((row, breakdown_of(row)) for row in self.rows if row.state == RunStatus.SUCCESS)
+        profiled = (
             Profiled(self.label(row), breakdown, step.mean if (step := row.metric("step_time_s")) else None)
             for row, breakdown in found
             if breakdown
-        ]
+        )
+        return list(islice(profiled, MOST_BARS))
 
     def draw_more(self, path: Path) -> list[Path]:
         """Write the pictures beside the bars and return their paths.
