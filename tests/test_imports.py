@@ -71,6 +71,7 @@ ONLY_IN = {
     "gguf": ("launchers.serving.weights.gguf_writer",),
     "megatron": ("launchers.megatron",),
     "mlflow": ("record.mlflow",),
+    "jinja2": ("report.page",),
     "submitit": ("slurm.submit",),
     "pynvml": ("machine.nvml",),
     "numpy": ("traces",),
@@ -105,7 +106,19 @@ OF_ONE_ENGINE = (
 # A task's own: others know it by its name, and what it shares lies in the rooms that all tasks import.
 OF_ONE_TASK = ("tasks.training",)
 # What makes a command slow to answer where it is imported before it is needed.
-LAZY = ("torch", "deepspeed", "transformers", "mlflow", "matplotlib", "pandas", "rich", "submitit", "numpy", "msgspec")
+LAZY = (
+    "torch",
+    "deepspeed",
+    "transformers",
+    "mlflow",
+    "matplotlib",
+    "pandas",
+    "rich",
+    "submitit",
+    "numpy",
+    "msgspec",
+    "jinja2",
+)
 
 # These are imported by those who need what is heavy: ranks, and who reads a trace.
 HEAVY = ("measure", "launchers", "hydra_plugins", "traces", "cli.commands.trace", "cli.timeline")

@@ -60,7 +60,7 @@ def draw_run(folder: RunFolder) -> None:
         return
     row = read_row(folder)
     kind = get_task(row.plan.config.task.name).sample_type
-    repeats = [(path.name.replace(".", " "), _steps(path, kind)) for path in folder.repeats()]
+    repeats = [(path.name.replace(".", " "), steps_of(path, kind)) for path in folder.repeats()]
     begun = [(name, steps) for name, steps in repeats if steps]
     for curve in curves_of(row.plan) if begun else ():
         _draw_curve(curve, begun, row, folder.figures / curve.file)
@@ -121,6 +121,6 @@ def _show_from_zero(axes: Axes, repeats: Sequence[Sequence[float]]) -> None:
         axes.set_title(f"cut off: the first step, {first:.3g} s", loc="left", fontsize=8, color=INK)
 
 
-def _steps(repeat: Path, kind: type[Sample]) -> Steps:
+def steps_of(repeat: Path, kind: type[Sample]) -> Steps:
     """Return the steps that all ranks have taken so far, each with its samples by rank."""
     return list(zip(*(read_samples(path, kind) for path in sorted(repeat.glob("samples.*.jsonl"))), strict=False))

@@ -20,6 +20,8 @@ from llmexp.report.control import control_lines
 from llmexp.report.csv_line import csv_line, identity
 from llmexp.report.legend import legend_of_runs, legend_of_signs, small
 from llmexp.report.notes import beside_note, ending_note
+from llmexp.report.page.answer import answers
+from llmexp.report.page.chart import Chart, Matrix
 from llmexp.report.row import HERE, OOM, Row
 from llmexp.report.signs import doubt_sign
 from llmexp.report.stacks import has_several_stacks
@@ -187,6 +189,27 @@ class Section:
     @property
     def details(self) -> Sequence[Detail]:
         """Further tables, which the runs' own have no room for."""
+        return ()
+
+    @property
+    def answers(self) -> list[str]:
+        """What these runs answer, in sentences that are no surer than their statistics."""
+        return answers(self.rows, self.named)
+
+    def named(self, row: Row) -> str:
+        """Return a row's name in a sentence: its subject, and in brackets by name what else differs between rows."""
+        differing = [f"{name} {value}" for name, value in self.shown(row).items() if name not in self.shared and value]
+        own = [self.own_words[row.id]] if self.own_words[row.id] else []
+        return f"{row.subject} ({', '.join([*differing, *own])})" if differing or own else row.subject
+
+    @property
+    def charts(self) -> Sequence[Chart]:
+        """The charts of the page beside the pictures that draw_more draws."""
+        return ()
+
+    @property
+    def matrices(self) -> Sequence[Matrix]:
+        """The heat maps of the page."""
         return ()
 
     def draw_more(self, path: Path) -> list[Path]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
-    """Print the table of these runs, and write that of the whole folder as Markdown, CSV and PNG and to the tracker.
+    """Print the table of these runs, and write that of the whole folder as Markdown, CSV, PNG, HTML and to the tracker.
 
     These runs come first in the files. Files that are up to date are neither drawn nor written again.
     """
@@ -35,16 +35,21 @@ def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
 def _leave(table: Report, texts: Mapping[Path, str], picture: Path, tracking: TrackingConfig) -> None:
     """Write, draw and copy to the tracker whatever is missing or out of date."""
     from llmexp.report.best import best_figures, best_words, headlines
+    from llmexp.report.page.document import can_make_pages
     from llmexp.report.plots import can_draw
 
-    root, tracked = picture.parent, tracking.name != "mlflow"
+    root, made = picture.parent, {picture: can_draw(), picture.with_suffix(".html"): can_make_pages()}
+    tracked = tracking.name != "mlflow"
     if not tracked:
         from llmexp.record.mlflow import Overview, has_report, record_report
 
         overview = Overview(headlines(table.rows), best_figures(table.rows), tuple(best_words(table.rows)))
-        digest = hashlib.sha256("".join([*texts.values(), repr(overview)]).encode()).hexdigest()[:16]
+        content = [*texts.values(), *(path.name for path, can in made.items() if can), repr(overview)]
+        digest = hashlib.sha256("".join(content).encode()).hexdigest()[:16]
         tracked = has_report(root.name, digest, tracking, root.parent)
-    stands = all(_text(path) == text for path, text in texts.items()) and (picture.exists() or not can_draw())
+    stands = all(_text(path) == text for path, text in texts.items()) and all(
+        path.exists() or not can for path, can in made.items()
+    )
     left = [] if stands and tracked else _written(table, texts, picture)
     if not tracked:
         tracked = record_report(left, digest, overview, tracking)
@@ -65,9 +70,20 @@ def _written(table: Report, texts: Mapping[Path, str], picture: Path) -> list[Pa
             "no pictures: matplotlib is not installed here; "
             "where it is, llmexp report --figure FILE draws them from the folders"
         )
+    pages = _pages(table, picture.with_suffix(".html"))
     for path, text in texts.items():
         write_atomically(path, text)
-    return [*texts, *drawn]
+    return [*texts, *pages, *drawn]
+
+
+def _pages(table: Report, path: Path) -> list[Path]:
+    """Write the report as one HTML page where jinja2 is installed."""
+    from llmexp.report.page.document import can_make_pages, page
+
+    if not can_make_pages():
+        return []
+    write_atomically(path, page(table, path.parent.name))
+    return [path]
 
 
 def _text(path: Path) -> str | None:

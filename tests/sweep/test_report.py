@@ -34,6 +34,7 @@ def test_a_command_prints_its_runs_and_leaves_all_of_the_folder_its_own_first(ll
     assert rows(main) == [("Naive", "success"), ("R", "success"), ("Q", "success")]
     assert all(f"method={method} " in (main / "report.md").read_text() for method in ("Q", "Naive", "R"))
     assert (main / "report.png").read_bytes().startswith(b"\x89PNG")
+    assert "Content-Security-Policy" in (main / "report.html").read_text()
 
 
 def test_runs_of_other_drivers_and_broken_folders_are_told_as_they_stand(

@@ -63,7 +63,7 @@ def loads_table(rows: Sequence[Row], label: Callable[[Row], str]) -> Detail | No
     problems = list(dict.fromkeys(load.point.problem for load in loads if load.point.problem))
     legend = [
         LEGEND,
-        *_knees(rows, label),
+        *knee_lines(rows, label),
         *_client(loads, label),
         *(f"not measured: {problem}" for problem in problems),
     ]
@@ -77,7 +77,7 @@ def three_digits(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _knees(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterator[str]:
+def knee_lines(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterator[str]:
     """Yield between which rates each run's server stopped to keep up, and what is not known of its loads."""
     for row in rows:
         points = row.result.points if row.result else []

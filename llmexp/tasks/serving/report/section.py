@@ -11,10 +11,12 @@ from llmexp.plan.serving_plan import ServingPlan
 from llmexp.reference.serving import Statement, statements_on
 from llmexp.report.breakdown.plot import draw_breakdowns
 from llmexp.report.columns import Detail
+from llmexp.report.page.chart import Chart
 from llmexp.report.row import Row
 from llmexp.report.section import Section
 from llmexp.tasks.serving.report.distributions import draw_distributions, draw_interactivity
-from llmexp.tasks.serving.report.loads import loads_table
+from llmexp.tasks.serving.report.loads import knee_lines, loads_table
+from llmexp.tasks.serving.report.page_charts import serving_charts
 from llmexp.tasks.serving.report.paper_profile import paper_profile_details
 from llmexp.tasks.serving.report.profiled import ProfiledRun, profile_details, profiled_runs, unprofiled_lines
 from llmexp.tasks.serving.report.same_work import same_work_lines
@@ -77,6 +79,16 @@ class ServingSection(Section):
         """What the paper says of runs under its own load."""
         rows = [row for row in self.rows if isinstance(row.plan, ServingPlan) and row.plan.config.serve.name == PAPER]
         return statements_on(frozenset(row.hardware for row in rows), frozenset(row.work["model"] for row in rows))
+
+    @property
+    def answers(self) -> list[str]:
+        """The fastest, and up to which rate each server keeps up."""
+        return [*super().answers, *(f"{line[:1].upper()}{line[1:]}." for line in knee_lines(self.rows, self.label))]
+
+    @property
+    def charts(self) -> Sequence[Chart]:
+        """Latency over throughput."""
+        return list(serving_charts(self.rows, self.label))
 
     def draw_more(self, path: Path) -> list[Path]:
         """Draw the distributions of latencies, and throughput against interactivity."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,18 @@ from llmexp.report.breakdown.limits import limits_detail
 from llmexp.report.breakdown.modules import module_detail
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.columns import Bars, Column, Detail
+from llmexp.report.page.chart import Chart, Matrix
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import Row
 from llmexp.report.section import Section
 from llmexp.report.signs import PARTLY_TRAINED
 from llmexp.tasks.training.report.batches import largest_batches
 from llmexp.tasks.training.report.columns import columns
+from llmexp.tasks.training.report.conclusion import conclusion
 from llmexp.tasks.training.report.converged import NAIVE, Converged, converged
 from llmexp.tasks.training.report.legend import legend
 from llmexp.tasks.training.report.memory_column import memory_header, memory_unit
+from llmexp.tasks.training.report.page_charts import training_charts, training_matrices
 from llmexp.tasks.training.report.paper import over_paper, paper_note, scaling_note, unlike_note
 from llmexp.tasks.training.report.paper_tables.figure5 import Figure5, figure5, figure5_detail
 from llmexp.tasks.training.report.paper_tables.matching import Place, breakdown_of, places
@@ -150,6 +154,21 @@ class TrainingSection(Section):
         tables = [table for place in self._places for table in paper_tables(place)]
         return [*modules, *tables, *map(figure5_detail, self._figures5)]
 
+    @property
+    def answers(self) -> list[str]:
+        """The fastest, and which methods are told apart from Naive."""
+        return [*super().answers, *(f"{line[:1].upper()}{line[1:]}." for line in dict.fromkeys(conclusion(self.rows)))]
+
+    @property
+    def charts(self) -> Sequence[Chart]:
+        """Throughput and memory, batches, scaling and loss."""
+        return list(training_charts(self))
+
+    @property
+    def matrices(self) -> Sequence[Matrix]:
+        """Methods beside models, and beside hardware."""
+        return training_matrices(self)
+
     @cached_property
     def _places(self) -> list[Place]:
         return places(self.rows)
@@ -160,12 +179,14 @@ class TrainingSection(Section):
 
     @cached_property
     def _profiled(self) -> list[Profiled]:
-        found = [(row, breakdown_of(row)) for row in self.rows if row.state == RunStatus.SUCCESS]
-        return [
+        # A breakdown is a file of its own, and more than MOST_BARS are never shown.
+        found = ((row, breakdown_of(row)) for row in self.rows if row.state == RunStatus.SUCCESS)
+        profiled = (
             Profiled(self.label(row), breakdown, step.mean if (step := row.metric("step_time_s")) else None)
             for row, breakdown in found
             if breakdown
-        ]
+        )
+        return list(islice(profiled, MOST_BARS))
 
     def draw_more(self, path: Path) -> list[Path]:
         """Write the pictures beside the bars and return their paths.

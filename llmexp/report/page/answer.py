@@ -1,0 +1,154 @@
+"""The answer of a table in sentences: what is fastest, beside what, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Literal
+
+from llmexp.analysis.inference import Estimate, log_ratio
+from llmexp.analysis.stability import RELEVANT
+from llmexp.record.result import Metric
+from llmexp.report.row import OOM, Row
+from llmexp.report.text_list import listed
+
+# The probability that nothing in a table is called slower that is not, when all its runs are equally fast.
+CONFIDENCE = 0.95
+# Each comparison takes milliseconds, and nobody reads the names of more.
+MOST_COMPARED = 60
+Label = Callable[[Row], str]
+Verdict = Literal["slower", "same", "unknown", "single", "disturbed"]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Another run beside the one with the highest mean: the verdict, and the estimate of the best over it."""
+
+    row: Row
+    verdict: Verdict
+    estimate: Estimate | None
+
+
+def answers(rows: Sequence[Row], label: Label) -> list[str]:
+    """Return the sentences of each group of rows that compete: of one task, model, data, hardware and ranks."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if not row.is_control:
+            groups.setdefault(_competing(row), []).append(row)
+    return [line for group in groups.values() for line in _group(group, label, len(groups) > 1)]
+
+
+def _competing(row: Row) -> tuple[str, ...]:
+    work = row.work
+    return tuple(work.get(name, "") for name in ("task", "model", "data", "seq_len", "hardware", "ranks", "devices"))
+
+
+def _group(rows: Sequence[Row], label: Label, several: bool) -> list[str]:
+    measured = sorted((row for row in rows if row.rate), key=lambda row: -_mean(row))
+    where = f" on {rows[0].hardware}, {rows[0].processes} rank{'s' * (rows[0].processes > 1)}" if several else ""
+    ended = _ended(rows, label)
+    if not measured:
+        return [f"None of {len(rows)} runs{where} was measured to its end.", *ended] if rows[0].plan.rate else ended
+    best, others, left = measured[0], beside_best(measured), len(measured) - 1 - MOST_COMPARED
+    verb, what = ("trains", rows[0].work.get("model", "")) if "method" in best.plan.subject else ("reaches", "")
+    head = f"{label(best)} {verb} {what}".rstrip() + f"{' at' * (verb == 'trains')} {speed(best)}{where}"
+    return [
+        _head(head, best, others, rows, label),
+        *_others(others, label),
+        *([f"Lower still and not compared one by one: {left} more."] if left > 0 else []),
+        *_sureness(label(best), best, others),
+        *ended,
+    ]
+
+
+def beside_best(measured: Sequence[Row]) -> list[Beside]:
+    """Compare the first row, which has the highest mean, with each other.
+
+    All pairs of the table share the allowed error (Bonferroni), because the first was picked by looking at all. Of
+    many, only the next MOST_COMPARED are compared.
+    """
+    pairs = max(1, comb(len(measured), 2))
+    confidence = 1 - (1 - CONFIDENCE) / pairs
+    return [_beside(measured[0], other, confidence) for other in measured[1 : MOST_COMPARED + 1]]
+
+
+def _beside(best: Row, other: Row, confidence: float) -> Beside:
+    assert best.rate
+    assert other.rate
+    found = log_ratio(other.rate, best.rate)
+    if found is None:
+        return Beside(other, "single", None)
+    if any(row.stability and row.stability.verdict == "unstable" for row in (best, other)):
+        return Beside(other, "disturbed", found)
+    if found.value > 0 and found.differs(confidence):
+        return Beside(other, "slower", found)
+    return Beside(other, "same" if found.is_within(RELEVANT, confidence) else "unknown", found)
+
+
+def _head(said: str, best: Row, others: Sequence[Beside], rows: Sequence[Row], label: Label) -> str:
+    """Say how fast the first is, and how much faster than the slowest or than Naive; surely only where that is so."""
+    measured = sum(row.rate is not None for row in rows)
+    if not others:
+        return f"{said}. It is the only one that was measured, so nothing says whether another is faster."
+    naive = next((one for one in others if one.row.subject == "Naive" and one.row.work == best.work), others[-1])
+    times = f"{_mean(best) / _mean(naive.row):.2f} times {label(naive.row)}"
+    if len(others) == measured - 1 and all(one.verdict == "slower" for one in others):
+        did_not_fit = any(row.state == OOM for row in rows)
+        which = "that fits" if did_not_fit else f"of the {measured} that were measured to their end"
+        return f"{said}, {times}: it is surely the fastest {which}."
+    return f"{said}, {times}: the highest mean of {measured}, but not surely the fastest."
+
+
+def _others(others: Sequence[Beside], label: Label) -> list[str]:
+    found: dict[Verdict, list[str]] = {}
+    for one in others:
+        found.setdefault(one.verdict, []).append(label(one.row))
+    words: dict[Verdict, str] = {
+        "slower": "Surely slower: {}.",
+        "same": f"Equally fast within {RELEVANT:.0%}: {{}}.",
+        "unknown": "Within noise of it, so neither surely slower nor surely as fast: {}.",
+        "single": "Lower in the one process that was measured of each, which does not say how another would do: {}.",
+        "disturbed": "Lower, but not judged, because their measurement or that of the first is unstable: {}.",
+    }
+    return [sentence.format(listed(found[verdict])) for verdict, sentence in words.items() if verdict in found]
+
+
+def _sureness(name: str, best: Row, others: Sequence[Beside]) -> list[str]:
+    lines = [f"The figure of {name} is {best.doubt}."] if best.doubt else []
+    if any(one.verdict == "single" for one in others):
+        lines.append("measure.repeats=3 tells more.")
+    if any(one.verdict in ("slower", "same") for one in others):
+        lines.append(
+            f"Sure means: by intervals of the repeats that hold for all pairs at once with {CONFIDENCE:.0%} confidence."
+        )
+    return lines
+
+
+def _ended(rows: Sequence[Row], label: Label) -> list[str]:
+    """Name the runs without a rate by how they ended or stand."""
+    states: dict[str, list[str]] = {}
+    for row in rows:
+        if row.plan.rate and not row.rate:
+            states.setdefault("Out of memory" if row.state == OOM else row.state.capitalize(), []).append(label(row))
+    return [f"{state}: {listed(names)}." for state, names in states.items()]
+
+
+def speed(row: Row) -> str:
+    """Return the mean rate with its unit, for one device where there are several."""
+    rate: Metric | None = row.rate
+    assert rate
+    devices, unit = max(row.plan.devices, 1), row.plan.rate_unit.replace("output_", "output ")
+    if devices == 1 or row.plan.rate != "tokens_per_s":
+        return f"{figure(rate.mean)} {unit}"
+    one = "GPU" if row.plan.config.hardware.device != "cpu" else "rank"
+    return f"{figure(rate.mean / devices)} {unit} a {one}"
+
+
+def figure(value: float) -> str:
+    """Return a number with three or more significant digits, whole from a hundred on."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _mean(row: Row) -> float:
+    return row.rate.mean if row.rate else 0.0

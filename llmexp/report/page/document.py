@@ -1,0 +1,140 @@
+"""The page itself: what the template is given, and the template filled in."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from llmexp.errors import RecordError
+from llmexp.record.reading import plain
+from llmexp.record.redact import redact, redact_all
+from llmexp.report.page.asked import asked, shared_command
+from llmexp.report.page.tables import (
+    Table,
+    certainty_table,
+    commands_table,
+    detail_table,
+    environment_table,
+    runs_table,
+)
+from llmexp.report.picture import can_draw
+from llmexp.report.provenance import provenance
+from llmexp.report.section import Section
+from llmexp.report.setup_paragraph import setup_paragraph
+from llmexp.report.table import Report
+
+PACKAGE = "llmexp.report.page"
+PLOTLY = "plotly-basic.min.js"
+# The pictures of more rows than this would take minutes to draw, and show nothing that can be read.
+MOST_DRAWN = 200
+
+
+def can_make_pages() -> bool:
+    """Tell whether jinja2 is installed; a node that only measures may lack it."""
+    return find_spec("jinja2") is not None
+
+
+def page(report: Report, title: str = "llmexp report") -> str:
+    """Return the report as one HTML document that loads nothing; raises RecordError without jinja2.
+
+    Every text of a run is escaped, and secrets are hidden in it. A policy in the document allows its own scripts
+    alone, and no connection.
+    """
+    if not can_make_pages():
+        raise RecordError("no page can be written: jinja2 is not installed here")
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    sections = [_section(section) for section in report.sections]
+    content = _safe({"title": title, "sections": sections, "unreadable": list(report.unreadable)})
+    content |= {"data": {"charts": _charts(content), "tables": _tables(content)}}
+    has_charts = bool(content["data"]["charts"])
+    scripts = [_read(PLOTLY)] * has_charts + [_read("page.js")]
+    environment = Environment(
+        loader=PackageLoader("llmexp.report", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    allowed = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    return environment.get_template("page.html.jinja").render(
+        content, styles=Markup(_read("page.css")), scripts=[Markup(script) for script in scripts], allowed=allowed
+    )
+
+
+def _section(section: Section) -> dict[str, Any]:
+    tables = _section_tables(section)
+    return {
+        "title": section.title or "runs",
+        "asked": asked(section) if section.rows else [],
+        "command": shared_command(section.rows),
+        "answers": section.answers,
+        "charts": [chart.figure for chart in section.charts],
+        "matrices": [asdict(matrix) for matrix in section.matrices],
+        "pictures": list(_pictures(section)),
+        "setup": setup_paragraph(section),
+        "provenance": provenance(section.rows),
+        "groups": [[{"notes": list(table.notes), **table.data} for table in tables[name] if table] for name in tables],
+    }
+
+
+def _section_tables(section: Section) -> dict[str, Sequence[Table | None]]:
+    """Return the tables in the order of the page: runs with what belongs to them, environment, certainty, commands."""
+    return {
+        "runs": [runs_table(section), *map(detail_table, section.details)],
+        "environment": [environment_table(section)],
+        "certainty": [certainty_table(section)],
+        "commands": [commands_table(section)],
+    }
+
+
+def _pictures(section: Section) -> Iterator[dict[str, str]]:
+    """Yield the pictures that the section draws beside its bars, as SVG in data URLs, where no script can run."""
+    if not can_draw() or not 0 < len(section.rows) <= MOST_DRAWN:
+        return
+    drawn_as_charts = ("loss", "scaling") if section.charts else ()
+    with TemporaryDirectory() as folder:
+        for path in section.draw_more(Path(folder) / "report.svg"):
+            name = path.stem.removeprefix("report_")
+            if name not in drawn_as_charts:
+                encoded = base64.b64encode(path.read_bytes()).decode()
+                yield {"name": name.replace("_", " "), "url": f"data:image/svg+xml;base64,{encoded}"}
+
+
+def _safe(content: dict[str, Any]) -> dict[str, Any]:
+    """Hide secrets and characters that control a terminal, in all texts but the pictures."""
+    pictures = [section.pop("pictures") for section in content["sections"]]
+    together = json.dumps(content, ensure_ascii=False)  # redacting each text takes long and is seldom needed
+    if redact(together) != together:
+        together = json.dumps(redact_all(content), ensure_ascii=False)
+    safe: dict[str, Any] = json.loads(plain(together))
+    for section, drawn in zip(safe["sections"], pictures, strict=True):
+        section["pictures"] = drawn
+    return safe
+
+
+def _charts(content: dict[str, Any]) -> list[dict[str, Any]]:
+    return [chart for section in content["sections"] for chart in section["charts"]]
+
+
+def _tables(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the tables in the order of the page, without their notes, which the template writes."""
+    tables = [table for section in content["sections"] for group in section["groups"] for table in group]
+    return [{key: value for key, value in table.items() if key != "notes"} for table in tables]
+
+
+def _read(name: str) -> str:
+    return files(PACKAGE).joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -1,0 +1,115 @@
+"""The page's tables as JSON that its script draws in pieces, sorts and filters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmexp.report.columns import Column, Detail
+from llmexp.report.row import Row
+from llmexp.report.section import Section
+
+# These differ between any two moments, or are as long as a page; the run's folder has them.
+_PASSING = ("load_average", "git")
+_MISSING = "(none)"
+NAMED = 4
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: its headings, each with whether its cells are text, and its rows of cells; `copied` names a column."""
+
+    title: str
+    headers: Sequence[str]
+    left: Sequence[bool]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = field(default=())
+    copied: str = ""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The table as JSON for the page's script."""
+        found = {"title": self.title, "headers": list(self.headers), "left": list(self.left)}
+        return found | {"rows": [list(row) for row in self.rows], "copied": self.copied}
+
+
+def table_of(title: str, columns: Sequence[Column], notes: Sequence[str] = ()) -> Table:
+    """Turn columns into a table."""
+    rows = list(zip(*(column.cells for column in columns), strict=True))
+    return Table(title, [column.header for column in columns], [column.left for column in columns], rows, notes)
+
+
+def runs_table(section: Section) -> Table:
+    """Return the table of all runs, with its legend and numbered notes."""
+    notes = [*section.legend, *(f"({number}) {note}" for number, note in enumerate(section.notes, 1))]
+    return table_of("All runs", section.columns, notes)
+
+
+def detail_table(detail: Detail) -> Table:
+    """Return a further table of a section."""
+    return table_of(detail.title, list(detail.columns), detail.legend)
+
+
+def certainty_table(section: Section) -> Table | None:
+    """Return how sure each rate is: repeats, interval and verdict, with the doubts in words; None without rates."""
+    rows = [row for row in section.rows if row.rate]
+    cells = [[section.named(row), *_certainty(row)] for row in rows]
+    headers = ["run", section.rate_unit, "repeats", "95 % interval", "interval from", "verdict", "doubts"]
+    left = [True, False, False, True, True, True, True]
+    return Table("How sure each number is", headers, left, cells) if cells else None
+
+
+def _certainty(row: Row) -> Iterator[str]:
+    assert row.rate
+    judged = row.stability
+    known = judged and judged.low is not None and judged.high is not None
+    yield f"{row.rate.mean:,.1f}"
+    yield str(row.rate.n)
+    yield f"{judged.low:,.1f} to {judged.high:,.1f}" if judged and known else "not known"
+    yield (judged.source or "") if judged else ""
+    yield judged.verdict if judged else "not judged"
+    yield "; ".join(judged.reasons) if judged else ""
+
+
+def commands_table(section: Section) -> Table:
+    """Return the command that repeats each run."""
+    rows = [[section.named(row), row.command] for row in section.rows]
+    return Table("The command of each run", ["run", "command"], [True, True], rows, copied="command")
+
+
+def environment_table(section: Section) -> Table | None:
+    """Return what differs between the environments of the runs, each value with its runs; None where nothing does."""
+    known = [(section.named(row), _flat(_lasting(row.result.environment))) for row in section.rows if row.result]
+    known = [(label, values) for label, values in known if values]
+    keys = dict.fromkeys(key for _, values in known for key in values)
+    rows = []
+    for key in keys:
+        by: dict[str, list[str]] = {}
+        for label, values in known:
+            by.setdefault(values.get(key, _MISSING), []).append(label)
+        if len(by) > 1:
+            rows += [[key, value, _named(labels)] for value, labels in by.items()]
+    title = "What differs between the environments of runs"
+    return Table(title, ["what", "value", "runs"], [True] * 3, rows) if rows else None
+
+
+def _named(labels: Sequence[str]) -> str:
+    more = len(labels) - NAMED
+    return ", ".join(labels[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _lasting(environment: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in environment.items() if key not in _PASSING}
+
+
+def _flat(values: Mapping[str, Any], path: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        place = f"{path}.{name}" if path else name
+        if isinstance(value, Mapping):
+            found |= _flat(value, place)
+        else:
+            found[place] = value if isinstance(value, str) else json.dumps(value)
+    return found

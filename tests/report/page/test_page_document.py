@@ -1,0 +1,148 @@
+"""The page: it loads nothing, escapes what runs say, and tells what the rows tell."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from llmexp.record.result import Metric, Stability
+from llmexp.report.page import document
+from llmexp.report.page.document import page
+from llmexp.report.table import Report, build_report
+
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)></script>"
+LOADING = {"src", "href", "srcset", "action", "data", "poster", "background", "formaction"}
+
+
+class Seen(HTMLParser):
+    """The tags of a page with their attributes, and the text of its scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self._in_script = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+        self._in_script = tag == "script"
+
+    def handle_endtag(self, tag):
+        self._in_script = False
+
+    def handle_data(self, data):
+        if self._in_script:
+            self.scripts[-1] += data
+
+    @property
+    def data(self):
+        """What the page's script draws."""
+        return json.loads(self.scripts[0])
+
+
+@pytest.fixture
+def three(make_run) -> Report:
+    rates = {"Naive": 1000.0, "F": 2000.0, "F+R": 1500.0}
+    metrics = {
+        method: {"tokens_per_s": Metric(mean=rate, std_between_repeats=5.0, n=3), "training_state_bytes": 1e6 * rate}
+        for method, rate in rates.items()
+    }
+    runs = [make_run(method, metrics=metrics[method]) for method in rates]
+    return build_report([*runs, make_run("Z2", status="oom")])
+
+
+def test_the_page_loads_nothing_and_only_its_own_scripts_may_run(three):
+    text = page(three)
+    seen = Seen(text)
+    places = [value or "" for _, attrs in seen.tags for name, value in attrs.items() if name in LOADING]
+    assert places
+    assert all(place.startswith(("#", "data:")) for place in places)
+    assert not [tag for tag, _ in seen.tags if tag in ("link", "iframe", "object", "embed", "base")]
+    assert not re.search(r"@import|url\(\s*['\"]?(?!data:)[a-z/]", re.search(r"<style>(.*?)</style>", text, re.S)[1])
+    policy = next(attrs["content"] for _, attrs in seen.tags if "http-equiv" in attrs)
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in seen.scripts[1:]]
+    assert len(digests) == 2
+    assert policy.endswith("script-src " + " ".join(f"'sha256-{digest}'" for digest in digests))
+    assert "default-src 'none'" in policy
+
+
+def test_what_runs_say_is_escaped_in_text_and_in_the_data_of_the_script(make_run):
+    name = EVIL.replace("/", "")
+    metrics = {"tokens_per_s": 1.0, "training_state_bytes": 1e6}
+    runs = [
+        make_run("F", metrics=metrics, model__name=name),
+        make_run("F", metrics=metrics),
+        make_run("R", status="failed", reason=EVIL),
+    ]
+    text = page(build_report(runs), title=EVIL)
+    seen = Seen(text)
+    assert "<script>alert" not in text
+    assert not [attrs for _, attrs in seen.tags if "onerror" in attrs]
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert [tag for tag, _ in seen.tags].count("script") == 3
+    assert any(name in words for chart in seen.data["charts"] for words in chart["traces"][0]["customdata"])
+    assert any(name in row for table in seen.data["tables"] for row in table["rows"])
+
+
+def test_a_secret_of_a_reason_is_hidden(make_run):
+    secret = "hf_" + "aB3" * 12
+    text = page(build_report([make_run("F", status="failed", reason=f"the hub refused {secret}")]))
+    assert "the hub refused" in text
+    assert secret not in text
+
+
+def test_its_tables_hold_the_cells_of_every_row(three):
+    tables = {table["title"]: table for table in Seen(page(three)).data["tables"]}
+    section = three.sections[0]
+    shown = tables["All runs"]
+    assert shown["headers"] == [column.header for column in section.columns]
+    assert [tuple(row) for row in shown["rows"]] == list(
+        zip(*(column.cells for column in section.columns), strict=True)
+    )
+    assert [row[1] for row in tables["The command of each run"]["rows"]] == [row.command for row in three.rows]
+    assert [row[:3] for row in tables["How sure each number is"]["rows"]][1] == ["F", "2,000.0", "3"]
+
+
+def test_the_pareto_chart_holds_the_means_of_the_measured_runs(three):
+    chart = next(chart for chart in Seen(page(three)).data["charts"] if chart["title"].startswith("Throughput and mem"))
+    every, front = chart["traces"]
+    ranks = three.rows[0].processes
+    assert every["y"] == [rate / ranks for rate in (1000.0, 2000.0, 1500.0)]
+    assert every["customdata"] == ["Naive", "F", "F+R"]
+    assert front["customdata"] == ["Naive", "F+R", "F"]
+
+
+def test_doubts_stand_in_words(make_run):
+    doubt = Stability(verdict="unstable", reasons=["noise: 12 % between steps"], low=900.0, high=1100.0, source="steps")
+    report = build_report([make_run("F", metrics={"tokens_per_s": 1000.0}, stability=doubt)])
+    table = next(t for t in Seen(page(report)).data["tables"] if t["title"] == "How sure each number is")
+    assert table["rows"][0][2:] == ["1", "900.0 to 1,100.0", "steps", "unstable", "noise: 12 % between steps"]
+
+
+def test_without_charts_the_page_is_small_and_no_runs_are_a_page_too(make_run):
+    assert len(page(build_report([make_run("F", status="oom")]))) < 60_000
+    assert "No runs." in page(build_report([]))
+
+
+def test_environments_that_differ_are_named(make_run):
+    folders = [make_run("F", metrics={"tokens_per_s": 1.0}), make_run("R", metrics={"tokens_per_s": 1.0})]
+    for folder, version in zip(folders, ("2.1", "2.2"), strict=True):
+        environment = {"torch": version, "python": "3.11", "distributions": {"a": "1"}}
+        folder.write(folder.result_path, folder.result().model_copy(update={"environment": environment}))
+    tables = Seen(page(build_report(folders))).data["tables"]
+    found = next(table for table in tables if table["title"].startswith("What differs"))
+    assert found["rows"] == [["torch", "2.1", "F"], ["torch", "2.2", "R"]]
+
+
+def test_without_jinja2_it_is_said(monkeypatch):
+    monkeypatch.setattr(document, "can_make_pages", lambda: False)
+    with pytest.raises(document.RecordError, match="jinja2 is not installed"):
+        page(build_report([]))
