@@ -13,7 +13,17 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 # What a node has or does without; wheelhouse.txt says why.
-LEFT_OUT = {"torch", "jinja2", "mlflow", "matplotlib", "bitsandbytes", "datasets", "pytorch-optimizer", "hf-xet"}
+LEFT_OUT = {
+    "torch",
+    "jinja2",
+    "mlflow",
+    "matplotlib",
+    "bitsandbytes",
+    "datasets",
+    "pytorch-optimizer",
+    "hf-xet",
+    "gguf",
+}
 
 
 def names(requirements: Iterable[str]) -> set[str]:

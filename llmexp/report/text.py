@@ -52,10 +52,11 @@ def _section(section: Section) -> list[str]:
     lines = [f"## {section.title}", "", *(_line(cells) for cells in (headers, rules, *body)), ""]
     lines += [f"- {line}" for line in (*section.legend, *provenance(section.rows))]
     lines += ["", *(f"({number}) {note}  " for number, note in enumerate(section.notes, 1))]
-    return [*lines, *(line for detail in section.details for line in _detail(detail))]
+    return [*lines, *(line for detail in section.details for line in detail_lines(detail))]
 
 
-def _detail(detail: Detail) -> list[str]:
+def detail_lines(detail: Detail) -> list[str]:
+    """Return a further table as lines of Markdown, with its title and legend."""
     headers = [column.header for column in detail.columns]
     rules = ["---" if column.left else "---:" for column in detail.columns]
     body = [list(cells) for cells in zip(*(column.cells for column in detail.columns), strict=True)]

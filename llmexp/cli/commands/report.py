@@ -7,7 +7,8 @@ from argparse import Namespace
 from pathlib import Path
 from tempfile import mkdtemp
 
-from llmexp.cli.arguments import Parser, add_paths, command_parser, runs_in
+from llmexp.cli.arguments import OUTPUTS, Parser, command_parser, runs_in
+from llmexp.cli.findings import FINDINGS, path_or_findings, show_findings
 from llmexp.errors import ConfigError, RecordError
 from llmexp.record.folder import write_atomically
 from llmexp.report.latex import latex
@@ -25,7 +26,15 @@ _TEXTS = {"markdown": markdown, "csv": comma_separated, "latex": latex}
 def parser() -> Parser:
     """Build the parser of the command's words."""
     parser = command_parser("report", "The table of runs, from their folders.")
-    add_paths(parser)
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        type=path_or_findings,
+        default=[Path(OUTPUTS)],
+        metavar="PATHS",
+        help=f"runs, sweeps, folders of them, or bundles of llmexp export; default {OUTPUTS}; "
+        "'findings PATHS' decides the paper's claims on them",
+    )
     parser.add_argument("--format", choices=("terminal", "markdown", "csv", "latex"), default="terminal")
     parser.add_argument(
         "--largest-batch",
@@ -41,12 +50,20 @@ def parser() -> Parser:
         "--open", action="store_true", help="show the page in the browser; without --html a passing one"
     )
     parser.add_argument("--setup", action="store_true", help="print the set-up as a paragraph for a paper instead")
+    parser.add_argument(
+        "--claims", type=Path, metavar="FILE", help="with findings: claims of your own, as rows of YAML"
+    )
     return parser
 
 
 def main(args: Namespace) -> int:
     """Print or write the table, and draw it."""
-    found = build_report(runs_in(args.paths))
+    paths = [Path(path) for path in args.paths]
+    if args.paths[:1] == [FINDINGS]:
+        return show_findings(args, paths[1:])
+    if args.claims:
+        raise ConfigError(f"--claims {args.claims} is of llmexp report findings")
+    found = build_report(runs_in(paths))
     table = found.largest_batches() if args.largest_batch else found
     if args.into:
         print(*publish(table, args.into), sep="\n")

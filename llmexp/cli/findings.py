@@ -1,0 +1,61 @@
+"""What `llmexp report findings` shows: the paper's claims, or a person's, on runs and on the paper's cells."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from llmexp.cli.arguments import OUTPUTS, runs_in
+from llmexp.errors import ConfigError
+from llmexp.method import atom_codes
+from llmexp.record.reading import plain
+from llmexp.record.redact import redact
+from llmexp.report.findings.claims import own_claims, paper_claims
+from llmexp.report.findings.measured import rows_of_runs
+from llmexp.report.findings.table import findings, findings_csv, findings_detail
+from llmexp.report.table import Report, build_report
+from llmexp.report.terminal import as_table, console, write
+from llmexp.report.text import detail_lines
+
+FINDINGS = "findings"
+
+
+def path_or_findings(word: str) -> Path | str:
+    """Return the word `findings` as it is and every other one as a path: a folder of that name is ./findings."""
+    return word if word == FINDINGS else Path(word)
+
+
+def show_findings(args: Namespace, folders: Sequence[Path]) -> int:
+    """Print the table of claims. Raises ConfigError for flags that belong to the table of runs."""
+    for flag in ("largest_batch", "into", "figure", "html", "open", "setup"):
+        if getattr(args, flag):
+            raise ConfigError(
+                f"--{flag.replace('_', '-')} is of llmexp report without findings: findings takes --claims and --format"
+            )
+    claims = own_claims(args.claims, atom_codes()) if args.claims else paper_claims()
+    report = _report(folders)
+    found = findings(claims, rows_of_runs(report.rows))
+    if args.format == "csv":
+        print(redact(findings_csv(found)), end="")
+    elif args.format == "markdown":
+        print(redact(plain("\n".join(detail_lines(findings_detail(found))))).strip())
+    else:
+        screen, detail = console(), findings_detail(found)
+        write(screen, detail.title)
+        table = as_table(detail.columns)
+        for column in table.columns:
+            column.vertical = "top"  # cells of several lines begin beside their id
+        screen.print(table)
+        for line in detail.legend:
+            write(screen, line, "dim")
+        for reason in report.unreadable:
+            write(screen, f"unreadable: {reason}")
+    return 0
+
+
+def _report(folders: Sequence[Path]) -> Report:
+    """Read the runs; without any, and without a folder that was named, the paper's cells are all there is."""
+    if not folders and not Path(OUTPUTS).exists():
+        return Report(())
+    return build_report(runs_in(folders or [Path(OUTPUTS)]))
