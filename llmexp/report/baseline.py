@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from llmexp import __version__
 from llmexp.errors import ConfigError
@@ -52,11 +51,14 @@ class Baseline(Record):
     written_by: str = __version__
     rows: list[Measured] = Field(min_length=1)
 
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
 
 def measured(row: Row) -> Measured:
     """Return what a run contributes to a comparison of sets."""
     result, judged = row.result, row.stability
-    environment = {key: value for key, value in environment_of(row).items() if not key.startswith(_PLACES)}
+    ran = environment_of(row) if result else {}
+    environment = {key: value for key, value in ran.items() if key and not key.startswith(_PLACES)}
     settings = {key: value for key, value in settings_of(row.plan).items() if key not in _HOW_OFTEN}
     return Measured(
         settings=settings,
@@ -86,7 +88,7 @@ def load(path: Path) -> list[Measured]:
     except (OSError, OddFileError, ValueError) as error:
         raise ConfigError(f"{path} is no baseline, or it is damaged: {_first_line(error)}; {how}") from None
     if not isinstance(content, Mapping) or content.get("kind") != KIND:
-        raise ConfigError(f"{path} is no baseline: it does not say \"kind\": {json.dumps(KIND)}; {how}")
+        raise ConfigError(f"{path} is no baseline: its kind is not {KIND!r}; {how}")
     _check_version(path, content)
     try:
         return Baseline.model_validate(content).rows
