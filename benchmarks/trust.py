@@ -45,7 +45,7 @@ def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
         yield from _of_tables(FIRST_RUN, scatter, tries)
     yield from _of_stopping(tries)
     yield from serving_verdicts(tries)
-    yield from set_verdicts(tries)
+    yield from set_verdicts(tries // 2)
 
 
 def _of_one_run(protocol: Protocol, scatter: Scatter, tries: int) -> Iterator[Figure]:

@@ -79,7 +79,9 @@ def _integral_of_sine(power: float, end: float) -> float:
     With angle = end * x ** 2 the integrand is smooth enough at 0 for every power from 0 on.
     """
     step = 1 / INTERVALS
-    heights = [2 * end * x * sin(end * x * x) ** power for x in (index * step for index in range(INTERVALS + 1))]
+    heights: list[float] = [
+        2 * end * x * sin(end * x * x) ** power for x in (index * step for index in range(INTERVALS + 1))
+    ]
     return step / 3 * (heights[0] + heights[-1] + 4 * sum(heights[1::2]) + 2 * sum(heights[2:-1:2]))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -12,7 +12,8 @@ from llmexp import __version__
 from llmexp.errors import ConfigError
 from llmexp.record.folder import write_atomically
 from llmexp.record.reading import OddFileError, parsed, read_text
-from llmexp.record.result import Metric, Record, RunStatus, to_json
+from llmexp.record.result import Metric, RunStatus, to_json
+from llmexp.record.samples import Record
 from llmexp.report.compare import environment_of, flat, settings_of
 from llmexp.report.row import Row
 
@@ -46,8 +47,8 @@ class Measured(Record):
 class Baseline(Record):
     """The content of a baseline's file."""
 
-    kind: Literal["llmexp baseline"] = KIND
-    schema_version: Literal[1] = Field(SCHEMA, alias="schema")
+    kind: str = KIND
+    schema_version: int = Field(SCHEMA, alias="schema")
     written_by: str = __version__
     rows: list[Measured] = Field(min_length=1)
 
@@ -75,7 +76,7 @@ def measured(row: Row) -> Measured:
 
 def save(path: Path, rows: Sequence[Measured]) -> None:
     """Write a baseline by rename."""
-    write_atomically(path, to_json(Baseline(schema=SCHEMA, rows=list(rows))))
+    write_atomically(path, to_json(Baseline(rows=list(rows))))
 
 
 def load(path: Path) -> list[Measured]:

@@ -140,7 +140,9 @@ def _nothing_in_common(a: Sequence[Measured], b: Sequence[Measured]) -> str:
     for key in dict.fromkeys(key for row in (*a, *b) for key in row.settings):
         first, second = ({row.settings.get(key, "nothing") for row in rows} for rows in (a, b))
         if not first & second and (len(first) > 1 or len(second) > 1):
-            apart.append(f"{key} is {', '.join(sorted(first))} in the first and {', '.join(sorted(second))} in the other")
+            apart.append(
+                f"{key} is {', '.join(sorted(first))} in the first and {', '.join(sorted(second))} in the other"
+            )
     return f"the two sets have no row in common: {'; '.join(apart[:3]) or 'each row differs in several settings'}"
 
 
@@ -149,7 +151,9 @@ def _judged(
 ) -> list[PairedRow]:
     """Judge all rows that can be compared together, in the order of the pairs."""
     refused = [_refusal(a, b, metric) for _, a, b in pairs]
-    compared = [(a.metrics[metric], b.metrics[metric]) for (_, a, b), why in zip(pairs, refused, strict=True) if not why]
+    compared = [
+        (a.metrics[metric], b.metrics[metric]) for (_, a, b), why in zip(pairs, refused, strict=True) if not why
+    ]
     answers = iter(verdicts(compared, margin))
     return [
         PairedRow(name, a, b, why[0], None, why[1]) if why else _row(name, a, b, next(answers), better)

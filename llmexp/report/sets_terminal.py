@@ -87,9 +87,9 @@ def _direction(outcome: str, found: SetComparison) -> str:
 def _legend(found: SetComparison) -> str:
     better, worse = _direction("better", found), _direction("worse", found)
     return (
-        f"{better} or {worse}: equality is rejected (Welch's t on the logarithms, p corrected by Holm for all rows, below "
-        f"{ERROR:g}) and b/a is over {found.margin:.3g} from 1; within noise: two one-sided tests show that b/a is less "
-        "than that from 1; b/a with its own 95 % interval; n repeats"
+        f"{better} or {worse}: equality is rejected (Welch's t on the logarithms, p corrected by Holm for all rows, "
+        f"below {ERROR:g}) and b/a is over {found.margin:.3g} from 1; within noise: two one-sided tests show that b/a "
+        "is less than that from 1; b/a with its own 95 % interval; n repeats"
     )
 
 
