@@ -13,6 +13,7 @@ from benchmarks.figure import Figure
 from benchmarks.rates import rate
 from benchmarks.simulated import Protocol, Scatter, Simulated
 from benchmarks.trust_serving import serving_verdicts
+from benchmarks.trust_sets import set_verdicts
 from llmexp.analysis.inference import log_ratio
 from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.stability import is_known_to
@@ -44,6 +45,7 @@ def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
         yield from _of_tables(FIRST_RUN, scatter, tries)
     yield from _of_stopping(tries)
     yield from serving_verdicts(tries)
+    yield from set_verdicts(tries // 2)
 
 
 def _of_one_run(protocol: Protocol, scatter: Scatter, tries: int) -> Iterator[Figure]:

@@ -11,6 +11,7 @@ from llmexp.analysis.inference import Estimate, log_ratio
 from llmexp.analysis.metric import Better
 from llmexp.record.folder import RunFolder
 from llmexp.record.naming import NOT_MEASURED
+from llmexp.record.plan import RunPlan
 from llmexp.record.result import Metric, RunStatus
 from llmexp.report.equivalence import Equivalence, of_rows
 from llmexp.report.row import OOM, Row, read_row
@@ -89,27 +90,33 @@ def compare(a: RunFolder, b: RunFolder) -> Comparison:
         first,
         second,
         settings=_differences(_settings(first), _settings(second)),
-        environment=_differences(_environment(first), _environment(second)),
-        work=_differences(_flat(first.done), _flat(second.done)),
+        environment=_differences(environment_of(first), environment_of(second)),
+        work=_differences(flat(first.done), flat(second.done)),
         ratios=tuple(_ratios(first, second)),
     )
 
 
-def _settings(row: Row) -> dict[str, str]:
-    config = row.plan.config.model_dump(mode="json", exclude=set(NOT_MEASURED))
-    found = _flat(config | row.plan.subject) | _flat({"engine_config": row.plan.engine_config})
+def settings_of(plan: RunPlan) -> dict[str, str]:
+    """Return the configuration that is measured, one value a key, with the plan's subject."""
+    found = flat(plan.config.model_dump(mode="json", exclude=set(NOT_MEASURED)) | plan.subject)
     found.pop(WHY_PRECISION, None)
-    if row.result:
-        what_ran = {key: value for key, value in row.result.what_ran.items() if key not in _EVIDENCE}
-        found |= _flat({"what_ran": what_ran, "stack": row.result.stack})
     return found
 
 
-def _environment(row: Row) -> dict[str, str]:
+def _settings(row: Row) -> dict[str, str]:
+    found = settings_of(row.plan) | flat({"engine_config": row.plan.engine_config})
+    if row.result:
+        what_ran = {key: value for key, value in row.result.what_ran.items() if key not in _EVIDENCE}
+        found |= flat({"what_ran": what_ran, "stack": row.result.stack})
+    return found
+
+
+def environment_of(row: Row) -> dict[str, str]:
+    """Return the environment that a run recorded, one value a key, without what differs between any two moments."""
     found = {key: value for key, value in (row.result.environment if row.result else {}).items() if key not in _PASSING}
     if found.get("git"):
         found["git"] = {name: _checkout(checkout) for name, checkout in found["git"].items()}
-    return _flat(found)
+    return flat(found)
 
 
 def _checkout(checkout: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -125,12 +132,13 @@ def _differences(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[Difference
     return tuple(Difference(key, a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key))
 
 
-def _flat(value: Any, path: str = "") -> dict[str, str]:
+def flat(value: Any, path: str = "") -> dict[str, str]:
+    """Return nested mappings as one, with keys joined by dots and values as text."""
     if isinstance(value, Mapping) and value:
         return {
             key: leaf
             for name, inner in value.items()
-            for key, leaf in _flat(inner, f"{path}.{name}" if path else str(name)).items()
+            for key, leaf in flat(inner, f"{path}.{name}" if path else str(name)).items()
         }
     return {path: value if isinstance(value, str) else json.dumps(value)}
 

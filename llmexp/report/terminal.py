@@ -137,7 +137,10 @@ def print_comparison(comparison: Comparison, file: TextIO | None = None) -> None
     if comparison.ratios:
         screen.print(_ratio_table(comparison.ratios))
         write(
-            screen, "b/a with its 95 % interval by the repeats, where a or b has several; units as in the names", "dim"
+            screen,
+            "b/a with its 95 % interval by the repeats, where a or b has several (a single one is taken to vary as the "
+            "other's do); units as in the names",
+            "dim",
         )
     if comparison.same_work and comparison.speeds:
         write(screen, f"{_SPEEDS[comparison.speeds.answer]}: {comparison.speeds.reason}")

@@ -22,6 +22,17 @@ def test_ratios_carry_the_interval_that_follows_from_the_repeats(make_run):
     assert ratios["step_time_s"].interval is None
 
 
+def test_a_single_repeat_counts_as_noise_of_its_own_beside_several(make_run):
+    """One value beside three of deviation 4 %: an error of 4 % x sqrt(1 + 1/3), by Student's 4.303 of 2 degrees."""
+    single = SLOW | {"tokens_per_s": 100.0}
+    for pair in ((single, FAST), (FAST, single)):
+        a, b = (make_run(method, metrics=metrics) for method, metrics in zip(("Naive", "F"), pair, strict=True))
+        found = compare(a, b).ratios[0]
+        half = 4.303 * 0.04 * (4 / 3) ** 0.5
+        assert found.value is not None
+        assert found.interval == pytest.approx((found.value * exp(-half), found.value * exp(half)), rel=1e-3)
+
+
 def test_what_is_nothing_in_both_has_no_ratio(make_run):
     nothing = {"optimizer_host_bytes": 0.0, "peak_rss_bytes": 0.0}
     ratios = compare(

@@ -1,24 +1,106 @@
-"""The command llmexp compare shows how two runs differ, and by how much."""
+"""The command llmexp compare shows how two runs differ, or judges two sets of runs row by row."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
+from glob import glob
 from pathlib import Path
 
-from llmexp.cli.arguments import Parser, command_parser, one_run
+from llmexp.analysis.many_rows import MARGIN
+from llmexp.cli.arguments import Parser, command_parser, runs_in
+from llmexp.errors import ConfigError
+from llmexp.record.folder import RunFolder
+from llmexp.report.baseline import Measured, load, measured, save
 from llmexp.report.compare import compare
+from llmexp.report.row import read_row
+from llmexp.report.sets import compare_sets
+from llmexp.report.sets_terminal import print_sets
 from llmexp.report.terminal import print_comparison
+
+_DESCRIPTION = (
+    "What differs between two runs, or which rows of two sets of runs are faster or slower. For sets the exit code is "
+    "1 where a row is slower, or is no longer measured, and 0 otherwise; 2 where nothing can be compared."
+)
 
 
 def parser() -> Parser:
     """Build the parser of the command's words."""
-    parser = command_parser("compare", "What differs between two runs, in what was asked and in what was measured.")
-    parser.add_argument("a", type=Path, help="a run's folder")
-    parser.add_argument("b", type=Path, help="another's")
+    parser = command_parser("compare", _DESCRIPTION)
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATHS", help="two runs or sets: folders of runs, or patterns in quotes"
+    )
+    parser.add_argument("--to", nargs="+", metavar="PATHS", help="the second set; all other paths are the first")
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="the first set; all paths are the second")
+    parser.add_argument("--save-baseline", type=Path, metavar="FILE", help="keep the runs as a first set for later")
+    parser.add_argument("--metric", help="compare this, such as peak_allocated_bytes, instead of the task's rate")
+    parser.add_argument(
+        "--margin", type=_share, help=f"the least difference that matters, such as 2%%; {MARGIN:g} without it"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit 1 too where a row has no answer or no partner")
     return parser
 
 
 def main(args: Namespace) -> int:
-    """Print the comparison."""
-    print_comparison(compare(one_run(args.a), one_run(args.b)))
+    """Print the comparison, or write the baseline; return the exit code."""
+    if args.save_baseline:
+        return _save(args)
+    first, second = _sides(args)
+    if first is not None and not args.baseline and len(first) == len(second) == 1 and not _asks_for_sets(args):
+        print_comparison(compare(first[0], second[0]))
+        return 0
+    a = load(args.baseline) if args.baseline else _measured(first or [])
+    found = compare_sets(a, _measured(second), args.metric, MARGIN if args.margin is None else args.margin)
+    print_sets(found)
+    return int(found.failed or (args.strict and not found.is_complete))
+
+
+def _save(args: Namespace) -> int:
+    if args.baseline or args.to or _asks_for_sets(args):
+        raise ConfigError("--save-baseline goes with the paths of one set, and with no other option")
+    rows = [row for row in _measured(_runs(args.paths)) if row.is_measured]
+    if not rows:
+        raise ConfigError(f"no run in {', '.join(args.paths)} was measured to its end: a baseline needs one")
+    save(args.save_baseline, rows)
+    print(f"{args.save_baseline}: {len(rows)} rows; llmexp compare <runs> --baseline {args.save_baseline} compares")
     return 0
+
+
+def _sides(args: Namespace) -> tuple[list[RunFolder] | None, list[RunFolder]]:
+    """Return the runs of both sets, None for those of a baseline."""
+    if args.baseline and args.to:
+        raise ConfigError("--baseline is the first set and the paths are the second: leave --to out")
+    if args.baseline:
+        return None, _runs(args.paths)
+    if args.to:
+        return _runs(args.paths), _runs(args.to)
+    if len(args.paths) != 2:
+        raise ConfigError(
+            f"{len(args.paths)} path{'s' * (len(args.paths) > 1)} without --to: llmexp compare A B takes two runs or "
+            "sets, A A --to B B any number, and B --baseline FILE one set"
+        )
+    return _runs(args.paths[:1]), _runs(args.paths[1:])
+
+
+def _asks_for_sets(args: Namespace) -> bool:
+    return bool(args.metric or args.margin is not None or args.strict)
+
+
+def _runs(names: Sequence[str]) -> list[RunFolder]:
+    """Find the runs of folders and patterns; raises ConfigError where there is none."""
+    return runs_in([Path(path) for name in names for path in (sorted(glob(name)) or [name])])
+
+
+def _measured(runs: Sequence[RunFolder]) -> list[Measured]:
+    return [measured(read_row(run)) for run in runs]
+
+
+def _share(text: str) -> float:
+    """Return the share that is written as 2% or 0.02; raises ConfigError for any other text."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise ConfigError(f"--margin is '{text}': write a share between 0 and 1, such as 2% or 0.02")
+    return value

@@ -1,0 +1,112 @@
+"""What one run contributes to a comparison of sets, and the small file that keeps such a set: the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from llmexp import __version__
+from llmexp.errors import ConfigError
+from llmexp.record.folder import write_atomically
+from llmexp.record.reading import OddFileError, parsed, read_text
+from llmexp.record.result import Metric, RunStatus, to_json
+from llmexp.record.samples import Record
+from llmexp.report.compare import environment_of, flat, settings_of
+from llmexp.report.row import Row
+
+KIND = "llmexp baseline"
+SCHEMA = 1
+# How often a run is repeated does not change what it measures.
+_HOW_OFTEN = ("measure.repeats",)
+# These tell one copy of a machine from another, and not what computes there; a baseline is meant to be shown to others.
+_PLACES = ("interpreter", "variables", "git.working_directory")
+
+
+class Measured(Record):
+    """A run as one row of a set: what identifies it, what it did, where it ran and what it measured."""
+
+    settings: dict[str, str] = Field(description="the configuration, one value a key")
+    work: dict[str, str] = Field(description="what a sample of it does; other work is not compared")
+    environment: dict[str, str] = Field(description="versions, commits and hardware")
+    state: str = Field(description="the run's ending, or 'planned' or 'running'")
+    reason: str = ""
+    unstable: str = Field("", description="why the measurement is unstable as a whole; empty where it is not")
+    rate: str = Field(description="the metric that says how fast the task is")
+    metrics: dict[str, Metric] = Field(description="means over repeats, their deviation and number")
+    ended_at: str = ""
+
+    @property
+    def is_measured(self) -> bool:
+        """Tell whether the run was measured to its end."""
+        return self.state == RunStatus.SUCCESS
+
+
+class Baseline(Record):
+    """The content of a baseline's file."""
+
+    kind: str = KIND
+    schema_version: int = Field(SCHEMA, alias="schema")
+    written_by: str = __version__
+    rows: list[Measured] = Field(min_length=1)
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+
+def measured(row: Row) -> Measured:
+    """Return what a run contributes to a comparison of sets."""
+    result, judged = row.result, row.stability
+    ran = environment_of(row) if result else {}
+    environment = {key: value for key, value in ran.items() if key and not key.startswith(_PLACES)}
+    settings = {key: value for key, value in settings_of(row.plan).items() if key not in _HOW_OFTEN}
+    return Measured(
+        settings=settings,
+        work=flat(row.done),
+        environment=environment,
+        state=row.state,
+        reason=row.reason,
+        unstable="; ".join(judged.reasons) if judged and judged.verdict == "unstable" else "",
+        rate=row.plan.rate,
+        metrics={name: metric for name, metric in (result.metrics if result else {}).items() if metric},
+        ended_at=result.ended_at if result else "",
+    )
+
+
+def save(path: Path, rows: Sequence[Measured]) -> None:
+    """Write a baseline by rename."""
+    write_atomically(path, to_json(Baseline(rows=list(rows))))
+
+
+def load(path: Path) -> list[Measured]:
+    """Read a baseline; raises ConfigError where it is missing, damaged or another version's."""
+    how = "llmexp compare <runs> --save-baseline <file> writes one"
+    try:
+        content = parsed(read_text(path))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no baseline {path}: {how}") from None
+    except (OSError, OddFileError, ValueError) as error:
+        raise ConfigError(f"{path} is no baseline, or it is damaged: {_first_line(error)}; {how}") from None
+    if not isinstance(content, Mapping) or content.get("kind") != KIND:
+        raise ConfigError(f"{path} is no baseline: its kind is not {KIND!r}; {how}")
+    _check_version(path, content)
+    try:
+        return Baseline.model_validate(content).rows
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"the baseline {path} is damaged: {place}: {first['msg']}; {how}") from None
+
+
+def _check_version(path: Path, content: Mapping[str, Any]) -> None:
+    if (schema := content.get("schema")) != SCHEMA:
+        by = content.get("written_by", "another version")
+        raise ConfigError(
+            f"the baseline {path} has the schema {schema}, and llmexp {__version__} reads {SCHEMA}: "
+            f"llmexp {by} wrote it; compare with that version, or write it again"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,151 @@
+import io
+
+import pytest
+
+from llmexp.errors import ConfigError
+from llmexp.record.result import Metric, Stability
+from llmexp.report.baseline import load, measured, save
+from llmexp.report.row import read_row
+from llmexp.report.sets import compare_sets
+from llmexp.report.sets_terminal import print_sets
+
+UNSTABLE = Stability(verdict="unstable", reasons=["contention: other processes took 1.00 of 2 cores"])
+
+
+def tokens(mean, share=0.002, n=5):
+    return {"tokens_per_s": Metric(mean=mean, std_between_repeats=share * mean if n > 1 else None, n=n)}
+
+
+@pytest.fixture
+def row(make_run):
+    """A run of a set, as what it contributes to a comparison."""
+    count = iter(range(1000))
+
+    def make(method="Naive", mean=100.0, n=5, **changes):
+        changes = {"metrics": tokens(mean, n=n), "sweep__name": f"set{next(count)}"} | changes
+        return measured(read_row(make_run(method, **changes)))
+
+    return make
+
+
+def outcomes(found):
+    return {row.name.removeprefix("tiny "): row.outcome for row in found.rows}
+
+
+def printed(found):
+    file = io.StringIO()
+    print_sets(found, file)
+    return " ".join(file.getvalue().split())
+
+
+def test_each_row_has_its_own_answer(row):
+    a = [row("Naive", 100), row("R", 100), row("F", 100), row("Z2", 100, n=1)]
+    b = [row("Naive", 95), row("R", 100.1), row("F", 105), row("Z2", 50, n=1)]
+    found = compare_sets(a, b)
+    assert outcomes(found) == {"Naive": "worse", "R": "within", "F": "better", "Z2": "unknown"}
+    assert found.failed
+    text = printed(found)
+    for said in ("slower", "faster", "within noise", "cannot tell", "measure.repeats=3 or more of both tells"):
+        assert said in text
+    assert text.endswith("4 rows in both: 1 slower, 1 within noise, 1 faster, 1 cannot tell")
+
+
+def test_what_one_setting_makes_of_the_whole_set_is_named_and_does_not_part_the_rows(row):
+    a = [row(method, 100, batch={"micro": 2, "accumulation": 1}) for method in ("Naive", "R")]
+    b = [row(method, 90, batch={"micro": 1, "accumulation": 2}) for method in ("Naive", "R")]
+    found = compare_sets(a, b)
+    assert {one.key: (one.a, one.b) for one in found.settings} == {
+        "batch.micro": ("2", "1"),
+        "batch.accumulation": ("1", "2"),
+    }
+    assert outcomes(found) == {"Naive": "worse", "R": "worse"}
+    assert "differs in settings: batch.micro 2 → 1, batch.accumulation 1 → 2" in printed(found)
+
+
+def test_versions_that_differ_are_named(row):
+    a, b = row(), row()
+    newer = b.model_copy(update={"environment": b.environment | {"distributions.torch": "9.9"}})
+    older = a.model_copy(update={"environment": a.environment | {"distributions.torch": "8.8"}})
+    assert "distributions.torch 8.8 → 9.9" in printed(compare_sets([older], [newer]))
+
+
+def test_other_work_is_not_compared(row):
+    found = compare_sets([row(mean=100)], [row(mean=50, batch={"micro": 2, "accumulation": 1})])
+    assert [one.outcome for one in found.rows] == ["not compared"]
+    assert not found.failed
+    assert not found.is_complete
+    assert "not the same work: global batch" in found.rows[0].reason
+
+
+def test_what_is_no_longer_measured_fails(row):
+    found = compare_sets([row()], [row(status="failed", reason="a rank died")])
+    assert outcomes(found) == {"Naive": "lost"}
+    assert found.failed
+    assert found.rows[0].reason == "measured before, now failed: a rank died"
+
+
+def test_what_was_measured_in_neither_is_no_failure(row):
+    assert not compare_sets([row(status="oom")], [row(status="oom")]).failed
+
+
+def test_rows_without_a_partner_are_listed(row):
+    found = compare_sets([row("Naive"), row("R")], [row("Naive"), row("F")])
+    assert (found.only_a, found.only_b) == (("tiny R",), ("tiny F",))
+    assert not found.failed
+    assert not found.is_complete
+
+
+def test_a_disturbed_measurement_is_never_slower_and_may_be_within_noise(row):
+    slower = compare_sets([row(mean=100)], [row(mean=50, stability=UNSTABLE)])
+    assert outcomes(slower) == {"Naive": "unknown"}
+    assert slower.rows[0].reason == f"the second measurement is unstable ({UNSTABLE.reasons[0]})"
+    assert outcomes(compare_sets([row(mean=100)], [row(mean=100, stability=UNSTABLE)])) == {"Naive": "within"}
+
+
+def test_sets_with_nothing_in_common_are_bad_input(row):
+    with pytest.raises(ConfigError, match="no row in common: method is Naive, R in the first and F, Z2 in the other"):
+        compare_sets([row("Naive"), row("R")], [row("F"), row("Z2")])
+
+
+def test_more_of_a_metric_of_which_less_is_better_is_worse(row):
+    peaks = [Metric(mean=mean, std_between_repeats=0.0, n=3) for mean in (10, 20)]
+    sides = [row(metrics={"peak_allocated_bytes": peak}, stability=UNSTABLE) for peak in peaks]
+    found = compare_sets([sides[0]], [sides[1]], "peak_allocated_bytes")
+    assert outcomes(found) == {"Naive": "worse"}
+    assert "1 worse" in printed(found)
+    assert outcomes(compare_sets([sides[1]], [sides[0]], "peak_allocated_bytes")) == {"Naive": "better"}
+
+
+def test_an_unknown_metric_is_refused_with_the_choices(row):
+    with pytest.raises(ConfigError, match="did you mean tokens_per_s"):
+        compare_sets([row()], [row()], "token_per_s")
+
+
+def test_the_last_of_several_runs_of_a_row_counts(row):
+    old, new = (row(mean=mean).model_copy(update={"ended_at": at}) for mean, at in ((50, "2026-01"), (100, "2026-02")))
+    found = compare_sets([new, old], [row(mean=100)])
+    assert outcomes(found) == {"Naive": "within"}
+    assert found.repeated == 1
+
+
+def test_a_baseline_gives_the_same_answers_as_the_runs(row, tmp_path):
+    a, b = [row("Naive"), row("R")], [row("Naive", 95), row("R", 100)]
+    save(tmp_path / "baseline.json", a)
+    assert load(tmp_path / "baseline.json") == a
+    assert outcomes(compare_sets(load(tmp_path / "baseline.json"), b)) == outcomes(compare_sets(a, b))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is no baseline, or it is damaged"),
+        ("[]", "its kind is not 'llmexp baseline'"),
+        ('{"kind": "llmexp baseline", "schema": 2, "written_by": "9.0"}', "has the schema 2, .* llmexp 9.0 wrote it"),
+        ('{"kind": "llmexp baseline", "schema": 1, "rows": [{}]}', "is damaged: rows.0.settings: Field required"),
+    ],
+)
+def test_a_damaged_or_newer_baseline_is_one_line(text, said, tmp_path):
+    (tmp_path / "baseline.json").write_text(text)
+    with pytest.raises(ConfigError, match=said) as caught:
+        load(tmp_path / "baseline.json")
+    assert "\n" not in str(caught.value)
