@@ -1,6 +1,7 @@
 """The report on a terminal.
 
-Columns that do not fit the width are left out and named; commands stand below in full.
+What is the same in every row stands above the table. Columns that do not fit the width are left out and named. What
+repeats the runs stands below, with the words that all commands share written once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from llmexp.report.columns import Column, Detail
 from llmexp.report.compare import Comparison, Difference, Ratio, ending
+from llmexp.report.repeat import repeat_lines
+from llmexp.report.same_cells import part_same
 from llmexp.report.section import Section
 from llmexp.report.table import Report
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDTH_WITHOUT_TERMINAL = 120
+WIDEST_TABLE = 100
 _SPEEDS = {"same": "equally fast", "different": "not equally fast", "unknown": "cannot tell whether equally fast"}
 
 
@@ -39,7 +43,10 @@ def _print_section(screen: Console, section: Section, first: int) -> None:
     """Print a section with its rows numbered from `first`."""
     write(screen, section.title)
     numbers = Column("#", tuple(str(number) for number, _ in enumerate(section.rows, first)))
-    shown, left_out = _fitting([numbers, *section.columns], screen)
+    differing, same = part_same(section.columns)
+    if same:
+        screen.print(same, style="dim", markup=False)
+    shown, left_out = _fitting([numbers, *differing], screen)
     screen.print(as_table(shown))
     for line in section.legend:
         write(screen, line, "dim")
@@ -48,8 +55,8 @@ def _print_section(screen: Console, section: Section, first: int) -> None:
         write(screen, f"({number}) {note}")
     for detail in section.details:
         print_detail(detail, screen)
-    for number, row in enumerate(section.rows, first):
-        write(screen, f"#{number:<3} {row.command}")
+    for line in repeat_lines([row.command for row in section.rows], first):
+        write(screen, line)
 
 
 def print_detail(detail: Detail, screen: Console) -> None:
@@ -107,8 +114,9 @@ def as_table(shown: Sequence[Column]) -> Table:
 
 def _fitting(found: list[Column], screen: Console) -> tuple[list[Column], list[str]]:
     shown, left_out = list(found), []
+    width = min(screen.width, WIDEST_TABLE)
     unlimited = screen.options.update(max_width=10_000)
-    while screen.measure(as_table(shown), options=unlimited).maximum > screen.width and any(
+    while screen.measure(as_table(shown), options=unlimited).maximum > width and any(
         column.dispensable for column in shown
     ):
         first = min((column for column in shown if column.dispensable), key=lambda column: column.dispensable)

@@ -21,24 +21,25 @@ def report(make_run):
     )
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_table_fits_and_says_what_it_leaves_out(report, width, monkeypatch, capsys):
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+def test_the_table_fits_and_says_above_what_is_the_same(report, width, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
     print_report(report)
     lines = capsys.readouterr().out.splitlines()
     rule = next(number for number, line in enumerate(lines) if "───" in line)
-    assert max(len(line) for line in lines[1 : rule + 5]) <= width
-    assert [line.split()[2] for line in lines[rule + 1 : rule + 4]] == ["Naive", "F+R+Z3+O", "Q†"]
+    assert max(len(line) for line in lines[1 : rule + 4]) <= max(width, 60)
+    assert len(lines[rule]) <= 100
+    assert [line.split()[1] for line in lines[rule + 1 : rule + 4]] == ["Naive", "F+R+Z3+O", "Q†"]
     assert "7,123.4 ± 123.4" in lines[rule + 1]
-    assert any(line.startswith("no room for: ") for line in lines) == (width == 80)
+    assert "same in every row: model 7b; " in " ".join(lines[1:rule])
 
 
-def test_commands_stand_below_in_full(report, monkeypatch, capsys):
+def test_a_run_is_repeated_by_the_shared_words_and_its_own(report, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")
     print_report(report)
-    assert capsys.readouterr().out.splitlines()[-3:] == [
-        f"#{number}   python -m llmexp method={method} model.name=7b hardware.name=a800"
-        for number, method in enumerate(("Naive", "F+R+Z3+O", "Q"), 1)
+    assert capsys.readouterr().out.splitlines()[-4:] == [
+        "to repeat a run, add its words: python -m llmexp model.name=7b hardware.name=a800",
+        *(f"#{number}   method={method}" for number, method in enumerate(("Naive", "F+R+Z3+O", "Q"), 1)),
     ]
 
 

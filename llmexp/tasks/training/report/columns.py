@@ -53,7 +53,7 @@ def columns(report: TrainingSection) -> list[Column]:
         finetuned("trainable_parameters"),
         column("peak in", lambda row: row.peak_phase, 2),
         metric("step_time_s"),
-        column("x Naive", lambda row: ratio.cell() if (ratio := report.over_naive(row)) else "", 5),
+        column("x Naive", lambda row: ratio.cell() if (ratio := report.over_naive(row)) else "", 10),
         *(column(f"{kind} scaling %", partial(_efficiency, report, kind), 8) for kind in KINDS),
         column("paper scaling %", lambda row: _paper_efficiency(report, notes, row), 8),
         *(

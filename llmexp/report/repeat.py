@@ -1,0 +1,36 @@
+"""The commands that repeat runs, with the words that they share written once."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+_PROGRAM_WORDS = 3
+
+
+def repeat_lines(commands: Sequence[str], first: int = 1) -> list[str]:
+    """Return lines that say how to repeat each run, numbered from `first`.
+
+    Where all commands start the same program and give each key once, so that the order of words has no meaning, the
+    shared words stand in one line and each run has only the words to add. Other commands stand in full.
+    """
+    split = [shlex.split(command) for command in commands]
+    if len(split) < 2 or not _order_is_free(split):
+        return [f"#{number:<3} {command}" for number, command in enumerate(commands, first)]
+    shared = [word for word in split[0] if all(word in words for words in split)]
+    own = [shlex.join(word for word in words if word not in shared) for words in split]
+    return [
+        f"to repeat a run, add its words: {shlex.join(shared)}",
+        *(f"#{number:<3} {words or '(no more words)'}" for number, words in enumerate(own, first)),
+    ]
+
+
+def _order_is_free(split: Sequence[list[str]]) -> bool:
+    programs = {tuple(words[:_PROGRAM_WORDS]) for words in split}
+    overrides = [words[_PROGRAM_WORDS:] for words in split]
+    keys = [[word.partition("=")[0].lstrip("+~") for word in words if "=" in word] for words in overrides]
+    return (
+        len(programs) == 1
+        and all(len(set(found)) == len(found) for found in keys)
+        and all(len(found) == len(words) for found, words in zip(keys, overrides, strict=True))
+    )
