@@ -43,7 +43,7 @@ class RateSearch:
         """Return the next rate to try, in requests a second, or the end of the search."""
         found = knee(answers)
         if len(answers) >= self.most_probes:
-            return Found(found, f"{self.most_probes} probes, as many as are allowed, were made")
+            return Found(found, self._spent())
         if not answers:
             return self.start_per_s
         doubtful = _doubtful(answers, found)
@@ -58,6 +58,11 @@ class RateSearch:
         if found.high_per_s is None:
             return _rounded(max(rate for rate, _ in answers) * 2)
         return self._between(found, [found.low_per_s, *found.unknown_per_s, found.high_per_s])
+
+    def _spent(self) -> str:
+        if self.most_probes == 1:
+            return "1 probe, the only one allowed, was made"
+        return f"{self.most_probes} probes, as many as are allowed, were made"
 
     def _between(self, found: Knee, rates: Sequence[float]) -> float | Found:
         """Return a rate between the interval's ends and what is unknown in between, where there is room."""

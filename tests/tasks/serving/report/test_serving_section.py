@@ -72,7 +72,7 @@ def test_a_search_is_told_below_its_probes_and_drawn(tmp_path: Path) -> None:
     section = ServingSection((row,))
     (detail,) = section.details
     assert cells(detail)["load"] == ("1/s,\u00a0probe\u00a01",)
-    words = "at least 1 requests/s; it ended because 1 probes, as many as are allowed, were made"
+    words = "at least 1 requests/s; it ended because 1 probe, the only one allowed, was made"
     assert f"knee by search, transformers keeps up: {words}" in detail.legend
     assert not any(line.startswith("knee, ") for line in detail.legend)
     assert [path.name for path in section.draw_more(tmp_path / "report.png")] == ["report_latencies.png"]
