@@ -6,6 +6,7 @@ import faulthandler
 import json
 import os
 import re
+import resource
 import signal
 import sys
 import time
@@ -170,13 +171,15 @@ class WrongHardwareError(RuntimeError):
 
 
 def device_of(hardware: HardwareConfig, local_index: int) -> torch.device:
-    """Return the plan's device for this rank, made current.
+    """Return the plan's device for this rank, made current, and limited to hardware.memory_limit_bytes.
 
-    Raises WrongHardwareError where torch cannot use it.
+    Raises WrongHardwareError where torch cannot use it, or where it has less memory than the limit.
     """
     import torch
 
     if hardware.device == "cpu":
+        if hardware.memory_limit_bytes:
+            resource.setrlimit(resource.RLIMIT_DATA, (hardware.memory_limit_bytes,) * 2)
         return torch.device("cpu")
     usable = torch.cuda.device_count()
     if local_index >= usable:
@@ -185,6 +188,13 @@ def device_of(hardware: HardwareConfig, local_index: int) -> torch.device:
         )
     device = torch.device("cuda", local_index)
     torch.cuda.set_device(device)
+    if hardware.memory_limit_bytes:
+        memory_bytes = torch.cuda.get_device_properties(device).total_memory
+        if hardware.memory_limit_bytes > memory_bytes:
+            raise WrongHardwareError(
+                f"hardware.memory_limit_bytes={hardware.memory_limit_bytes}; the GPU has {memory_bytes} bytes"
+            )
+        torch.cuda.set_per_process_memory_fraction(hardware.memory_limit_bytes / memory_bytes, device)
     return device
 
 

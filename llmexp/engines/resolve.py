@@ -30,12 +30,21 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
             f"engine.launcher={config.engine.launcher} does not start engine={engine.name}: choices are {choices}"
         )
     _check_tracker(config.tracking.uri)
+    _check_limited(config, trains=getattr(engine, "builds_model", False))
     if config.hardware.calibration not in (AUTO, NONE):
         read_limits(Path(config.hardware.calibration))
     plan: RunPlan = task.plan(config)
     _check_fits_nodes(plan)
     said = {"rerun_command": shlex.join(["python", "-m", "llmexp", *overrides]), "written_by": __version__}
     return plan.model_copy(update=said | {"skip": _too_many_ranks(plan) or fork_limit(config) or plan.skip})
+
+
+def _check_limited(config: RunConfig, *, trains: bool) -> None:
+    if config.hardware.memory_limit_bytes and not trains:
+        raise ConfigError(
+            f"hardware.memory_limit_bytes limits llmexp's own ranks that train, which task={config.task.name} with "
+            f"engine={config.engine.name} does not start; leave it out"
+        )
 
 
 def _check_fits_nodes(plan: RunPlan) -> None:

@@ -137,6 +137,7 @@ def _result(
         stack=stack_digest(plan),
         status=ending.status,
         reason=redact(ending.reason),
+        evidence="emulated" if config.hardware.memory_limit_bytes else "measured",
         failure=_without_secrets(ending.failure),
         task=config.task.name,
         engine=config.engine.name,

@@ -21,6 +21,13 @@ class HardwareConfig(Section):
         None, description="by which ranks of several nodes talk, such as ib0; None: their libraries choose"
     )
     memory_bytes: PositiveInt | None = Field(None, description="of one device; None on cpu: the host's memory counts")
+    memory_limit_bytes: PositiveInt | None = Field(
+        None,
+        description=(
+            "emulates a smaller device in task=pretrain and finetune with llmexp's own ranks: of one GPU what torch "
+            "allocates, on cpu a rank's data (RLIMIT_DATA, with its libraries' data)"
+        ),
+    )
     host_memory_bytes: PositiveInt | None = None
     peak_flops_per_s: dict[Dtype, PositiveFloat] = Field(
         default_factory=dict, description="dense, no sparsity, per device"

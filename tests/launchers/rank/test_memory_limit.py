@@ -1,0 +1,36 @@
+import subprocess
+import sys
+
+import pytest
+from planning import make_plan
+
+from llmexp.errors import ConfigError
+
+ALLOCATE = """
+import sys, torch
+from llmexp.launchers.rank.frame import _is_out_of_memory, device_of
+from llmexp.schema import HardwareConfig
+
+device_of(HardwareConfig(name="cpu", device="cpu", devices_per_node=1, memory_limit_bytes=int(sys.argv[1])), 0)
+try:
+    torch.ones(2**29)
+    print("fits")
+except RuntimeError as error:
+    print("out of memory" if _is_out_of_memory(error) else error)
+"""
+
+
+@pytest.mark.parametrize(("limit_bytes", "said"), [(2**31, "out of memory"), (2**34, "fits")])
+def test_a_rank_on_cpu_gets_no_more_data_than_the_limit(limit_bytes: int, said: str) -> None:
+    words = [sys.executable, "-c", ALLOCATE, str(limit_bytes)]
+    assert subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout.strip() == said
+
+
+def test_a_limit_makes_another_run() -> None:
+    limited = make_plan("hardware=cpu", "hardware.memory_limit_bytes=2000000000")
+    assert limited.id != make_plan("hardware=cpu").id
+
+
+def test_a_limit_that_no_rank_would_keep_is_refused() -> None:
+    with pytest.raises(ConfigError, match="which task=pretrain with engine=script does not start; leave it out"):
+        make_plan("hardware=cpu", "engine=script", "hardware.memory_limit_bytes=2000000000")
