@@ -92,7 +92,15 @@ def test_every_run_and_the_report_reach_the_tracker(llmexp, runner, monkeypatch,
     assert recorded == [
         "tiny_Naive",
         "tiny_R",
-        ("report.md", "report.csv", "report.png", Path("elsewhere/mine"), "tokens_per_s", ("2 runs: 2 success",)),
+        (
+            "report.md",
+            "report.csv",
+            "report.html",
+            "report.png",
+            Path("elsewhere/mine"),
+            "tokens_per_s",
+            ("2 runs: 2 success",),
+        ),
     ]
     assert "llmexp ui" in out.splitlines()[-1]
 
