@@ -23,6 +23,7 @@ LEFT_OUT = {
     "pytorch-optimizer",
     "hf-xet",
     "gguf",
+    "plotly",
 }
 
 

@@ -32,24 +32,24 @@ from llmexp.report.setup_paragraph import setup_paragraph
 from llmexp.report.table import Report
 
 PACKAGE = "llmexp.report.page"
-PLOTLY = "plotly-basic.min.js"
+NEEDED = ("jinja2", "plotly")
 # The pictures of more rows than this would take minutes to draw, and show nothing that can be read.
 MOST_DRAWN = 200
 
 
 def can_make_pages() -> bool:
-    """Tell whether jinja2 is installed; a node that only measures may lack it."""
-    return find_spec("jinja2") is not None
+    """Tell whether jinja2 and plotly are installed; a node that only measures may lack them."""
+    return all(find_spec(name) is not None for name in NEEDED)
 
 
 def page(report: Report, title: str = "llmexp report") -> str:
-    """Return the report as one HTML document that loads nothing; raises RecordError without jinja2.
+    """Return the report as one HTML document that loads nothing; raises RecordError without jinja2 or plotly.
 
     Every text of a run is escaped, and secrets are hidden in it. A policy in the document allows its own scripts
     alone, and no connection.
     """
     if not can_make_pages():
-        raise RecordError("no page can be written: jinja2 is not installed here")
+        raise RecordError("no page can be written here: it needs jinja2 and plotly")
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -57,7 +57,7 @@ def page(report: Report, title: str = "llmexp report") -> str:
     content = _safe({"title": title, "sections": sections, "unreadable": list(report.unreadable)})
     content |= {"data": {"charts": _charts(content), "tables": _tables(content)}}
     has_charts = bool(content["data"]["charts"])
-    scripts = [_read(PLOTLY)] * has_charts + [_read("page.js")]
+    scripts = [_plotly()] * has_charts + [_read("page.js")]
     environment = Environment(
         loader=PackageLoader("llmexp.report", "page"),
         autoescape=True,
@@ -134,6 +134,11 @@ def _tables(content: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _read(name: str) -> str:
     return files(PACKAGE).joinpath(name).read_text(encoding="utf-8")
+
+
+def _plotly() -> str:
+    """Return the library of the charts, which its Python package brings as one script."""
+    return files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
 
 
 def _digest(script: str) -> str:

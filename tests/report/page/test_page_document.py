@@ -144,5 +144,5 @@ def test_environments_that_differ_are_named(make_run):
 
 def test_without_jinja2_it_is_said(monkeypatch):
     monkeypatch.setattr(document, "can_make_pages", lambda: False)
-    with pytest.raises(document.RecordError, match="jinja2 is not installed"):
+    with pytest.raises(document.RecordError, match="it needs jinja2"):
         page(build_report([]))
