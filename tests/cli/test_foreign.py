@@ -88,7 +88,7 @@ def test_an_odd_folder_is_told_in_a_line_and_hides_no_other(oddity: str, llmexp,
         assert code in (0, 1), err
         assert "Traceback" not in out + err
         for method in ("F", "Z3"):
-            assert (f"tiny_{method}_" if words == ("status",) else f"tiny   {method} ") in out
+            assert (f"tiny_{method}_" if words == ("status",) else f"  {method} ") in out
     assert "3 runs" in llmexp("status")[1]
 
 

@@ -58,7 +58,7 @@ def test_ctrl_c_ends_the_sweep(llmexp, monkeypatch):
 def test_hydra_writes_nothing_of_its_own(llmexp, runner, here: Path):
     llmexp("method=Naive,R", *QUIET)
     written = {path.name.partition("_")[0] for path in (here / "outputs/main").iterdir()}
-    assert written == {"tiny", "report.md", "report.csv", "report.png"}
+    assert written == {"tiny", "report.md", "report.csv", "report.html", "report.png"}
     assert [path.name for path in here.iterdir()] == ["outputs"]
 
 
@@ -143,7 +143,7 @@ def test_a_report_that_cannot_be_written_is_one_line(llmexp, runner, monkeypatch
 
     monkeypatch.setattr("llmexp.sweep.report.write_atomically", refuse)
     code, out, err = llmexp("method=Naive", *QUIET)
-    assert (code, err) == (1, "llmexp: [Errno 30] Read-only file system: 'outputs/main/report.md'\n")
+    assert (code, err) == (1, "llmexp: [Errno 30] Read-only file system: 'outputs/main/report.html'\n")
     assert "Naive" in out
 
 
