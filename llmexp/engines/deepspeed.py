@@ -99,7 +99,7 @@ class DeepSpeedEngine(TrainingEngine):
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Return the dictionary that deepspeed.initialize takes."""
         native: dict[str, Any] = {
-            "train_micro_batch_size_per_gpu": config.batch.micro,
+            "train_micro_batch_size_per_gpu": config.batch.samples,
             "gradient_accumulation_steps": config.batch.accumulation,
             "steps_per_print": NEVER,
             # The default clips to a norm of 1 (0.19), which no other engine does by default.

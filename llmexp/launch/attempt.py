@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from llmexp.errors import RecordError
 from llmexp.record.duration import duration
@@ -51,8 +52,11 @@ def holder(folder: RunFolder) -> str | None:
     return who_holds(folder.drivers)
 
 
-def set_aside(folder: RunFolder) -> None:
-    """Move an earlier attempt's files to previous/<n>/, its result first: a result never stays without its samples."""
+def set_aside(folder: RunFolder, *more: Path) -> None:
+    """Move an earlier attempt's files, and `more` of the folder, to previous/<n>/.
+
+    Its result is the first: a result never stays without its samples.
+    """
     left = [
         folder.result_path,
         *folder.repeats(),
@@ -62,6 +66,7 @@ def set_aside(folder: RunFolder) -> None:
         folder.breakdown_path,
         folder.timeline_path,
         folder.events_path,
+        *more,
     ]
     there = [path for path in left if path.exists()]
     if not there:

@@ -17,6 +17,7 @@ from llmexp.errors import ConfigError, RecordError
 from llmexp.launch.attempt import check_still_mine
 from llmexp.launch.ending import Ending
 from llmexp.launch.stack import stack_digest
+from llmexp.launch.trials import trials_of
 from llmexp.record.beside import beside
 from llmexp.record.calibration import calibration_for
 from llmexp.record.counted import Peaks
@@ -130,7 +131,7 @@ def _counted(plan: RunPlan, repeats: Sequence[AnyRepeat], node: int) -> list[Gpu
 def _result(
     plan: RunPlan, folder: RunFolder, ending: Ending, answer: Answer, environment: Mapping[str, Any]
 ) -> RunResult:
-    config = plan.config
+    config, task = plan.config, get_task(plan.config.task.name)
     first = _summary(answer.finished[0] / "rank.0.json") if answer.finished else None
     return RunResult(
         id=plan.id,
@@ -146,7 +147,7 @@ def _result(
         processes=plan.processes,
         devices=plan.devices,
         metrics=answer.metrics,
-        points=answer.points,
+        points=[*task.points_of_trials(trials_of(folder)), *answer.points],
         stability=answer.stability,
         repeats=len(answer.finished),
         what_ran=redact_all(first.what_ran) if first else {},

@@ -24,6 +24,7 @@ from llmexp.launch.progress import Progress
 from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import agent_log
 from llmexp.launch.stack import stack_digest
+from llmexp.launch.trials import add_trial, is_one_more_trial, settle, spent_trials
 from llmexp.launch.watch import Limits, watch
 from llmexp.machine.memory import oom_kills
 from llmexp.plan.detect import detect
@@ -59,21 +60,29 @@ def run_one(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = alway
     with only_attempt(folder):
         if not wanted():
             return None
-        set_aside(folder)
-        folder.write(folder.plan_path, plan)
-        folder.event("running", **process_identity())
+        set_aside(folder, *spent_trials(plan, folder))
         result = _attempt(plan, folder)
+        while is_one_more_trial(plan, folder, result):
+            add_trial(folder, result)
+            set_aside(folder)
+            result = _attempt(plan, folder)
     say(f"{plan.name} · {in_words(plan, folder, result)} · after {duration(time.monotonic() - started_s)}")
     return result
 
 
 def _attempt(plan: RunPlan, folder: RunFolder) -> RunResult:
     """Write a result whatever happens, so that no ended run seems to go on."""
+    folder.write(folder.plan_path, plan)
+    folder.event("running", **process_identity())
     environment_here = capture(Runtime(plan).installed, folder.path)
     ending = UNEXPECTED
     with signals_interrupt():
         try:
-            ending = preflight(plan, detect()) or _run_repeats(plan, folder)
+            unable = preflight(plan, detect())
+            if not unable:
+                plan, unable = settle(plan, folder, run_one)
+                folder.write(folder.plan_path, plan)
+            ending = unable or _run_repeats(plan, folder)
         except LlmexpError as error:
             ending = Ending(RunStatus.FAILED, str(error))
         except KeyboardInterrupt as interruption:

@@ -8,7 +8,8 @@ from math import ceil
 from llmexp.plan.arrivals import RisingRate, burst, due_times
 from llmexp.plan.request_trace import load_trace
 from llmexp.plan.serving_plan import LoadPoint
-from llmexp.schema.serving import MAX, ServeConfig
+from llmexp.schema.section import MAX
+from llmexp.schema.serving import ServeConfig
 
 MOST_WARMUP, FEWEST_WARMUP = 32, 4
 # Of an open load, so many seconds of it warm the server up.

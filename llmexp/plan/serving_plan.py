@@ -11,7 +11,8 @@ from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.plan import OutsideServer, RunPlan
 from llmexp.record.samples import Record
 from llmexp.schema import Dtype, ServingRunConfig
-from llmexp.schema.serving import MAX, ServeConfig
+from llmexp.schema.section import MAX
+from llmexp.schema.serving import ServeConfig
 
 TRACES_OWN = "as traced"
 

@@ -39,7 +39,7 @@ class TokenBudget:
                 f"measure.tokens={tokens} leaves padding out, and data.pack=false pads by what it reads: "
                 "set data.pack=true"
             )
-        budget = cls(tokens, dims, batch.micro, batch.accumulation, config.data.seq_len, config.measure.warmup_steps)
+        budget = cls(tokens, dims, batch.samples, batch.accumulation, config.data.seq_len, config.measure.warmup_steps)
         if budget.measured_steps < 1:
             least = (budget.warmup_steps + 1) * budget.step_tokens
             raise ConfigError(

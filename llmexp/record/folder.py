@@ -93,6 +93,20 @@ class RunFolder:
             key=lambda path: int(path.suffix[1:]),
         )
 
+    @property
+    def trials_path(self) -> Path:
+        """The folder of the short runs that settled the run's plan, such as its batch."""
+        return self.path / "trials"
+
+    def trial(self, index: int) -> RunFolder:
+        """Return the folder of one of them, which is a run's folder like this one."""
+        return RunFolder(self.trials_path / str(index))
+
+    def trials(self) -> list[RunFolder]:
+        """Return the folders of the trials begun so far, in order."""
+        begun = sorted(int(path.name) for path in self.trials_path.glob("*") if path.name.isdecimal())
+        return [self.trial(index) for index in begun]
+
     def systems(self) -> list[Path]:
         """Return the samples files of all machines of the run."""
         return sorted(self.path.glob("system*.jsonl"))

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+Max = Literal["max"]
+MAX: Max = "max"
 CpKind = Literal["ring", "ulysses"]
 Dtype = Literal["fp32", "bf16"]
 BYTES_PER_ELEMENT: dict[str, int] = {"fp32": 4, "bf16": 2}

@@ -11,10 +11,8 @@ from llmexp.schema.lengths import OutputLengths, PromptLengths
 from llmexp.schema.load import NonNegativeFloat, Ramp, RateSearchConfig, ServedAdapters, SharedPrefix, TraceConfig
 from llmexp.schema.model import DenseModel, MixtralModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
-from llmexp.schema.section import Dtype, PositiveFloat, PositiveInt, Section, Whole
+from llmexp.schema.section import Dtype, Max, PositiveFloat, PositiveInt, Section, Whole
 from llmexp.schema.server_engine import ServerEngineConfig
-
-MAX: Literal["max"] = "max"
 
 
 def _listed(value: Any) -> Any:
@@ -29,7 +27,7 @@ def _asked_for(value: Any) -> Any:
 
 # `serve.rate=1,4,max` are the load points of one run, not a sweep over runs.
 OneRun = Field(strict=False, json_schema_extra={"commas": "list"})
-Rates = Annotated[tuple[PositiveFloat | Literal["max"], ...], OneRun, BeforeValidator(_listed)]
+Rates = Annotated[tuple[PositiveFloat | Max, ...], OneRun, BeforeValidator(_listed)]
 Counts = Annotated[tuple[Annotated[int, Field(ge=1), Whole], ...], OneRun, BeforeValidator(_listed)]
 
 

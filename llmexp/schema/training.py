@@ -10,7 +10,10 @@ from llmexp.schema.data import DataConfig
 from llmexp.schema.model import AdapterConfig, HfModel, ModelConfig
 from llmexp.schema.optimizer import OptimizerConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
-from llmexp.schema.section import CpKind, Dtype, PositiveInt, Section
+from llmexp.schema.section import MAX, CpKind, Dtype, Max, PositiveInt, Section, Whole
+
+# Short runs of one batch, of which batch.fits have to fit.
+FIT_TRIES = 3
 
 
 class TrainingTaskConfig(TaskConfig):
@@ -81,8 +84,23 @@ class KernelsConfig(Section):
 class BatchConfig(Section):
     """The samples per rank and forward pass, and the number of such passes that one optimizer step accumulates."""
 
-    micro: PositiveInt
+    micro: PositiveInt | Max = Field(description="max: the largest that fits, which the run searches for")
     accumulation: PositiveInt
+    search: Literal["pow2", "bisect"] = Field(
+        "bisect",
+        description=(
+            "what batch.micro=max tries once a batch was too large: halves of what is left, or powers of two alone"
+        ),
+    )
+    largest: PositiveInt | None = Field(None, description="where batch.micro=max ends although it fits; None: nowhere")
+    fits: Annotated[int, Field(ge=1, le=FIT_TRIES), Whole] = Field(
+        2, description=f"the times of {FIT_TRIES} that a batch has to fit for batch.micro=max: near the limit it is luck"
+    )
+
+    @property
+    def samples(self) -> int:
+        """The samples per rank and pass; 1 where the largest number is still to be found."""
+        return 1 if self.micro == MAX else self.micro
 
 
 class TrainingMeasureConfig(MeasureConfig):

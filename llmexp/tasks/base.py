@@ -13,7 +13,7 @@ from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.stability import judge
 from llmexp.analysis.window import Repeat, read_repeat
 from llmexp.record.plan import RunPlan
-from llmexp.record.result import Metric, ResultPoint, Stability
+from llmexp.record.result import Metric, ResultPoint, RunResult, Stability
 from llmexp.record.samples import RankSummary, Sample
 from llmexp.report.row import Row
 from llmexp.report.section import Section
@@ -125,6 +125,21 @@ class Task(ABC, Generic[C, P]):
     def is_known_enough(self, plan: P, repeats: Sequence[AnyRepeat]) -> bool:
         """Tell whether no further repeats are needed although the protocol has more."""
         return False
+
+    def next_trial(self, plan: P, trials: Sequence[RunResult]) -> P | None:
+        """Return the short run that has to be measured before the run itself can start, or None.
+
+        `trials` are the results of those measured so far: successes, and runs that were out of memory.
+        """
+        return None
+
+    def settled(self, plan: P, trials: Sequence[RunResult]) -> P:
+        """Return the plan with what its trials decided."""
+        return plan
+
+    def points_of_trials(self, trials: Sequence[RunResult]) -> list[ResultPoint]:
+        """Return the account of the trials that the run's result keeps."""
+        return []
 
     def foretold(self, plan: P, sweep: Path, stack: str) -> str | None:
         """Return how the run is certain to end, by runs of the same stack in the sweep's folder, or None."""

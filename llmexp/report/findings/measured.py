@@ -43,7 +43,7 @@ def _largest(rows: Sequence[ClaimRow]) -> ClaimRow:
 
 def _row(run: Row) -> ClaimRow:
     config: Any = run.plan.config
-    hardware, micro, method = config.hardware, config.batch.micro, run.subject
+    hardware, micro, method = config.hardware, config.batch.samples, run.subject
     is_gpu = hardware.device == "cuda"
     return ClaimRow(
         table="",

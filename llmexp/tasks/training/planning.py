@@ -16,6 +16,7 @@ from llmexp.plan.checkpoint import local_checkpoint
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.flops import computed_flops, flops_of, recomputed_flops_per_token
 from llmexp.plan.identity import identity
+from llmexp.plan.largest_batch import searchable
 from llmexp.plan.memory import estimate
 from llmexp.plan.moments import moment_bytes
 from llmexp.plan.seq_len_schedule import LengthSchedule, schedule_limit
@@ -31,7 +32,7 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
     method = Method.parse(config.method, config.task.name)
     techniques, engine = method.techniques, training_engine(config)
     dims = ParallelDims.of(config, engine.schedules, engine.cp_chunks)
-    config = with_steps_of_budget(config, dims)
+    config = with_steps_of_budget(searchable(config, builds_model=engine.builds_model), dims)
     shape, seq_len = _shape(config, method), LengthSchedule.of(config).of_mean_token
     built = shape if engine.builds_model else None
     trained = Trained.of(shape, techniques, config.adapter) if shape else None
@@ -49,7 +50,7 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
         method=str(method),
         atoms=[AtomChange(code=atom.code, help=atom.help, sets=method.changes_of(atom)) for atom in method.atoms],
         dims=dims,
-        batch=dims.batch(config.batch.micro, config.batch.accumulation),
+        batch=dims.batch(config.batch.samples, config.batch.accumulation),
         parameters=shape.parameters if shape else None,
         trainable_parameters=trained.trainable if trained else None,
         active_parameters=shape.active_parameters if shape else None,

@@ -37,5 +37,5 @@ def _out_of_memory(plan: TrainingPlan, sweep: Path, stack: str) -> Iterator[int]
 
 
 def _differs_in_batch_alone(sibling: TrainingPlan, plan: TrainingPlan) -> bool:
-    batch = sibling.config.batch.model_copy(update={"micro": plan.config.batch.micro})
+    batch = plan.config.batch.model_copy(update={"accumulation": sibling.config.batch.accumulation})
     return resolve(sibling.config.model_copy(update={"batch": batch})).id == plan.id

@@ -9,7 +9,7 @@ from pathlib import Path
 from llmexp.analysis.stability import is_known_to
 from llmexp.plan import bf16
 from llmexp.plan.training_plan import TrainingPlan
-from llmexp.record.result import Metric
+from llmexp.record.result import Metric, ResultPoint, RunResult
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.reference import SEQ_LEN, WORLD_SIZE, paper_cell
 from llmexp.schema import TrainingConfig
@@ -17,6 +17,7 @@ from llmexp.tasks.base import Task
 from llmexp.tasks.training.convergence import divergence
 from llmexp.tasks.training.describe import describe
 from llmexp.tasks.training.idle import idle_keys
+from llmexp.tasks.training.largest_batch import next_trial, points_of, settled
 from llmexp.tasks.training.metrics import METRICS
 from llmexp.tasks.training.planning import plan_training
 from llmexp.tasks.training.prior_oom import out_of_memory_already
@@ -92,6 +93,18 @@ class Training(Task[TrainingConfig, TrainingPlan]):
         if wanted is None or len(repeats) < MIN_REPEATS:
             return False
         return is_known_to(self.rates(plan, repeats), wanted, looks=max(1, plan.config.measure.repeats - MIN_REPEATS))
+
+    def next_trial(self, plan: TrainingPlan, trials: Sequence[RunResult]) -> TrainingPlan | None:
+        """Return the next run of the search for the largest batch."""
+        return next_trial(plan, trials)
+
+    def settled(self, plan: TrainingPlan, trials: Sequence[RunResult]) -> TrainingPlan:
+        """Return the plan with the largest batch that was found."""
+        return settled(plan, trials)
+
+    def points_of_trials(self, trials: Sequence[RunResult]) -> list[ResultPoint]:
+        """Return each trial's batch, speed and memory."""
+        return points_of(trials)
 
     def foretold(self, plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
         """Foretell out of memory where a smaller batch already ran out of it."""

@@ -1,0 +1,100 @@
+"""The search of batch.micro=max: which short run it needs next, what its trials decide, and their account."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from llmexp.analysis.batch_search import BatchSearch, LargestBatch, Probe
+from llmexp.engines.resolve import resolve
+from llmexp.plan.training_plan import TrainingPlan
+from llmexp.record.result import PointVerdict, ResultPoint, RunResult, RunStatus
+from llmexp.schema.section import MAX
+from llmexp.schema.training import FIT_TRIES, BatchConfig
+from llmexp.tasks.training.first_batch import first_batch
+
+# The optimizer's states come with the first step and the allocator's peak with the second; the others tell the speed.
+TRIAL_WARMUP_STEPS, TRIAL_STEPS = 2, 5
+FITS = "fits"
+# What the account of a trial keeps of its metrics.
+_SHOWN = ("tokens_per_s", "peak_allocated_bytes", "peak_reserved_bytes", "peak_device_used_bytes", "peak_rss_bytes")
+
+
+def next_trial(plan: TrainingPlan, trials: Sequence[RunResult]) -> TrainingPlan | None:
+    """Return the short run that the search needs next; None where the batch is known, or is not searched for."""
+    if plan.config.batch.micro != MAX:
+        return None
+    step = _step(plan, trials)
+    return None if isinstance(step, LargestBatch) else _trial(plan, step, len(trials))
+
+
+def settled(plan: TrainingPlan, trials: Sequence[RunResult]) -> TrainingPlan:
+    """Return the plan with the batch that the trials found, or with 1 where not even that fitted.
+
+    The id and the configuration are still those of batch.micro=max.
+    """
+    if plan.config.batch.micro != MAX:
+        return plan
+    step = _step(plan, trials)
+    found = _of_batch(plan, (step.micro or 1) if isinstance(step, LargestBatch) else step)
+    kept = {"id": plan.id, "rerun_command": plan.rerun_command, "label": plan.label, "skip": plan.skip}
+    config = found.config.model_copy(update={"batch": plan.config.batch})
+    return found.model_copy(update=kept | {"config": config})
+
+
+def points_of(trials: Sequence[RunResult]) -> list[ResultPoint]:
+    """Return each trial's batch, speed and memory, and whether it fitted, in the order of the search."""
+    return [
+        ResultPoint(
+            params={"batch_micro": trial.batch.micro},
+            metrics={name: trial.metrics[name] for name in _SHOWN if trial.metrics.get(name)},
+            problem=trial.reason if trial.status is not RunStatus.SUCCESS else "",
+            verdicts={FITS: PointVerdict(answer="yes" if trial.status is RunStatus.SUCCESS else "no")},
+        )
+        for trial in trials
+        if trial.batch
+    ]
+
+
+def probes_of(points: Sequence[ResultPoint]) -> list[Probe]:
+    """Return what the trials' account says of which batches fitted."""
+    return [(point.params["batch_micro"], point.verdicts[FITS].answer == "yes") for point in points]
+
+
+def search_of(batch: BatchConfig, first: int = 1) -> BatchSearch:
+    """Return the search that the configuration asks for, begun at `first` samples a rank."""
+    return BatchSearch(first, batch.search, batch.largest, batch.fits, FIT_TRIES)
+
+
+def _step(plan: TrainingPlan, trials: Sequence[RunResult]) -> int | LargestBatch:
+    return search_of(plan.config.batch, first_batch(plan)).step(probes_of(points_of(trials)))
+
+
+def _trial(plan: TrainingPlan, micro: int, number: int) -> TrainingPlan:
+    made = _of_batch(plan, micro)
+    asked = made.config.measure
+    shorter = {
+        "warmup_steps": min(TRIAL_WARMUP_STEPS, asked.warmup_steps),
+        "steps": min(TRIAL_STEPS, asked.steps),
+        "repeats": 1,
+        "tokens": None,
+        "stop_at_interval_share": None,
+        "profile": False,
+    }
+    config = made.config.model_copy(update={"measure": asked.model_copy(update=shorter)})
+    label = " ".join(filter(None, (plan.label.replace(f"batch.micro={MAX}", ""), f"trial {number + 1}, batch {micro}")))
+    return resolve(config, _words(plan, micro)).model_copy(update={"label": label.strip()})
+
+
+def _of_batch(plan: TrainingPlan, micro: int) -> TrainingPlan:
+    """Return the same run with this batch, a run of its own."""
+    batch = plan.config.batch.model_copy(update={"micro": micro})
+    made = resolve(plan.config.model_copy(update={"batch": batch}), _words(plan, micro))
+    assert isinstance(made, TrainingPlan)
+    return made
+
+
+def _words(plan: TrainingPlan, micro: int) -> list[str]:
+    """Return the words of the command that measures the run with this batch."""
+    words = shlex.split(plan.rerun_command)[3:]
+    return [*(word for word in words if not word.lstrip("+").startswith("batch.micro=")), f"batch.micro={micro}"]
