@@ -179,7 +179,9 @@ def device_of(hardware: HardwareConfig, local_index: int) -> torch.device:
 
     if hardware.device == "cpu":
         if hardware.memory_limit_bytes:
-            resource.setrlimit(resource.RLIMIT_DATA, (hardware.memory_limit_bytes,) * 2)
+            # What libraries hold would be no part of a device's memory, and differs between their versions.
+            loaded_bytes = psutil.Process().memory_info().data
+            resource.setrlimit(resource.RLIMIT_DATA, (loaded_bytes + hardware.memory_limit_bytes,) * 2)
         return torch.device("cpu")
     usable = torch.cuda.device_count()
     if local_index >= usable:

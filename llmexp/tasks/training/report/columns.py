@@ -18,6 +18,7 @@ from llmexp.tasks.training.report.memory_column import memory_header, memory_uni
 from llmexp.tasks.training.report.paper import over_paper, paper_note, scaling_note, unlike_note
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.scaling_series import KINDS, Kind, paper_of
+from llmexp.tasks.training.report.searched_batch import batch_cell, search_note
 
 if TYPE_CHECKING:
     from llmexp.tasks.training.report.section import TrainingSection
@@ -44,6 +45,7 @@ def columns(report: TrainingSection) -> list[Column]:
 
     found = [
         *report.identity_columns(),
+        column("largest batch", lambda row: batch_cell(row) + mark(search_note(row), notes), 11),
         report.rate_column(),
         metric("real_tokens_per_s", lambda row: row.metric("real_tokens_per_s") if report.has_padding else None),
         column(memory_header(report), lambda row: _memory(row, divisor)),

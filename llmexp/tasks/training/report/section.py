@@ -34,6 +34,7 @@ from llmexp.tasks.training.report.paper_tables.tables import paper_tables
 from llmexp.tasks.training.report.programs import engine_names
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.scaling_series import KINDS, Kind, Series, series_of
+from llmexp.tasks.training.report.searched_batch import search_note
 
 # As many columns fit a terminal, and as many bars a picture.
 MOST_PROFILED, MOST_BARS = 6, 24
@@ -84,7 +85,7 @@ class TrainingSection(Section):
     def notes_of(self, row: Row) -> Sequence[str]:
         """Return the row's notes, and what is doubtful in the paper's cell."""
         assert isinstance(row, TrainingRow)
-        return *super().notes_of(row), paper_note(row), unlike_note(row), scaling_note(row)
+        return *super().notes_of(row), search_note(row), paper_note(row), unlike_note(row), scaling_note(row)
 
     def identity(self, row: Row) -> dict[str, Any]:
         """Return the row's identity with its batch, precision and sequence length."""
