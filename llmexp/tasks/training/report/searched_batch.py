@@ -8,9 +8,12 @@ from statistics import fmean
 
 from llmexp.analysis.batch_gain import WORTH, BatchGain, batch_gain
 from llmexp.record.result import ResultPoint
+from llmexp.report.page.answer import figure
 from llmexp.tasks.training.largest_batch import BATCH, FITS
 from llmexp.tasks.training.report.row import TrainingRow
 
+# The allocator's peak is a GPU's; on cpu the process's own memory is all that grows with the batch.
+MEMORY = {"peak_allocated_bytes": "peak allocated", "peak_rss_bytes": "process memory"}
 _PAYS = {
     "pays": "a device with more memory would be faster",
     "saturated": "more memory would hardly be faster",
@@ -39,18 +42,28 @@ def search_note(row: TrainingRow) -> str:
     if not trials:
         return ""
     parts = [_bounds(row, trials), *_fastest(row, trials)]
-    gain = batch_gain(speeds_of(trials), row.rate)
+    gain = batch_gain(_speeds(row, trials), row.rate)
     return "; ".join([*parts, _gained(gain)] if gain and row.rate else parts)
 
 
-def speeds_of(trials: Sequence[ResultPoint]) -> dict[int, list[float]]:
-    """Return the tokens/s of the trials that fitted, by samples a rank."""
+def over_batches(trials: Sequence[ResultPoint], metric: str) -> dict[int, list[float]]:
+    """Return a metric's means in the trials that fitted, by samples a rank."""
     found: dict[int, list[float]] = defaultdict(list)
     for trial in trials:
-        speed = trial.metrics.get("tokens_per_s")
-        if fitted(trial) and speed and speed.mean > 0:
-            found[trial.params[BATCH]].append(speed.mean)
+        value = trial.metrics.get(metric)
+        if fitted(trial) and value and value.mean > 0:
+            found[trial.params[BATCH]].append(value.mean)
     return dict(found)
+
+
+def _speeds(row: TrainingRow, trials: Sequence[ResultPoint]) -> dict[int, list[float]]:
+    """Return the tokens/s of the trials up to the batch that was found; a larger one may have fitted by luck."""
+    return {micro: some for micro, some in over_batches(trials, "tokens_per_s").items() if micro <= row.batch.micro}
+
+
+def memory_of(trials: Sequence[ResultPoint]) -> str:
+    """Return the name of the metric that gives the trials' memory; empty where none does."""
+    return next((name for name in MEMORY if any(trial.metrics.get(name) for trial in trials)), "")
 
 
 def _bounds(row: TrainingRow, trials: Sequence[ResultPoint]) -> str:
@@ -64,12 +77,12 @@ def _bounds(row: TrainingRow, trials: Sequence[ResultPoint]) -> str:
 
 
 def _fastest(row: TrainingRow, trials: Sequence[ResultPoint]) -> list[str]:
-    speeds = {micro: fmean(some) for micro, some in speeds_of(trials).items()}
+    speeds = {micro: fmean(some) for micro, some in _speeds(row, trials).items()}
     if len(speeds) < 2:
         return []
     best = max(speeds, key=lambda micro: speeds[micro])
-    own = f", {row.batch.micro} at {speeds[row.batch.micro]:,.3g}" if best != row.batch.micro in speeds else ""
-    return [f"fastest of {len(speeds)} batches tried: {best} at {speeds[best]:,.3g} tokens/s{own}"]
+    own = f", {row.batch.micro} at {figure(speeds[row.batch.micro])}" if best != row.batch.micro in speeds else ""
+    return [f"fastest of {len(speeds)} batches tried: {best} at {figure(speeds[best])} tokens/s{own}"]
 
 
 def _gained(gain: BatchGain) -> str:

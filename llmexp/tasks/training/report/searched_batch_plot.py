@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from llmexp.record.result import ResultPoint
 from llmexp.report.picture import COLOURS, new_figure, plain, save
 from llmexp.tasks.training.largest_batch import BATCH
 from llmexp.tasks.training.report.row import TrainingRow
-from llmexp.tasks.training.report.searched_batch import fitted, search_note, trials_of
+from llmexp.tasks.training.report.searched_batch import MEMORY, fitted, memory_of, over_batches, search_note, trials_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# The allocator's peak is a GPU's; on cpu the process's own memory is all that grows with the batch.
-MEMORY = {"peak_allocated_bytes": "peak allocated", "peak_rss_bytes": "process memory"}
 
 
 def draw_search(row: TrainingRow, path: Path) -> None:
@@ -34,19 +32,13 @@ def draw_search(row: TrainingRow, path: Path) -> None:
     save(figure, path)
 
 
-def memory_of(trials: Sequence[ResultPoint]) -> str:
-    """Return the name of the metric that gives the trials' memory; empty where none does."""
-    return next((name for name in MEMORY if any(trial.metrics.get(name) for trial in trials)), "")
-
-
 def _panel(axes: Axes, trials: Sequence[ResultPoint], metric: str, divisor: float, label: str) -> None:
     plain(axes, grid="y")
-    known = sorted(
-        (trial.params[BATCH], value.mean / divisor)
-        for trial in trials
-        if fitted(trial) and (value := trial.metrics.get(metric))
-    )
-    axes.plot([x for x, _ in known], [y for _, y in known], "o-", color=COLOURS[0], linewidth=1.3, label="fitted")
+    fits = sorted(over_batches(trials, metric).items())
+    known = [(batch, value / divisor) for batch, some in fits for value in some]
+    means = [fmean(some) / divisor for _, some in fits]
+    axes.plot([x for x, _ in fits], means, color=COLOURS[0], linewidth=1.0)
+    axes.plot([x for x, _ in known], [y for _, y in known], "o", color=COLOURS[0], label="fitted")
     failed = sorted({trial.params[BATCH] for trial in trials if not fitted(trial)})
     for number, batch in enumerate(failed):
         named = {"label": "out of memory"} if number == 0 else {}
@@ -55,6 +47,6 @@ def _panel(axes: Axes, trials: Sequence[ResultPoint], metric: str, divisor: floa
     ticks = sorted({x for x, _ in known} | set(failed))
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * max((y for _, y in known), default=1.0))
     axes.set_xlabel("samples a rank and pass", fontsize=9)
     axes.set_ylabel(label, fontsize=9)
