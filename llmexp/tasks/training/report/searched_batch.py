@@ -88,6 +88,6 @@ def _fastest(row: TrainingRow, trials: Sequence[ResultPoint]) -> list[str]:
 def _gained(gain: BatchGain) -> str:
     low, high = gain.doubling.ratio_interval()
     return (
-        f"from {gain.smaller} to {gain.largest} each doubling brought {gain.doubling.ratio - 1:+.0%} tokens/s "
-        f"({low - 1:+.0%} to {high - 1:+.0%}): {_PAYS[gain.answer]}"
+        f"from {gain.smaller} to {gain.largest} each doubling brought {gain.doubling.ratio - 1:+.1%} tokens/s "
+        f"({low - 1:+.1%} to {high - 1:+.1%}): {_PAYS[gain.answer]}"
     )

@@ -53,15 +53,14 @@ def test_the_note_says_what_fits_and_that_more_would_pay(searched):
     note = search_note(read_row(searched(7, steady, three)))
     assert note.startswith("searched for the largest batch: 7 a rank fits (2 of 2 tries), 8 does not; ")
     assert "fastest of 5 batches tried: 7 at 700 tokens/s" in note
-    assert "from 2 to 7 each doubling brought +100% tokens/s" not in note
-    assert "from 2 to 7" in note or "from 4 to 7" not in note
+    assert "from 2 to 7 each doubling brought +100.1% tokens/s" in note
     assert note.endswith("a device with more memory would be faster")
 
 
 def test_where_speed_no_longer_grows_more_memory_would_not_pay(searched):
     three = Metric(mean=100.0, std_between_repeats=0.1, n=3)
     note = search_note(read_row(searched(9, lambda micro, tries: 100.0 - 0.1 * micro + 0.01 * tries, three)))
-    assert "fastest of 6 batches tried: 1 at 99.9 tokens/s, 9 at 99.1" in note
+    assert "fastest of 5 batches tried: 1 at 99.9 tokens/s, 9 at 99.1" in note
     assert note.endswith("more memory would hardly be faster")
 
 
