@@ -12,6 +12,12 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.result import RunResult, RunStatus
 
 
+@pytest.fixture(autouse=True)
+def _from_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin searches at 1, whatever the plan's arithmetic says of the tiny model."""
+    monkeypatch.setattr("llmexp.tasks.training.largest_batch.first_batch", lambda plan: 1)
+
+
 @dataclass
 class Device:
     """Stands for run_one on a device that so many samples a rank fit on; `broken` is a batch that fails."""

@@ -65,7 +65,11 @@ def search_of(batch: BatchConfig, first: int = 1) -> BatchSearch:
 
 
 def _step(plan: TrainingPlan, trials: Sequence[RunResult]) -> int | LargestBatch:
-    return search_of(plan.config.batch, first_batch(plan)).step(list(_probes(plan, trials)))
+    probes = list(_probes(plan, trials))
+    step = search_of(plan.config.batch, first_batch(plan)).step(probes)
+    half = (step.micro or 0) // 2 if isinstance(step, LargestBatch) else 0
+    # What the last doubling brought shows whether a larger batch would pay.
+    return half if half and not any(fitted and micro <= half for micro, fitted in probes) else step
 
 
 def _probes(plan: TrainingPlan, trials: Sequence[RunResult]) -> Iterator[Probe]:

@@ -3,8 +3,16 @@ from __future__ import annotations
 import pytest
 
 from llmexp.errors import ConfigError
+from llmexp.plan.fit import largest_micro
 from llmexp.record.result import Metric, RunStatus
+from llmexp.tasks.training.first_batch import first_batch
 from llmexp.tasks.training.largest_batch import next_trial, points_of, settled
+
+
+@pytest.fixture(autouse=True)
+def _from_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin searches at 1, whatever the plan's arithmetic says of the tiny model."""
+    monkeypatch.setattr("llmexp.tasks.training.largest_batch.first_batch", lambda plan: 1)
 
 
 def test_a_trial_is_a_short_run_that_keeps_nothing(tiny_plan):
@@ -32,6 +40,20 @@ def test_the_search_asked_for_is_made(tiny_plan, result_of, search, tried):
     while len(trials) < 4 and (trial := next_trial(plan, trials)):
         trials.append(result_of(trial, RunStatus.SUCCESS if trial.batch.micro < 4 else RunStatus.OOM))
     assert [trial.batch.micro for trial in trials] == tried
+
+
+def test_a_search_that_began_high_tries_half_of_what_it_found_too(tiny_plan, result_of, monkeypatch):
+    monkeypatch.setattr("llmexp.tasks.training.largest_batch.first_batch", lambda plan: 6)
+    plan, trials = tiny_plan("F", batch__micro="max", batch__fits=1), []
+    while trial := next_trial(plan, trials):
+        trials.append(result_of(trial, RunStatus.SUCCESS if trial.batch.micro < 8 else RunStatus.OOM))
+    assert [trial.batch.micro for trial in trials] == [6, 12, 9, 7, 8, 3]
+    assert settled(plan, trials).batch.micro == 7
+
+
+def test_a_search_begins_where_the_plans_arithmetic_ends(tiny_plan):
+    plan = tiny_plan("F", batch__micro="max")
+    assert first_batch(plan) == largest_micro(plan) > 1
 
 
 def test_an_unfinished_search_settles_nothing(tiny_plan):

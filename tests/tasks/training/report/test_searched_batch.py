@@ -18,6 +18,12 @@ from llmexp.tasks.training.report.searched_batch_plot import draw_search
 Search = Callable[..., RunFolder]
 
 
+@pytest.fixture(autouse=True)
+def _from_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin searches at 1, whatever the plan's arithmetic says of the tiny model."""
+    monkeypatch.setattr("llmexp.tasks.training.largest_batch.first_batch", lambda plan: 1)
+
+
 @pytest.fixture
 def searched(tmp_path: Path, tiny_plan: Callable[..., TrainingPlan], result_of) -> Search:
     """Write a run that searched on a device that holds `limit` samples; `speed` gives tokens/s by batch and try."""
