@@ -7,6 +7,7 @@ from llmexp.record.folder import RunFolder, now
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.schema import RunConfig
+from llmexp.tasks import get_task
 
 LOST_RESULT = "its result.json is damaged"
 
@@ -64,7 +65,8 @@ def restored_plan(plan: RunPlan, folder: RunFolder, earlier: RunResult) -> str:
         RunPlan.read(folder.plan_path)
     except DamagedError:
         skip = earlier.reason if earlier.status is RunStatus.SKIPPED else plan.skip
-        folder.write(folder.plan_path, plan.model_copy(update={"rerun_command": earlier.command, "skip": skip}))
+        known = get_task(plan.config.task.name).as_it_ran(plan, earlier)
+        folder.write(folder.plan_path, known.model_copy(update={"rerun_command": earlier.command, "skip": skip}))
         return "; its plan.json was lost and is written again"
     except RecordError:  # another version wrote it, and can read it
         pass

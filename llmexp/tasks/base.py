@@ -137,6 +137,10 @@ class Task(ABC, Generic[C, P]):
         """Return the plan with what its trials decided."""
         return plan
 
+    def as_it_ran(self, plan: P, earlier: RunResult) -> P:
+        """Return the plan with what the run itself decided, by its result."""
+        return plan
+
     def points_of_trials(self, trials: Sequence[RunResult]) -> list[ResultPoint]:
         """Return the account of the trials that the run's result keeps."""
         return []

@@ -37,9 +37,12 @@ def settled(plan: TrainingPlan, trials: Sequence[RunResult]) -> TrainingPlan:
     if not plan.config.batch.is_searched:
         return plan
     step = _step(plan, trials)
-    if not isinstance(step, LargestBatch):
-        return plan
-    found = _of_batch(plan, step.micro or 1)
+    return with_batch(plan, step.micro or 1) if isinstance(step, LargestBatch) else plan
+
+
+def with_batch(plan: TrainingPlan, micro: int) -> TrainingPlan:
+    """Return the plan of a search with the batch that it found."""
+    found = _of_batch(plan, micro)
     kept = {name: getattr(plan, name) for name in ("id", "rerun_command", "label", "skip")}
     config = found.config.model_copy(update={"batch": plan.config.batch})
     return found.model_copy(update=kept | {"config": config})

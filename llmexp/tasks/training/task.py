@@ -18,7 +18,7 @@ from llmexp.tasks.base import Task
 from llmexp.tasks.training.convergence import divergence
 from llmexp.tasks.training.describe import describe
 from llmexp.tasks.training.idle import idle_keys
-from llmexp.tasks.training.largest_batch import next_trial, points_of, settled
+from llmexp.tasks.training.largest_batch import next_trial, points_of, settled, with_batch
 from llmexp.tasks.training.metrics import METRICS
 from llmexp.tasks.training.planning import plan_training
 from llmexp.tasks.training.prior_oom import out_of_memory_already
@@ -103,6 +103,10 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def settled(self, plan: TrainingPlan, trials: Sequence[RunResult]) -> TrainingPlan:
         """Return the plan with the largest batch that was found."""
         return settled(plan, trials)
+
+    def as_it_ran(self, plan: TrainingPlan, earlier: RunResult) -> TrainingPlan:
+        """Return the plan with the batch that the run found."""
+        return plan if plan.settled or not earlier.batch else with_batch(plan, earlier.batch.micro)
 
     def points_of_trials(self, trials: Sequence[RunResult]) -> list[ResultPoint]:
         """Return each trial's batch, speed and memory."""

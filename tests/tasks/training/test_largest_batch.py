@@ -5,8 +5,9 @@ import pytest
 from llmexp.errors import ConfigError
 from llmexp.plan.fit import largest_micro
 from llmexp.record.result import Metric, RunStatus
+from llmexp.tasks import get_task
 from llmexp.tasks.training.first_batch import first_batch
-from llmexp.tasks.training.largest_batch import next_trial, points_of, settled
+from llmexp.tasks.training.largest_batch import next_trial, points_of, settled, with_batch
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +62,15 @@ def test_an_unfinished_search_settles_nothing(tiny_plan):
     assert settled(plan, []) == plan
     assert not plan.settled
     assert plan.amount == 0
+
+
+def test_a_plan_that_was_lost_gets_its_batch_from_the_result(tiny_plan, result_of):
+    plan = tiny_plan("F", batch__micro="max")
+    ran = with_batch(plan, 7)
+    assert get_task("pretrain").as_it_ran(plan, result_of(ran, RunStatus.SUCCESS)) == ran
+    assert ran.settled
+    given = tiny_plan("F", batch__micro=3)
+    assert get_task("pretrain").as_it_ran(given, result_of(given, RunStatus.SUCCESS)) == given
 
 
 def test_points_tell_of_each_trial_what_it_showed(tiny_plan, result_of):
