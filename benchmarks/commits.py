@@ -1,0 +1,82 @@
+"""`python -m benchmarks.commits COMMIT` compares what two commits measure, by llmexp's own comparison of sets.
+
+Each side's code lies in a folder of its own. Both measure the same methods in turn, and `llmexp compare` judges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.commands import LLMEXP, METHODS, TINY
+
+HERE = Path(__file__).parents[1]
+BASE, HEAD = "base", "head"
+PROTOCOL = ("measure=quick", "measure.profile=false", "tracking=none", "rerun=all")
+
+
+def importable(checkout: Path, place: Path) -> Path:
+    """Lay a checkout's packages out as they are imported, and return the folder that PYTHONPATH has to name."""
+    package = place / "llmexp"
+    package.mkdir(parents=True)
+    parts = [*(checkout / "llmexp").iterdir(), checkout / "conf", checkout / "launchers"]
+    for part in parts:
+        if part.name != "__pycache__":
+            (package / part.name).symlink_to(part)
+    (place / "hydra_plugins").symlink_to(checkout / "hydra_plugins")
+    return place
+
+
+@contextmanager
+def checked_out(commit: str, place: Path) -> Iterator[Path]:
+    """Check a commit out beside the working tree for the length of the block; raises CalledProcessError."""
+    subprocess.run(["git", "-C", HERE, "worktree", "add", "--quiet", "--detach", place, commit], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["git", "-C", HERE, "worktree", "remove", "--force", place], check=True)
+
+
+def turns(methods: Sequence[str]) -> list[tuple[str, str]]:
+    """Return (method, side) in the order of measuring: each side goes first for every other method."""
+    sides = ((BASE, HEAD), (HEAD, BASE))
+    return [(method, side) for number, method in enumerate(methods) for side in sides[number % 2]]
+
+
+def measured(path: Path, side: str, method: str, repeats: int, folder: Path) -> int:
+    """Measure one method with one side's code into the sweep `side`; return the command's exit code."""
+    words = (*TINY, *PROTOCOL, f"method={method}", f"measure.repeats={repeats}", f"sweep.name={side}")
+    return subprocess.run([*LLMEXP, *words], cwd=folder, env=os.environ | {"PYTHONPATH": str(path)}).returncode
+
+
+def main() -> int:
+    """Measure both sides; return 2 where one of them fails, else the exit code of the comparison."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.commits", description=__doc__)
+    parser.add_argument("commit", help="the first set is measured with its code, the second with the working tree's")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--margin", default="2%", help="the least difference that matters")
+    args = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="llmexp-commits-") as name,
+        checked_out(args.commit, Path(name) / "checkout") as checkout,
+    ):
+        folder = Path(name)
+        paths = {
+            BASE: importable(checkout, folder / "base-packages"),
+            HEAD: importable(HERE, folder / "head-packages"),
+        }
+        for method, side in turns(METHODS):
+            if measured(paths[side], side, method, args.repeats, folder):
+                return 2
+        sets = [str(folder / "outputs" / side) for side in (BASE, HEAD)]
+        return subprocess.run([*LLMEXP, "compare", *sets, "--margin", args.margin], cwd=folder).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
