@@ -14,6 +14,8 @@ from llmexp.tasks.training.report.row import TrainingRow
 
 # The allocator's peak is a GPU's; on cpu the process's own memory is all that grows with the batch.
 MEMORY = {"peak_allocated_bytes": "peak allocated", "peak_rss_bytes": "process memory"}
+# An interval whose end is further from its middle, as a ratio, says nothing that helps.
+WIDEST = 2.0
 _PAYS = {
     "pays": "a device with more memory would be faster",
     "saturated": "more memory would hardly be faster",
@@ -87,6 +89,8 @@ def _fastest(row: TrainingRow, trials: Sequence[ResultPoint]) -> list[str]:
 
 def _gained(gain: BatchGain) -> str:
     low, high = gain.doubling.ratio_interval()
+    if high > WIDEST * gain.doubling.ratio:
+        return f"what a doubling between {gain.smaller} and {gain.largest} brings cannot be told from so few trials"
     return (
         f"from {gain.smaller} to {gain.largest} each doubling brought {gain.doubling.ratio - 1:+.1%} tokens/s "
         f"({low - 1:+.1%} to {high - 1:+.1%}): {_PAYS[gain.answer]}"

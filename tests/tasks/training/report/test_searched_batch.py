@@ -72,6 +72,13 @@ def test_where_speed_no_longer_grows_more_memory_would_not_pay(searched):
 
 def test_with_two_trials_alone_it_cannot_be_told(searched):
     note = search_note(read_row(searched(9, lambda micro, tries: 100.0 + 3 * tries)))
+    assert note.endswith("what a doubling between 4 and 9 brings cannot be told from so few trials")
+
+
+def test_where_the_border_lies_in_the_interval_it_cannot_be_told(searched):
+    three = Metric(mean=100.0, std_between_repeats=3.0, n=3)
+    note = search_note(read_row(searched(8, lambda micro, tries: 100.0 + micro + tries, three)))
+    assert "from 4 to 8 each doubling brought +4.3% tokens/s (" in note
     assert note.endswith("whether a further doubling brings 5% cannot be told from these trials")
 
 
