@@ -71,7 +71,7 @@ def test_where_speed_no_longer_grows_more_memory_would_not_pay(searched):
 
 
 def test_with_two_trials_alone_it_cannot_be_told(searched):
-    note = search_note(read_row(searched(9, lambda micro, tries: 100.0 + 3 * tries)))
+    note = search_note(read_row(searched(9, lambda micro, tries: 100.0 + 30 * tries)))
     assert note.endswith("what a doubling between 4 and 9 brings cannot be told from so few trials")
 
 
