@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.figure import Figure
 from benchmarks.rates import rate
 from benchmarks.simulated import Protocol, Scatter, Simulated
+from benchmarks.trust_order import order_verdicts
 from benchmarks.trust_serving import serving_verdicts
 from benchmarks.trust_sets import set_verdicts
 from llmexp.analysis.inference import log_ratio
@@ -46,6 +47,7 @@ def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
     yield from _of_stopping(tries)
     yield from serving_verdicts(tries)
     yield from set_verdicts(tries // 2)
+    yield from order_verdicts(tries)
 
 
 def _of_one_run(protocol: Protocol, scatter: Scatter, tries: int) -> Iterator[Figure]:

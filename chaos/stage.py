@@ -26,8 +26,10 @@ from chaos.surroundings import Surroundings
 from chaos.tracker import Network, Server
 
 # The places where episodes play: here, here with servers under loads, here with a tracking server, on a SLURM, with
-# ranks in containers, on two nodes. All record to SQLite, except that "server" records to a server over a network.
-PLACES = ("sqlite", "servers", "server", "slurm", "containers", "nodes")
+# ranks in containers, here with repeats in turns, on two nodes. All record to SQLite, except that "server" records to a
+# server over a network.
+PLACES = ("sqlite", "servers", "server", "slurm", "containers", "interleaved", "nodes")
+IN_TURNS = ("measure.order=interleaved", "measure.repeats=2")
 
 
 class Stage:
@@ -55,6 +57,8 @@ class Stage:
             elif place == "containers":
                 with Containers(surroundings) as containers:
                     yield Episode(number, chance, surroundings, disk, None, containers.words)
+            elif place == "interleaved":
+                yield Episode(number, chance, surroundings, disk, None, IN_TURNS)
             elif place == "servers":
                 yield ServingEpisode(number, chance, surroundings, disk, None)
             elif place == "nodes":

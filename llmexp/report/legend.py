@@ -60,13 +60,11 @@ def _sample_name(rows: Sequence[Row]) -> str:
 
 def _order(rows: Sequence[Row]) -> str:
     """Say whose repeats took turns; empty where no run's did."""
-    measured = [row for row in rows if row.rate and row.result]
-    interleaved = [
-        row for row in measured if row.result and row.result.order == "interleaved" and row.result.repeats > 1
-    ]
+    orders = [row.result.order for row in rows if row.result and row.rate and row.result.repeats > 1]
+    interleaved = orders.count("interleaved")
     if not interleaved:
         return ""
-    which = "all runs" if len(interleaved) == len(measured) else f"{len(interleaved)} of {len(measured)} runs"
+    which = "all runs" if interleaved == len(orders) else f"{interleaved} of {len(orders)} runs"
     return f"order: repeats of {which} were measured in turns, so that drift of the machine favours none of them"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from llmexp.record.duration import duration
 from llmexp.record.result import seconds_between
 from llmexp.report.row import OOM, Row
@@ -30,7 +32,7 @@ def interruption_note(row: Row) -> str:
     gaps = [
         f"{duration(seconds_between(one.ended_at, other.began_at))} between repeats {one.repeat + 1} and "
         f"{other.repeat + 1}"
-        for one, other in zip(turns, turns[1:], strict=False)
+        for one, other in pairwise(turns)
         if one.driver != other.driver
     ]
     return f"its sweep was interrupted and went on later: {', '.join(gaps)}" if gaps else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from llmexp.errors import ConfigError, LlmexpError
 from llmexp.launch.attempt import RunHeldError, only_attempt
@@ -31,6 +31,8 @@ from llmexp.sweep.measuring import (
 
 if TYPE_CHECKING:
     from llmexp.launch.run import RunInTurns
+
+T = TypeVar("T")
 
 
 def measure_in_turns(plans: Sequence[RunPlan], began: str | None) -> list[bool | None]:
@@ -61,6 +63,11 @@ def check_one_driver(plans: Sequence[RunPlan], launcher: str) -> None:
         )
 
 
+def in_round(runs: Sequence[T], number: int) -> Sequence[T]:
+    """Return the runs in the order in which they have their turns in a round, counted from 1."""
+    return runs if number % 2 else runs[::-1]
+
+
 def _take_rounds(runs: Sequence[_Run]) -> None:
     number = 0
     while going := [run for run in runs if run.goes_on]:
@@ -68,7 +75,7 @@ def _take_rounds(runs: Sequence[_Run]) -> None:
         if len(going) > 1:
             way = "in the sweep's order" if number % 2 else "from the last to the first"
             say(f"round {number} | a repeat of each of {len(going)} runs, {way}")
-        for run in going if number % 2 else reversed(going):
+        for run in in_round(going, number):
             run.take_turn()
 
 
@@ -105,12 +112,12 @@ class _Run:
         """Do a part of the run's work; an error, or another driver that has the run, ends it here."""
 
         def work_of_one() -> bool:
-            with records_named(self._folder):
-                try:
+            try:
+                with records_named(self._folder):
                     work()
-                except RunHeldError as held:
-                    print(f"{self._folder.path.name}: {held}", flush=True)
-                    return False
+            except RunHeldError as held:
+                print(f"{self._folder.path.name}: {held}", flush=True)
+                return False
             return True
 
         self.well = attempted(work_of_one)

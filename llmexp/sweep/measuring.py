@@ -35,24 +35,39 @@ def measure(plan: RunPlan, folder: RunFolder, began: str | None = None) -> bool:
     """
     from llmexp.launch.attempt import RunHeldError
 
-    with records_named(folder):
-        if is_answered(plan, folder, began):
-            return keep(plan, folder, began)
-        try:
-            measured = remeasure(foretold(plan, folder), folder, partial(is_wanted, plan, folder, began))
-        except RunHeldError as held:
-            print(f"{folder.path.name}: {held}", flush=True)
-            return False
-        return measured or keep(plan, folder, began)
+    try:
+        with records_named(folder):
+            if is_answered(plan, folder, began):
+                return keep(plan, folder, began)
+            wanted = partial(is_wanted, plan, folder, began)
+            return remeasure(foretold(plan, folder), folder, wanted) or keep(plan, folder, began)
+    except RunHeldError as held:
+        print(f"{folder.path.name}: {held}", flush=True)
+        return False
 
 
 @contextmanager
 def records_named(folder: RunFolder) -> Iterator[None]:
-    """Raise RecordError, which names the run and says what to do, where the disk is full, read-only or gone."""
+    """Raise RecordError, which names the run and says what to do, where the disk is full, read-only or gone.
+
+    An interrupt whose result could not be written stays an interrupt.
+    """
     try:
         yield
-    except OSError as error:
+    except (OSError, LlmexpError) as error:
+        if interrupt := _interrupt_before(error):
+            raise interrupt from None
+        if isinstance(error, LlmexpError):
+            raise
         raise RecordError(f"{folder.path.name}: {error}; the same command goes on with it") from error
+
+
+def _interrupt_before(error: BaseException) -> KeyboardInterrupt | None:
+    """Return the interrupt during whose handling an error was raised."""
+    context = error.__context__
+    while context and not isinstance(context, KeyboardInterrupt):
+        context = context.__context__
+    return context
 
 
 def attempted(work: Callable[[], bool]) -> bool | None:
