@@ -64,10 +64,10 @@ def records_named(folder: RunFolder) -> Iterator[None]:
 
 def _interrupt_before(error: BaseException) -> KeyboardInterrupt | None:
     """Return the interrupt during whose handling an error was raised."""
-    context = error.__context__
-    while context and not isinstance(context, KeyboardInterrupt):
-        context = context.__context__
-    return context
+    before = error.__context__
+    if before is None or isinstance(before, KeyboardInterrupt):
+        return before
+    return _interrupt_before(before)
 
 
 def attempted(work: Callable[[], bool]) -> bool | None:
