@@ -179,7 +179,8 @@ def device_of(hardware: HardwareConfig, local_index: int) -> torch.device:
 
     if hardware.device == "cpu":
         if hardware.memory_limit_bytes:
-            resource.setrlimit(resource.RLIMIT_DATA, (hardware.memory_limit_bytes,) * 2)
+            # What libraries hold would be no part of a device's memory, and differs between their versions.
+            _limit_data(psutil.Process().memory_info().data + hardware.memory_limit_bytes)
         return torch.device("cpu")
     usable = torch.cuda.device_count()
     if local_index >= usable:
@@ -196,6 +197,15 @@ def device_of(hardware: HardwareConfig, local_index: int) -> torch.device:
             )
         torch.cuda.set_per_process_memory_fraction(hardware.memory_limit_bytes / memory_bytes, device)
     return device
+
+
+def lift_memory_limit() -> None:
+    """Let a cpu rank's data grow again, for what is no part of the training, such as the profiler's buffers."""
+    _limit_data(resource.getrlimit(resource.RLIMIT_DATA)[1])
+
+
+def _limit_data(limit_bytes: int) -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 
 def gpu_uuid(device: torch.device) -> str | None:

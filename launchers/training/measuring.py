@@ -13,7 +13,7 @@ from torch import distributed
 from llmexp.launchers.data import loader
 from llmexp.launchers.data.sequences import Sequences
 from llmexp.launchers.models.weights import weights_that_ran
-from llmexp.launchers.rank.frame import Rank, device_of, gpu_uuid, train
+from llmexp.launchers.rank.frame import Rank, device_of, gpu_uuid, lift_memory_limit, train
 from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.training.engine_kinds import RankEngine
 from llmexp.launchers.training.module_ranges import ranges_of, step_with_ranges
@@ -61,6 +61,7 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
         with ThrottleMeter(gpu_uuid(device)) as throttling, EnergyMeter(counters_of(rank, device)) as meter:
             window_wall_s = run_window(loop, batches, protocol, rank, device)
     compiled, peak_bytes = Compilation.so_far(), peaks.summary()
+    lift_memory_limit()
     kept = _kept(plan, rank, engine, device)
     probe = _profile(protocol, rank, engine, _unrecorded(engine, device), batches)
     # No rank leaves while a peer may still wait for it in a collective.

@@ -102,6 +102,7 @@ class TrainingEngine(Engine[TrainingConfig]):
             moment_bytes(config, techniques) or 0,
             master_copy=self.keeps_master_copy(config, techniques),
         )
+        made = replace(made, gradients_stay=config.batch.accumulation > 1)
         return replace(made, gradients=StatePlacement(0)) if config.optimizer.fused_backward else made
 
     def needed_modules(self, config: TrainingConfig) -> tuple[str, ...]:

@@ -31,6 +31,8 @@ OP_LIBRARY_VARIABLE = "LLMEXP_DEEPSPEED_OP"
 DEFAULT_BUCKET_ELEMENTS = 500_000_000
 # ZeRO-3 updates a rank's partition in pieces of this size.
 DEFAULT_SUB_GROUP_ELEMENTS = 1_000_000_000
+# ZeRO-3 keeps so many gathered parameters for their next use.
+DEFAULT_LIVE_ELEMENTS = 1_000_000_000
 # DeepSpeed's periodic report has no switch, only an interval.
 NEVER = 2**31 - 1
 
@@ -94,7 +96,9 @@ class DeepSpeedEngine(TrainingEngine):
             if techniques.offload_optimizer
             else replace(made.gradients, bytes_per_parameter=made.parameters.bytes_per_parameter)
         )
-        return replace(made, gradients=reduced, update=_update(config, techniques))
+        return replace(
+            made, gradients=reduced, update=_update(config, techniques), buffers=_buffers(config, techniques)
+        )
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
         """Return the dictionary that deepspeed.initialize takes."""
@@ -165,6 +169,20 @@ def _zero(config: TrainingConfig, techniques: Techniques) -> dict[str, Any]:
     if techniques.offload_parameters:
         zero["offload_param"] = {"device": "cpu", "pin_memory": pinned}
     return zero
+
+
+def _buffers(config: TrainingConfig, techniques: Techniques) -> float:
+    """Return the bytes of ZeRO's buckets, two where they are reduced in the background, and of what Z3 has gathered.
+
+    The defaults are those of DeepSpeed 0.19.8 (runtime/zero/config.py). Stage 0 fills its buckets after backward.
+    """
+    stage, shape, size = techniques.zero_stage, shape_of(config.model), BYTES_PER_ELEMENT[config.precision.parameters]
+    if stage == 0 or shape is None:
+        return 0.0
+    zero = _zero(config, techniques) | config.engine.options.get("zero_optimization", {})
+    buckets = zero["reduce_bucket_size"] * (2 if zero.get("overlap_comm", False) and stage < 3 else 1)
+    live = min(zero.get("stage3_max_live_parameters", DEFAULT_LIVE_ELEMENTS), shape.parameters) if stage == 3 else 0
+    return float(size * (buckets + live))
 
 
 def _update(config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacement, ...]:

@@ -61,7 +61,7 @@ class MegatronEngine(TrainingEngine):
 
     def storage(self, config: TrainingConfig, techniques: Techniques) -> Storage:
         """Describe ZeRO-1's state; gradients narrower than the master are copied to its dtype, their buffers stay."""
-        made, precision = super().storage(config, techniques), config.precision
+        made, precision = replace(super().storage(config, techniques), gradients_stay=True), config.precision
         if precision.gradients == precision.master:
             return made
         return replace(

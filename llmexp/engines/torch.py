@@ -14,6 +14,7 @@ from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.plan.memory import Gathered, StatePlacement, Storage
 from llmexp.plan.moments import moment_bytes
+from llmexp.plan.shape import shape_of
 from llmexp.record.plan import Command
 from llmexp.schema import BYTES_PER_ELEMENT, TrainingConfig
 
@@ -63,7 +64,8 @@ class TorchEngine(TrainingEngine):
         parameters have precision.parameters.
         """
         if not _shards(techniques):
-            return replace(super().storage(config, techniques), update=self._update(config, techniques))
+            made = replace(super().storage(config, techniques), update=self._update(config, techniques))
+            return replace(made, gradients_stay=made.gradients_stay or self._has_buckets(config))
         size, on_host = BYTES_PER_ELEMENT[config.precision.master], techniques.offload_optimizer
         moments = moment_bytes(config, techniques) or 0
         reshards = config.engine.options.get("fully_shard", {}).get("reshard_after_forward", techniques.zero_stage == 3)
@@ -74,7 +76,14 @@ class TorchEngine(TrainingEngine):
             gathered=Gathered(
                 BYTES_PER_ELEMENT[config.precision.parameters], reshards is False, config.batch.accumulation > 1
             ),
+            gradients_stay=config.batch.accumulation > 1,
+            buffers=_units_at_a_time(config),
         )
+
+    def _has_buckets(self, config: TrainingConfig) -> bool:
+        """Tell whether gradients are views of DDP's buckets, which are never freed."""
+        dims = ParallelDims.of(config, self.schedules, self.cp_chunks)
+        return dims.dp > 1 and dims.pp == 1 and not config.optimizer.fused_backward
 
     def _update(self, config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacement, ...]:
         """Return all gradients that exist in the update, where MasterCopy copies gradients into the master's dtype.
@@ -114,6 +123,15 @@ class TorchEngine(TrainingEngine):
 
 def _shards(techniques: Techniques) -> bool:
     return techniques.zero_stage >= 2
+
+
+def _units_at_a_time(config: TrainingConfig) -> float:
+    """Return the bytes of FSDP2's buffers: two gathered layers, the next one prefetched, and the gradients of both."""
+    shape, size = shape_of(config.model), BYTES_PER_ELEMENT
+    if shape is None:
+        return 0.0
+    a_layer = (shape.parameters - shape.parameters_outside_layers) / shape.num_layers
+    return 2 * a_layer * (size[config.precision.parameters] + size[config.precision.gradients])
 
 
 def _unsharded_bits(techniques: Techniques) -> str | None:

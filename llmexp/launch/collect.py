@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from llmexp import __version__
 from llmexp.analysis.contention import Machine, read_machine, windows_unix_s
@@ -25,6 +25,7 @@ from llmexp.record.plan import RunPlan
 from llmexp.record.redact import redact, redact_all
 from llmexp.record.result import Metric, ResultPoint, RunResult, RunStatus, Stability
 from llmexp.record.samples import GpuWindow, RankFailure
+from llmexp.schema import HardwareConfig
 from llmexp.tasks import get_task
 
 # A full disk, a calibration that is gone by now, and what a damaged trace may still lead to.
@@ -132,6 +133,11 @@ def _counted(plan: RunPlan, repeats: Sequence[AnyRepeat], node: int) -> list[Gpu
     return [rank.gpu for repeat in repeats for rank in repeat.ranks[first : first + plan.ranks_per_node]]
 
 
+def _evidence(hardware: HardwareConfig) -> Literal["measured", "emulated"]:
+    """Return emulated for a GPU that stands in for a smaller one; on cpu a limit is a condition of what is measured."""
+    return "emulated" if hardware.device == "cuda" and hardware.memory_limit_bytes else "measured"
+
+
 def _result(
     plan: RunPlan, folder: RunFolder, ending: Ending, answer: Answer, environment: Mapping[str, Any]
 ) -> RunResult:
@@ -142,7 +148,7 @@ def _result(
         stack=stack_digest(plan),
         status=ending.status,
         reason=redact(ending.reason),
-        evidence="emulated" if config.hardware.memory_limit_bytes else "measured",
+        evidence=_evidence(config.hardware),
         failure=_without_secrets(ending.failure),
         task=config.task.name,
         engine=config.engine.name,

@@ -20,7 +20,9 @@ from llmexp.tasks import get_task
 _TELLING = (RunStatus.SUCCESS, RunStatus.OOM)
 
 
-def settle(plan: RunPlan, folder: RunFolder, measure: Callable[[RunPlan, RunFolder], object]) -> tuple[RunPlan, Ending | None]:
+def settle(
+    plan: RunPlan, folder: RunFolder, measure: Callable[[RunPlan, RunFolder], object]
+) -> tuple[RunPlan, Ending | None]:
     """Measure the trials that the plan still needs, and return the plan that they settle.
 
     The ending is that of a trial that could not be measured, which the run shares; None where there is none.

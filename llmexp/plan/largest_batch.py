@@ -1,13 +1,12 @@
-"""What a search for the largest batch needs before it starts: a limit that ends a rank, and ranks that llmexp starts."""
+"""What a search for the largest batch needs: a limit that ends a rank, and ranks that llmexp starts."""
 
 from __future__ import annotations
 
 from llmexp.errors import ConfigError
 from llmexp.schema import TrainingConfig
-from llmexp.schema.section import MAX
 
 # On cpu nothing ends a rank before the host's memory is gone, and other programs with it.
-CPU_LIMIT_BYTES = 2_000_000_000
+CPU_LIMIT_BYTES = 256_000_000
 
 
 def searchable(config: TrainingConfig, *, builds_model: bool) -> TrainingConfig:
@@ -16,7 +15,7 @@ def searchable(config: TrainingConfig, *, builds_model: bool) -> TrainingConfig:
     Raises ConfigError where the largest batch cannot be searched for.
     """
     hardware, batch = config.hardware, config.batch
-    if batch.micro != MAX:
+    if not batch.is_searched:
         return config
     if not builds_model:
         raise ConfigError(

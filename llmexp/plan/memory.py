@@ -55,6 +55,10 @@ class Storage:
     update: tuple[StatePlacement, ...] = ()
     """The gradients, copies included, that exist at the same time in the update; if empty, `gradients` applies."""
     gathered: Gathered | None = None
+    gradients_stay: bool = False
+    """Whether gradients, or their buckets, exist from one pass to the next, so that activations are beside them."""
+    buffers: float = 0.0
+    """Bytes that the engine fills on the device while it computes: buckets, and parameters that it has gathered."""
 
 
 def zero_storage(precision: PrecisionConfig, techniques: Techniques, moments: float, *, master_copy: bool) -> Storage:
@@ -123,6 +127,8 @@ def estimate(shape: ModelShape, storage: Storage, trained: Trained, dims: Parall
         optimizer=_place(counts.size(storage.optimizer), storage.optimizer.on_host),
         gathered=whole,
         gathered_beside_gradients=kept,
+        standing_gradients=counts.size(storage.gradients) * (storage.gradients_stay and not storage.gradients.on_host),
+        buffers=round(storage.buffers),
         arithmetic="",
     )
     passing = [gradient_words] + [f"{kept / GIB:.4g} GiB of gathered parameters"] * (kept > 0)

@@ -13,7 +13,9 @@ from llmexp.record.flops import Flops
 from llmexp.record.plan import RunPlan, runtime_name
 from llmexp.record.result import Batch
 from llmexp.record.samples import Record
-from llmexp.schema import DataConfig, HfModel, TrainingConfig
+from llmexp.schema import DataConfig, HardwareConfig, HfModel, TrainingConfig
+from llmexp.schema.section import MAX
+from llmexp.schema.training import BatchConfig
 
 
 class AtomChange(Record):
@@ -34,6 +36,7 @@ class TrainingPlan(RunPlan):
     atoms: list[AtomChange]
     dims: ParallelDims
     batch: Batch
+    settled: bool = Field(True, description="false as long as batch.micro=max has to be searched for")
     parameters: int | None = Field(
         description="of the whole model; None where the shape is not known before it is built"
     )
@@ -141,8 +144,8 @@ class TrainingPlan(RunPlan):
 
     @property
     def amount(self) -> float:
-        """The positions of a step over all data-parallel replicas."""
-        return self.batch.global_ * self.config.data.seq_len
+        """The positions of a step over all data-parallel replicas; 0 as long as the batch is searched for."""
+        return self.batch.global_ * self.config.data.seq_len * self.settled
 
     @property
     def program(self) -> str:
@@ -173,7 +176,8 @@ class TrainingPlan(RunPlan):
             "engine": f"script {self.program}" if self.program else config.engine.name,
             "ranks": str(self.processes),
             "layout": self.layout,
-            "batch": said * (not told & {"samples", "tokens"}) + _passes(self.batch),
+            "batch": said * (not told & {"samples", "tokens"}) + _asked_batch(config.batch, self.batch),
+            "memory limit": _limit(config.hardware),
             "seq_len": said * ("tokens" not in told) + str(config.data.seq_len),
             "data": _sequences(config.data),
             "precision": said + config.precision.name,
@@ -188,8 +192,14 @@ class TrainingPlan(RunPlan):
         return set(re.findall(r"\(\?P<(\w+)>", line)) if line else {"tokens"}
 
 
-def _passes(batch: Batch) -> str:
-    return str(batch.micro) if batch.accumulation == 1 else f"{batch.micro} x {batch.accumulation} passes"
+def _asked_batch(asked: BatchConfig, batch: Batch) -> str:
+    """Say the batch of a pass and the number of passes; one that was searched for is called by its search."""
+    micro = f"{MAX} of powers of 2" if asked.is_searched and asked.search == "pow2" else str(asked.micro)
+    return micro if batch.accumulation == 1 else f"{micro} x {batch.accumulation} passes"
+
+
+def _limit(hardware: HardwareConfig) -> str:
+    return f"{hardware.memory_limit_bytes / 1e9:.4g} GB a rank" if hardware.memory_limit_bytes else ""
 
 
 def _sequences(data: DataConfig) -> str:

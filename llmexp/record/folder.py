@@ -24,6 +24,7 @@ from llmexp.record.unreadable_record import unreadable_record
 PLAN = "plan.json"
 RESULT = "result.json"
 PREVIOUS = "previous"
+TRIALS = "trials"
 # The state between two repeats of a run whose driver measures repeats of other runs meanwhile.
 WAITING = "waiting"
 # In these states a run has not ended.
@@ -100,7 +101,7 @@ class RunFolder:
     @property
     def trials_path(self) -> Path:
         """The folder of the short runs that settled the run's plan, such as its batch."""
-        return self.path / "trials"
+        return self.path / TRIALS
 
     def trial(self, index: int) -> RunFolder:
         """Return the folder of one of them, which is a run's folder like this one."""

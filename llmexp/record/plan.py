@@ -53,7 +53,7 @@ class OutsideServer:
 class MemoryEstimate(Record):
     """The bytes of training state that one rank certainly holds at one time.
 
-    Activations, buffers and the allocator's waste come on top.
+    Activations and the allocator's waste come on top, and `buffers`, which are no part of what is certain.
     """
 
     parameters: StateBytes
@@ -63,7 +63,19 @@ class MemoryEstimate(Record):
         0, description="whole parameters on the device at the end of forward, beside the rank's part of them"
     )
     gathered_beside_gradients: int = Field(0, description="of these what is still there when all gradients are")
+    standing_gradients: int = Field(
+        0, description="gradients on the device when forward ends, because they stay from one pass to the next"
+    )
+    buffers: int = Field(
+        0, description="what the engine fills on the device while it computes: buckets, and parameters it has gathered"
+    )
     arithmetic: str = Field(description="the same in words, for people")
+
+    @property
+    def before_backward(self) -> int:
+        """One rank's bytes on the device when forward ends, without activations; it is an estimate, as buffers are."""
+        beside = max(self.gathered, self.gathered_beside_gradients + self.standing_gradients)
+        return self.parameters.device + self.optimizer.device + beside + self.buffers
 
     @property
     def device(self) -> int:

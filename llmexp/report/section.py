@@ -20,7 +20,7 @@ from llmexp.report.control import control_lines
 from llmexp.report.csv_line import csv_line, identity
 from llmexp.report.legend import legend_of_runs, legend_of_signs, small
 from llmexp.report.notes import beside_note, ending_note, interruption_note
-from llmexp.report.page.answer import answers
+from llmexp.report.page.answer import answers, leaders
 from llmexp.report.page.chart import Chart, Matrix
 from llmexp.report.row import HERE, OOM, Row
 from llmexp.report.signs import doubt_sign
@@ -195,6 +195,11 @@ class Section:
     def answers(self) -> list[str]:
         """What these runs answer, in sentences that are no surer than their statistics."""
         return answers(self.rows, self.named)
+
+    @property
+    def leaders(self) -> list[str]:
+        """The first of these sentences alone: the fastest run, beside what, and whether that is sure."""
+        return leaders(self.rows, self.named)
 
     def named(self, row: Row) -> str:
         """Return a row's name in a sentence: its subject, and in brackets by name what else differs between rows."""

@@ -48,6 +48,8 @@ def _print_section(screen: Console, section: Section, first: int) -> None:
         screen.print(same, style="dim", markup=False)
     shown, left_out = _fitting([numbers, *differing], screen)
     screen.print(as_table(shown))
+    for line in section.leaders:
+        write(screen, line)
     for line in section.legend:
         write(screen, line, "dim")
     _name_left_out(screen, left_out, "in Markdown and CSV")

@@ -25,7 +25,7 @@ class HardwareConfig(Section):
         None,
         description=(
             "emulates a smaller device in task=pretrain and finetune with llmexp's own ranks: of one GPU what torch "
-            "allocates, on cpu a rank's data (RLIMIT_DATA, with its libraries' data)"
+            "allocates, on cpu what a rank's data grows by once its libraries are loaded (RLIMIT_DATA)"
         ),
     )
     host_memory_bytes: PositiveInt | None = None

@@ -94,8 +94,14 @@ class BatchConfig(Section):
     )
     largest: PositiveInt | None = Field(None, description="where batch.micro=max ends although it fits; None: nowhere")
     fits: Annotated[int, Field(ge=1, le=FIT_TRIES), Whole] = Field(
-        2, description=f"the times of {FIT_TRIES} that a batch has to fit for batch.micro=max: near the limit it is luck"
+        2,
+        description=f"the times of {FIT_TRIES} that a batch has to fit for batch.micro=max: near the limit it is luck",
     )
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether the run itself finds its samples per rank and pass."""
+        return self.micro == MAX
 
     @property
     def samples(self) -> int:

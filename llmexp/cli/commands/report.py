@@ -16,6 +16,7 @@ from llmexp.report.page.document import page
 from llmexp.report.plots import draw_report
 from llmexp.report.publish import publish
 from llmexp.report.setup_paragraph import setup_paragraph
+from llmexp.report.sorting import sorted_by
 from llmexp.report.table import Report, build_report
 from llmexp.report.terminal import print_report
 from llmexp.report.text import comma_separated, markdown
@@ -42,6 +43,9 @@ def parser() -> Parser:
         help="of runs that differ in batch.micro alone: the smallest and the largest",
     )
     parser.add_argument(
+        "--sort", metavar="COLUMN", help="rows by a column of the CSV, such as tokens_per_s; default: the sweep's order"
+    )
+    parser.add_argument(
         "--into", type=Path, metavar="FOLDER", help="leave it as FOLDER/<hardware>/<sweep>.md and .csv instead"
     )
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it too: a PNG, SVG or PDF")
@@ -65,6 +69,7 @@ def main(args: Namespace) -> int:
         raise ConfigError(f"--claims {args.claims} is of llmexp report findings")
     found = build_report(runs_in(paths))
     table = found.largest_batches() if args.largest_batch else found
+    table = sorted_by(table, args.sort) if args.sort else table
     if args.into:
         print(*publish(table, args.into), sep="\n")
     elif args.setup:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import RecordError
-from llmexp.record.folder import GOES_ON, RunFolder
+from llmexp.record.folder import GOES_ON, PREVIOUS, TRIALS, RunFolder
 from llmexp.record.mlflow.points import (
     Point,
     Window,
@@ -178,8 +178,8 @@ class RunContent:
     def files(self) -> list[Path]:
         """Return all files of this attempt.
 
-        Unfinished writes, earlier attempts, links, which may lead out of the folder, and names that no server takes
-        are left out.
+        Unfinished writes, earlier attempts, trials, links, which may lead out of the folder, and names that no server
+        takes are left out.
         """
         root = self.folder.path
         found = (
@@ -188,7 +188,7 @@ class RunContent:
             if path.is_file() and not path.is_symlink() and not path.name.startswith(".")
             if all(map(_ARTIFACT_NAME.fullmatch, path.relative_to(root).parts))
         )
-        return sorted(path for path in found if path.relative_to(root).parts[0] != "previous")
+        return sorted(path for path in found if path.relative_to(root).parts[0] not in (PREVIOUS, TRIALS))
 
 
 def read(folder: RunFolder) -> RunContent | None:

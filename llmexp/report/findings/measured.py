@@ -23,7 +23,8 @@ _SETTING = ("data", "precision", "optimizer", "adapter", "kernels", "memory", "p
 def rows_of_runs(runs: Iterable[Row]) -> tuple[ClaimRow, ...]:
     """Return a row for each training run that was measured or ran out of memory; controls are left out.
 
-    'largest' is the largest measured batch of runs that differ in nothing else, where there are several.
+    'largest' is what batch.micro=max found, and the largest measured batch of runs that differ in nothing else, where
+    there are several.
     """
     found = [
         _row(run)
@@ -42,8 +43,9 @@ def _largest(rows: Sequence[ClaimRow]) -> ClaimRow:
 
 
 def _row(run: Row) -> ClaimRow:
-    config: Any = run.plan.config
-    hardware, micro, method = config.hardware, config.batch.samples, run.subject
+    plan: Any = run.plan
+    config = plan.config
+    hardware, micro, method = config.hardware, plan.batch.micro, run.subject
     is_gpu = hardware.device == "cuda"
     return ClaimRow(
         table="",
@@ -56,7 +58,7 @@ def _row(run: Row) -> ClaimRow:
         hardware=hardware.name,
         platform=platform(hardware.name, hardware.memory_bytes) if is_gpu else frozenset({hardware.name}),
         micro=micro,
-        batches=batch_words(micro, is_largest=False),
+        batches=batch_words(micro, is_largest=config.batch.is_searched),
         gpus=run.processes,
         setting=_setting(config),
         oom=run.state == OOM,

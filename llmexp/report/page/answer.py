@@ -39,6 +39,15 @@ def answers(rows: Sequence[Row], label: Label) -> list[str]:
     return [line for group in groups.values() for line in _group(group, label, len(groups) > 1)]
 
 
+def leaders(rows: Sequence[Row], label: Label) -> list[str]:
+    """Return the first sentence on each group in which several runs were measured: which is fastest, and how surely."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row.rate and not row.is_control:
+            groups.setdefault(_competing(row), []).append(row)
+    return [_group(group, label, len(groups) > 1)[0] for group in groups.values() if len(group) > 1]
+
+
 def _competing(row: Row) -> tuple[str, ...]:
     work = row.work
     return tuple(work.get(name, "") for name in ("task", "model", "data", "seq_len", "hardware", "ranks", "devices"))

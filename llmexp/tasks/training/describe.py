@@ -9,6 +9,7 @@ from llmexp.plan.artifacts import kept_weights
 from llmexp.plan.dims import PYTHON
 from llmexp.plan.tokens import TokenBudget
 from llmexp.plan.training_plan import TrainingPlan
+from llmexp.schema.training import FIT_TRIES, BatchConfig
 from llmexp.tasks.training.planning import training_engine
 
 
@@ -48,7 +49,15 @@ def _batch(plan: TrainingPlan) -> str:
     samples = (
         f"dp {plan.dims.dp} x micro {batch.micro} x accumulation {batch.accumulation} = {batch.global_} samples a step"
     )
+    if not plan.settled:
+        return _search(plan.config.batch)
     return f"{samples}; x seq_len {seq_len} = {batch.global_ * seq_len:,} positions"
+
+
+def _search(asked: BatchConfig) -> str:
+    only = "powers of 2" if asked.search == "pow2" else "to the sample"
+    to = f" up to {asked.largest}" if asked.largest else ""
+    return f"the largest micro that fits{to}, {only}, by short runs; it has to fit {asked.fits} of {FIT_TRIES} times"
 
 
 def _steps(plan: TrainingPlan) -> str:

@@ -29,6 +29,7 @@ def _reasons(plan: TrainingPlan) -> dict[tuple[str, str], str]:
     config, adapter = plan.config, plan.techniques.adapter
     no_lora = "" if adapter == "lora" else "only L and QL have such matrices"
     no_split = "" if config.data.dataset else "only a dataset of data.path has splits"
+    no_search = "" if config.batch.is_searched else "only batch.micro=max searches for a batch"
     whole = (
         "" if config.measure.stop_at_interval_share else "no repeat ends early without measure.stop_at_interval_share"
     )
@@ -36,6 +37,7 @@ def _reasons(plan: TrainingPlan) -> dict[tuple[str, str], str]:
         **dict.fromkeys((("adapter", key) for key in ("rank", "alpha", "dropout", "targets")), no_lora),
         ("adapter", "virtual_tokens"): "" if adapter == "prompt" else "only P has such embeddings",
         ("adapter", "save"): "" if adapter else "only L, QL and P have an adapter to save",
+        **dict.fromkeys((("batch", key) for key in ("search", "largest", "fits")), no_search),
         ("data", "split"): no_split,
         ("measure", "min_steps"): whole,
         ("measure", "profile_steps"): "" if config.measure.profile else "measure.profile=false traces no step",

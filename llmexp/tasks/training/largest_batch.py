@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from llmexp.analysis.batch_search import BatchSearch, LargestBatch, Probe
 from llmexp.engines.resolve import resolve
@@ -16,13 +16,14 @@ from llmexp.tasks.training.first_batch import first_batch
 # The optimizer's states come with the first step and the allocator's peak with the second; the others tell the speed.
 TRIAL_WARMUP_STEPS, TRIAL_STEPS = 2, 5
 FITS = "fits"
+BATCH = "batch_micro"
 # What the account of a trial keeps of its metrics.
-_SHOWN = ("tokens_per_s", "peak_allocated_bytes", "peak_reserved_bytes", "peak_device_used_bytes", "peak_rss_bytes")
+_KEPT = ("tokens_per_s", "peak_allocated_bytes", "peak_reserved_bytes", "peak_device_used_bytes", "peak_rss_bytes")
 
 
 def next_trial(plan: TrainingPlan, trials: Sequence[RunResult]) -> TrainingPlan | None:
     """Return the short run that the search needs next; None where the batch is known, or is not searched for."""
-    if plan.config.batch.micro != MAX:
+    if not plan.config.batch.is_searched:
         return None
     step = _step(plan, trials)
     return None if isinstance(step, LargestBatch) else _trial(plan, step, len(trials))
@@ -31,13 +32,15 @@ def next_trial(plan: TrainingPlan, trials: Sequence[RunResult]) -> TrainingPlan 
 def settled(plan: TrainingPlan, trials: Sequence[RunResult]) -> TrainingPlan:
     """Return the plan with the batch that the trials found, or with 1 where not even that fitted.
 
-    The id and the configuration are still those of batch.micro=max.
+    The id and the configuration are still those of batch.micro=max. An unfinished search leaves the plan as it is.
     """
-    if plan.config.batch.micro != MAX:
+    if not plan.config.batch.is_searched:
         return plan
     step = _step(plan, trials)
-    found = _of_batch(plan, (step.micro or 1) if isinstance(step, LargestBatch) else step)
-    kept = {"id": plan.id, "rerun_command": plan.rerun_command, "label": plan.label, "skip": plan.skip}
+    if not isinstance(step, LargestBatch):
+        return plan
+    found = _of_batch(plan, step.micro or 1)
+    kept = {name: getattr(plan, name) for name in ("id", "rerun_command", "label", "skip")}
     config = found.config.model_copy(update={"batch": plan.config.batch})
     return found.model_copy(update=kept | {"config": config})
 
@@ -46,8 +49,8 @@ def points_of(trials: Sequence[RunResult]) -> list[ResultPoint]:
     """Return each trial's batch, speed and memory, and whether it fitted, in the order of the search."""
     return [
         ResultPoint(
-            params={"batch_micro": trial.batch.micro},
-            metrics={name: trial.metrics[name] for name in _SHOWN if trial.metrics.get(name)},
+            params={BATCH: trial.batch.micro},
+            metrics={name: metric for name in _KEPT if (metric := trial.metrics.get(name))},
             problem=trial.reason if trial.status is not RunStatus.SUCCESS else "",
             verdicts={FITS: PointVerdict(answer="yes" if trial.status is RunStatus.SUCCESS else "no")},
         )
@@ -56,18 +59,25 @@ def points_of(trials: Sequence[RunResult]) -> list[ResultPoint]:
     ]
 
 
-def probes_of(points: Sequence[ResultPoint]) -> list[Probe]:
-    """Return what the trials' account says of which batches fitted."""
-    return [(point.params["batch_micro"], point.verdicts[FITS].answer == "yes") for point in points]
-
-
 def search_of(batch: BatchConfig, first: int = 1) -> BatchSearch:
     """Return the search that the configuration asks for, begun at `first` samples a rank."""
     return BatchSearch(first, batch.search, batch.largest, batch.fits, FIT_TRIES)
 
 
 def _step(plan: TrainingPlan, trials: Sequence[RunResult]) -> int | LargestBatch:
-    return search_of(plan.config.batch, first_batch(plan)).step(probes_of(points_of(trials)))
+    probes = list(_probes(plan, trials))
+    step = search_of(plan.config.batch, first_batch(plan)).step(probes)
+    half = (step.micro or 0) // 2 if isinstance(step, LargestBatch) else 0
+    # What the last doubling brought shows whether a larger batch would pay.
+    return half if half and not any(fitted and micro <= half for micro, fitted in probes) else step
+
+
+def _probes(plan: TrainingPlan, trials: Sequence[RunResult]) -> Iterator[Probe]:
+    """Yield what the trials say; the run itself, once it was out of memory, outweighs the short runs that fitted."""
+    for trial in trials:
+        if trial.batch:
+            weight = FIT_TRIES if trial.id == plan.id else 1
+            yield from [(trial.batch.micro, trial.status is RunStatus.SUCCESS)] * weight
 
 
 def _trial(plan: TrainingPlan, micro: int, number: int) -> TrainingPlan:
@@ -81,9 +91,17 @@ def _trial(plan: TrainingPlan, micro: int, number: int) -> TrainingPlan:
         "stop_at_interval_share": None,
         "profile": False,
     }
-    config = made.config.model_copy(update={"measure": asked.model_copy(update=shorter)})
-    label = " ".join(filter(None, (plan.label.replace(f"batch.micro={MAX}", ""), f"trial {number + 1}, batch {micro}")))
-    return resolve(config, _words(plan, micro)).model_copy(update={"label": label.strip()})
+    keeping_nothing = {
+        "measure": asked.model_copy(update=shorter),
+        "task": made.config.task.model_copy(update={"save_model": False}),
+        "adapter": made.config.adapter.model_copy(update={"save": False}),
+    }
+    config = made.config.model_copy(update=keeping_nothing)
+    found = resolve(config, _words(plan, micro))
+    assert isinstance(found, TrainingPlan)
+    asked_for = " ".join(word for word in plan.label.split() if word != f"batch.micro={MAX}")
+    label = f"{asked_for} trial {number + 1}, batch {micro}".strip()
+    return found.model_copy(update={"label": label})
 
 
 def _of_batch(plan: TrainingPlan, micro: int) -> TrainingPlan:

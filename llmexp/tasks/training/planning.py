@@ -51,6 +51,7 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
         atoms=[AtomChange(code=atom.code, help=atom.help, sets=method.changes_of(atom)) for atom in method.atoms],
         dims=dims,
         batch=dims.batch(config.batch.samples, config.batch.accumulation),
+        settled=not config.batch.is_searched,
         parameters=shape.parameters if shape else None,
         trainable_parameters=trained.trainable if trained else None,
         active_parameters=shape.active_parameters if shape else None,

@@ -12,6 +12,7 @@ from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import Metric, ResultPoint, RunResult
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.reference import SEQ_LEN, WORLD_SIZE, paper_cell
+from llmexp.report.row import Row
 from llmexp.schema import TrainingConfig
 from llmexp.tasks.base import Task
 from llmexp.tasks.training.convergence import divergence
@@ -23,6 +24,7 @@ from llmexp.tasks.training.planning import plan_training
 from llmexp.tasks.training.prior_oom import out_of_memory_already
 from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
 from llmexp.tasks.training.report.row import TrainingRow
+from llmexp.tasks.training.report.searched_batch_plot import draw_search
 from llmexp.tasks.training.report.section import TrainingSection
 
 # Two repeats may agree by chance, which would end the run too early.
@@ -105,6 +107,11 @@ class Training(Task[TrainingConfig, TrainingPlan]):
     def points_of_trials(self, trials: Sequence[RunResult]) -> list[ResultPoint]:
         """Return each trial's batch, speed and memory."""
         return points_of(trials)
+
+    def draw(self, row: Row, figures: Path) -> None:
+        """Draw the search for the largest batch, where there was one."""
+        if isinstance(row, TrainingRow):
+            draw_search(row, figures / "batch_search.png")
 
     def foretold(self, plan: TrainingPlan, sweep: Path, stack: str) -> str | None:
         """Foretell out of memory where a smaller batch already ran out of it."""

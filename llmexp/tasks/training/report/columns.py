@@ -10,6 +10,7 @@ from llmexp.record.duration import duration
 from llmexp.record.result import Metric
 from llmexp.report.columns import Column
 from llmexp.report.notes import ending_note, mark
+from llmexp.report.ratio import RateRatio
 from llmexp.report.row import OOM
 from llmexp.tasks.training.metrics import METRICS
 from llmexp.tasks.training.report.converged import DIVERGED
@@ -18,6 +19,7 @@ from llmexp.tasks.training.report.memory_column import memory_header, memory_uni
 from llmexp.tasks.training.report.paper import over_paper, paper_note, scaling_note, unlike_note
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.scaling_series import KINDS, Kind, paper_of
+from llmexp.tasks.training.report.searched_batch import batch_cell, search_note
 
 if TYPE_CHECKING:
     from llmexp.tasks.training.report.section import TrainingSection
@@ -44,6 +46,7 @@ def columns(report: TrainingSection) -> list[Column]:
 
     found = [
         *report.identity_columns(),
+        column("largest batch", lambda row: batch_cell(row) + mark(search_note(row), notes), 11),
         report.rate_column(),
         metric("real_tokens_per_s", lambda row: row.metric("real_tokens_per_s") if report.has_padding else None),
         column(memory_header(report), lambda row: _memory(row, divisor)),
@@ -53,7 +56,8 @@ def columns(report: TrainingSection) -> list[Column]:
         finetuned("trainable_parameters"),
         column("peak in", lambda row: row.peak_phase, 2),
         metric("step_time_s"),
-        column("x Naive", lambda row: ratio.cell() if (ratio := report.over_naive(row)) else "", 10),
+        column("x Naive", lambda row: _ratio(report.over_naive(row)), 10),
+        column(f"x {report.first_engine}", lambda row: _ratio(report.over_first_engine(row)), 9),
         *(column(f"{kind} scaling %", partial(_efficiency, report, kind), 8) for kind in KINDS),
         column("paper scaling %", lambda row: _paper_efficiency(report, notes, row), 8),
         *(
@@ -73,6 +77,10 @@ def columns(report: TrainingSection) -> list[Column]:
         column(f"{unit} x paper", lambda row: _number(row.memory_over_paper, ".2f"), 1),
     ]
     return [column for column in found if not column.dispensable or any(column.cells)]
+
+
+def _ratio(ratio: RateRatio | None) -> str:
+    return ratio.cell() if ratio else ""
 
 
 def _memory(row: TrainingRow, divisor: float) -> str:

@@ -47,6 +47,9 @@ def _of_costs(report: TrainingSection) -> dict[str, bool]:
         f"{memory_header(report)}: {kinds}; {unit} = 10^{len(str(int(divisor))) - 1} bytes": bool(kinds),
         "x Naive: tokens/s over those of Naive with the same work in this table, ± half its 95 % interval by "
         "the repeats": any(report.over_naive(row) for row in report.rows),
+        f"x {report.first_engine}: tokens/s over those of {report.first_engine} with the same method and work": any(
+            report.over_first_engine(row) for row in report.rows
+        ),
         flops_legend(report): True,
         f"tokens/J: tokens/s over the mean power of what was read: {', '.join(_powered(report))}": bool(
             _powered(report)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from llmexp.analysis.window import duration_s
 from llmexp.errors import RecordError
+from llmexp.record.result import ResultPoint
 from llmexp.record.samples import StepSample
 from llmexp.report.page.chart import Chart, Matrix, Trace
 from llmexp.report.run_plots import steps_of
@@ -16,6 +17,7 @@ from llmexp.tasks.training.convergence import SMOOTHED_SHARE
 from llmexp.tasks.training.report.memory_column import MEMORY_WORDS, memory_kinds, memory_unit
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.scaling_series import rate_of
+from llmexp.tasks.training.report.searched_batch import MEMORY, memory_of, over_batches, trials_of
 
 if TYPE_CHECKING:
     from llmexp.tasks.training.report.section import TrainingSection
@@ -29,6 +31,7 @@ def training_charts(section: TrainingSection) -> Iterator[Chart]:
     """Yield the charts for which there are enough runs."""
     yield from _pareto(section)
     yield from _batches(section)
+    yield from _searches(section)
     yield from _scaling(section)
     yield from _losses(section)
 
@@ -94,6 +97,27 @@ def _batches(section: TrainingSection) -> Iterator[Chart]:
     if memory and len(memory_kinds(section)) == 1:
         kind = MEMORY_WORDS[memory_kinds(section)[0]]
         yield Chart("Memory over the batch", "samples a rank and pass", f"{unit} a rank", memory, kind)
+
+
+def _searches(section: TrainingSection) -> Iterator[Chart]:
+    """Yield speed and memory over the batches that searches for the largest one tried."""
+    found = [(row, trials) for row in section.rows if (trials := trials_of(row))][:MOST_LINES]
+    label, note = "samples a rank and pass", "Means of short runs; a line ends at the largest batch that fitted."
+    speeds = [_tried(section, row, trials, "tokens_per_s", row.processes) for row, trials in found]
+    if any(len(trace.x) > 1 for trace in speeds):
+        yield Chart("Throughput over the batches tried", label, UNIT, speeds, note)
+    kinds = {memory_of(trials) for _, trials in found} - {""}
+    if len(kinds) == 1:
+        kind = kinds.pop()
+        memory = [_tried(section, row, trials, kind, 1e9) for row, trials in found]
+        yield Chart(f"Memory over the batches tried ({MEMORY[kind]})", label, "GB a rank", memory, note)
+
+
+def _tried(
+    section: TrainingSection, row: TrainingRow, trials: Sequence[ResultPoint], metric: str, divisor: float
+) -> Trace:
+    values = sorted(over_batches(trials, metric).items())
+    return Trace(section.named(row), [micro for micro, _ in values], [fmean(some) / divisor for _, some in values])
 
 
 def _scaling(section: TrainingSection) -> Iterator[Chart]:

@@ -34,6 +34,7 @@ from llmexp.tasks.training.report.paper_tables.tables import paper_tables
 from llmexp.tasks.training.report.programs import engine_names
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.scaling_series import KINDS, Kind, Series, series_of
+from llmexp.tasks.training.report.searched_batch import search_note
 
 # As many columns fit a terminal, and as many bars a picture.
 MOST_PROFILED, MOST_BARS = 6, 24
@@ -84,7 +85,7 @@ class TrainingSection(Section):
     def notes_of(self, row: Row) -> Sequence[str]:
         """Return the row's notes, and what is doubtful in the paper's cell."""
         assert isinstance(row, TrainingRow)
-        return *super().notes_of(row), paper_note(row), unlike_note(row), scaling_note(row)
+        return *super().notes_of(row), search_note(row), paper_note(row), unlike_note(row), scaling_note(row)
 
     def identity(self, row: Row) -> dict[str, Any]:
         """Return the row's identity with its batch, precision and sequence length."""
@@ -219,6 +220,26 @@ class TrainingSection(Section):
         naive = self._naive.get(tuple(row.work.values()))
         return RateRatio(row, naive) if naive and row.rate else None
 
+    @property
+    def first_engine(self) -> str:
+        """The engine of the first row, which rows of other engines are compared with."""
+        return self.shown(self.rows[0])["engine"] if self.rows else ""
+
+    def over_first_engine(self, row: Row) -> RateRatio | None:
+        """Return the speed relative to the first engine's run of the same method and work, where others have it too."""
+        first = self._of_first_engine.get(_but_for_engine(row))
+        return RateRatio(row, first) if first and row.rate else None
+
+    @cached_property
+    def _of_first_engine(self) -> dict[tuple[str, ...], TrainingRow]:
+        alike: dict[tuple[str, ...], list[TrainingRow]] = {}
+        for row in self.rows:
+            if row.rate:
+                alike.setdefault(_but_for_engine(row), []).append(row)
+        several = {key: rows for key, rows in alike.items() if len({row.work["engine"] for row in rows}) > 1}
+        firsts = ((key, row) for key, rows in several.items() for row in reversed(rows))
+        return {key: row for key, row in firsts if row.work["engine"] == self.rows[0].work["engine"]}
+
     @cached_property
     def has_padding(self) -> bool:
         """Tell whether some row was measured with positions that hold no token."""
@@ -248,6 +269,10 @@ class TrainingSection(Section):
             if row.method == NAIVE and row.rate:
                 found.setdefault(tuple(row.work.values()), row)
         return found
+
+
+def _but_for_engine(row: Row) -> tuple[str, ...]:
+    return (*row.plan.subject.values(), *(value for name, value in row.work.items() if name != "engine"))
 
 
 def _beside(path: Path, what: str) -> Path:

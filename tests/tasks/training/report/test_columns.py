@@ -247,3 +247,20 @@ def test_why_a_program_has_no_mfu_is_said(make_run):
         folder.result().model_copy(update={"what_ran": {"no_flops": "the program's matrix products are in fp32"}}),
     )
     assert "no MFU: the program's matrix products are in fp32" in build_report([folder]).sections[0].legend
+
+
+def test_engines_are_beside_the_first_one_with_the_same_method(make_run):
+    engines = ("deepspeed", "torch")
+    runs = [
+        make_run(method, metrics={"tokens_per_s": speed}, engine=engine_of(engine))
+        for method, speeds in {"F": (100.0, 150.0), "R": (80.0, 60.0)}.items()
+        for engine, speed in zip(engines, speeds, strict=True)
+    ]
+    assert shown(*runs)["x deepspeed"] == ["1.00", "1.50", "1.00", "0.75"]
+    assert "x deepspeed: tokens/s over those of deepspeed with the same method and work" in said(*runs)
+    assert "x deepspeed" not in shown(runs[0], runs[2])
+    assert "x deepspeed" not in shown(runs[0], runs[3])
+
+
+def engine_of(name: str) -> dict[str, object]:
+    return {"name": name, "launcher": "spawn"}

@@ -1,0 +1,103 @@
+"""Whether a run fits its devices: an estimate of the most that a rank holds, with activations, and how sure it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from llmexp.plan.activations import activations
+from llmexp.plan.shape import shape_of
+from llmexp.plan.training_plan import TrainingPlan
+from llmexp.record.plan import MemoryEstimate
+
+Verdict = Literal["surely", "likely", "no"]
+# What a rank's libraries hold before any tensor. On a GPU: CUDA's context, cuBLAS and NCCL, an allowance. On cpu: the
+# writable memory of an interpreter with torch, transformers and deepspeed, 542 MiB by /proc/self/status (VmData).
+DEVICE_BASE_BYTES, HOST_BASE_BYTES = 1_500_000_000, 570_000_000
+# The memory that activations take, over the tensors themselves: the allocator's waste and what passes between kernels.
+# docs/numbers.md shows how little the verdicts on the paper's cells depend on both.
+WASTE = 1.3
+# A run fits surely where the estimate leaves so much of a device free.
+SURE_SHARE = 0.8
+# Batches are searched by doubling and bisection up to this one.
+MOST = 1 << 20
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a rank needs, and what it has, in bytes; training state is certain, the rest is estimated."""
+
+    state: int
+    rest: int
+    capacity: int
+
+    @property
+    def need(self) -> int:
+        """The most that a rank holds at a time, estimated."""
+        return self.state + self.rest
+
+    @property
+    def certain(self) -> bool:
+        """Whether state alone is more than there is, so that the answer no needs no estimate."""
+        return self.state > self.capacity
+
+    @property
+    def verdict(self) -> Verdict:
+        """`surely` with room to spare, `likely` with less, else `no`."""
+        if self.need > self.capacity:
+            return "no"
+        return "surely" if self.need <= SURE_SHARE * self.capacity else "likely"
+
+
+def fit_of(plan: TrainingPlan, micro: int) -> Fit | None:
+    """Return how the plan would fit with `micro` sequences a pass; None where its size or its device's is not known."""
+    shape, capacity = shape_of(plan.config.model), capacity_bytes(plan)
+    if plan.memory is None or shape is None or capacity is None:
+        return None
+    memory, computing = plan.memory, activations(shape, plan.config, plan.techniques, plan.dims, micro)
+    if plan.config.hardware.device == "cpu":
+        state, before = memory.in_all, _before_backward_on_host(memory) + computing.on_host
+        # A limit counts what a rank's data grows by, and so leaves its libraries out.
+        base = 0 if plan.config.hardware.memory_limit_bytes else HOST_BASE_BYTES
+    else:
+        state, before, base = memory.device, memory.before_backward, DEVICE_BASE_BYTES
+    return Fit(state, max(0, round(before + WASTE * computing.peak) - state) + base, capacity)
+
+
+def capacity_bytes(plan: TrainingPlan) -> int | None:
+    """Return the bytes that one rank may fill: its limit, its device's memory, or on cpu its part of the host's."""
+    hardware = plan.config.hardware
+    if hardware.memory_limit_bytes:
+        return hardware.memory_limit_bytes
+    if hardware.device == "cpu":
+        return hardware.host_memory_bytes // plan.ranks_per_node if hardware.host_memory_bytes else None
+    return hardware.memory_bytes
+
+
+def predicted_bytes(plan: TrainingPlan, micro: int) -> int | None:
+    """Return the most bytes that a rank is expected to hold with `micro` sequences a pass; None where not known."""
+    fit = fit_of(plan, micro)
+    return fit.need if fit else None
+
+
+def largest_micro(plan: TrainingPlan) -> int | None:
+    """Return the largest micro batch that likely fits, at least 1; None where sizes are not known."""
+    if fit_of(plan, 1) is None:
+        return None
+    low, high = 1, 2
+    while high <= MOST and _fits(plan, high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _fits(plan, middle) else (low, middle)
+    return low
+
+
+def _fits(plan: TrainingPlan, micro: int) -> bool:
+    fit = fit_of(plan, micro)
+    return fit is not None and fit.verdict != "no"
+
+
+def _before_backward_on_host(memory: MemoryEstimate) -> int:
+    """Return a cpu rank's bytes when forward ends, without activations: all places are one memory there."""
+    return memory.before_backward + memory.parameters.host + memory.optimizer.host
