@@ -19,6 +19,7 @@ from chaos.cluster import Cluster
 from chaos.containers import Containers
 from chaos.disk import Disk
 from chaos.episode import Episode
+from chaos.in_turns import InterleavedEpisode
 from chaos.on_nodes import NodesEpisode
 from chaos.on_servers import ServingEpisode
 from chaos.on_slurm import SlurmEpisode
@@ -29,7 +30,6 @@ from chaos.tracker import Network, Server
 # ranks in containers, here with repeats in turns, on two nodes. All record to SQLite, except that "server" records to a
 # server over a network.
 PLACES = ("sqlite", "servers", "server", "slurm", "containers", "interleaved", "nodes")
-IN_TURNS = ("measure.order=interleaved", "measure.repeats=2")
 
 
 class Stage:
@@ -58,7 +58,7 @@ class Stage:
                 with Containers(surroundings) as containers:
                     yield Episode(number, chance, surroundings, disk, None, containers.words)
             elif place == "interleaved":
-                yield Episode(number, chance, surroundings, disk, None, IN_TURNS)
+                yield InterleavedEpisode(number, chance, surroundings, disk, None)
             elif place == "servers":
                 yield ServingEpisode(number, chance, surroundings, disk, None)
             elif place == "nodes":
