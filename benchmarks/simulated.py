@@ -68,12 +68,14 @@ class Simulated:
     scatter: Scatter
     speed: float = 1.0
     drift: float = 0.0
+    levels: tuple[float, ...] = ()
+    """What the times of each repeat are multiplied by, where the machine's state changes between repeats."""
 
     def run(self, draw: random.Random) -> tuple[Metric, Stability]:
         """Measure the program: return its tokens_per_s, with POSITIONS for a step, and the verdict on them."""
+        levels = self.levels or (1.0,) * self.protocol.repeats
         repeats = [
-            self._repeat(draw.gauss(1, self.scatter.of_processes) / self.speed, draw)
-            for _ in range(self.protocol.repeats)
+            self._repeat(level * draw.gauss(1, self.scatter.of_processes) / self.speed, draw) for level in levels
         ]
         speeds = [tokens_per_s(repeat, ONE_RANK) for repeat in repeats]
         metric = over_repeats(speeds)

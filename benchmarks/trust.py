@@ -14,6 +14,7 @@ from benchmarks.rates import rate
 from benchmarks.simulated import Protocol, Scatter, Simulated
 from benchmarks.trust_batches import batch_verdicts
 from benchmarks.trust_memory import memory_verdicts
+from benchmarks.trust_order import order_verdicts
 from benchmarks.trust_serving import serving_verdicts
 from benchmarks.trust_sets import set_verdicts
 from llmexp.analysis.inference import log_ratio
@@ -48,6 +49,7 @@ def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
     yield from _of_stopping(tries)
     yield from serving_verdicts(tries)
     yield from set_verdicts(tries // 2)
+    yield from order_verdicts(tries)
     yield from batch_verdicts(tries)
     yield from memory_verdicts()
 

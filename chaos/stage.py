@@ -19,6 +19,7 @@ from chaos.cluster import Cluster
 from chaos.containers import Containers
 from chaos.disk import Disk
 from chaos.episode import Episode
+from chaos.in_turns import InterleavedEpisode
 from chaos.on_nodes import NodesEpisode
 from chaos.on_servers import ServingEpisode
 from chaos.on_slurm import SlurmEpisode
@@ -26,8 +27,9 @@ from chaos.surroundings import Surroundings
 from chaos.tracker import Network, Server
 
 # The places where episodes play: here, here with servers under loads, here with a tracking server, on a SLURM, with
-# ranks in containers, on two nodes. All record to SQLite, except that "server" records to a server over a network.
-PLACES = ("sqlite", "servers", "server", "slurm", "containers", "nodes")
+# ranks in containers, here with repeats in turns, on two nodes. All record to SQLite, except that "server" records to a
+# server over a network.
+PLACES = ("sqlite", "servers", "server", "slurm", "containers", "interleaved", "nodes")
 
 
 class Stage:
@@ -55,6 +57,8 @@ class Stage:
             elif place == "containers":
                 with Containers(surroundings) as containers:
                     yield Episode(number, chance, surroundings, disk, None, containers.words)
+            elif place == "interleaved":
+                yield InterleavedEpisode(number, chance, surroundings, disk, None)
             elif place == "servers":
                 yield ServingEpisode(number, chance, surroundings, disk, None)
             elif place == "nodes":

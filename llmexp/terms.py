@@ -54,6 +54,7 @@ _WORDS = {
         "measure.steps": "steps maxsteps trainiters iters iterations numsteps",
         "measure.warmup_steps": "warmup warmupiters",
         "measure.repeats": "repeat runs trials",
+        "measure.order": "interleave shuffle drift rounds turns",
         "measure.tokens=<budget>, or measure.steps": "epochs numtrainepochs maxtokens",
         "sweep.name": "name runname tag",
         "sweep.outputs": "output outputs outputdir outdir",

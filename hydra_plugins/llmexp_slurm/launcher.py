@@ -16,6 +16,7 @@ from llmexp.cli.jobs import Job
 from llmexp.cli.launchers import PlanLauncher
 from llmexp.errors import ConfigError
 from llmexp.slurm.options import DEFAULTS, read_options
+from llmexp.sweep.interleaved import check_one_driver
 from llmexp.sweep.runner import Runner
 
 # These files of conf/hardware describe the submitting machine.
@@ -55,6 +56,7 @@ class SlurmLauncher(PlanLauncher):
             raise ConfigError(
                 "hydra/launcher=slurm: name the nodes' hardware, as in hardware=h100: auto would be this machine's"
             )
+        check_one_driver([job.plan for job in jobs], "slurm")
         return RunsOnCluster(self._options)
 
 

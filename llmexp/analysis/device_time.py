@@ -6,13 +6,12 @@ The rest is spent on starting, warming up, tracing and cleaning up.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from pathlib import Path
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.reading import read_text
-from llmexp.record.result import RunResult, RunStatus
+from llmexp.record.result import RunStatus
 from llmexp.record.samples import RankSummary
 
 
@@ -24,15 +23,10 @@ def useful_fraction(runs: Iterable[RunFolder]) -> float | None:
     held_s = useful_s = 0.0
     for run in runs:
         result = run.result()
-        if result and result.started_at and result.ended_at:
-            held_s += result.devices * _held_s(result)
+        if result and (run_held_s := result.held_s) is not None:
+            held_s += result.devices * run_held_s
             useful_s += result.devices * (_measured_s(run) if result.status is RunStatus.SUCCESS else 0.0)
     return useful_s / held_s if held_s else None
-
-
-def _held_s(result: RunResult) -> float:
-    """Return the seconds from the driver's first record of the run to its last."""
-    return (datetime.fromisoformat(result.ended_at) - datetime.fromisoformat(result.started_at)).total_seconds()
 
 
 def _measured_s(run: RunFolder) -> float:

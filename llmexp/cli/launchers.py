@@ -23,6 +23,7 @@ from llmexp.cli.resolvers import register
 from llmexp.errors import LlmexpError
 from llmexp.record.folder import now
 from llmexp.record.plan import RunPlan
+from llmexp.sweep.interleaved import check_one_driver
 from llmexp.sweep.measuring import folder_of, joined, measure
 from llmexp.sweep.runner import Runner
 from llmexp.sweep.share import settle
@@ -115,6 +116,7 @@ def runner_of(launcher: Launcher, task: PlannedTask, jobs: Sequence[Job]) -> Run
     """Return the runner that measures these jobs where the launcher says; raises ConfigError."""
     if isinstance(launcher, PlanLauncher):
         return launcher.runner(jobs)
+    check_one_driver([job.plan for job in jobs], type(launcher).__name__)
     return RunsByLauncher(launcher, task, {job.plan.id: job.overrides for job in jobs})
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from llmexp.record.folder import RunFolder
+from llmexp.record.folder import GOES_ON, RunFolder
 from llmexp.slurm.jobs import submissions
 
 FOLLOW_S = 0.5
@@ -18,7 +18,7 @@ def print_logs(folder: RunFolder, follow: bool) -> None:
     printed: dict[Path, int] = {}
     last = None
     while True:
-        goes_on = follow and folder.state() in ("planned", "running")
+        goes_on = follow and folder.state() in GOES_ON
         for path in log_files(folder):
             last = _print_new(path, printed, last)
         if not goes_on:

@@ -33,6 +33,7 @@ def resolve(config: RunConfig, overrides: Sequence[str] = ()) -> RunPlan:
     _check_limited(config, trains=getattr(engine, "builds_model", False))
     if config.hardware.calibration not in (AUTO, NONE):
         read_limits(Path(config.hardware.calibration))
+    _check_order(config)
     plan: RunPlan = task.plan(config)
     _check_fits_nodes(plan)
     said = {"rerun_command": shlex.join(["python", "-m", "llmexp", *overrides]), "written_by": __version__}
@@ -44,6 +45,14 @@ def _check_limited(config: RunConfig, *, trains: bool) -> None:
         raise ConfigError(
             f"hardware.memory_limit_bytes limits llmexp's own ranks that train, which task={config.task.name} with "
             f"engine={config.engine.name} does not start; leave it out"
+        )
+
+
+def _check_order(config: RunConfig) -> None:
+    if config.is_interleaved and config.hardware.nodes > 1:
+        raise ConfigError(
+            f"measure.order=interleaved: hardware.nodes={config.hardware.nodes}, and a run on several machines holds "
+            "them for all its repeats; take hardware.nodes=1 or measure.order=run_by_run"
         )
 
 

@@ -29,6 +29,7 @@ _OWN = {
     "repeat": ("", "the repeat's number, from 0"),
     "rank": ("", "the rank's number, from 0"),
     "point": ("", "the point's number, from 0"),
+    "began_at": ("", "ISO 8601, UTC, by the driver's clock; empty in results of earlier versions"),
     "started_at": ("", "ISO 8601, UTC"),
     "ended_at": ("", "ISO 8601, UTC"),
     "stack": ("", "digest of the code, libraries and device that measured it"),

@@ -38,11 +38,12 @@ def repeats(row: Row) -> Iterator[dict[str, Any]]:
     """Yield each repeat that ended well: the metrics of this process alone."""
     task, plan = get_task(row.plan.config.task.name), row.plan
     facts = task.facts(plan)
+    began_at = {turn.repeat: turn.began_at for turn in row.result.turns} if row.result else {}
     for index in range(row.result.repeats if row.result else 0):
         repeat = task.read(row.folder.repeat(index), plan)
         measured = {name: spec.function(repeat, facts) for name, spec in task.metrics.items()}
         values = {name: None if one is None else one.value for name, one in measured.items()}
-        yield _named(row) | {"repeat": index} | values
+        yield _named(row) | {"repeat": index, "began_at": began_at.get(index)} | values
 
 
 def points(row: Row) -> Iterator[dict[str, Any]]:
@@ -108,7 +109,7 @@ def _fields(sample: Sample) -> dict[str, Any]:
 
 
 def _named(row: Row) -> dict[str, Any]:
-    """Return the columns that every level has; a status is a RunStatus, 'planned' or 'running'."""
+    """Return the columns that every level has; a status is a RunStatus, 'planned', 'running' or 'waiting'."""
     config = row.plan.config
     named: dict[str, Any] = {
         "id": row.id,

@@ -52,20 +52,20 @@ def holder(folder: RunFolder) -> str | None:
     return who_holds(folder.drivers)
 
 
-def set_aside(folder: RunFolder, *more: Path) -> None:
+def set_aside(folder: RunFolder, *more: Path, kept: int = 0) -> None:
     """Move an earlier attempt's files, and `more` of the folder, to previous/<n>/.
 
-    Its result is the first: a result never stays without its samples.
+    Its result is the first: a result never stays without its samples. Where its first `kept` repeats stay, so do its
+    events and the samples of the machine, which belong to them.
     """
     left = [
         folder.result_path,
-        *folder.repeats(),
+        *folder.repeats()[kept:],
         *folder.diffs(),
-        *folder.systems(),
         folder.figures,
         folder.breakdown_path,
         folder.timeline_path,
-        folder.events_path,
+        *([] if kept else [*folder.systems(), folder.events_path]),
         *more,
     ]
     there = [path for path in left if path.exists()]

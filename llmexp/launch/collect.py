@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
-
 from llmexp import __version__
 from llmexp.analysis.contention import Machine, read_machine, windows_unix_s
 from llmexp.analysis.stability import AnyRepeat
@@ -18,14 +16,15 @@ from llmexp.launch.attempt import check_still_mine
 from llmexp.launch.ending import Ending
 from llmexp.launch.stack import stack_digest
 from llmexp.launch.trials import trials_of
+from llmexp.launch.turns import Turns, force_repeat_to_disk, is_finished, summary
 from llmexp.record.beside import beside
 from llmexp.record.calibration import calibration_for
 from llmexp.record.counted import Peaks
-from llmexp.record.folder import RunFolder, force_to_disk, now
+from llmexp.record.folder import RunFolder, now
 from llmexp.record.plan import RunPlan
 from llmexp.record.redact import redact, redact_all
 from llmexp.record.result import Metric, ResultPoint, RunResult, RunStatus, Stability
-from llmexp.record.samples import GpuWindow, RankFailure, RankSummary
+from llmexp.record.samples import GpuWindow, RankFailure
 from llmexp.schema import HardwareConfig
 from llmexp.tasks import get_task
 
@@ -44,13 +43,15 @@ class Answer:
     stability: Stability | None = None
 
 
-def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapping[str, Any]) -> RunResult:
+def conclude(
+    plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapping[str, Any], turns: Turns | None = None
+) -> RunResult:
     """Write the result, then its event; whatever the ending, all that is known is kept.
 
     Raises RunLostError, and writes nothing, where another driver has taken the run and owns the folder.
     """
     check_still_mine(folder, asking=True)
-    finished = [repeat for repeat in folder.repeats() if _finished(repeat, plan.processes)]
+    finished = [repeat for repeat in folder.repeats() if is_finished(repeat, plan.processes)]
     answer = Answer(finished)
     if ending.status is RunStatus.SUCCESS:
         try:
@@ -62,7 +63,10 @@ def conclude(plan: RunPlan, folder: RunFolder, ending: Ending, environment: Mapp
         answer = replace(answer, points=_points_until_now(plan, folder))
     _break_down(plan, folder, finished, environment)
     result = _result(plan, folder, ending, answer, environment)
-    force_to_disk(path for repeat in finished for pattern in ("samples.*", "rank.*") for path in repeat.glob(pattern))
+    if turns:
+        result = result.model_copy(update={"order": turns.order, "turns": turns.begun})
+    for repeat in finished:
+        force_repeat_to_disk(repeat)
     check_still_mine(folder, asking=True)  # reading the files may have taken long
     folder.write(folder.result_path, result)
     folder.event(result.status.value, reason=result.reason)
@@ -138,7 +142,7 @@ def _result(
     plan: RunPlan, folder: RunFolder, ending: Ending, answer: Answer, environment: Mapping[str, Any]
 ) -> RunResult:
     config, task = plan.config, get_task(plan.config.task.name)
-    first = _summary(answer.finished[0] / "rank.0.json") if answer.finished else None
+    first = summary(answer.finished[0] / "rank.0.json") if answer.finished else None
     return RunResult(
         id=plan.id,
         stack=stack_digest(plan),
@@ -168,7 +172,7 @@ def _result(
 
 def _environment(finished: Sequence[Path], environment: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the driver and, where it finished a repeat, rank 0 say of the environment."""
-    first = _summary(finished[0] / "rank.0.json") if finished else None
+    first = summary(finished[0] / "rank.0.json") if finished else None
     return dict(environment) | (first.environment if first else {})
 
 
@@ -181,14 +185,3 @@ def _without_secrets(failure: RankFailure | None) -> RankFailure | None:
 
 def _started_at(folder: RunFolder) -> str:
     return next((str(event["at"]) for event in folder.events()), "")
-
-
-def _finished(repeat: Path, world_size: int) -> bool:
-    return all(_summary(repeat / f"rank.{rank}.json") for rank in range(world_size))
-
-
-def _summary(path: Path) -> RankSummary | None:
-    try:
-        return RankSummary.model_validate_json(path.read_text())
-    except (FileNotFoundError, ValidationError):
-        return None

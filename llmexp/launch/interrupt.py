@@ -25,8 +25,16 @@ class OutOfTime(KeyboardInterrupt):
     """SIGUSR2 came: SLURM warns that the job's time limit is near."""
 
 
+class Waited(KeyboardInterrupt):
+    """The sweep was interrupted while another of its runs was measured."""
+
+
 INTERRUPTS = {signal.SIGTERM: Terminated, signal.SIGHUP: HungUp, signal.SIGUSR2: OutOfTime}
-TOLD = {Terminated: "terminated by SIGTERM", HungUp: "its terminal was closed, by SIGHUP"}
+TOLD = {
+    Terminated: "terminated by SIGTERM",
+    HungUp: "its terminal was closed, by SIGHUP",
+    Waited: "its sweep was interrupted while it waited for its next repeat",
+}
 
 
 @contextmanager
@@ -56,6 +64,18 @@ def ignore_signals() -> None:
     if _takes_signals():
         for number in INTERRUPTS:
             signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def signals_ignored() -> Iterator[None]:
+    """Ignore all of these signals within the block."""
+    earlier = {number: signal.getsignal(number) for number in INTERRUPTS} if _takes_signals() else {}
+    ignore_signals()
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def interrupted_by(interruption: KeyboardInterrupt) -> Ending:

@@ -7,6 +7,7 @@ from collections import deque
 from pathlib import Path
 
 from llmexp.launch.follow import SampleFollower
+from llmexp.launch.turns import Order
 from llmexp.plan.unheard import unheard
 from llmexp.record.duration import duration
 from llmexp.record.plan import RunPlan
@@ -21,10 +22,13 @@ GIB = 1024**3
 
 
 class Progress:
-    """The progress of a run; its estimate assumes that every repeat is like the present one."""
+    """The progress of a run; its estimate assumes that every repeat is like the present one.
 
-    def __init__(self, plan: RunPlan) -> None:
-        self._plan, self.name = plan, plan.name
+    The time that is left of an interleaved run is that of the present repeat, as other runs come next.
+    """
+
+    def __init__(self, plan: RunPlan, order: Order = "run_by_run") -> None:
+        self._plan, self.name, self._order = plan, plan.name, order
         self.steps_per_repeat = plan.samples
         self.repeats = plan.config.measure.repeats
         self._repeat = 0
@@ -81,7 +85,7 @@ class Progress:
         if last.memory_bytes is not None:
             parts.append(f"{last.memory_bytes / GIB:.2f} GiB")
         if self.steps_per_repeat:
-            parts.append(f"{duration(self.remaining_s)} left" if self.steps_done < self.steps_in_all else "ending")
+            parts.append(f"{duration(self.remaining_s)} left" if self._steps_left else "ending")
         return f"{repeat}{' · '.join(parts)}"
 
     @property
@@ -103,9 +107,15 @@ class Progress:
     @property
     def remaining_s(self) -> float:
         """Seconds until the last repeat's last step at the recent pace, start-ups included."""
-        step_s = self._recent_s / len(self._recent)
-        startups_left = self.repeats - self._repeat - 1
-        return max(0, self.steps_in_all - self.steps_done) * step_s + startups_left * self._startup_s
+        return self._steps_left * self._recent_s / len(self._recent) + self._repeats_left * self._startup_s
+
+    @property
+    def _repeats_left(self) -> int:
+        return 0 if self._order == "interleaved" else self.repeats - self._repeat - 1
+
+    @property
+    def _steps_left(self) -> int:
+        return max(0, self.steps_per_repeat - self._steps) + self._repeats_left * self.steps_per_repeat
 
     @property
     def _recent_s(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from llmexp.launch.classify import Ended, classify
 from llmexp.launch.collect import conclude, precise_enough
 from llmexp.launch.display import display, say
 from llmexp.launch.ending import SUCCESS, Ending, in_words
-from llmexp.launch.interrupt import ignore_signals, interrupted_by, signals_interrupt
+from llmexp.launch.interrupt import interrupted_by, signals_ignored, signals_interrupt
 from llmexp.launch.nodes.group import Group
 from llmexp.launch.nodes.peers import PeerNodes, peers_of
 from llmexp.launch.nodes.place import place_of
@@ -25,6 +25,7 @@ from llmexp.launch.runtime import Runtime
 from llmexp.launch.spawn import agent_log
 from llmexp.launch.stack import stack_digest
 from llmexp.launch.trials import add_trial, is_one_more_trial, settle, spent_trials
+from llmexp.launch.turns import Order, Turns
 from llmexp.launch.watch import Limits, watch
 from llmexp.machine.memory import oom_kills
 from llmexp.plan.detect import detect
@@ -39,6 +40,7 @@ from llmexp.record.system import SystemSampler
 
 SYSTEM_INTERVAL_S = 5.0
 FETCH_LOG = "log.fetch.txt"
+RunInTurns = Generator[None, None, RunResult]
 UNEXPECTED = Ending(RunStatus.FAILED, "llmexp itself failed; its own output says how")
 
 
@@ -56,63 +58,98 @@ def run_one(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = alway
     where another driver holds the run, or has taken it because this machine stood still for long; then nothing more is
     written.
     """
-    started_s = time.monotonic()
     with only_attempt(folder):
         if not wanted():
             return None
-        set_aside(folder, *spent_trials(plan, folder))
-        result = _attempt(plan, folder)
-        while is_one_more_trial(plan, folder, result):
-            add_trial(folder, result)
-            set_aside(folder)
-            result = _attempt(plan, folder)
-    say(f"{plan.name} · {in_words(plan, folder, result)} · after {duration(time.monotonic() - started_s)}")
+        with signals_interrupt():
+            return _all_of(take_turns(plan, folder))
+
+
+def take_turns(plan: RunPlan, folder: RunFolder, order: Order = "run_by_run") -> RunInTurns:
+    """Run a plan in a folder that this process holds, and leave its result; yield between two repeats.
+
+    An exception that is thrown in at such a place ends the run as one in a repeat does. It is raised after the result
+    is written.
+    """
+    started_s = time.monotonic()
+    turns, spent = Turns(plan, folder, order), spent_trials(plan, folder)
+    if spent:
+        turns.forget()
+    set_aside(folder, *spent, kept=turns.kept)
+    result = yield from _attempt(plan, folder, turns)
+    while is_one_more_trial(plan, folder, result):
+        add_trial(folder, result)
+        set_aside(folder)
+        result = yield from _attempt(plan, folder, turns := Turns(plan, folder, order))
+    took_s = turns.spent_s if order == "interleaved" else time.monotonic() - started_s
+    say(f"{plan.name} · {in_words(plan, folder, result)} · after {duration(took_s)}")
     return result
 
 
-def _attempt(plan: RunPlan, folder: RunFolder) -> RunResult:
+def _all_of(turns: RunInTurns) -> RunResult:
+    """Let a run take all its turns."""
+    while True:
+        try:
+            next(turns)
+        except StopIteration as ended:
+            result: RunResult = ended.value
+            return result
+
+
+def _attempt(plan: RunPlan, folder: RunFolder, turns: Turns) -> RunInTurns:
     """Write a result whatever happens, so that no ended run seems to go on."""
     folder.write(folder.plan_path, plan)
     folder.event("running", **process_identity())
     environment_here = capture(Runtime(plan).installed, folder.path)
     ending = UNEXPECTED
-    with signals_interrupt():
-        try:
-            unable = preflight(plan, detect())
-            if not unable:
-                plan, unable = settle(plan, folder, run_one)
-                folder.write(folder.plan_path, plan)
-            ending = unable or _run_repeats(plan, folder)
-        except LlmexpError as error:
-            ending = Ending(RunStatus.FAILED, str(error))
-        except KeyboardInterrupt as interruption:
-            ending = interrupted_by(interruption)
-            raise
-        finally:
-            ignore_signals()
-            result = conclude(plan, folder, ending, environment_here | _others(plan, folder))
+    try:
+        unable = preflight(plan, detect())
+        if not unable:
+            plan, unable = settle(plan, folder, run_one)
+            folder.write(folder.plan_path, plan)
+        ending = unable or (yield from _run_repeats(plan, folder, turns))
+    except LlmexpError as error:
+        ending = Ending(RunStatus.FAILED, str(error))
+    except KeyboardInterrupt as interruption:
+        ending = interrupted_by(interruption)
+        raise
+    finally:
+        with signals_ignored():
+            result = conclude(plan, folder, ending, environment_here | _others(plan, folder), turns)
     return result
 
 
-def _run_repeats(plan: RunPlan, folder: RunFolder) -> Ending:
+def _run_repeats(plan: RunPlan, folder: RunFolder, turns: Turns) -> Generator[None, None, Ending]:
     env = prepare(plan, folder.path / FETCH_LOG)
-    limits = Limits(plan.config.measure, time.monotonic())
-    progress = Progress(plan)
-    with SystemSampler(folder.system_path, SYSTEM_INTERVAL_S, folder.rank_processes), display(progress) as show:
-        for index in range(plan.config.measure.repeats):
-            progress.begin(index, folder.repeat(index))
-            ending = _run_repeat(plan, folder.repeat(index), env, limits, show)
-            if ending is not SUCCESS:
-                return ending
-            if precise_enough(plan, folder.repeats()):
-                break
+    progress, index = Progress(plan, turns.order), turns.kept
+    while index < plan.config.measure.repeats and not (index and precise_enough(plan, folder.repeats())):
+        if index > turns.kept:
+            yield
+        ending = _take_turn(plan, folder.repeat(index), env, turns, progress)
+        if ending is not SUCCESS:
+            return ending
+        index += 1
     return SUCCESS
+
+
+def _take_turn(plan: RunPlan, repeat: Path, env: Mapping[str, str], turns: Turns, progress: Progress) -> Ending:
+    """Measure one repeat, beside samples of the machine."""
+    folder, index = RunFolder(repeat.parent), int(repeat.suffix[1:])
+    ending, limits = UNEXPECTED, Limits(plan.config.measure, time.monotonic() - turns.spent_s)
+    check_still_mine(folder, asking=True)
+    turns.begin(index)
+    progress.begin(index, repeat)
+    try:
+        with SystemSampler(folder.system_path, SYSTEM_INTERVAL_S, folder.rank_processes), display(progress) as show:
+            ending = _run_repeat(plan, repeat, env, limits, show)
+    finally:
+        turns.end(index, ending is SUCCESS)
+    return ending
 
 
 def _run_repeat(
     plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Limits, tick: Callable[[], None]
 ) -> Ending:
-    check_still_mine(RunFolder(repeat.parent))
     kills, team = oom_kills(), _team(plan, RunFolder(repeat.parent))
     words = plan.command.words(folder=repeat.absolute(), **team.start(repeat, stack_digest(plan)))
     with Group(Runtime(plan).start(words, agent_log(repeat), env), team.members) as group:

@@ -25,6 +25,10 @@ PLAN = "plan.json"
 RESULT = "result.json"
 PREVIOUS = "previous"
 TRIALS = "trials"
+# The state between two repeats of a run whose driver measures repeats of other runs meanwhile.
+WAITING = "waiting"
+# In these states a run has not ended.
+GOES_ON = ("planned", "running", WAITING)
 
 
 class RunFolder:
@@ -178,17 +182,17 @@ class RunFolder:
         return next((name for name in needed if not (self.path / name).exists()), "")
 
     def state(self) -> str:
-        """Return 'planned', 'running', or the RunStatus that the run ended with.
+        """Return 'planned', 'running', 'waiting' between interleaved repeats, or the RunStatus that the run ended with.
 
         It is 'killed' where the driver died, or went on to another run, without writing a result.
         """
         result = self.result()
         if result:
             return result.status.value
-        begun = [event for event in self.events() if event["status"] == "running"]
+        begun = [event for event in self.events() if event["status"] in ("running", WAITING)]
         if not begun:
             return "planned"
-        return "running" if self._is_driven_by(begun[-1]) else RunStatus.KILLED.value
+        return str(begun[-1]["status"]) if self._is_driven_by(begun[-1]) else RunStatus.KILLED.value
 
     def _is_driven_by(self, driver: dict[str, Any]) -> bool:
         """Tell whether a driver lives and still works on this run.
@@ -212,7 +216,8 @@ class RunFolder:
             )
         state, events = self.state(), self.events()
         at = str(events[-1]["at"]) if events else ""
-        reasons = {"running": f"since {at}", "killed": f"the driver ended without writing a result; last event at {at}"}
+        reasons = {"running": f"since {at}", WAITING: f"for its next repeat, since {at}"}
+        reasons |= {"killed": f"the driver ended without writing a result; last event at {at}"}
         return state, reasons.get(state, "")
 
 

@@ -11,7 +11,6 @@ import contextlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +134,7 @@ def _measured(plan: RunPlan, result: RunResult | None) -> dict[str, Any]:
     if result is None:
         return {}
     rate = result.metrics.get(plan.rate)
-    held_s = None
-    if result.started_at and result.ended_at:
-        held_s = (datetime.fromisoformat(result.ended_at) - datetime.fromisoformat(result.started_at)).total_seconds()
-    return {"held_s": held_s, "rate": rate.mean if rate else None}
+    return {"held_s": result.held_s, "rate": rate.mean if rate else None}
 
 
 def _read(path: Path) -> _Index:

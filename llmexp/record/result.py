@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -38,6 +39,20 @@ class Metric(Record):
         None, description="over the measured steps of all repeats, where the quantity has a value a step"
     )
     n: int = 1
+
+
+class Turn(Record):
+    """One repeat that was begun: when, in ISO 8601, UTC, and by which of the processes that drove the run."""
+
+    repeat: int
+    began_at: str
+    ended_at: str
+    driver: int = Field(0, description="0, and one more after each interruption after which repeats were kept")
+
+    @property
+    def seconds(self) -> float:
+        """The time from its begin to its end."""
+        return seconds_between(self.began_at, self.ended_at)
 
 
 class Batch(Record):
@@ -133,6 +148,10 @@ class RunResult(Record):
     seq_len: int | None = None
     metrics: dict[str, Metric | None] = Field(default_factory=dict)
     repeats: int = 0
+    order: Literal["run_by_run", "interleaved"] = Field(
+        "run_by_run", description="interleaved: between two repeats, other runs of the sweep had one each"
+    )
+    turns: list[Turn] = Field(default_factory=list, description="the repeats that were begun; none in older results")
     stability: Stability | None = Field(None, description="None where nothing was measured")
     points: list[ResultPoint] = Field(default_factory=list, description="further answers, where a run gives several")
     what_ran: dict[str, Any] = Field(default_factory=dict)
@@ -143,6 +162,21 @@ class RunResult(Record):
     written_by: str = Field("", description="llmexp's version")
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    @property
+    def held_s(self) -> float | None:
+        """The time for which the run held its devices: from its first record to its last, or its turns alone.
+
+        None where that is not known.
+        """
+        if self.order == "interleaved":
+            return sum(turn.seconds for turn in self.turns)
+        return seconds_between(self.started_at, self.ended_at) if self.started_at and self.ended_at else None
+
+
+def seconds_between(begin: str, end: str) -> float:
+    """Return the seconds between two times in ISO 8601."""
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
 
 
 def to_json(record: BaseModel) -> str:

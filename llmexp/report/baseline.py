@@ -31,7 +31,7 @@ class Measured(Record):
     settings: dict[str, str] = Field(description="the configuration, one value a key")
     work: dict[str, str] = Field(description="what a sample of it does; other work is not compared")
     environment: dict[str, str] = Field(description="versions, commits and hardware")
-    state: str = Field(description="the run's ending, or 'planned' or 'running'")
+    state: str = Field(description="the run's ending, or 'planned', 'running' or 'waiting'")
     reason: str = ""
     unstable: str = Field("", description="why the measurement is unstable as a whole; empty where it is not")
     rate: str = Field(description="the metric that says how fast the task is")

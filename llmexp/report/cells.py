@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from llmexp.record.result import Metric
-from llmexp.report.notes import beside_note, ending_note, mark
+from llmexp.report.notes import beside_note, ending_note, interruption_note, mark
 from llmexp.report.row import OOM, Row
 from llmexp.report.signs import deviation, doubt_sign
 
@@ -34,10 +34,8 @@ def rate_cell(row: Row, notes: list[str]) -> str:
     """Return a row's rate with deviation, sign and the numbers of its notes, or how the run ended without one."""
     if row.rate:
         sign = f" {doubt_sign(row)}{mark(row.doubt, notes)}" if row.doubt else ""
-        return (
-            f"{row.rate.mean:,.1f}{deviation(row.rate)}{sign}"
-            f"{mark(beside_note(row), notes)}{mark(ending_note(row), notes)}"
-        )
+        marks = (mark(note(row), notes) for note in (beside_note, interruption_note, ending_note))
+        return f"{row.rate.mean:,.1f}{deviation(row.rate)}{sign}{''.join(marks)}"
     return "-" if row.state == OOM else row.state + mark(ending_note(row), notes)
 
 

@@ -36,6 +36,7 @@ def legend_of_runs(rows: Sequence[Row], shared: Mapping[str, str]) -> list[str]:
             "; ".join(runtimes): "runtime" not in shared,
             f"of the time that these runs held their devices, {useful:.1%} went into measured "
             f"{_sample_name(rows)}s": bool(useful),
+            _order(rows): True,
             "-: out of memory": any(row.state == OOM for row in rows),
             "stack: where it is another one, so were code, libraries or device; rerun=stale measures "
             "such runs again": has_several_stacks(rows),
@@ -55,6 +56,16 @@ def small(sentence: str) -> str:
 
 def _sample_name(rows: Sequence[Row]) -> str:
     return rows[0].plan.sample_name if rows else ""
+
+
+def _order(rows: Sequence[Row]) -> str:
+    """Say whose repeats took turns; empty where no run's did."""
+    orders = [row.result.order for row in rows if row.result and row.rate and row.result.repeats > 1]
+    interleaved = orders.count("interleaved")
+    if not interleaved:
+        return ""
+    which = "all runs" if interleaved == len(orders) else f"{interleaved} of {len(orders)} runs"
+    return f"order: repeats of {which} were measured in turns, so that drift of the machine favours none of them"
 
 
 def _useful(rows: Sequence[Row]) -> float | None:

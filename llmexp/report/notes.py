@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+from llmexp.record.duration import duration
+from llmexp.record.result import seconds_between
 from llmexp.report.row import OOM, Row
 
 NAMED_NEIGHBOURS = 4
@@ -20,6 +24,18 @@ def beside_note(row: Row) -> str:
     more = f" and {len(names) - NAMED_NEIGHBOURS} more" if len(names) > NAMED_NEIGHBOURS else ""
     runs = f"{len(names)} other run{'s' * (len(names) > 1)} ({', '.join(names[:NAMED_NEIGHBOURS])}{more})"
     return f"measured beside {runs} on the same machine: they share power, fans and the host"
+
+
+def interruption_note(row: Row) -> str:
+    """Say how long a sweep lay still between two repeats of a run that it went on with."""
+    turns = row.result.turns if row.result and row.rate else []
+    gaps = [
+        f"{duration(seconds_between(one.ended_at, other.began_at))} between repeats {one.repeat + 1} and "
+        f"{other.repeat + 1}"
+        for one, other in pairwise(turns)
+        if one.driver != other.driver
+    ]
+    return f"its sweep was interrupted and went on later: {', '.join(gaps)}" if gaps else ""
 
 
 def mark(note: str, notes: list[str]) -> str:

@@ -21,7 +21,7 @@ DOUBTS = {"unstable": "unstable", "unknown": "not known whether stable"}
 class Row:
     """A run as planned, with its result where it has one; tasks may have their own kind of row.
 
-    `state` is 'planned', 'running' or a RunStatus.
+    `state` is 'planned', 'running', 'waiting' for its next repeat, or a RunStatus.
     """
 
     folder: RunFolder

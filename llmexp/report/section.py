@@ -19,7 +19,7 @@ from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.control import control_lines
 from llmexp.report.csv_line import csv_line, identity
 from llmexp.report.legend import legend_of_runs, legend_of_signs, small
-from llmexp.report.notes import beside_note, ending_note
+from llmexp.report.notes import beside_note, ending_note, interruption_note
 from llmexp.report.page.answer import answers, leaders
 from llmexp.report.page.chart import Chart, Matrix
 from llmexp.report.row import HERE, OOM, Row
@@ -148,7 +148,7 @@ class Section:
 
     def notes_of(self, row: Row) -> Sequence[str]:
         """Return the notes of one row; some may be empty."""
-        return ending_note(row), row.doubt, beside_note(row)
+        return ending_note(row), row.doubt, beside_note(row), interruption_note(row)
 
     def record(self, row: Row) -> dict[str, Any]:
         """Return a row's line of the CSV, in SI units and bytes; the columns' names do not depend on the runs.

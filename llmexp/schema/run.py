@@ -39,6 +39,13 @@ class MeasureConfig(Section):
 
     name: str
     repeats: PositiveInt
+    order: Literal["run_by_run", "interleaved"] = Field(
+        "run_by_run",
+        description=(
+            "of a sweep's repeats: all of one run, then all of the next; or the first of every run, then the second of "
+            "every run, so that drift of the machine favours none"
+        ),
+    )
     timeout_s: PositiveFloat
     no_progress_timeout_s: PositiveFloat
     threads_per_rank: PositiveInt | None = Field(
@@ -64,6 +71,11 @@ class RunConfig(Section):
     rerun: Literal["none", "failed", "stale", "all"] = Field(
         description="which earlier results of the same run to measure again"
     )
+
+    @property
+    def is_interleaved(self) -> bool:
+        """Tell whether the run's repeats take turns with those of the sweep's other runs."""
+        return self.measure.order == "interleaved"
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections.abc import Sequence
+from functools import partial
 
-from llmexp.errors import LlmexpError
 from llmexp.plan.detect import detect
 from llmexp.record.plan import RunPlan
 from llmexp.sweep.concurrent_runs import run_all, worth_it
-from llmexp.sweep.measuring import folder_of, joined, measure
+from llmexp.sweep.interleaved import measure_in_turns
+from llmexp.sweep.measuring import attempted, folder_of, joined, measure
 from llmexp.sweep.share import settle
 
 
 class RunsHere:
-    """Measures one run after the other, or several at a time where they leave GPUs free."""
+    """Measures one run after the other, or several at a time where they leave GPUs free.
+
+    Runs whose repeats are interleaved come last.
+    """
 
     def __init__(self, began: str) -> None:
         """`began` is the sweep's start in ISO 8601; runs that other drivers end later are not measured again."""
@@ -25,6 +27,13 @@ class RunsHere:
         """Measure the plans; None on every machine but a run's first, which has then done what the first one asked."""
         if any(joined(plan) for plan in plans):
             return None
+        whole = [plan for plan in plans if not plan.config.is_interleaved]
+        in_turns = [plan for plan in plans if plan.config.is_interleaved]
+        well = dict(zip((plan.id for plan in whole), self._run_by_run(whole), strict=True))
+        well |= zip((plan.id for plan in in_turns), self._interleaved(in_turns), strict=True)
+        return [well[plan.id] for plan in plans]
+
+    def _run_by_run(self, plans: Sequence[RunPlan]) -> list[bool]:
         devices = detect().device_ids
         if worth_it(plans, devices):
             return run_all(plans, devices)
@@ -32,15 +41,12 @@ class RunsHere:
             [folder_of(plan) for plan in plans], lambda places: [self._attempt(plans[place]) for place in places]
         )
 
-    def _attempt(self, plan: RunPlan) -> bool | None:
-        """Measure one plan and say whether that met no error; None where another driver holds the run.
+    def _interleaved(self, plans: Sequence[RunPlan]) -> list[bool]:
+        return settle(
+            [folder_of(plan) for plan in plans],
+            lambda places: measure_in_turns([plans[place] for place in places], self._began),
+        )
 
-        An error is printed at once.
-        """
-        try:
-            return measure(plan, folder_of(plan), self._began) or None
-        except LlmexpError as error:
-            print(f"llmexp: {error}", file=sys.stderr)
-        except Exception:  # the sweep's edge
-            traceback.print_exc()
-        return False
+    def _attempt(self, plan: RunPlan) -> bool | None:
+        """Measure one plan and say whether that met no error; None where another driver holds the run."""
+        return attempted(partial(measure, plan, folder_of(plan), self._began))

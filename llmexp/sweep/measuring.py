@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 
-from llmexp.errors import RecordError
+from llmexp.errors import LlmexpError, RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.sweep.resume import is_anothers, restored_plan, why_run
@@ -30,32 +33,80 @@ def measure(plan: RunPlan, folder: RunFolder, began: str | None = None) -> bool:
 
     Raises RecordError where the folder cannot be read or written: the disk is full, read-only or gone.
     """
+    from llmexp.launch.attempt import RunHeldError
+
     try:
-        return _measure(plan, folder, began)
-    except OSError as error:
+        with records_named(folder):
+            if is_answered(plan, folder, began):
+                return keep(plan, folder, began)
+            wanted = partial(is_wanted, plan, folder, began)
+            return remeasure(foretold(plan, folder), folder, wanted) or keep(plan, folder, began)
+    except RunHeldError as held:
+        print(f"{folder.path.name}: {held}", flush=True)
+        return False
+
+
+@contextmanager
+def records_named(folder: RunFolder) -> Iterator[None]:
+    """Raise RecordError, which names the run and says what to do, where the disk is full, read-only or gone.
+
+    An interrupt whose result could not be written stays an interrupt.
+    """
+    try:
+        yield
+    except (OSError, LlmexpError) as error:
+        if interrupt := _interrupt_before(error):
+            raise interrupt from None
+        if isinstance(error, LlmexpError):
+            raise
         raise RecordError(f"{folder.path.name}: {error}; the same command goes on with it") from error
 
 
-def _measure(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
-    from llmexp.launch.attempt import RunHeldError
+def _interrupt_before(error: BaseException) -> KeyboardInterrupt | None:
+    """Return the interrupt during whose handling an error was raised."""
+    before = error.__context__
+    if before is None or isinstance(before, KeyboardInterrupt):
+        return before
+    return _interrupt_before(before)
+
+
+def attempted(work: Callable[[], bool]) -> bool | None:
+    """Do the work of one run and say whether it met no error; None where another driver holds the run.
+
+    An error is printed at once.
+    """
+    try:
+        return work() or None
+    except LlmexpError as error:
+        print(f"llmexp: {error}", file=sys.stderr)
+    except Exception:  # the sweep's edge
+        traceback.print_exc()
+    return False
+
+
+def is_answered(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
+    """Say whether the folder has the answer."""
+    return why_run(plan, folder, _stack(plan), began) is None
+
+
+def is_wanted(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
+    """Say whether the run has to be measured, and print why it is measured again."""
+    why = why_run(plan, folder, _stack(plan), began)
+    if why:
+        print(f"{folder.path.name}: again, {why}", flush=True)
+    return why is not None
+
+
+def foretold(plan: RunPlan, folder: RunFolder) -> RunPlan:
+    """Return the plan, to be skipped where earlier runs of the sweep say how it is certain to end."""
+    skip = plan.skip or get_task(plan.config.task.name).foretold(plan, folder.path.parent, _stack(plan))
+    return plan.model_copy(update={"skip": skip})
+
+
+def _stack(plan: RunPlan) -> str:
     from llmexp.launch.stack import stack_digest
 
-    stack = stack_digest(plan)
-
-    def wanted() -> bool:
-        why = why_run(plan, folder, stack, began)
-        if why:
-            print(f"{folder.path.name}: again, {why}", flush=True)
-        return why is not None
-
-    if why_run(plan, folder, stack, began) is not None:
-        try:
-            foretold = plan.skip or get_task(plan.config.task.name).foretold(plan, folder.path.parent, stack)
-            return remeasure(plan.model_copy(update={"skip": foretold}), folder, wanted) or _keep(plan, folder, began)
-        except RunHeldError as held:
-            print(f"{folder.path.name}: {held}", flush=True)
-            return False
-    return _keep(plan, folder, began)
+    return stack_digest(plan)
 
 
 def remeasure(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = lambda: True) -> bool:
@@ -64,18 +115,24 @@ def remeasure(plan: RunPlan, folder: RunFolder, wanted: Callable[[], bool] = lam
     `wanted` is asked once this process holds the folder; False where it says no.
     """
     from llmexp.launch.run import run_one
-    from llmexp.report.plots import can_draw, draw_run
 
     if run_one(plan, folder, wanted) is None:
         return False
+    draw_and_record(plan, folder)
+    return True
+
+
+def draw_and_record(plan: RunPlan, folder: RunFolder) -> None:
+    """Draw a run that has ended, and copy it to its tracker."""
+    from llmexp.report.plots import can_draw, draw_run
+
     if can_draw():
         with suppress(RecordError, OSError, ValueError):  # a picture must not cost the tracker's copy
             draw_run(folder)
     record(plan, folder)
-    return True
 
 
-def _keep(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
+def keep(plan: RunPlan, folder: RunFolder, began: str | None) -> bool:
     """Say that the result is kept, and why."""
     result = folder.result()
     if result:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.errors import RecordError
-from llmexp.record.folder import PREVIOUS, TRIALS, RunFolder
+from llmexp.record.folder import GOES_ON, PREVIOUS, TRIALS, RunFolder
 from llmexp.record.mlflow.points import (
     Point,
     Window,
@@ -195,7 +195,7 @@ def read(folder: RunFolder) -> RunContent | None:
     """Read an ended run; None where it is planned or still running."""
     result = folder.result()
     state = result.status.value if result else folder.state()
-    return None if state in ("planned", "running") else RunContent(folder, state, result)
+    return None if state in GOES_ON else RunContent(folder, state, result)
 
 
 def _samples(path: Path) -> list[Sample]:

@@ -67,6 +67,7 @@ def _steps(plan: TrainingPlan) -> str:
     budget = TokenBudget.of(plan.config, plan.dims)
     arithmetic = f"\n{budget.arithmetic}" if budget else ""
     often = f"{measure.repeats} times" if measure.repeats > 1 else "once"
+    often += ", in turns with the sweep's other runs," if measure.repeats > 1 and plan.config.is_interleaved else ""
     steps = f"{measure.warmup_steps} to warm up + {measure.steps} measured"
     return f"{steps}, {often} in fresh processes{fewer}{arithmetic}"
 
