@@ -106,6 +106,11 @@ class TrainingRow(Row):
 
         With any of them there is no ratio to the paper. The text is empty where none is known.
         """
+        return ", ".join(self.settings_unlike_paper)
+
+    @property
+    def settings_unlike_paper(self) -> list[str]:
+        """The same settings one by one."""
         config, precision = self.plan.config, self.plan.config.precision
         states = {precision.parameters, precision.gradients, precision.master, precision.moments}
         differences = {
@@ -116,7 +121,7 @@ class TrainingRow(Row):
             "kernels.liger": config.kernels.liger,
             "memory.activation_offload": config.memory.activation_offload,
         }
-        return ", ".join(word for word, differs in differences.items() if differs)
+        return [word for word, differs in differences.items() if differs]
 
     def finetuned(self, name: str) -> Metric | None:
         """Return a metric that the table shows for fine-tuning only."""
