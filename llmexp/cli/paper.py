@@ -21,13 +21,13 @@ PAPER = "paper"
 _NOT_HERE = ("largest_batch", "figure", "setup", "claims")
 
 
-def show_paper(args: Namespace, words: Sequence[Path]) -> int:
+def show_paper(args: Namespace, words: Sequence[Path | str]) -> int:
     """Print or write the tables. Raises ConfigError where there is nothing to show, or for flags of other reports."""
     for flag in _NOT_HERE:
         if getattr(args, flag):
             raise ConfigError(f"--{flag.replace('_', '-')} is not of llmexp report paper: it takes --format, --html, …")
-    names = [name for word in words if (name := _table_in(word))]
-    report = _report([word for word in words if not _table_in(word)], bool(names))
+    names = [name for word in words if isinstance(word, str) and (name := name_of(word))]
+    report = _report([Path(word) for word in words if isinstance(word, Path) or not name_of(word)], bool(names))
     views = _views(report, names)
     if args.missing:
         print(*(missing_lines(views) or ["# every cell has a run"]), sep="\n")
@@ -44,11 +44,6 @@ def show_paper(args: Namespace, words: Sequence[Path]) -> int:
         text = paper_page(views, report.unreadable, "Beside the paper, arXiv 2311.03687")
         write_page(text, f"{len(views)} tables", args.html, args.open)
     return 0
-
-
-def _table_in(word: Path) -> str | None:
-    """Return the table that a word names; a folder of that name is reached as ./table03."""
-    return name_of(str(word)) if str(word) == word.name else None
 
 
 def _report(folders: Sequence[Path], is_named: bool) -> Report:

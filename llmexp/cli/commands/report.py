@@ -12,6 +12,7 @@ from llmexp.cli.paper import PAPER, show_paper
 from llmexp.errors import ConfigError
 from llmexp.report.latex import latex
 from llmexp.report.page.document import page
+from llmexp.report.paper.names import name_of
 from llmexp.report.plots import draw_report
 from llmexp.report.publish import publish
 from llmexp.report.setup_paragraph import setup_paragraph
@@ -24,8 +25,8 @@ _VIEWS = {FINDINGS: show_findings, PAPER: show_paper}
 
 
 def path_or_view(word: str) -> Path | str:
-    """Return the word `findings` or `paper` as it is and every other one as a path: such a folder is ./findings."""
-    return word if word in _VIEWS else Path(word)
+    """Return `findings`, `paper` and tables' names as they are, other words as paths: ./findings is a folder."""
+    return word if word in _VIEWS or name_of(word) else Path(word)
 
 
 def parser() -> Parser:
@@ -68,7 +69,7 @@ def main(args: Namespace) -> int:
     """Print or write the table, and draw it."""
     paths = [Path(path) for path in args.paths]
     if args.paths and (show := _VIEWS.get(args.paths[0])):
-        return show(args, paths[1:])
+        return show(args, args.paths[1:])
     if args.claims:
         raise ConfigError(f"--claims {args.claims} is of llmexp report findings")
     if args.missing:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llmexp.report.columns import Column
 from llmexp.report.page.document import document
-from llmexp.report.page.tables import Table, detail_table, table_of
+from llmexp.report.page.tables import Table, detail_table
 from llmexp.report.paper.view import PaperView
-from llmexp.report.provenance import provenance
 from llmexp.report.row import Row
 
 
@@ -19,18 +17,19 @@ def paper_page(views: Sequence[PaperView], unreadable: Sequence[str], title: str
 
 
 def _section(view: PaperView) -> dict[str, Any]:
+    title = view.detail.title
     commands = [_commands("The command of each run", view.rows), _missing(view.missing)]
     groups: list[list[Table | None]] = [[detail_table(view.detail)], [], [], list(commands)]
     return {
-        "title": view.detail.title,
+        "title": title[:1].upper() + title[1:],
         "asked": [],
         "command": "",
-        "answers": list(view.answers) or [view.detail.title],
+        "answers": list(view.answers) or [title],
         "charts": [chart.figure for chart in view.charts],
         "matrices": [],
         "pictures": [],
         "setup": None,
-        "provenance": provenance(view.rows),
+        "provenance": [],  # the table's legend has it
         "groups": [[{"notes": list(table.notes), **table.data} for table in group if table] for group in groups],
     }
 
@@ -42,5 +41,6 @@ def _commands(title: str, rows: Sequence[Row]) -> Table | None:
 
 
 def _missing(commands: Sequence[str]) -> Table | None:
-    column = Column("command", tuple(commands), left=True)
-    return table_of("Commands that fill the cells without a run", [column]) if commands else None
+    cells = [[command] for command in commands]
+    title = "Commands that fill the cells without a run"
+    return Table(title, ["command"], [True], cells, copied="command") if commands else None

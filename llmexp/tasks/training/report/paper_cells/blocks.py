@@ -6,11 +6,12 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from llmexp.method import NAIVE
 from llmexp.reference import LARGEST_HARDWARE, WORLD_SIZE, PaperCell
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import OOM
 from llmexp.tasks.training.report.paper_cells.candidates import EMULATED, Candidate, of_batch, of_largest
-from llmexp.tasks.training.report.paper_cells.lines import ENGINES, Line, Table, tables
+from llmexp.tasks.training.report.paper_cells.lines import ENGINES, LARGEST, Line, Table, tables
 from llmexp.tasks.training.report.paper_cells.unlike import unlike
 from llmexp.tasks.training.report.row import TrainingRow
 
@@ -33,9 +34,15 @@ class Cell:
         """How the cell is covered: measured, out of memory, no run, or the state of its run."""
         if not self.found:
             return NO_RUN
-        if self.found.metric(self.found.row.plan.rate) and self.found.row.state != EMULATED:
+        if self.speed and self.found.row.state != EMULATED:
             return MEASURED
         return OUT_OF_MEMORY if self.found.row.state == OOM else self.found.row.state
+
+    @property
+    def speed(self) -> float | None:
+        """Our mean tokens/s."""
+        rate = self.found.metric(self.found.row.plan.rate) if self.found else None
+        return rate.mean if rate else None
 
     @property
     def ratio(self) -> RateRatio | None:
@@ -91,6 +98,16 @@ class Block:
         """The number of runs that answer the same cells and differ more from the paper's."""
         return sum(max(0, len(self._candidates(cell.line)) - 1) for cell in self.cells)
 
+    def over_naive(self, cell: Cell) -> float | None:
+        """Return our tokens/s over those of Naive in this block."""
+        naive = next((each for each in self.shown if each.line.method == NAIVE), None)
+        return cell.speed / naive.speed if naive and naive.speed and cell.speed else None
+
+    def papers_over_naive(self, cell: Cell) -> float | None:
+        """Return the paper's tokens/s over those of its Naive."""
+        naive = next((each.paper.tokens_per_s for each in self.shown if each.line.method == NAIVE), None)
+        return cell.paper.tokens_per_s / naive if naive and cell.paper.tokens_per_s else None
+
     def _cell(self, line: Line) -> Cell:
         hardware = self.rows[0].hardware
         paper = line.printed.get(hardware) or line.printed[LARGEST_HARDWARE]
@@ -132,9 +149,17 @@ def _place(table: Table, row: TrainingRow) -> tuple[str, ...]:
 
 
 def _answers(block: Block) -> bool:
-    """Tell whether a run stands in a cell; of table II one by each engine, as Naive alone is in tables III and IV."""
-    found = {cell.line.engine for cell in block.cells if cell.found}
-    return len(found) > 1 if block.table.number == ENGINES else bool(found)
+    """Tell whether a run stands in a cell.
+
+    Of table II one by each engine, as Naive alone is in tables III and IV; of table IV one that fits, or its sweep's.
+    """
+    found = [cell for cell in block.cells if cell.found]
+    if block.table.number == ENGINES:
+        return len({cell.line.engine for cell in found}) > 1
+    if block.table.number == LARGEST:
+        own = any(row.plan.config.sweep.name == block.table.experiment for row in block.rows)
+        return any(own or cell.status != OUT_OF_MEMORY for cell in found)
+    return bool(found)
 
 
 def _preference(candidate: Candidate, paper: PaperCell, engine: str) -> tuple[bool, bool, int, bool, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from llmexp.reference import PaperCell
 from llmexp.report.columns import Column, Detail
@@ -37,11 +37,11 @@ def _columns(block: Block, notes: Notes) -> list[Column]:
         column("tokens/s", lambda cell: _speed(cell, notes)),
         column(f"{paper} tokens/s", lambda cell: _papers_speed(cell, notes)),
         column("x paper", lambda cell: _ratio(cell, notes)),
-        *([column("x Naive", lambda cell: _over_naive(cell, shown))] if block.model else []),
-        *([column(f"{paper} x Naive", lambda cell: _papers_over_naive(cell, shown))] if block.model else []),
+        column("x Naive", lambda cell: _times(block.over_naive(cell) if block.model else None)),
+        column(f"{paper} x Naive", lambda cell: _times(block.papers_over_naive(cell) if block.model else None)),
         column(f"{memory_header(block)} {unit}", lambda cell: _memory(cell, divisor)),
         column(f"{paper} GB", lambda cell: _papers_memory(cell, notes)),
-        column("GB x paper", lambda cell: "" if cell.memory_ratio is None else f"{cell.memory_ratio:.2f}"),
+        column("GB x paper", lambda cell: _times(cell.memory_ratio)),
     ]
 
 
@@ -96,16 +96,8 @@ def _ratio(cell: Cell, notes: Notes) -> str:
     return (ratio + notes.mark(*cell.differences)).strip()
 
 
-def _over_naive(cell: Cell, cells: Sequence[Cell]) -> str:
-    naive = next((each for each in cells if each.line.method == "Naive" and each.found), None)
-    rates = [each.found.metric(each.found.row.plan.rate) for each in (cell, naive) if each and each.found]
-    known = [rate.mean for rate in rates if rate]
-    return f"{known[0] / known[1]:.2f}" if len(known) == 2 else ""
-
-
-def _papers_over_naive(cell: Cell, cells: Sequence[Cell]) -> str:
-    naive = next((each.paper.tokens_per_s for each in cells if each.line.method == "Naive"), None)
-    return f"{cell.paper.tokens_per_s / naive:.2f}" if naive and cell.paper.tokens_per_s else ""
+def _times(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
 
 
 def _batch(cell: Cell) -> str:

@@ -94,20 +94,31 @@ def _comparison(cell: Cell) -> dict[str, Any]:
 
 
 def _charts(block: Block) -> Iterator[Chart]:
-    """Yield bars of tokens/s a GPU, ours beside the paper's, for each model."""
+    """Yield bars for each of the paper's models beside its own, or of another model's gains beside the paper's."""
     for model in dict.fromkeys(cell.line.model for cell in block.shown):
         cells = [cell for cell in block.shown if cell.line.model == model and cell.status != NO_RUN]
-        names = [_name(cell) for cell in cells]
-        traces = [
-            Trace(block.where, names, [_rate(cell) for cell in cells], [_words(cell) for cell in cells], (), "bars")
-        ]
-        if not block.model:
-            papers = [cell.paper.tokens_per_s / WORLD_SIZE if cell.paper.tokens_per_s else None for cell in cells]
-            words = [cell.paper.remark for cell in cells]
-            label = f"the paper, {WORLD_SIZE} x {cells[0].paper.hardware}"
-            traces.append(Trace(label, names, papers, words, (), "bars"))
-        unit = "rank" if block.rows[0].plan.config.hardware.device == "cpu" else "GPU"
-        yield Chart(f"{model}: tokens/s a {unit}", "method", f"tokens/s a {unit}", traces, _NOTE)
+        yield _gains(block, cells) if block.model else _speeds(block, model, cells)
+
+
+def _speeds(block: Block, model: str, cells: Sequence[Cell]) -> Chart:
+    unit = "rank" if block.rows[0].plan.config.hardware.device == "cpu" else "GPU"
+    ours = [cell.speed / block.rows[0].processes if cell.speed else None for cell in cells]
+    papers = [cell.paper.tokens_per_s / WORLD_SIZE if cell.paper.tokens_per_s else None for cell in cells]
+    label = f"the paper, {WORLD_SIZE} x {cells[0].paper.hardware}"
+    traces = [_bars(block.where, cells, ours), _bars(label, cells, papers)]
+    return Chart(f"{model}: tokens/s a {unit}", "method", f"tokens/s a {unit}", traces, _NOTE)
+
+
+def _gains(block: Block, cells: Sequence[Cell]) -> Chart:
+    paper = cells[0].paper
+    ours, papers = [block.over_naive(cell) for cell in cells], [block.papers_over_naive(cell) for cell in cells]
+    label = f"the paper, {paper.model} on {WORLD_SIZE} x {paper.hardware}"
+    traces = [_bars(block.where, cells, ours), _bars(label, cells, papers)]
+    return Chart("Tokens/s over those of Naive", "method", "times Naive", traces, _NOTE)
+
+
+def _bars(name: str, cells: Sequence[Cell], heights: Sequence[float | None]) -> Trace:
+    return Trace(name, [_name(cell) for cell in cells], heights, [_words(cell) for cell in cells], (), "bars")
 
 
 _NOTE = "Means. No bar: out of memory, or not measured; the table says which."
@@ -116,11 +127,6 @@ _NOTE = "Means. No bar: out of memory, or not measured; the table says which."
 def _name(cell: Cell) -> str:
     words = [cell.line.engine, cell.line.method, f"batch {cell.line.batch}" * bool(cell.line.engine)]
     return " ".join(filter(None, words))
-
-
-def _rate(cell: Cell) -> float | None:
-    rate = cell.found.metric(cell.found.row.plan.rate) if cell.found else None
-    return rate.mean / cell.found.row.processes if rate and cell.found else None
 
 
 def _words(cell: Cell) -> str:
