@@ -14,7 +14,6 @@ from llmexp.report.paper.view import PaperView
 
 _BY_METHOD = {"table03": "III", "table04": "IV", "table09": "IX"}
 _SHORT = {"rtx3090_nvlink": "3090 nvlink", "rtx4090": "4090", "rtx3090": "3090"}
-_MACHINES = 4
 # The reading of a table's file; its notes stand as letters.
 _LEFT_OUT = ("note", "row_type", "seq_len_tokens", "tensor_parallel")
 
@@ -42,37 +41,30 @@ def printed(name: str) -> PaperView:
 
 def _by_method(number: str, notes: Notes) -> list[Column]:
     """Return methods as lines and machines as columns, which is the paper's layout."""
-    cells = paper_cells(number)
-    found = {(cell.model, cell.method, cell.hardware): cell for cell in cells}
-    lines = list(dict.fromkeys((cell.model, cell.method) for cell in cells))
-    columns = [
-        Column("model", tuple(model for model, _ in lines), left=True),
-        Column("method", tuple(method for _, method in lines), left=True),
+    found: dict[tuple[str, str], dict[str, PaperCell]] = {}
+    for cell in paper_cells(number):
+        found.setdefault((cell.model, cell.method), {})[cell.hardware] = cell
+    machines = list(dict.fromkeys(cell.hardware for cell in paper_cells(number)))
+    # Line by line, so that the letters of notes come in the order of reading.
+    lines = [
+        [*names, *(text for machine in machines for text in _texts(here[machine], number, notes))]
+        for names, here in found.items()
     ]
-    for place, hardware in enumerate(dict.fromkeys(cell.hardware for cell in cells)):
-        dispensable = _MACHINES - place if place else 0  # a narrow terminal leaves out the last machine first
-        here, short = [found[*line, hardware] for line in lines], _SHORT.get(hardware, hardware)
-        speeds = [_speed(cell) + _remark(cell, notes) * (not cell.is_about_memory) for cell in here]
-        memory = [_memory(cell) + (_remark(cell, notes) if cell.is_about_memory else "") for cell in here]
-        if number == "IV":
-            batches = tuple(str(cell.batch_micro or "") for cell in here)
-            columns.append(Column(f"{short} batch", batches, dispensable=dispensable))
-        columns.append(Column(f"{short} tokens/s", tuple(speeds), dispensable=dispensable))
-        columns.append(Column(f"{short} GB", tuple(memory), dispensable=dispensable))
-    return columns
+    parts = ("batch", "tokens/s", "GB")[number != "IV" :]
+    headers = ["model", "method", *(f"{_SHORT.get(machine, machine)} {part}" for machine in machines for part in parts)]
+    # A narrow terminal leaves out the last machine first.
+    ranks = [0, 0, *(place and len(machines) - place for place, _ in enumerate(machines) for _ in parts)]
+    columns = zip(headers, zip(*lines, strict=True), ranks, strict=True)
+    return [Column(header, cells, header in headers[:2], rank) for header, cells, rank in columns]
 
 
-def _speed(cell: PaperCell) -> str:
-    return "-" if cell.tokens_per_s is None else f"{cell.tokens_per_s:,.1f}"
-
-
-def _memory(cell: PaperCell) -> str:
-    return f"{cell.memory_bytes / 1e9:.1f}" if cell.memory_bytes else ""
-
-
-def _remark(cell: PaperCell, notes: Notes) -> str:
-    """Return sign and letter of a doubtful figure; what is odd and as printed has no room here."""
-    return f" ?{notes.mark(cell.remark)}" if cell.doubtful else ""
+def _texts(cell: PaperCell, number: str, notes: Notes) -> list[str]:
+    """Return what stands of a cell, with its batch in table IV; a doubt stands behind the figure that it is of."""
+    mark = f" ?{notes.mark(cell.remark)}" if cell.doubtful else ""  # what is odd and as printed has no room here
+    speed = "-" if cell.tokens_per_s is None else f"{cell.tokens_per_s:,.1f}"
+    memory = f"{cell.memory_bytes / 1e9:.1f}" if cell.memory_bytes else ""
+    told = [speed, memory + mark] if cell.is_about_memory else [speed + mark, memory]
+    return [*([str(cell.batch_micro or "")] if number == "IV" else []), *told]
 
 
 def _as_filed(rows: Sequence[Mapping[str, str]], notes: Notes) -> list[Column]:

@@ -174,8 +174,10 @@ class TrainingSection(Section):
     @property
     def layouts(self) -> Sequence[Detail]:
         """The paper's tables cell by cell, of the sweeps of its experiments."""
-        names = {row.plan.config.sweep.name for row in self.rows}
-        return [view.detail for view in cell_views(self.rows, ()) if experiment_of(view.name) in names]
+        own = {experiment_of(name): name for name in ROMAN.values()}
+        rows = [row for row in self.rows if row.plan.config.sweep.name in own]
+        names = {own[row.plan.config.sweep.name] for row in rows}
+        return [view.detail for view in cell_views(rows, ()) if view.name in names]
 
     @property
     def answers(self) -> list[str]:

@@ -83,8 +83,7 @@ class Block:
     @cached_property
     def cells(self) -> list[Cell]:
         """Every cell in the paper's order; those of Z1 in table II only where there are runs of it."""
-        lines = self.table.lines_of(self.model) if self.model else self.table.lines
-        found = [self._cell(line) for line in lines]
+        found = [self._cell(line, candidates) for line, candidates in self._candidates]
         return [cell for cell in found if cell.found or cell.line.method != "Z1"]
 
     @property
@@ -96,7 +95,7 @@ class Block:
     @property
     def further(self) -> int:
         """The number of runs that answer the same cells and differ more from the paper's."""
-        return sum(max(0, len(self._candidates(cell.line)) - 1) for cell in self.cells)
+        return sum(max(0, len(candidates) - 1) for _, candidates in self._candidates)
 
     def over_naive(self, cell: Cell) -> float | None:
         """Return our tokens/s over those of Naive in this block."""
@@ -108,17 +107,25 @@ class Block:
         naive = next((each.paper.tokens_per_s for each in self.shown if each.line.method == NAIVE), None)
         return cell.paper.tokens_per_s / naive if naive and cell.paper.tokens_per_s else None
 
-    def _cell(self, line: Line) -> Cell:
+    def _cell(self, line: Line, candidates: Sequence[Candidate]) -> Cell:
         hardware = self.rows[0].hardware
         paper = line.printed.get(hardware) or line.printed[LARGEST_HARDWARE]
         engine = line.engine or "deepspeed"
-        found = min(self._candidates(line), key=lambda each: _preference(each, paper, engine), default=None)
+        found = min(candidates, key=lambda each: _preference(each, paper, engine), default=None)
         differences = tuple(unlike(found.row, paper, engine)) if found and not self.model else ()
         return Cell(line, paper, found, differences, not self.model and bool(found and not found.open_end))
 
-    def _candidates(self, line: Line) -> list[Candidate]:
-        rows = [row for row in self.rows if row.model == line.model and row.method == line.method]
-        rows = [row for row in rows if line.engine in ("", row.plan.config.engine.name)]
+    @cached_property
+    def _candidates(self) -> list[tuple[Line, list[Candidate]]]:
+        """The runs that answer each line."""
+        lines = self.table.lines_of(self.model) if self.model else self.table.lines
+        named: dict[tuple[str, str], list[TrainingRow]] = {}
+        for row in self.rows:
+            named.setdefault((row.model, row.method), []).append(row)
+        return [(line, self._answering(line, named.get((line.model, line.method), []))) for line in lines]
+
+    def _answering(self, line: Line, found: Sequence[TrainingRow]) -> list[Candidate]:
+        rows = [row for row in found if line.engine in ("", row.plan.config.engine.name)]
         return of_largest(rows, self.table.experiment) if line.batch is None else of_batch(rows, line.batch)
 
 

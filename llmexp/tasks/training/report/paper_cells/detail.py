@@ -10,55 +10,58 @@ from llmexp.report.notes import ending_note
 from llmexp.report.paper.names import TITLES, words_of
 from llmexp.report.paper.notes import Notes
 from llmexp.report.signs import doubt_sign
-from llmexp.tasks.training.report.paper_cells.blocks import MEASURED, OUT_OF_MEMORY, Block, Cell
+from llmexp.tasks.training.report.paper_cells.blocks import OUT_OF_MEMORY, Block, Cell
 from llmexp.tasks.training.report.paper_cells.candidates import EMULATED
 from llmexp.tasks.training.report.paper_cells.legend import BYTES_PER_GB, DOUBTED, legend, memory_header, unit_of
-from llmexp.tasks.training.report.paper_cells.lines import ENGINES, LARGEST, Line
+from llmexp.tasks.training.report.paper_cells.lines import ENGINES, LARGEST
+
+_Maker = Callable[[Cell], str]
+_LEFT = ("model", "framework", "method")
 
 
 def block_detail(block: Block) -> Detail:
     """Return the table with its legend, coverage first and the notes of its cells last."""
     notes = Notes()
-    columns = [column for column in _columns(block, notes) if any(column.cells)]
+    makers = {**_labels(block), **_figures(block, notes)}
+    # Line by line, so that the letters of notes come in the order of reading.
+    lines = [[make(cell) for make in makers.values()] for cell in block.shown]
+    columns = [
+        Column(header, cells, left=header in _LEFT)
+        for header, cells in zip(makers, zip(*lines, strict=True), strict=True)
+        if any(cells)
+    ]
     title = f"{words_of(block.table.name)}, {TITLES[block.table.name]}: {block.where}"
     return Detail(title, columns, [*legend(block, [column.header for column in columns]), *notes.lines])
 
 
-def _columns(block: Block, notes: Notes) -> list[Column]:
-    shown, (unit, divisor) = block.shown, unit_of(block)
-    paper = f"paper {shown[0].paper.model}" if block.model else "paper"
-
-    def column(header: str, cell: Callable[[Cell], str]) -> Column:
-        return Column(header, tuple(cell(each) for each in shown))
-
-    return [
-        *_labels(block),
-        *([column("batch", _batch), column(f"{paper} batch", _papers_batch)] if block.table.number == LARGEST else []),
-        column("tokens/s", lambda cell: _speed(cell, notes)),
-        column(f"{paper} tokens/s", lambda cell: _papers_speed(cell, notes)),
-        column("x paper", lambda cell: _ratio(cell, notes)),
-        column("x Naive", lambda cell: _times(block.over_naive(cell) if block.model else None)),
-        column(f"{paper} x Naive", lambda cell: _times(block.papers_over_naive(cell) if block.model else None)),
-        column(f"{memory_header(block)} {unit}", lambda cell: _memory(cell, divisor)),
-        column(f"{paper} GB", lambda cell: _papers_memory(cell, notes)),
-        column("GB x paper", lambda cell: _times(cell.memory_ratio)),
-    ]
-
-
-def _labels(block: Block) -> list[Column]:
-    lines = [cell.line for cell in block.shown]
-    methods = Column("method", tuple(line.method for line in lines), left=True)
+def _labels(block: Block) -> dict[str, _Maker]:
+    """Return the columns that name a line; a model stands where its lines begin."""
     if block.table.number == ENGINES:
-        engines = Column("framework", tuple(line.engine for line in lines), left=True)
-        return [engines, methods, Column("batch", tuple(str(line.batch) for line in lines))]
-    if block.model:
-        return [methods]
-    models = [line.model if _begins(line, before) else "" for line, before in zip(lines, [None, *lines], strict=False)]
-    return [Column("model", tuple(models), left=True), methods]
+        return {
+            "framework": lambda cell: cell.line.engine,
+            "method": lambda cell: cell.line.method,
+            "batch": lambda cell: str(cell.line.batch),
+        }
+    begins = {cell.line.model: cell for cell in reversed(block.shown)}
+    models: dict[str, _Maker] = {"model": lambda cell: cell.line.model if begins[cell.line.model] is cell else ""}
+    return {**({} if block.model else models), "method": lambda cell: cell.line.method}
 
 
-def _begins(line: Line, before: Line | None) -> bool:
-    return before is None or before.model != line.model
+def _figures(block: Block, notes: Notes) -> dict[str, _Maker]:
+    unit, divisor = unit_of(block)
+    paper = f"paper {block.shown[0].paper.model}" if block.model else "paper"
+    batches: dict[str, _Maker] = {"batch": _batch, f"{paper} batch": _papers_batch}
+    return {
+        **(batches if block.table.number == LARGEST else {}),
+        "tokens/s": lambda cell: _speed(cell, notes),
+        f"{paper} tokens/s": lambda cell: _papers_speed(cell, notes),
+        "x paper": lambda cell: _ratio(cell, notes),
+        "x Naive": lambda cell: _times(block.over_naive(cell) if block.model else None),
+        f"{paper} x Naive": lambda cell: _times(block.papers_over_naive(cell) if block.model else None),
+        f"{memory_header(block)} {unit}": lambda cell: _memory(cell, divisor),
+        f"{paper} GB": lambda cell: _papers_memory(cell, notes),
+        "GB x paper": lambda cell: _times(cell.memory_ratio),
+    }
 
 
 def _speed(cell: Cell, notes: Notes) -> str:
@@ -79,8 +82,9 @@ def _limited(cell: Cell) -> list[str]:
 
 def _papers_speed(cell: Cell, notes: Notes) -> str:
     paper = cell.paper
-    mark = notes.mark(cell.line.batch_note) + _remark(paper, notes) * (not paper.is_about_memory)
-    return ("-" if paper.tokens_per_s is None else f"{paper.tokens_per_s:,.1f}") + mark
+    speed = "-" if paper.tokens_per_s is None else f"{paper.tokens_per_s:,.1f}"
+    remark = "" if paper.is_about_memory else _remark(paper, notes)
+    return speed + notes.mark(cell.line.batch_note) + remark
 
 
 def _remark(paper: PaperCell, notes: Notes) -> str:
@@ -89,8 +93,8 @@ def _remark(paper: PaperCell, notes: Notes) -> str:
 
 
 def _ratio(cell: Cell, notes: Notes) -> str:
-    """Return the ratio, and by letters all that makes it unfair, which stands there without a ratio too."""
-    if not cell.found or cell.status != MEASURED:
+    """Return the ratio, and by letters all that makes it unfair; these also stand beside what ran out of memory."""
+    if not cell.found or not cell.found.is_answer:
         return ""
     ratio = cell.ratio.cell() if cell.ratio else ""
     return (ratio + notes.mark(*cell.differences)).strip()

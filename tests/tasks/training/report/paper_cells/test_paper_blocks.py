@@ -86,6 +86,13 @@ def test_fewer_gpus_are_compared_by_the_gpu(on_a800) -> None:
     assert line(view, "Z2")["x paper"].startswith("1.00 (")
 
 
+def test_what_ran_out_of_memory_elsewhere_says_where(on_a800) -> None:
+    (view,) = views(on_a800("Naive", speed=1, parallelism__dp=1), on_a800("Z2", parallelism__dp=1))
+    assert line(view, "Z2")["tokens/s"] == "-"
+    assert line(view, "Z2")["x paper"].startswith("(")
+    assert "1 x a800 instead of 8 x a800" in said(view)
+
+
 def test_doubtful_cells_of_the_paper_bear_a_sign_where_the_doubt_is(on_a800) -> None:
     (view,) = views(on_a800("Naive", speed=7000, gb=60))
     assert (line(view, "Naive")["paper tokens/s"], line(view, "Naive")["paper GB"]) == ("7,488.3", "66.7 ? (a)")
@@ -182,8 +189,8 @@ GOLDEN_TABLE = """
                                   paper      x  peak       paper      x
  model  method      tokens/s   tokens/s  paper    GB          GB  paper
  ──────────────────────────────────────────────────────────────────────
- 7b     Naive        7,488.3    7,488.3   1.00  66.7  66.7 ? (b)   1.00
+ 7b     Naive        7,488.3    7,488.3   1.00  66.7  66.7 ? (a)   1.00
         Z2           3,050.8    6,101.6   0.50  40.0        37.8   1.06
-        Z2+O      failed (a)      393.9                     32.8
+        Z2+O      failed (b)      393.9                     32.8
         Z3            no run    5,491.4                     30.5
 """
