@@ -25,8 +25,8 @@ def coverage(block: Block) -> str:
 
 
 def _against(block: Block) -> str:
-    """Say in how many cells only one of both fitted, which is an answer for the same machine alone."""
-    here = [cell for cell in block.shown if cell.found and not block.model]
+    """Say in how many cells only one of both fitted, of runs that differ from the paper's in nothing known."""
+    here = [cell for cell in block.shown if cell.found and not block.model and not cell.differences]
     only = {
         "out of memory here alone": sum(cell.status == OUT_OF_MEMORY and not cell.paper.oom for cell in here),
         "out of memory in the paper alone": sum(cell.status == MEASURED and cell.paper.oom for cell in here),
@@ -45,8 +45,6 @@ def models_left_out(block: Block) -> list[str]:
 def outcome(block: Block) -> str:
     """Return the geometric mean of the fair ratios with their range, or why there is none."""
     fair = [cell.ratio.value for cell in block.shown if cell.is_fair and cell.ratio]
-    if block.model:
-        return ""
     if not fair:
         return "No cell compares fairly with the paper's: the letters in the cells say why."
     mean = exp(fmean(map(log, fair)))

@@ -35,16 +35,15 @@ def block_detail(block: Block) -> Detail:
 
 
 def _labels(block: Block) -> dict[str, _Maker]:
-    """Return the columns that name a line; a model stands where its lines begin."""
+    """Return the columns that name a line."""
     if block.table.number == ENGINES:
         return {
             "framework": lambda cell: cell.line.engine,
             "method": lambda cell: cell.line.method,
             "batch": lambda cell: str(cell.line.batch),
         }
-    begins = {cell.line.model: cell for cell in reversed(block.shown)}
-    models: dict[str, _Maker] = {"model": lambda cell: cell.line.model if begins[cell.line.model] is cell else ""}
-    return {**({} if block.model else models), "method": lambda cell: cell.line.method}
+    models: dict[str, _Maker] = {} if block.model else {"model": lambda cell: cell.line.model}
+    return models | {"method": lambda cell: cell.line.method}
 
 
 def _figures(block: Block, notes: Notes) -> dict[str, _Maker]:

@@ -21,15 +21,12 @@ def cell_views(rows: Sequence[TrainingRow], asked: Container[str]) -> list[Paper
 
 
 def _view(block: Block) -> PaperView:
-    said = [f"{coverage(block)}.", outcome(block)]
-    if block.model:
-        said.insert(
-            0, f"{block.model} is not the paper's model: the pattern stands beside the paper's, without ratios."
-        )
+    foreign = f"{block.model} is not the paper's model: the pattern stands beside the paper's, without ratios."
+    said = [foreign if block.model else outcome(block), f"{coverage(block)}."]
     return PaperView(
         name=block.table.name,
         detail=block_detail(block),
-        answers=[line for line in said if line],
+        answers=said,
         cells=[_record(block, cell) for cell in block.cells],
         missing=missing_commands(block),
         charts=list(_charts(block)),
