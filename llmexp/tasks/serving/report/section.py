@@ -28,6 +28,7 @@ LENGTHS = {"prompt": "{} in", "output": "{} out"}
 
 # The name of the load that is the paper's, in conf/serve.
 PAPER = "paper"
+_NO_VALUES = "the paper prints no values of its figures 6 to 10; beside 7B, 13B and 70B stands what its text says"
 # As many runs a picture of profiled steps has, with three bars each at most.
 MOST_BARS = 8
 
@@ -71,11 +72,10 @@ class ServingSection(Section):
         views = [
             PaperView(ROMAN[number], detail, rows=self.rows) for number, detail in paper_profile_details(self._profiled)
         ]
-        loads = loads_table(self.rows, self.label) if self._paper else None
-        if loads:
+        if loads := loads_table(self._under_papers_load, self.label):
             title = f"{words_of('fig06')}, {TITLES['fig06']}, and what it says of figures 7 to 10"
-            legend = [*loads.legend, *map(str, self._paper)]
-            views.append(PaperView("fig06", Detail(title, loads.columns, legend), rows=self.rows))
+            legend = [*loads.legend, _NO_VALUES, *map(str, self._paper)]
+            views.append(PaperView("fig06", Detail(title, loads.columns, legend), rows=self._under_papers_load))
         return views
 
     @cached_property
@@ -89,9 +89,13 @@ class ServingSection(Section):
         return [*found, *unprofiled_lines(self._profiled)]
 
     @property
+    def _under_papers_load(self) -> list[Row]:
+        return [row for row in self.rows if isinstance(row.plan, ServingPlan) and row.plan.config.serve.name == PAPER]
+
+    @property
     def _paper(self) -> list[Statement]:
         """What the paper says of runs under its own load."""
-        rows = [row for row in self.rows if isinstance(row.plan, ServingPlan) and row.plan.config.serve.name == PAPER]
+        rows = self._under_papers_load
         return statements_on(frozenset(row.hardware for row in rows), frozenset(row.work["model"] for row in rows))
 
     @property
