@@ -84,7 +84,8 @@ class Block:
     def cells(self) -> list[Cell]:
         """Every cell in the paper's order; those of Z1 in table II only where there are runs of it."""
         found = [self._cell(line, candidates) for line, candidates in self._candidates]
-        return [cell for cell in found if cell.found or cell.line.method != "Z1"]
+        has_z1 = any(cell.found and cell.line.method == "Z1" for cell in found)
+        return [cell for cell in found if has_z1 or cell.line.method != "Z1"]
 
     @property
     def shown(self) -> list[Cell]:

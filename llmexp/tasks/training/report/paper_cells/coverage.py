@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from math import exp, log
 from statistics import fmean
 
 from llmexp.tasks.training.report.paper_cells.blocks import MEASURED, NO_RUN, OUT_OF_MEMORY, Block, Cell
 from llmexp.tasks.training.report.paper_cells.lines import ENGINES, Line
+from llmexp.tasks.training.report.row import TrainingRow
 
 # Keys that the commands name themselves.
 _OWN_KEYS = ("experiment", "model", "method", "hardware", "engine", "batch.micro", "task")
@@ -61,7 +62,9 @@ def missing_commands(block: Block) -> list[str]:
     for cell in _missing(block):
         wanted.setdefault(_words(block, cell.line), []).append(cell.line.method)
     return [
-        shlex.join(["python", "-m", "llmexp", *words, f"method={','.join(methods)}", *_shared(block)])
+        shlex.join(
+            ["python", "-m", "llmexp", *words, f"method={','.join(methods)}", *shared_words(block.rows, _OWN_KEYS)]
+        )
         for words, methods in wanted.items()
     ]
 
@@ -78,8 +81,8 @@ def _words(block: Block, line: Line) -> tuple[str, ...]:
     return (*words, f"engine={row.work['engine']}") if row.work["engine"] != "deepspeed" else tuple(words)
 
 
-def _shared(block: Block) -> list[str]:
-    """Return the other words that all runs of the block were typed with, such as measure=quick."""
-    typed = [shlex.split(row.command)[3:] for row in block.rows]
+def shared_words(rows: Sequence[TrainingRow], but: Container[str]) -> list[str]:
+    """Return the words that all runs were typed with, such as measure=quick, without those of some keys."""
+    typed = [shlex.split(row.command)[3:] for row in rows]
     kept = [word for word in typed[0] if all(word in words for words in typed)]
-    return [word for word in kept if word.lstrip("+").partition("=")[0] not in _OWN_KEYS]
+    return [word for word in kept if word.lstrip("+").partition("=")[0] not in but]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
@@ -15,11 +16,13 @@ from llmexp.report.paper.notes import Notes
 from llmexp.report.paper.view import PaperView
 from llmexp.report.row import OOM
 from llmexp.report.signs import doubt_sign
+from llmexp.tasks.training.report.paper_cells.coverage import shared_words
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.scaling_series import KINDS, Kind, Series, paper_of, scaling_legend, series_of
 
 NAME = "fig04"
-MODEL, METHOD, BATCH, GPUS = "7b", "Q", 2, (1, 2, 4, 8)
+MODEL, METHOD, GPUS = "7b", "Q", (1, 2, 4, 8)
+_OWN_KEYS = ("experiment", "hardware", "parallelism.dp", "batch.accumulation")
 
 
 @dataclass(frozen=True)
@@ -142,10 +145,11 @@ def _far_text(scaled: Scaled) -> str:
 
 
 def _missing(scaled: Scaled) -> list[str]:
+    """Return the command for the numbers of GPUs that have no run; it plans both kinds of scaling."""
     lacking = [gpus for gpus in scaled.gpus if not scaled.run_of("weak", gpus)]
-    row = scaled.first
-    words = f"python -m llmexp experiment={experiment_of(NAME)} hardware={row.hardware}"
-    return [f"{words} parallelism.dp={','.join(map(str, lacking))} batch.accumulation=1"] if lacking else []
+    words = [f"experiment={experiment_of(NAME)}", f"hardware={scaled.first.hardware}"]
+    words += [f"parallelism.dp={','.join(map(str, lacking))}", *shared_words(scaled.rows, _OWN_KEYS)]
+    return [shlex.join(["python", "-m", "llmexp", *words])] if lacking else []
 
 
 def _charts(scaled: Scaled) -> list[Chart]:
