@@ -26,6 +26,8 @@ _TRAINING = {"III": "table03_pretrain_bs1", "IV": "table04_pretrain_max_batch", 
 _Key = tuple[str, frozenset[str], str, int, str]
 # The paper names neither; its memory tells: 66.7 GB for 7B Naive are 8 bytes a parameter, with Adam's two moments.
 DTYPE, OPTIMIZER = "bf16", "adamw"
+# All its training is by DeepSpeed, but for two cells of table II.
+ENGINE = "deepspeed"
 # Table II names no method for Megatron and says that no optimisation was on.
 MEGATRON_METHOD = "Naive"
 _DOUBT, _ODD = "doubt:", "lint:"
@@ -93,7 +95,7 @@ def read_table(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader((files(__name__) / f"{name}.csv").read_text(encoding="utf-8").splitlines()))
 
 
-def paper_cell(model: str, method: str, hardware: str, batch_micro: int, engine: str = "deepspeed") -> PaperCell | None:
+def paper_cell(model: str, method: str, hardware: str, batch_micro: int, engine: str = ENGINE) -> PaperCell | None:
     """Find the cell of the same model, hardware, samples per GPU, engine and set of atoms, or None.
 
     Table III comes before IV; methods with L or QL are in table IX.
@@ -146,7 +148,7 @@ def _cells() -> dict[_Key, PaperCell]:
     cells: dict[_Key, PaperCell] = {}
     for table in _TRAINING:
         for cell in (cell for cell in paper_cells(table) if cell.batch_micro):
-            cells.setdefault((cell.model, _atoms(cell.method), cell.hardware, cell.batch_micro, "deepspeed"), cell)
+            cells.setdefault((cell.model, _atoms(cell.method), cell.hardware, cell.batch_micro, ENGINE), cell)
     for cell in _megatron_cells():
         cells[cell.model, _atoms(cell.method), cell.hardware, cell.batch_micro, "megatron"] = cell
     return cells

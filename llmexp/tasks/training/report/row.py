@@ -8,8 +8,20 @@ from typing import Any
 
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import Batch, Metric
-from llmexp.reference import DTYPE, LORA_RANK, LORA_TARGETS, OPTIMIZER, SEQ_LEN, WORLD_SIZE, PaperCell, paper_cell
+from llmexp.reference import (
+    DTYPE,
+    ENGINE,
+    LORA_RANK,
+    LORA_TARGETS,
+    OPTIMIZER,
+    SEQ_LEN,
+    WORLD_SIZE,
+    PaperCell,
+    paper_cell,
+    paper_largest,
+)
 from llmexp.report.row import Row
+from llmexp.schema.section import MAX
 
 # On cpu there is no allocator to ask, and the process's memory says little about a small model, so the bytes of its
 # training state are used.
@@ -89,9 +101,10 @@ class TrainingRow(Row):
     def paper(self) -> PaperCell | None:
         """The paper's cell of the same work, or None.
 
-        Engine, method, model, hardware, samples per GPU, GPUs, passes and sequence length must be the same.
+        Engine, method, model, hardware, samples per GPU, GPUs, passes and sequence length must be the same. A run that
+        searched its largest batch has the cell of table IV, whatever batch was the largest there.
         """
-        found = paper_cell(self.model, self.method, self.hardware, self.batch.micro, self.work["engine"])
+        found = self._same_batch
         rank = self.plan.config.adapter.rank
         here = (self.work["task"], self.seq_len, self.batch.accumulation, self.layout, self.processes, rank)
         return (
@@ -99,6 +112,13 @@ class TrainingRow(Row):
             if found and not self.work["data"] and here == (found.task, *PAPERS[1:], WORLD_SIZE, LORA_RANK)
             else None
         )
+
+    @property
+    def _same_batch(self) -> PaperCell | None:
+        names = (self.model, self.method, self.hardware)
+        if self.plan.config.batch.micro == MAX:
+            return paper_largest(*names) if self.work["engine"] == ENGINE else None
+        return paper_cell(*names, self.batch.micro, self.work["engine"])
 
     @property
     def unlike_paper(self) -> str:

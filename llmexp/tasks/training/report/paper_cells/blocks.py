@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from llmexp.method import NAIVE
-from llmexp.reference import LARGEST_HARDWARE, WORLD_SIZE, PaperCell
+from llmexp.reference import ENGINE, LARGEST_HARDWARE, WORLD_SIZE, PaperCell
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import OOM
 from llmexp.tasks.training.report.paper_cells.candidates import EMULATED, Candidate, of_batch, of_largest
@@ -111,7 +111,7 @@ class Block:
     def _cell(self, line: Line, candidates: Sequence[Candidate]) -> Cell:
         hardware = self.rows[0].hardware
         paper = line.printed.get(hardware) or line.printed[LARGEST_HARDWARE]
-        engine = line.engine or "deepspeed"
+        engine = line.engine or ENGINE
         found = min(candidates, key=lambda each: _preference(each, paper, engine), default=None)
         differences = tuple(unlike(found.row, paper, engine)) if found and not self.model else ()
         return Cell(line, paper, found, differences, not self.model and bool(found and not found.open_end))

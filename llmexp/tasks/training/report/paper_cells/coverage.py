@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 from math import exp, log
 from statistics import fmean
 
+from llmexp.reference import ENGINE
 from llmexp.tasks.training.report.paper_cells.blocks import MEASURED, NO_RUN, OUT_OF_MEMORY, Block, Cell
 from llmexp.tasks.training.report.paper_cells.lines import ENGINES, Line
 from llmexp.tasks.training.report.row import TrainingRow
@@ -78,7 +79,7 @@ def _words(block: Block, line: Line) -> tuple[str, ...]:
     words = [f"experiment={block.table.experiment}", f"model={line.model}", f"hardware={row.hardware}"]
     if block.table.number == ENGINES:
         return *words, f"engine={line.engine}", f"batch.micro={line.batch}"
-    return (*words, f"engine={row.work['engine']}") if row.work["engine"] != "deepspeed" else tuple(words)
+    return (*words, f"engine={row.work['engine']}") if row.work["engine"] != ENGINE else tuple(words)
 
 
 def shared_words(rows: Sequence[TrainingRow], but: Container[str]) -> list[str]:

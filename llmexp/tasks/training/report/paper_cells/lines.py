@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from llmexp.method import Method
-from llmexp.reference import MEGATRON_METHOD, WORLD_SIZE, PaperCell, paper_cells, read_table
+from llmexp.reference import ENGINE, MEGATRON_METHOD, WORLD_SIZE, PaperCell, paper_cells, read_table
 from llmexp.report.paper.names import ROMAN, experiment_of
 
 ENGINES, FIXED, LARGEST, TUNING = "II", "III", "IV", "IX"
-_DEEPSPEED, _MEGATRON = "deepspeed", "megatron"
+_MEGATRON = "megatron"
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _of_engines() -> Iterator[Line]:
         engine, printed = row["framework"].lower(), int(row["batch_size"])
         values = float(row["tokens_per_s"]), float(row["memory_gb"]) * 1e9
         cell = PaperCell("II", row["model"], MEGATRON_METHOD, row["hardware"], printed, *values, row["note"])
-        readings = [printed] if engine == _DEEPSPEED or printed < WORLD_SIZE else [printed, printed // WORLD_SIZE]
+        readings = [printed] if engine == ENGINE or printed < WORLD_SIZE else [printed, printed // WORLD_SIZE]
         for method in (MEGATRON_METHOD, "Z1") if engine == _MEGATRON else (MEGATRON_METHOD,):
             for batch in readings:
                 note = f"the paper's {printed} read as that of all {WORLD_SIZE} GPUs" if batch != printed else ""
