@@ -64,6 +64,7 @@ def test_the_missing_cells_are_commands(llmexp, here: Path, sweep) -> None:
 def test_the_pages_of_a_sweep_have_its_layout(llmexp, here: Path, sweep) -> None:
     assert llmexp("report", sweep, "--html", "runs.html")[0] == 0
     assert "table III of the paper, pre-training at batch 1" in Path("runs.html").read_text()
+    assert "in the paper's layout, with the cells that are missing: llmexp report paper" in llmexp("report", sweep)[1]
 
 
 def test_a_table_that_no_run_answers_is_the_papers_own(llmexp, here: Path, sweep) -> None:

@@ -30,6 +30,7 @@ from llmexp.tasks.training.report.legend import legend
 from llmexp.tasks.training.report.memory_column import memory_header, memory_unit
 from llmexp.tasks.training.report.page_charts import training_charts, training_matrices
 from llmexp.tasks.training.report.paper import over_paper, paper_note, scaling_note, unlike_note
+from llmexp.tasks.training.report.paper_cells.lines import tables
 from llmexp.tasks.training.report.paper_cells.scaling import scaling_views
 from llmexp.tasks.training.report.paper_cells.views import cell_views
 from llmexp.tasks.training.report.paper_tables.figure5 import Figure5, figure5, figure5_detail
@@ -41,6 +42,7 @@ from llmexp.tasks.training.report.scaling_series import KINDS, Kind, Series, ser
 
 # As many columns fit a terminal, and as many bars a picture.
 MOST_PROFILED, MOST_BARS = 6, 24
+LAYOUT = "in the paper's layout, with the cells that are missing: llmexp report paper"
 _IN_TITLE = {"batch": "batch {} a rank"} | dict.fromkeys(("model", "layout", "data", "precision", "optimizer"), "{}")
 
 
@@ -78,7 +80,7 @@ class TrainingSection(Section):
 
         They say which methods are told apart, how far runs converged and scaled, and whether runs trained the same.
         """
-        return legend(self)
+        return [*legend(self), *([LAYOUT] if self._tables else [])]
 
     def subject_cell(self, row: Row, name: str) -> str:
         """Return a word of the subject; a method that trains only parts of the model is marked."""
@@ -174,10 +176,13 @@ class TrainingSection(Section):
     @property
     def layouts(self) -> Sequence[Detail]:
         """The paper's tables cell by cell, of the sweeps of its experiments."""
-        own = {experiment_of(name): name for name in ROMAN.values()}
-        rows = [row for row in self.rows if row.plan.config.sweep.name in own]
-        names = {own[row.plan.config.sweep.name] for row in rows}
-        return [view.detail for view in cell_views(rows, ()) if view.name in names]
+        rows = [row for row in self.rows if row.plan.config.sweep.name in self._tables]
+        return [view.detail for view in cell_views(rows, ()) if experiment_of(view.name) in self._tables]
+
+    @cached_property
+    def _tables(self) -> set[str]:
+        """The sweeps among these that are of the paper's tables on whole methods."""
+        return {row.plan.config.sweep.name for row in self.rows} & {experiment_of(table.name) for table in tables()}
 
     @property
     def answers(self) -> list[str]:
