@@ -21,20 +21,15 @@ from llmexp.report.text import detail_lines
 FINDINGS = "findings"
 
 
-def path_or_findings(word: str) -> Path | str:
-    """Return the word `findings` as it is and every other one as a path: a folder of that name is ./findings."""
-    return word if word == FINDINGS else Path(word)
-
-
-def show_findings(args: Namespace, folders: Sequence[Path]) -> int:
+def show_findings(args: Namespace, words: Sequence[Path | str]) -> int:
     """Print the table of claims. Raises ConfigError for flags that belong to the table of runs."""
-    for flag in ("largest_batch", "into", "figure", "html", "open", "setup"):
+    for flag in ("largest_batch", "into", "figure", "html", "open", "setup", "missing"):
         if getattr(args, flag):
             raise ConfigError(
                 f"--{flag.replace('_', '-')} is of llmexp report without findings: findings takes --claims and --format"
             )
     claims = own_claims(args.claims, atom_codes()) if args.claims else paper_claims()
-    report = _report(folders)
+    report = _report([Path(word) for word in words])
     found = findings(claims, rows_of_runs(report.rows))
     if args.format == "csv":
         print(redact(findings_csv(found)), end="")

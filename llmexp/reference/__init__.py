@@ -6,6 +6,7 @@ README.md names the doubtful cells.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -15,15 +16,22 @@ SOURCE = "arXiv 2311.03687v2"
 SEQ_LEN = 350
 WORLD_SIZE = 8
 LORA_RANK = 64
+# The paper names its models alone: Llama 2 (arXiv 2307.09288), whose parameters their published shapes give.
+PARAMETERS = {"7b": 6_738_415_616, "13b": 13_015_864_320, "70b": 68_976_648_192}
+# For a machine that the paper has not, the cells of its largest one stand beside.
+LARGEST_HARDWARE = "a800"
 # The paper does not state them; these are the default of adapter.targets.
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _TRAINING = {"III": "table03_pretrain_bs1", "IV": "table04_pretrain_max_batch", "IX": "table09_finetune_bs1"}
 _Key = tuple[str, frozenset[str], str, int, str]
 # The paper names neither; its memory tells: 66.7 GB for 7B Naive are 8 bytes a parameter, with Adam's two moments.
 DTYPE, OPTIMIZER = "bf16", "adamw"
+# All its training is by DeepSpeed, but for two cells of table II.
+ENGINE = "deepspeed"
 # Table II names no method for Megatron and says that no optimisation was on.
-_MEGATRON_METHOD = "Naive"
+MEGATRON_METHOD = "Naive"
 _DOUBT, _ODD = "doubt:", "lint:"
+_MEMORY, _BRACKETS = re.compile(r"\bGB\b|\bmemory\b"), re.compile(r"\([^)]*\)")
 PAPER_FIGURE = "figure 4, as the text gives it; of A800 it says near linear"
 
 
@@ -31,7 +39,7 @@ PAPER_FIGURE = "figure 4, as the text gives it; of A800 it says near linear"
 class PaperCell:
     """A cell of tables II to IV and IX: tokens/s over all 8 GPUs and peak bytes of a GPU (a GB read as 10^9).
 
-    Both are None where the run ran out of memory.
+    Both are None where the run ran out of memory. `batch_micro` is 0 where Table IV prints none, as even 1 did not fit.
     """
 
     table: str
@@ -63,6 +71,11 @@ class PaperCell:
         """A sentence on why the figure is doubtful, or what is odd about it; empty where neither is the case."""
         return remark_of(self.note)
 
+    @property
+    def is_about_memory(self) -> bool:
+        """Tell whether the remark is on the memory alone: it begins with it, outside of brackets."""
+        return bool(self.remark and _MEMORY.search(_BRACKETS.sub("", self.note).partition(". ")[0]))
+
 
 @dataclass(frozen=True)
 class PaperScaling:
@@ -82,7 +95,7 @@ def read_table(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader((files(__name__) / f"{name}.csv").read_text(encoding="utf-8").splitlines()))
 
 
-def paper_cell(model: str, method: str, hardware: str, batch_micro: int, engine: str = "deepspeed") -> PaperCell | None:
+def paper_cell(model: str, method: str, hardware: str, batch_micro: int, engine: str = ENGINE) -> PaperCell | None:
     """Find the cell of the same model, hardware, samples per GPU, engine and set of atoms, or None.
 
     Table III comes before IV; methods with L or QL are in table IX.
@@ -117,11 +130,25 @@ def paper_gemm(m: int, n: int, k: int) -> PaperGemm | None:
 
 
 @cache
+def paper_cells(table: str) -> tuple[PaperCell, ...]:
+    """Return every cell of table III, IV or IX, in the paper's order. Raises KeyError for another table."""
+    return tuple(_read_cells(table, _TRAINING[table]))
+
+
+def paper_largest(model: str, method: str, hardware: str) -> PaperCell | None:
+    """Find the cell of table IV, whose batch is the largest that fitted there, or None."""
+    wanted = (model.upper(), _atoms(method), hardware.lower())
+    return next(
+        (cell for cell in paper_cells("IV") if (cell.model, _atoms(cell.method), cell.hardware) == wanted), None
+    )
+
+
+@cache
 def _cells() -> dict[_Key, PaperCell]:
     cells: dict[_Key, PaperCell] = {}
-    for table, name in _TRAINING.items():
-        for cell in _read_cells(table, name):
-            cells.setdefault((cell.model, _atoms(cell.method), cell.hardware, cell.batch_micro, "deepspeed"), cell)
+    for table in _TRAINING:
+        for cell in (cell for cell in paper_cells(table) if cell.batch_micro):
+            cells.setdefault((cell.model, _atoms(cell.method), cell.hardware, cell.batch_micro, ENGINE), cell)
     for cell in _megatron_cells():
         cells[cell.model, _atoms(cell.method), cell.hardware, cell.batch_micro, "megatron"] = cell
     return cells
@@ -134,23 +161,21 @@ def _megatron_cells() -> Iterator[PaperCell]:
             printed = int(row["batch_size"])
             for micro in {printed, printed // WORLD_SIZE} - {0}:
                 values = float(row["tokens_per_s"]), float(row["memory_gb"]) * 1e9
-                yield PaperCell("II", row["model"], _MEGATRON_METHOD, row["hardware"], micro, *values, row["note"])
+                yield PaperCell("II", row["model"], MEGATRON_METHOD, row["hardware"], micro, *values, row["note"])
 
 
 def _read_cells(table: str, name: str) -> Iterator[PaperCell]:
     for row in read_table(name):
-        # Table IV prints no batch size where even the smallest ran out of memory.
-        if row["batch_size"]:
-            yield PaperCell(
-                table=table,
-                model=row["model"],
-                method=row["method"],
-                hardware=row["hardware"],
-                batch_micro=int(row["batch_size"]),
-                tokens_per_s=float(row["tokens_per_s"]) if row["tokens_per_s"] else None,
-                memory_bytes=float(row["memory_gb"]) * 1e9 if row["memory_gb"] else None,
-                note=row["note"],
-            )
+        yield PaperCell(
+            table=table,
+            model=row["model"],
+            method=row["method"],
+            hardware=row["hardware"],
+            batch_micro=int(row["batch_size"] or 0),
+            tokens_per_s=float(row["tokens_per_s"]) if row["tokens_per_s"] else None,
+            memory_bytes=float(row["memory_gb"]) * 1e9 if row["memory_gb"] else None,
+            note=row["note"],
+        )
 
 
 def _atoms(method: str) -> frozenset[str]:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from llmexp.reference import read_table
-
-# For a machine that the paper has not, what it says of its largest one is shown.
-LARGEST = "a800"
+from llmexp.reference import LARGEST_HARDWARE, read_table
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ def statements() -> tuple[Statement, ...]:
 def statements_on(hardware: frozenset[str], models: frozenset[str]) -> list[Statement]:
     """Return the statements on any of these models on any of these machines, or on A800 where it has none of them."""
     known = {name for statement in statements() for name in statement.hardware}
-    wanted = hardware & known or {LARGEST}
+    wanted = hardware & known or {LARGEST_HARDWARE}
     return [statement for statement in statements() if wanted & {*statement.hardware} and models & {*statement.models}]
 
 

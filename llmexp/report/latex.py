@@ -30,6 +30,7 @@ _PRINTED = {
     "|": r"\textbar{}",
     "±": r"$\pm$",
     "†": r"$\dagger$",
+    "≥": r"$\geq$",
     "…": r"\dots{}",
     "µ": r"$\mu$",
     "\u00a0": "~",
@@ -50,19 +51,25 @@ def escaped(text: str) -> str:
 
 def _section(section: Section) -> str:
     notes = [*section.legend, *(f"({number}) {note}" for number, note in enumerate(section.notes, 1))]
+    setup = setup_paragraph(section)
+    table = float_of(section.title, section.columns, notes)
+    return "\n".join([table, *(["", escaped(setup)] if setup else [])])
+
+
+def float_of(title: str, columns: Sequence[Column], notes: Sequence[str]) -> str:
+    """Return a table with its caption, and its notes below it."""
     lines = [
         r"\begin{table}[t]",
         r"\centering",
-        rf"\caption{{{escaped(section.title)}}}",
+        rf"\caption{{{escaped(title)}}}",
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        *_tabular(section.columns),
+        *_tabular(columns),
         r"}",
         *([r"\par\smallskip\footnotesize\raggedright"] if notes else []),
         *(rf"{escaped(note)}.\par" for note in notes),
         r"\end{table}",
     ]
-    setup = setup_paragraph(section)
-    return "\n".join([*lines, *(["", escaped(setup)] if setup else [])])
+    return "\n".join(lines)
 
 
 def _tabular(columns: Sequence[Column]) -> list[str]:

@@ -6,7 +6,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from llmexp.report.legend import legend_of_runs, legend_of_signs, small
 from llmexp.report.notes import beside_note, ending_note, interruption_note
 from llmexp.report.page.answer import answers, leaders
 from llmexp.report.page.chart import Chart, Matrix
+from llmexp.report.paper.view import PaperView
 from llmexp.report.row import HERE, OOM, Row
 from llmexp.report.signs import doubt_sign
 from llmexp.report.stacks import has_several_stacks
@@ -189,6 +190,18 @@ class Section:
     @property
     def details(self) -> Sequence[Detail]:
         """Further tables, which the runs' own have no room for."""
+        return ()
+
+    def paper_views(self, asked: Container[str] = ()) -> list[PaperView]:
+        """Return the paper's tables and figures that these runs answer.
+
+        Runs that are not the paper's stand in the names that were asked for, and in the sweeps of its experiments.
+        """
+        return []
+
+    @property
+    def layouts(self) -> Sequence[Detail]:
+        """Tables for the page alone, which a terminal's list of runs has no need of."""
         return ()
 
     @property

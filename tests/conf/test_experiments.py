@@ -11,7 +11,7 @@ from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
 from llmexp.method import Method
 from llmexp.plan.training_plan import TrainingPlan
-from llmexp.reference import paper_cell, read_table
+from llmexp.reference import paper_cell, paper_cells, read_table
 from llmexp.reference.breakdowns import breakdown_tables
 from llmexp.tasks.training.report.paper_tables.matching import SWEEP
 
@@ -90,6 +90,17 @@ def test_paper_table03_keeps_the_papers_protocol():
             1,
         )
         assert (config.measure.warmup_steps, config.measure.steps, plan.dims.world_size) == (30, 100, 8)
+
+
+def test_paper_table04_searches_the_largest_batch_of_every_cell_among_powers_of_two():
+    found = plans("experiment=paper_table04", "hardware=a800")
+    printed = {(cell.model.lower(), str(Method.parse(cell.method))) for cell in paper_cells("IV")}
+    assert len(found) == 38
+    assert {(plan.config.model.name, plan.method) for plan in found} == printed == table03()
+    for plan in found:
+        config = plan.config
+        assert (config.batch.micro, config.batch.search) == ("max", "pow2")
+        assert (config.precision.name, config.data.seq_len, plan.dims.world_size) == ("bf16_pure", 350, 8)
 
 
 def test_paper_table09_is_the_papers_41_rows_each_with_its_cell():

@@ -1,7 +1,7 @@
 import pytest
 
 from llmexp.method import Method
-from llmexp.reference import LORA_TARGETS, paper_cell, paper_scaling, read_table
+from llmexp.reference import LORA_TARGETS, paper_cell, paper_cells, paper_largest, paper_scaling, read_table
 from llmexp.schema import AdapterConfig
 
 PRETRAINING = [(row["model"], row["method"]) for row in read_table("table03_pretrain_bs1") if row["hardware"] == "a800"]
@@ -34,6 +34,26 @@ def test_larger_batches_come_from_table_iv_where_they_match():
     assert cell is not None
     assert (cell.table, cell.tokens_per_s) == ("IV", 21481.7)
     assert paper_cell("7b", "Z2", "a800", 7) is None
+
+
+def test_the_largest_batch_of_table_iv_is_found_where_there_is_one_and_where_none_fitted():
+    cell = paper_largest("7b", "F+R", "a800")
+    assert cell
+    assert (cell.table, cell.batch_micro, cell.tokens_per_s) == ("IV", 64, 25639.1)
+    none = paper_largest("7b", "Naive", "rtx4090")
+    assert none
+    assert (none.oom, none.batch_micro) == (True, 0)
+    assert paper_largest("70b", "F", "a800") is None
+
+
+def test_a_remark_on_the_memory_is_told_from_one_on_the_speed():
+    about = {
+        (cell.model, cell.method, cell.hardware): cell.is_about_memory for cell in paper_cells("IV") if cell.doubtful
+    }
+    assert about["13B", "F+Z2+O", "a800"]
+    assert about["13B", "F+R+Z3+O", "a800"]
+    assert sum(about.values()) == 2
+    assert not next(cell for cell in paper_cells("III") if not cell.note).is_about_memory
 
 
 def test_atoms_match_in_any_order():

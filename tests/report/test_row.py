@@ -114,6 +114,13 @@ def test_loras_targets_are_part_of_what_is_compared(make_run):
     )
 
 
+def test_a_run_that_searched_its_largest_batch_stands_beside_table_iv(make_run):
+    searched = {"metrics": {"tokens_per_s": 1.0}, "batch": {"micro": "max", "accumulation": 1}} | PAPER
+    paper = read_row(make_run("F", **searched)).paper
+    assert paper
+    assert (paper.table, paper.batch_micro) == ("IV", 8)
+
+
 @pytest.mark.parametrize("text", ["", "[1]", json.dumps({"method": "Naive"})])
 def test_a_folder_whose_plan_is_none_is_an_error(make_run, text):
     folder = make_run()

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import webbrowser
 from argparse import Namespace
 from pathlib import Path
-from tempfile import mkdtemp
 
 from llmexp.cli.arguments import OUTPUTS, Parser, command_parser, runs_in
-from llmexp.cli.findings import FINDINGS, path_or_findings, show_findings
-from llmexp.errors import ConfigError, RecordError
-from llmexp.record.folder import write_atomically
+from llmexp.cli.findings import FINDINGS, show_findings
+from llmexp.cli.pages import write_page
+from llmexp.cli.paper import PAPER, show_paper
+from llmexp.errors import ConfigError
 from llmexp.report.latex import latex
 from llmexp.report.page.document import page
+from llmexp.report.paper.names import name_of
 from llmexp.report.plots import draw_report
 from llmexp.report.publish import publish
 from llmexp.report.setup_paragraph import setup_paragraph
 from llmexp.report.sorting import sorted_by
-from llmexp.report.table import Report, build_report
+from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
 from llmexp.report.text import comma_separated, markdown
 
 _TEXTS = {"markdown": markdown, "csv": comma_separated, "latex": latex}
+_VIEWS = {FINDINGS: show_findings, PAPER: show_paper}
+
+
+def path_or_view(word: str) -> Path | str:
+    """Return `findings`, `paper` and tables' names as they are, other words as paths: ./findings is a folder."""
+    return word if word in _VIEWS or name_of(word) else Path(word)
 
 
 def parser() -> Parser:
@@ -30,11 +36,11 @@ def parser() -> Parser:
     parser.add_argument(
         "paths",
         nargs="*",
-        type=path_or_findings,
+        type=path_or_view,
         default=[Path(OUTPUTS)],
         metavar="PATHS",
         help=f"runs, sweeps, folders of them, or bundles of llmexp export; default {OUTPUTS}; "
-        "'findings PATHS' decides the paper's claims on them",
+        "'findings PATHS' decides the paper's claims on them, 'paper [TABLES] PATHS' fills its tables",
     )
     parser.add_argument("--format", choices=("terminal", "markdown", "csv", "latex"), default="terminal")
     parser.add_argument(
@@ -57,16 +63,21 @@ def parser() -> Parser:
     parser.add_argument(
         "--claims", type=Path, metavar="FILE", help="with findings: claims of your own, as rows of YAML"
     )
+    parser.add_argument(
+        "--missing", action="store_true", help="with paper: print the commands that fill the cells without a run"
+    )
     return parser
 
 
 def main(args: Namespace) -> int:
     """Print or write the table, and draw it."""
     paths = [Path(path) for path in args.paths]
-    if args.paths[:1] == [FINDINGS]:
-        return show_findings(args, paths[1:])
+    if args.paths and (show := _VIEWS.get(args.paths[0])):
+        return show(args, args.paths[1:])
     if args.claims:
         raise ConfigError(f"--claims {args.claims} is of llmexp report findings")
+    if args.missing:
+        raise ConfigError("--missing is of llmexp report paper")
     found = build_report(runs_in(paths))
     table = found.largest_batches() if args.largest_batch else found
     table = sorted_by(table, args.sort) if args.sort else table
@@ -81,20 +92,5 @@ def main(args: Namespace) -> int:
     if args.figure:
         draw_report(table, args.figure)
     if args.html or args.open:
-        _write_page(table, args.html or Path(mkdtemp(prefix="llmexp-")) / "report.html", args.open)
+        write_page(page(table), f"{len(table.rows)} runs", args.html, args.open)
     return 0
-
-
-def _write_page(table: Report, path: Path, shown: bool) -> None:
-    """Write the page, say where, and show it; raises RecordError where it cannot be written."""
-    if path.is_dir():
-        raise ConfigError(f"--html {path}: is a folder; name a file in it, such as {path / 'report.html'}")
-    text = page(table)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text)
-    except OSError as error:
-        raise RecordError(f"{path} cannot be written: {error}") from None
-    print(f"{path}: {len(table.rows)} runs, {len(text.encode()) / 1e6:.1f} MB")
-    if shown and not webbrowser.open(path.resolve().as_uri()):
-        print("no browser is found here; open that file in one")

@@ -43,7 +43,12 @@ def can_make_pages() -> bool:
 
 
 def page(report: Report, title: str = "llmexp report") -> str:
-    """Return the report as one HTML document that loads nothing; raises RecordError without jinja2 or plotly.
+    """Return the report as one HTML document; see document."""
+    return document([_section(section) for section in report.sections], title, report.unreadable)
+
+
+def document(sections: Sequence[dict[str, Any]], title: str, unreadable: Sequence[str] = ()) -> str:
+    """Return the page of these sections, which loads nothing; raises RecordError without jinja2 or plotly.
 
     Every text of a run is escaped, and secrets are hidden in it. A policy in the document allows its own scripts
     alone, and no connection.
@@ -53,8 +58,7 @@ def page(report: Report, title: str = "llmexp report") -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    sections = [_section(section) for section in report.sections]
-    content = _safe({"title": title, "sections": sections, "unreadable": list(report.unreadable)})
+    content = _safe({"title": title, "sections": list(sections), "unreadable": list(unreadable)})
     content |= {"data": {"charts": _charts(content), "tables": _tables(content)}}
     has_charts = bool(content["data"]["charts"])
     scripts = [_plotly()] * has_charts + [_read("page.js")]
@@ -90,7 +94,7 @@ def _section(section: Section) -> dict[str, Any]:
 def _section_tables(section: Section) -> dict[str, Sequence[Table | None]]:
     """Return the tables in the order of the page: runs with what belongs to them, environment, certainty, commands."""
     return {
-        "runs": [runs_table(section), *map(detail_table, section.details)],
+        "runs": [runs_table(section), *map(detail_table, [*section.details, *section.layouts])],
         "environment": [environment_table(section)],
         "certainty": [certainty_table(section)],
         "commands": [commands_table(section)],

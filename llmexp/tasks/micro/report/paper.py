@@ -12,6 +12,7 @@ from llmexp.tasks.micro.report.units import in_seconds
 
 # Table XII is of this machine.
 HARDWARE = "a800"
+PAPER_TIME = "paper, A800"
 
 
 def paper_columns(points: Sequence[ResultPoint], row: Row) -> Iterator[Column]:
@@ -19,7 +20,7 @@ def paper_columns(points: Sequence[ResultPoint], row: Row) -> Iterator[Column]:
     printed = [_printed(point) for point in points]
     if not any(printed):
         return
-    yield Column("paper, A800", tuple(in_seconds(each.time_s) if each else "" for each in printed))
+    yield Column(PAPER_TIME, tuple(in_seconds(each.time_s) if each else "" for each in printed))
     yield Column("% of peak there", tuple(f"{each.peak_percent:.1f}" if each else "" for each in printed))
     if row.hardware == HARDWARE:
         yield Column("time over paper", tuple(_over(point, each) for point, each in zip(points, printed, strict=True)))

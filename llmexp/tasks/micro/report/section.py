@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +10,12 @@ from llmexp.record.result import RunStatus
 from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.legend import legend_of_runs, legend_of_signs
 from llmexp.report.notes import ending_note, mark
+from llmexp.report.paper.view import PaperView
 from llmexp.report.row import Row
 from llmexp.report.section import Section
 from llmexp.report.signs import doubt_sign
 from llmexp.tasks.micro.report.curves import draw_curves
+from llmexp.tasks.micro.report.paper_views import paper_views
 from llmexp.tasks.micro.report.tables import limits_table, point_tables
 
 # Limits in the picture, each the first of these that was measured.
@@ -61,6 +63,10 @@ class MicroSection(Section):
             for detail in point_tables(row)
         ]
         return [*([found] if found else []), *points]
+
+    def paper_views(self, asked: Container[str] = ()) -> list[PaperView]:
+        """Return table XII, and figures 11 to 15 of the sweeps of their experiments."""
+        return list(paper_views(self.rows))
 
     @property
     def legend(self) -> list[str]:

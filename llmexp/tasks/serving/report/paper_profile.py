@@ -48,10 +48,10 @@ class _Table:
     measure: Callable[[Breakdown, Share], dict[Labels, float]]
 
 
-def paper_profile_details(runs: Sequence[ProfiledRun]) -> list[Detail]:
-    """Return the tables for runs of the paper's experiments, and for runs that are the paper's own."""
+def paper_profile_details(runs: Sequence[ProfiledRun]) -> list[tuple[str, Detail]]:
+    """Return the tables, by Roman numbers, for runs of the paper's experiments and runs that are the paper's own."""
     shown = [run for run in runs if run.profiled and (_sweep(run) == SWEEP or not differences(run))]
-    return [found for table in _tables() if (found := _detail(table, shown))] if shown else []
+    return [(table.number, found) for table in _tables() if (found := _detail(table, shown))] if shown else []
 
 
 def differences(run: ProfiledRun) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,8 @@ from llmexp.reference.serving import Statement, statements_on
 from llmexp.report.breakdown.plot import draw_breakdowns
 from llmexp.report.columns import Detail
 from llmexp.report.page.chart import Chart
+from llmexp.report.paper.names import ROMAN, TITLES, words_of
+from llmexp.report.paper.view import PaperView
 from llmexp.report.row import Row
 from llmexp.report.section import Section
 from llmexp.tasks.serving.report.distributions import draw_distributions, draw_interactivity
@@ -26,6 +28,7 @@ LENGTHS = {"prompt": "{} in", "output": "{} out"}
 
 # The name of the load that is the paper's, in conf/serve.
 PAPER = "paper"
+_NO_VALUES = "the paper prints no values of its figures 6 to 10; beside 7B, 13B and 70B stands what its text says"
 # As many runs a picture of profiled steps has, with three bars each at most.
 MOST_BARS = 8
 
@@ -61,8 +64,19 @@ class ServingSection(Section):
     def details(self) -> Sequence[Detail]:
         """The table of loads, and where the time of profiled servers went, beside the paper's tables."""
         found = loads_table(self.rows, self.label)
-        profiles = [*profile_details(self._profiled), *paper_profile_details(self._profiled)]
-        return [*([found] if found else []), *profiles]
+        papers = [detail for _, detail in paper_profile_details(self._profiled)]
+        return [*([found] if found else []), *profile_details(self._profiled), *papers]
+
+    def paper_views(self, asked: Container[str] = ()) -> list[PaperView]:
+        """Return tables X and XI, and under the paper's load the loads beside what it says of figures 6 to 10."""
+        views = [
+            PaperView(ROMAN[number], detail, rows=self.rows) for number, detail in paper_profile_details(self._profiled)
+        ]
+        if loads := loads_table(self._under_papers_load, self.label):
+            title = f"{words_of('fig06')}, {TITLES['fig06']}, and what it says of figures 7 to 10"
+            legend = [*loads.legend, _NO_VALUES, *map(str, self._paper)]
+            views.append(PaperView("fig06", Detail(title, loads.columns, legend), rows=self._under_papers_load))
+        return views
 
     @cached_property
     def _profiled(self) -> list[ProfiledRun]:
@@ -75,9 +89,13 @@ class ServingSection(Section):
         return [*found, *unprofiled_lines(self._profiled)]
 
     @property
+    def _under_papers_load(self) -> list[Row]:
+        return [row for row in self.rows if isinstance(row.plan, ServingPlan) and row.plan.config.serve.name == PAPER]
+
+    @property
     def _paper(self) -> list[Statement]:
         """What the paper says of runs under its own load."""
-        rows = [row for row in self.rows if isinstance(row.plan, ServingPlan) and row.plan.config.serve.name == PAPER]
+        rows = self._under_papers_load
         return statements_on(frozenset(row.hardware for row in rows), frozenset(row.work["model"] for row in rows))
 
     @property

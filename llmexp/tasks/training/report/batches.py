@@ -15,7 +15,7 @@ def largest_batches(rows: Sequence[TrainingRow]) -> tuple[TrainingRow, ...]:
     """Keep each configuration's runs with the smallest and the largest measured batch.micro, in their order."""
     alike: dict[str, list[TrainingRow]] = defaultdict(list)
     for row in rows:
-        alike[_but_for_batch(row)].append(row)
+        alike[but_for_batch(row)].append(row)
     kept = {id(row) for same in alike.values() for row in _ends(same)}
     return tuple(row for row in rows if id(row) in kept)
 
@@ -26,6 +26,7 @@ def _ends(rows: list[TrainingRow]) -> list[TrainingRow]:
     return [ascending[0], *measured[-1:]]
 
 
-def _but_for_batch(row: TrainingRow) -> str:
+def but_for_batch(row: TrainingRow) -> str:
+    """Return all that is measured of a run but batch.micro, as a text that is equal where all of it is."""
     config = row.plan.config.model_dump(mode="json", exclude=dict.fromkeys(NOT_MEASURED, True) | {"batch": {"micro"}})
     return json.dumps(config | {"method": row.method}, sort_keys=True)

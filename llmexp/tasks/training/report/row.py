@@ -8,8 +8,20 @@ from typing import Any
 
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import Batch, Metric
-from llmexp.reference import DTYPE, LORA_RANK, LORA_TARGETS, OPTIMIZER, SEQ_LEN, WORLD_SIZE, PaperCell, paper_cell
+from llmexp.reference import (
+    DTYPE,
+    ENGINE,
+    LORA_RANK,
+    LORA_TARGETS,
+    OPTIMIZER,
+    SEQ_LEN,
+    WORLD_SIZE,
+    PaperCell,
+    paper_cell,
+    paper_largest,
+)
 from llmexp.report.row import Row
+from llmexp.schema.section import MAX
 
 # On cpu there is no allocator to ask, and the process's memory says little about a small model, so the bytes of its
 # training state are used.
@@ -89,9 +101,10 @@ class TrainingRow(Row):
     def paper(self) -> PaperCell | None:
         """The paper's cell of the same work, or None.
 
-        Engine, method, model, hardware, samples per GPU, GPUs, passes and sequence length must be the same.
+        Engine, method, model, hardware, samples per GPU, GPUs, passes and sequence length must be the same. A run that
+        searched its largest batch has the cell of table IV, whatever batch was the largest there.
         """
-        found = paper_cell(self.model, self.method, self.hardware, self.batch.micro, self.work["engine"])
+        found = self._same_batch
         rank = self.plan.config.adapter.rank
         here = (self.work["task"], self.seq_len, self.batch.accumulation, self.layout, self.processes, rank)
         return (
@@ -101,11 +114,23 @@ class TrainingRow(Row):
         )
 
     @property
+    def _same_batch(self) -> PaperCell | None:
+        names = (self.model, self.method, self.hardware)
+        if self.plan.config.batch.micro == MAX:
+            return paper_largest(*names) if self.work["engine"] == ENGINE else None
+        return paper_cell(*names, self.batch.micro, self.work["engine"])
+
+    @property
     def unlike_paper(self) -> str:
         """The settings that the paper's cell was measured without, as far as it says so or its memory shows it.
 
         With any of them there is no ratio to the paper. The text is empty where none is known.
         """
+        return ", ".join(self.settings_unlike_paper)
+
+    @property
+    def settings_unlike_paper(self) -> list[str]:
+        """The same settings one by one."""
         config, precision = self.plan.config, self.plan.config.precision
         states = {precision.parameters, precision.gradients, precision.master, precision.moments}
         differences = {
@@ -116,7 +141,7 @@ class TrainingRow(Row):
             "kernels.liger": config.kernels.liger,
             "memory.activation_offload": config.memory.activation_offload,
         }
-        return ", ".join(word for word, differs in differences.items() if differs)
+        return [word for word, differs in differences.items() if differs]
 
     def finetuned(self, name: str) -> Metric | None:
         """Return a metric that the table shows for fine-tuning only."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -16,6 +16,8 @@ from llmexp.report.breakdown.modules import module_detail
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.page.chart import Chart, Matrix
+from llmexp.report.paper.names import ROMAN, experiment_of
+from llmexp.report.paper.view import PaperView
 from llmexp.report.ratio import RateRatio
 from llmexp.report.row import Row
 from llmexp.report.section import Section
@@ -28,6 +30,9 @@ from llmexp.tasks.training.report.legend import legend
 from llmexp.tasks.training.report.memory_column import memory_header, memory_unit
 from llmexp.tasks.training.report.page_charts import training_charts, training_matrices
 from llmexp.tasks.training.report.paper import over_paper, paper_note, scaling_note, unlike_note
+from llmexp.tasks.training.report.paper_cells.lines import tables
+from llmexp.tasks.training.report.paper_cells.scaling import scaling_views
+from llmexp.tasks.training.report.paper_cells.views import cell_views
 from llmexp.tasks.training.report.paper_tables.figure5 import Figure5, figure5, figure5_detail
 from llmexp.tasks.training.report.paper_tables.matching import Place, breakdown_of, places
 from llmexp.tasks.training.report.paper_tables.tables import paper_tables
@@ -38,6 +43,7 @@ from llmexp.tasks.training.report.searched_batch import search_note
 
 # As many columns fit a terminal, and as many bars a picture.
 MOST_PROFILED, MOST_BARS = 6, 24
+LAYOUT = "in the paper's layout, with the cells that are missing: llmexp report paper"
 _IN_TITLE = {"batch": "batch {} a rank"} | dict.fromkeys(("model", "layout", "data", "precision", "optimizer"), "{}")
 
 
@@ -75,7 +81,7 @@ class TrainingSection(Section):
 
         They say which methods are told apart, how far runs converged and scaled, and whether runs trained the same.
         """
-        return legend(self)
+        return [*legend(self), *([LAYOUT] if self._tables else [])]
 
     def subject_cell(self, row: Row, name: str) -> str:
         """Return a word of the subject; a method that trains only parts of the model is marked."""
@@ -152,8 +158,32 @@ class TrainingSection(Section):
         """The table of phases and modules of the profiled runs, if they fit beside each other, and the paper's."""
         runs = self._profiled
         modules = [module_detail(runs, whole=False), limits_detail(runs)] if 0 < len(runs) <= MOST_PROFILED else []
-        tables = [table for place in self._places for table in paper_tables(place)]
-        return [*modules, *tables, *map(figure5_detail, self._figures5)]
+        return [
+            *modules,
+            *(table for place in self._places for _, table in paper_tables(place)),
+            *map(figure5_detail, self._figures5),
+        ]
+
+    def paper_views(self, asked: Container[str] = ()) -> list[PaperView]:
+        """Return tables II to IV and IX, figure 4, and what profiled runs answer of those on time."""
+        found = [(ROMAN[number], table) for place in self._places for number, table in paper_tables(place)]
+        found += [("fig05", figure5_detail(figure)) for figure in self._figures5]
+        return [
+            *cell_views(self.rows, asked),
+            *scaling_views(self.rows, asked),
+            *(PaperView(name, detail, rows=self.rows) for name, detail in found),
+        ]
+
+    @property
+    def layouts(self) -> Sequence[Detail]:
+        """The paper's tables cell by cell, of the sweeps of its experiments."""
+        rows = [row for row in self.rows if row.plan.config.sweep.name in self._tables]
+        return [view.detail for view in cell_views(rows, ()) if experiment_of(view.name) in self._tables]
+
+    @cached_property
+    def _tables(self) -> set[str]:
+        """The sweeps among these that are of the paper's tables on whole methods."""
+        return {row.plan.config.sweep.name for row in self.rows} & {experiment_of(table.name) for table in tables()}
 
     @property
     def answers(self) -> list[str]:

@@ -21,8 +21,8 @@ from llmexp.tasks.micro.task import MICRO
 GEMM = {"family": "gemm", "kind": "gemm", "dtype": "bf16", "m": 666, "n": 11008, "k": 4096}
 
 
-def row(*points: ResultPoint, hardware: str = "a800", **metrics: float) -> Row:
-    plan: Any = make_plan("task=micro", "micro=gemm", f"hardware={hardware}")
+def row(*points: ResultPoint, hardware: str = "a800", sweep: str = "main", **metrics: float) -> Row:
+    plan: Any = make_plan("task=micro", "micro=gemm", f"hardware={hardware}", f"sweep.name={sweep}")
     result = RunResult(
         id="0",
         stack="0",
@@ -123,6 +123,17 @@ def test_sizes_and_times_are_in_the_unit_that_keeps_them_short() -> None:
         *("1 B", "1,023 B", "1 KiB", "64 KiB", "3 MiB", "1 GiB")
     ]
     assert [in_seconds(seconds) for seconds in (2.5, 0.0125, 3.14e-6)] == ["2.5 s", "12.5 ms", "3.14 µs"]
+
+
+def test_points_of_the_papers_table_and_figures_are_views_of_it() -> None:
+    ours = point(GEMM, time_s=0.000578, samples=320, flops_per_s=1e14)
+    (view,) = MicroSection((row(ours),)).paper_views()
+    assert view.name == "table12"
+    assert view.detail.title.startswith("table XII of the paper, the first product of the MLP: ")
+    other = point(GEMM | {"m": 512}, time_s=0.0005, samples=320, flops_per_s=1e14)
+    assert MicroSection((row(other),)).paper_views() == []
+    (figure,) = MicroSection((row(other, sweep="paper_fig11"),)).paper_views()
+    assert (figure.name, figure.detail.legend[-1]) == ("fig11", "the paper draws these points and prints none of them")
 
 
 def test_the_section_says_how_many_points_were_measured() -> None:

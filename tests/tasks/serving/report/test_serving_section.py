@@ -99,3 +99,13 @@ def test_without_answers_there_is_no_picture(tmp_path: Path) -> None:
     plan = serving_plan("serve.rate=max", "serve.requests=1")
     section = ServingSection((served_row(tmp_path / "a", plan, answer(0, problem="gone")),))
     assert section.draw_more(tmp_path / "report.png") == []
+
+
+def test_loads_of_the_papers_kind_are_its_figures(tmp_path: Path) -> None:
+    answers = [answer(0), answer(1, 1.0)]
+    row = served_row(tmp_path / "a", serving_plan("serve=paper", "serve.requests=2", "model=7b"), *answers)
+    (view,) = ServingSection((row,)).paper_views()
+    assert view.name == "fig06"
+    assert any("LightLLM has nearly twice the throughput" in line for line in view.detail.legend)
+    own = served_row(tmp_path / "b", serving_plan("serve.rate=max", "serve.requests=2"), *answers)
+    assert ServingSection((own,)).paper_views() == []

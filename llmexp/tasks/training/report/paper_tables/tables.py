@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from string import ascii_lowercase
 
 from llmexp.record.result import RunStatus
 from llmexp.reference import SOURCE
 from llmexp.reference import breakdowns as paper
 from llmexp.reference.breakdowns import PaperFigure, PaperTable, breakdown_tables
 from llmexp.report.columns import Column, Detail
+from llmexp.report.paper.notes import Notes
 from llmexp.report.row import OOM
 from llmexp.tasks.training.report.paper_tables.matching import Place, differences, said_once
 from llmexp.tasks.training.report.paper_tables.measured import Ours, measured
@@ -41,10 +41,13 @@ class Line:
         return ours_ms / papers_ms if ours_ms and papers_ms and not self.differences else None
 
 
-def paper_tables(place: Place) -> list[Detail]:
-    """Return each table that runs of this place answer: all its methods were run, and some run was profiled."""
+def paper_tables(place: Place) -> list[tuple[str, Detail]]:
+    """Return each table that runs of this place answer, by its Roman number.
+
+    All its methods were run, and some run was profiled.
+    """
     found = ((table, list(_lines(table, place))) for table in breakdown_tables())
-    return [_detail(table, lines, place) for table, lines in found if _answers(table, lines, place)]
+    return [(table.number, _detail(table, lines, place)) for table, lines in found if _answers(table, lines, place)]
 
 
 def _lines(table: PaperTable, place: Place) -> Iterator[Line]:
@@ -66,7 +69,7 @@ def _answers(table: PaperTable, lines: Sequence[Line], place: Place) -> bool:
 
 def _detail(table: PaperTable, lines: Sequence[Line], place: Place) -> Detail:
     unlike = [line.differences for line in lines]
-    notes, with_times = _Notes(), not all(unlike)
+    notes, with_times = Notes(), not all(unlike)
     unit, factor = ("s", 1e-3) if table.number in _IN_SECONDS else ("ms", 1.0)
     columns = [
         *_labels(table, lines),
@@ -99,13 +102,13 @@ def _said_where_it_begins(names: Sequence[str]) -> list[str]:
     return [name if name != before else "" for before, name in pairwise(["", *names])]
 
 
-def _papers_time(figure: PaperFigure, factor: float, notes: _Notes) -> str:
+def _papers_time(figure: PaperFigure, factor: float, notes: Notes) -> str:
     """Return the paper's time, which bears the note where there is no percentage to bear it."""
-    return _time(figure.time_ms, factor) + (notes.mark(figure) if figure.percent is None else "")
+    return _time(figure.time_ms, factor) + (notes.mark(figure.remark) if figure.percent is None else "")
 
 
-def _papers_percent(figure: PaperFigure, notes: _Notes) -> str:
-    return "" if figure.percent is None else _percent(figure.percent) + notes.mark(figure)
+def _papers_percent(figure: PaperFigure, notes: Notes) -> str:
+    return "" if figure.percent is None else _percent(figure.percent) + notes.mark(figure.remark)
 
 
 def _time(value: float | None, factor: float) -> str:
@@ -148,21 +151,3 @@ def _of_device(table: PaperTable, lines: Sequence[Line], place: Place) -> str:
     known = [place.breakdowns[line.row.id] for line in lines if line.row.id in place.breakdowns]
     on_host = not any(rank.on_device for each in known for rank in each.ranks)
     return "nothing of ours: on a CPU there is no device to copy to" if table.number == paper.COPIES and on_host else ""
-
-
-class _Notes:
-    """The explanations of the paper's doubtful and odd figures, which the figures name by letters."""
-
-    def __init__(self) -> None:
-        self._letters: dict[str, str] = {}
-
-    def mark(self, figure: PaperFigure) -> str:
-        """Return what stands behind a figure; empty where nothing is odd about it."""
-        if not figure.remark:
-            return ""
-        return f" ({self._letters.setdefault(figure.remark, ascii_lowercase[len(self._letters)])})"
-
-    @property
-    def lines(self) -> list[str]:
-        """The explanations of what was marked."""
-        return [f"({letter}) {remark}" for remark, letter in self._letters.items()]

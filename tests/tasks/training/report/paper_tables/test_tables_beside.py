@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from paper_runs import views
 
 from llmexp.record.folder import RunFolder
 from llmexp.reference.breakdowns import breakdown_tables
@@ -32,8 +33,9 @@ def lines(detail: Detail) -> dict[tuple[str, ...], dict[str, str]]:
 
 
 def test_the_papers_own_times_stand_at_a_ratio_of_one_to_its_tables(profiled) -> None:
-    found = details(profiled())
+    found = details(run := profiled())
     assert set(found) == {"table V", "table VI"}
+    assert {"table05", "table06"} <= {view.name for view in views(run)}
     modules = lines(found["table VI"])
     assert modules["forward", "QKV"] == {
         "ms": "9.92",

@@ -1,0 +1,1 @@
+"""The paper's tables and figures in its own layout, with runs beside its cells."""
