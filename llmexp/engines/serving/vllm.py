@@ -22,6 +22,9 @@ from llmexp.engines.serving.base import (
     switch,
     value,
 )
+from llmexp.machine.processor import instruction_sets
+from llmexp.plan.quantised import INT4
+from llmexp.plan.server_holdings import GIB, Holdings, Told
 from llmexp.plan.server_plan import (
     ADAPTER,
     ADAPTERS,
@@ -34,7 +37,6 @@ from llmexp.plan.server_plan import (
 )
 from llmexp.record.plan import Command
 
-_GIB = 1 << 30
 # As vllm/v1/metrics/loggers.py and spec_decode/metrics.py name them; those with gpu_ are of versions before 0.10.
 METRIC_NAMES: MetricNames = {
     "running": ("vllm:num_requests_running",),
@@ -48,6 +50,18 @@ METRIC_NAMES: MetricNames = {
     "generated_tokens": ("vllm:generation_tokens_total",),
     "prompt_tokens": ("vllm:prompt_tokens_total",),
 }
+# What a GPU's memory gained, by vllm/v1/worker; a CPU's worker does not say it.
+_LOADED = r"Model loading took ([\d.]+) GiB"
+_CACHE = "vllm:cache_config_info on its page"
+# A line for each copy of the model; versions before 0.30 tell blocks only.
+KV_TOKENS = (
+    Told(where="page", pattern=r'^vllm:cache_config_info\{.*?kv_cache_size_tokens="(\d+)"', words=_CACHE),
+    Told(
+        where="page",
+        pattern=r'^vllm:cache_config_info\{.*?[{,]block_size="(\d+)".*?num_gpu_blocks="(\d+)"',
+        words=_CACHE,
+    ),
+)
 # Why a knob is refused on a CPU, and its values that are not; docs/servers.md says what was seen.
 _ON_A_GPU = {
     "cuda_graphs": "there are none",
@@ -57,7 +71,7 @@ _ON_A_GPU = {
     "kv_dtype": "choices are auto and fp8; with int8_per_token_head its outputs were wrong",
     "quantization": "the server has no kernel for it, or leaves the weights: engine=transformers has bnb-4bit",
 }
-_AS_ON_A_CPU = {"kv_dtype": ("auto", "fp8")}
+_AS_ON_A_CPU = {"kv_dtype": ("auto", "fp8"), "quantization": INT4}
 # For which it has room for adapters; one of a rank between takes the next.
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 # Those of vLLM 0.32's attention on a CPU; with another the server starts, and ends at the first request.
@@ -90,6 +104,8 @@ class VllmEngine(ServingEngine):
         "cuda_graphs": lambda on: [] if on else ["--compilation-config", '{"cudagraph_mode": "NONE"}'],
     }
     form_knobs = ("scheduling",)
+    draws_own = reads_int4 = True
+    kv_tokens_told = KV_TOKENS
     has_stages = has_replicas = has_adapters = True
 
     def cannot(self, served: Served) -> str | None:
@@ -103,7 +119,20 @@ class VllmEngine(ServingEngine):
             return f"engine=vllm computes on a CPU with heads of {heads}, and model.head_dim={served.model.head_dim}"
         if served.stages > 1:
             return "engine=vllm ends at the first request on a CPU where the model has stages: set parallelism.pp=1"
+        if served.int4 and "avx512f" not in instruction_sets():
+            return f"engine=vllm on a CPU: quantization={served.int4} needs AVX-512: its build for AVX2 has no such kernel"
         return _needs_a_gpu(served.knobs)
+
+    def holdings(self, served: Served) -> Holdings:
+        """On a GPU its log tells the weights; a draft model of its own has weights and a cache of its own beside."""
+        found = super().holdings(served)
+        draft = served.knobs.get("speculative")
+        if served.is_running or (isinstance(draft, Mapping) and draft.get("model")):
+            return Holdings(kv_tokens_told=found.kv_tokens_told)
+        told = Told(
+            where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device
+        )
+        return found.model_copy(update={"weights_told": [told]})
 
     def server(self, served: Served) -> ServerPlan:
         """Return the command of vLLM's OpenAI server."""
@@ -164,7 +193,7 @@ def _on_a_cpu(served: Served) -> list[str]:
     """Bound the KV cache to what the requests need, in whole GiB, where it would take a part of the host's memory."""
     if served.device != "cpu":
         return []
-    return ["--kv-cache-memory-bytes", str(ceil(served.kv_tokens * served.kv_bytes_per_token / _GIB) * _GIB)]
+    return ["--kv-cache-memory-bytes", str(ceil(served.kv_tokens * served.kv_bytes_per_token / GIB) * GIB)]
 
 
 def _profiled(served: Served) -> list[str]:
