@@ -71,9 +71,10 @@ class ProfilerRoutes(Record):
 class ServerPlan(Record):
     """The command of a server, and the routes at which it answers.
 
-    The command's arguments may have '{folder}', the model's folder, '{port}', '{python}', '{threads}', how many the
-    server may take on a CPU, '{adapters}', the folder of the adapters' folders, '{inner_port}', a further port for the
-    server's own processes, '{name}', a container's name, and '{trace}', the folder of its profiler's traces.
+    The command's arguments may have '{folder}', the model's folder, '{port}', '{python}', '{own_python}', that of the
+    load client, '{threads}', how many the server may take on a CPU, '{adapters}', the folder of the adapters' folders,
+    '{inner_port}', a further port for the server's own processes, '{name}', a container's name, and '{trace}', the
+    folder of its profiler's traces.
     """
 
     command: Command = Field(description="empty for a server that runs already")

@@ -181,6 +181,7 @@ class Server:
             port=self.port,
             trace=(self.log.parent / TRACES).absolute(),
             python=python,
+            own_python=sys.executable,
             threads=self.threads,
             inner_port=Port(hold=False).number,
             name=self._container.name if self._container else "",

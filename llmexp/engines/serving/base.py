@@ -29,6 +29,8 @@ IGNORE_END = {"model": SERVED_NAME, "ignore_eos": True, "stream_options": {"incl
 # The names of dtypes on servers' command lines.
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 BYTES = {"fp32": 4, "bf16": 2}
+# The knob that has prompts read and outputs generated on servers of their own.
+APART = "prefill_apart"
 # The KV cache's dtypes of one byte that have no scales for each token beside them.
 _FP8 = ("fp8", "fp8_e4m3", "fp8_e4m3fn", "fp8_e5m2")
 
@@ -86,9 +88,14 @@ class Served:
     """Whether the server runs already, so that only its form of requests and its routes are asked for."""
 
     @property
+    def copies(self) -> int:
+        """Whole copies of the model: those behind one address, or one for prefill and one for decode."""
+        return 2 * self.replicas if self.knobs.get(APART) else self.replicas
+
+    @property
     def every_device(self) -> int:
         """The devices of all copies together."""
-        return self.devices * self.stages * self.replicas
+        return self.devices * self.stages * self.copies
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -111,7 +118,7 @@ class Served:
         """The bytes of weights that a server draws itself."""
         shape = shape_of(self.model)
         assert shape
-        return Computed(number=shape.parameters * BYTES[self.dtype] * self.replicas, words="the model's shape")
+        return Computed(number=shape.parameters * BYTES[self.dtype] * self.copies, words="the model's shape")
 
     @property
     def int4(self) -> Int4 | None:
@@ -216,7 +223,7 @@ class ServingEngine(Engine[ServingRunConfig]):
             return found
         if self.draws_own and served.own_weights:
             return found.model_copy(update={"weights": served.drawn_weights})
-        return found.model_copy(update={"folder_copies": served.replicas})
+        return found.model_copy(update={"folder_copies": served.copies})
 
     def command(self, config: ServingRunConfig) -> Command:
         """Return the command that starts the load client, which starts the server."""

@@ -78,9 +78,7 @@ class SglangEngine(ServingEngine):
         found = super().holdings(served)
         if served.is_running:
             return found
-        told = Told(
-            where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device
-        )
+        told = Told(where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device)
         return found.model_copy(update={"weights_told": [told]})
 
     def server(self, served: Served) -> ServerPlan:

@@ -11,6 +11,7 @@ from math import ceil
 from typing import Any, ClassVar
 
 from llmexp.engines.serving.base import (
+    APART,
     DTYPES,
     HOST,
     IGNORE_END,
@@ -45,6 +46,7 @@ METRIC_NAMES: MetricNames = {
     "preemptions": ("vllm:num_preemptions_total",),
     "prefix_queried_tokens": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
     "prefix_hit_tokens": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+    "transferred_tokens": ("vllm:external_prefix_cache_hits_total",),
     "drafted_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
     "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
     "generated_tokens": ("vllm:generation_tokens_total",),
@@ -62,6 +64,9 @@ KV_TOKENS = (
         words=_CACHE,
     ),
 )
+# That which brings a prompt's keys and values to the server that generates, unless one is named; and what starts both.
+_CONNECTORS = {"cpu": "ExampleConnector", "cuda": "NixlConnector"}
+_PROGRAM = "llmexp.launchers.serving.apart.program"
 # Why a knob is refused on a CPU, and its values that are not; docs/servers.md says what was seen.
 _ON_A_GPU = {
     "cuda_graphs": "there are none",
@@ -100,6 +105,7 @@ class VllmEngine(ServingEngine):
         "weights_offload_gb": value("--cpu-offload-gb"),
         "kv_offload_gb": value("--kv-offloading-size"),
         "adapters_at_once": value("--max-loras"),
+        APART: lambda given: [],
         "compile": lambda on: [] if on else ["--enforce-eager"],
         "cuda_graphs": lambda on: [] if on else ["--compilation-config", '{"cudagraph_mode": "NONE"}'],
     }
@@ -112,6 +118,8 @@ class VllmEngine(ServingEngine):
         """Adapters have a largest rank; on a CPU it lacks knobs, and attention is for some sizes of heads only."""
         if served.adapters and served.adapters.rank > _RANKS[-1]:
             return f"engine=vllm takes adapters up to serve.adapters.rank={_RANKS[-1]}"
+        if why := _cannot_part(served):
+            return why
         if served.device != "cpu":
             return None
         if served.model.head_dim not in _HEADS_ON_A_CPU:
@@ -120,7 +128,9 @@ class VllmEngine(ServingEngine):
         if served.stages > 1:
             return "engine=vllm ends at the first request on a CPU where the model has stages: set parallelism.pp=1"
         if served.int4 and "avx512f" not in instruction_sets():
-            return f"engine=vllm on a CPU: quantization={served.int4} needs AVX-512: its build for AVX2 has no such kernel"
+            return (
+                f"engine=vllm on a CPU: quantization={served.int4} needs AVX-512: its build for AVX2 has no such kernel"
+            )
         return _needs_a_gpu(served.knobs)
 
     def holdings(self, served: Served) -> Holdings:
@@ -129,9 +139,7 @@ class VllmEngine(ServingEngine):
         draft = served.knobs.get("speculative")
         if served.is_running or (isinstance(draft, Mapping) and draft.get("model")):
             return Holdings(kv_tokens_told=found.kv_tokens_told)
-        told = Told(
-            where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device
-        )
+        told = Told(where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device)
         return found.model_copy(update={"weights_told": [told]})
 
     def server(self, served: Served) -> ServerPlan:
@@ -141,7 +149,7 @@ class VllmEngine(ServingEngine):
         argv += ["--dtype", DTYPES[served.dtype], "--max-model-len", str(served.positions)]
         argv += [*_layout(served), "--seed", str(served.seed), *_on_a_cpu(served), *_adapters(served)]
         argv += [*_profiled(served), *self.flags(served)]
-        command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1", **_shared_cores(served)})
+        command = Command(argv=_apart(served, argv), env={"VLLM_NO_USAGE_STATS": "1", **_shared_cores(served)})
         return ServerPlan(
             command=command,
             metrics="/metrics",
@@ -174,9 +182,39 @@ def _layout(served: Served) -> list[str]:
     return [*tensor, *pipeline, "--data-parallel-size", str(served.replicas)]
 
 
+def _connector(served: Served) -> str:
+    """Return the connector between prefill and decode; empty where one server does both."""
+    given = served.knobs.get(APART)
+    return str(given) if given and given is not True else _CONNECTORS[served.device] if given else ""
+
+
+def _cannot_part(served: Served) -> str | None:
+    connector = _connector(served)
+    asked = f"engine.options.{APART}={served.knobs.get(APART)}"
+    if not connector:
+        return None
+    if connector not in _CONNECTORS.values():
+        return f"engine=vllm: {asked}: choices are true, false and {', '.join(sorted(_CONNECTORS.values()))}"
+    if served.device == "cpu" and connector != _CONNECTORS["cpu"]:
+        return f"engine=vllm on a CPU: {asked} moves the KV cache between GPUs: {_CONNECTORS['cpu']} writes it to files"
+    if served.replicas > 1:
+        return f"engine=vllm: {asked} is one server for prompts and one for outputs here: set parallelism.dp=1"
+    if served.profile:
+        return f"engine=vllm: {asked}: a server in two parts is not profiled here: set serve.profile=false"
+    return None
+
+
+def _apart(served: Served, argv: list[str]) -> list[str]:
+    """Return the command of the program that starts two of these servers, where they are asked for."""
+    devices = 0 if served.device == "cpu" else served.devices * served.stages
+    connector = _connector(served)
+    return ["{own_python}", "-m", _PROGRAM, connector, str(devices), *argv] if connector else argv
+
+
 def _shared_cores(served: Served) -> dict[str, str]:
     """Have several processes share the cores of a CPU evenly; it would else want a NUMA node for each of them."""
-    return {"VLLM_CPU_SIM_MULTI_NUMA": "1"} if served.device == "cpu" and served.every_device > 1 else {}
+    parts = served.devices * served.stages * served.replicas
+    return {"VLLM_CPU_SIM_MULTI_NUMA": "1"} if served.device == "cpu" and parts > 1 else {}
 
 
 def _adapters(served: Served) -> list[str]:

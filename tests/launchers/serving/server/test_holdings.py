@@ -48,7 +48,9 @@ OLDER = PAGE.replace('kv_cache_size_tokens="1048576",', "")
 VLLM_LOG = "INFO [gpu_model_runner.py:1] Model loading took 12.5 GiB memory and 3.1 seconds\n"
 SGLANG_PAGE = 'sglang:max_total_num_tokens{engine_type="unified",model_name="llmexp",tp_rank="0"} 298447.0\n'
 SGLANG_LOG = "[2025-11-04 TP{}] Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=16.00 GB, {}\n"
-LIGHTLLM_LOG = "0.5 MB is the size of one token kv cache\n131072 is the profiled max_total_token_num with the mem_fraction\n"
+LIGHTLLM_LOG = (
+    "0.5 MB is the size of one token kv cache\n131072 is the profiled max_total_token_num with the mem_fraction\n"
+)
 TGI_LOG = "INFO text_generation_router::server: router/src/server.rs:1651: Setting max batch total tokens to 19056\n"
 LLAMA_CPP_LOG = "llama_kv_cache: size =    1.00 MiB (  1024 cells,   2 layers,  1/1 seqs), K (f32):    0.50 MiB\n"
 

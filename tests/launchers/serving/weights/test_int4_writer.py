@@ -1,4 +1,4 @@
-"""Folders in the 4-bit formats of GPTQ and AWQ: their values are those of the seeded weights, rounded to the nearest."""
+"""Folders in the 4-bit formats of GPTQ and AWQ: the values of the seeded weights, rounded to the nearest."""
 
 from __future__ import annotations
 
