@@ -37,6 +37,7 @@ from llmexp.plan.server_plan import (
     adapter_name,
 )
 from llmexp.record.plan import Command
+from llmexp.schema import MixtralModel
 
 # As vllm/v1/metrics/loggers.py and spec_decode/metrics.py name them; those with gpu_ are of versions before 0.10.
 METRIC_NAMES: MetricNames = {
@@ -72,6 +73,7 @@ _ON_A_GPU = {
     "cuda_graphs": "there are none",
     "memory_fraction": "the KV cache gets the bytes that the planned requests need",
     "weights_offload_gb": "the weights are in the host's memory already, and the server would leave them there",
+    "experts_offload_gb": "the experts are in the host's memory already",
     "kv_offload_gb": "the server ends and says that only GPUs have it",
     "kv_dtype": "choices are auto and fp8; with int8_per_token_head its outputs were wrong",
     "quantization": "the server has no kernel for it, or leaves the weights: engine=transformers has bnb-4bit",
@@ -103,6 +105,7 @@ class VllmEngine(ServingEngine):
         "scheduling": value("--scheduling-policy"),
         "speculative": json_value("--speculative-config"),
         "weights_offload_gb": value("--cpu-offload-gb"),
+        "experts_offload_gb": lambda given: ["--cpu-offload-gb", str(given), "--cpu-offload-params", "experts"],
         "kv_offload_gb": value("--kv-offloading-size"),
         "adapters_at_once": value("--max-loras"),
         APART: lambda given: [],
@@ -118,7 +121,7 @@ class VllmEngine(ServingEngine):
         """Adapters have a largest rank; on a CPU it lacks knobs, and attention is for some sizes of heads only."""
         if served.adapters and served.adapters.rank > _RANKS[-1]:
             return f"engine=vllm takes adapters up to serve.adapters.rank={_RANKS[-1]}"
-        if why := _cannot_part(served):
+        if why := _cannot_part(served) or _cannot_offload(served):
             return why
         if served.device != "cpu":
             return None
@@ -201,6 +204,17 @@ def _cannot_part(served: Served) -> str | None:
         return f"engine=vllm: {asked} is one server for prompts and one for outputs here: set parallelism.dp=1"
     if served.profile:
         return f"engine=vllm: {asked}: a server in two parts is not profiled here: set serve.profile=false"
+    return None
+
+
+def _cannot_offload(served: Served) -> str | None:
+    """Say why experts cannot lie in the host's memory; both knobs of offload would set the same flag."""
+    if not served.knobs.get("experts_offload_gb"):
+        return None
+    if not isinstance(served.model, MixtralModel):
+        return f"engine=vllm: engine.options.experts_offload_gb: model={served.model.name} has no experts"
+    if served.knobs.get("weights_offload_gb"):
+        return "engine=vllm: experts_offload_gb and weights_offload_gb share one limit of the server: set one of both"
     return None
 
 

@@ -28,7 +28,7 @@ LARGEST_FOLDER_BYTES = 4 * 10**9
 # A KV cache that has no room for more requests at a time lets the others wait, as real servers do.
 MOST_AT_ONCE = 256
 # Knobs with which a device holds fewer bytes of weights than the dtype says.
-HOLD_LESS = ("quantization", "weights_offload_gb", "gpu_layers")
+HOLD_LESS = ("quantization", "weights_offload_gb", "experts_offload_gb", "gpu_layers")
 # Of a server's plan: where its interpreter lies, and how what it holds is read.
 _NOT_IN_ID = {"python", "holdings"}
 # With fewer requests most rates near the capacity stay unknown (docs/numbers.md, "Loads of a server").
