@@ -55,14 +55,13 @@ METRIC_NAMES: MetricNames = {
 }
 # What a GPU's memory gained, by vllm/v1/worker; a CPU's worker does not say it.
 _LOADED = r"Model loading took ([\d.]+) GiB"
-_CACHE = "vllm:cache_config_info on its page"
-# A line for each copy of the model; versions before 0.30 tell blocks only.
+# A line for each copy of the model. Its kv_cache_size_tokens are those of whole requests of the greatest length, which
+# may be fewer.
 KV_TOKENS = (
-    Told(where="page", pattern=r'^vllm:cache_config_info\{.*?kv_cache_size_tokens="(\d+)"', words=_CACHE),
     Told(
         where="page",
         pattern=r'^vllm:cache_config_info\{.*?[{,]block_size="(\d+)".*?num_gpu_blocks="(\d+)"',
-        words=_CACHE,
+        words="vllm:cache_config_info on its page",
     ),
 )
 # That which brings a prompt's keys and values to the server that generates, unless one is named; and what starts both.

@@ -1,4 +1,4 @@
-"""A server that says what it was asked; `python two_servers.py --port <n> --kv-transfer-config <json>` is one of two."""
+"""A server that says what it was asked, started as vLLM's are: by --port and --kv-transfer-config."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import os
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Handler(BaseHTTPRequestHandler):
     """A completion of one token names where its keys lie, as NIXL's does; a stream says what it was asked."""
 
     protocol_version = "HTTP/1.1"
-    config: dict[str, Any] = {}
+    config: ClassVar[dict[str, Any]] = {}
 
     def do_GET(self) -> None:
         if self.path == "/die":
