@@ -97,7 +97,8 @@ class Started:
         """The tokens for which the KV cache has room."""
         return int(self.cache()["num_gpu_blocks"]) * int(self.cache()["block_size"])
 
-    def _page(self) -> str:
+    def page(self) -> str:
+        """Return the page of metrics."""
         return self._get("GET", "/metrics")
 
     def _get(self, method: str, path: str, body: bytes | None = None) -> str:
