@@ -13,7 +13,7 @@ from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.folder import RunFolder
 from llmexp.record.requests import RequestSample
 from llmexp.record.result import RunResult, RunStatus
-from llmexp.record.serving import ClientFloor, ServingSummary
+from llmexp.record.serving import ClientFloor, Held, ServingSummary
 from llmexp.report.row import Row
 from llmexp.tasks.serving.points import ServingRepeat, results
 
@@ -46,9 +46,14 @@ def answer(index: int, due_s: float = 0.0, takes_s: float = 2.0, tokens: int = 4
 
 
 def repeat(
-    *samples: RequestSample, floors: list[ClientFloor] | None = None, probes: Sequence[LoadPoint] = ()
+    *samples: RequestSample,
+    floors: list[ClientFloor] | None = None,
+    probes: Sequence[LoadPoint] = (),
+    held: Held | None = None,
 ) -> ServingRepeat:
-    summary = ServingSummary(rank=0, window_wall_s=1.0, peak_rss_bytes=1, server_start_s=3.0, floors=floors or [])
+    summary = ServingSummary(
+        rank=0, window_wall_s=1.0, peak_rss_bytes=1, server_start_s=3.0, floors=floors or [], held=held or Held()
+    )
     return ServingRepeat((summary,), (), tuple((sample,) for sample in samples), probes=tuple(probes))
 
 

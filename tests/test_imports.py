@@ -68,7 +68,7 @@ ONLY_IN = {
     "datasets": ("launchers",),
     "huggingface_hub": ("launchers",),
     "safetensors": ("launchers",),
-    "gguf": ("launchers.serving.weights.gguf_writer",),
+    "gguf": ("launchers.serving.weights.gguf_writer", "launchers.serving.server.holdings"),
     "megatron": ("launchers.megatron",),
     "mlflow": ("record.mlflow",),
     "jinja2": ("report.page",),

@@ -315,6 +315,13 @@ def test_a_real_server_gives_two_load_points_with_their_floor_pictures_and_copy_
     memory = result.metrics["server_peak_resident_bytes"]
     assert memory
     assert memory.mean > 100e6, "of a process that has imported torch"
+    held = {name: result.metrics[name] for name in ("weights_bytes", "kv_cache_bytes", "kv_cache_tokens")}
+    assert all(metric and metric.mean > 0 for metric in held.values())
+    assert result.what_ran == {
+        "weights_bytes_from": "the tensors of the model's folder",
+        "kv_cache_from": "blocks as they were set",
+    }
+    assert "weights: by the tensors of the model's folder" in done.stdout
     assert (folder.figures / "latencies.png").exists()
     assert (folder.path.parent / "report_latencies.png").exists()
     assert_in_mlflow(tmp_path, result)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import time
 
 from llmexp.launchers.rank.frame import Rank, main
+from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.floor import client_floors
 from llmexp.launchers.serving.load import run
 from llmexp.launchers.serving.profiling import profile
 from llmexp.launchers.serving.search import search
+from llmexp.launchers.serving.server.holdings import held
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.server.running_server import AnyServer, RunningServer
 from llmexp.launchers.serving.session import Session, TerminatedError
+from llmexp.launchers.serving.watch.metrics_page import MetricsPage, PageError
 from llmexp.launchers.serving.watch.server_watch import ServerWatch
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.machine.gpus import visible_gpus
@@ -23,9 +27,10 @@ from llmexp.machine.processor import usable_cores
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.requests import RequestSample
 from llmexp.record.samples import RankSummary
-from llmexp.record.serving import ServingSummary
+from llmexp.record.serving import Held, ServingSummary
 
 SERVER_LOG = "log.server.txt"
+PAGE_WITHIN_S = 10.0
 
 
 def work(plan: ServingPlan, rank: Rank) -> RankSummary:
@@ -47,6 +52,7 @@ def _on_a_server(plan: ServingPlan, rank: Rank) -> RankSummary:
         with ServerWatch.of(server, rank.folder, begin_s, _gpus(plan)) as watch:
             probes = _measure(plan, rank, server, watch)
             window_s = time.perf_counter() - begin_s
+            found = _held(server)
             # A run whose every load is a probe has no load to put on the server once more.
             if plan.points and plan.server.profiler and rank.folder.name == f"repeat.{plan.config.measure.repeats - 1}":
                 profile(plan, rank.folder, server, watch)
@@ -55,6 +61,8 @@ def _on_a_server(plan: ServingPlan, rank: Rank) -> RankSummary:
         window_wall_s=window_s,
         peak_rss_bytes=peak_rss_bytes(),
         server_start_s=start_s,
+        held=found,
+        what_ran=found.sources,
         floors=client_floors(plan, probes),
         environment={"interpreter": sys.executable},
     )
@@ -100,6 +108,16 @@ def _measure(plan: ServingPlan, rank: Rank, server: AnyServer, watch: ServerWatc
     if not answered:
         raise server.useless(f"no request was answered wholly; the last one: {problem}")
     return probes
+
+
+def _held(server: AnyServer) -> Held:
+    """Return what the server holds, after its loads: one may make its KV cache only for the first request."""
+    plan, texts = server.plan, {"log": server.first_words()}
+    if plan.metrics and any(told.where == "page" for told in plan.holdings.every_told):
+        page = MetricsPage(Address.of(server.url), plan.metrics, plan.metric_names, server.headers)
+        with contextlib.suppress(PageError), contextlib.closing(page):
+            texts["page"] = page.text(PAGE_WITHIN_S)
+    return held(plan.holdings, texts, server.folder)
 
 
 def _wanted(plan: ServingPlan) -> FolderRequest:

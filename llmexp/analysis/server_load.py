@@ -38,6 +38,8 @@ class ServerLoad:
     prompt_tokens: float | None
     prefix_hit_ratio: float | None
     """Prompt tokens found in the cache of prefixes, over those that were looked up."""
+    transferred_tokens: float | None
+    """Of prompts, whose keys and values came from another server."""
     draft_acceptance_ratio: float | None
     """Accepted over drafted tokens; where a server counts neither, the mean of the share that it tells."""
     resident_bytes: Level | None
@@ -75,6 +77,7 @@ def server_load(samples: Sequence[ServerSample], begin_s: float, end_s: float) -
         generated_tokens=growth("generated_tokens"),
         prompt_tokens=growth("prompt_tokens"),
         prefix_hit_ratio=_ratio(growth("prefix_hit_tokens"), growth("prefix_queried_tokens")),
+        transferred_tokens=growth("transferred_tokens"),
         draft_acceptance_ratio=accepted_share.mean if accepted_share and accepted is None else accepted,
         resident_bytes=_level(resident_bytes(samples), window),
         cpu_cores=None if computed_s is None else computed_s / (end_s - begin_s),

@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from llmexp.plan.server_holdings import Holdings
 from llmexp.record.plan import Command
 from llmexp.record.samples import Record
 from llmexp.record.server_samples import Metric
 
-Weights = Literal["safetensors", "gguf", "none"]
+Weights = Literal["safetensors", "gguf", "gptq", "awq", "none"]
 ContainerProgram = Literal["docker", "podman"]
 MetricNames = dict[Metric, tuple[str, ...]]
 """The names of a server's page for what llmexp records; of several names the first that stands on the page counts."""
@@ -70,9 +71,10 @@ class ProfilerRoutes(Record):
 class ServerPlan(Record):
     """The command of a server, and the routes at which it answers.
 
-    The command's arguments may have '{folder}', the model's folder, '{port}', '{python}', '{threads}', how many the
-    server may take on a CPU, '{adapters}', the folder of the adapters' folders, '{inner_port}', a further port for the
-    server's own processes, '{name}', a container's name, and '{trace}', the folder of its profiler's traces.
+    The command's arguments may have '{folder}', the model's folder, '{port}', '{python}', '{own_python}', that of the
+    load client, '{threads}', how many the server may take on a CPU, '{adapters}', the folder of the adapters' folders,
+    '{inner_port}', a further port for the server's own processes, '{name}', a container's name, and '{trace}', the
+    folder of its profiler's traces.
     """
 
     command: Command = Field(description="empty for a server that runs already")
@@ -86,6 +88,7 @@ class ServerPlan(Record):
     metric_names: MetricNames = Field(default_factory=dict, description="what is read of that page, by whose names")
     profiler: ProfilerRoutes | None = Field(None, description="of a server that is started to be profiled")
     form: RequestForm
+    holdings: Holdings = Field(default_factory=Holdings, description="how it is known what the server holds")
     weights: Weights = Field("safetensors", description="of the model's folder; none: the server makes its own")
 
     def with_adapters(self, folder: Path) -> ServerPlan:

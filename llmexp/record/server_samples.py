@@ -16,6 +16,7 @@ Metric = Literal[
     "preemptions",
     "prefix_queried_tokens",
     "prefix_hit_tokens",
+    "transferred_tokens",
     "drafted_tokens",
     "accepted_tokens",
     "accepted_share",
@@ -25,7 +26,8 @@ Metric = Literal[
 """The names that llmexp has for what servers tell: requests, tokens, and shares from 0 to 1.
 
 running, waiting and the shares are of the moment; all others count since the server's start. prefix_queried_tokens
-are those of prompts that were looked up in the cache of prefixes.
+are those of prompts that were looked up in the cache of prefixes; transferred_tokens are those whose keys and values
+came from another server.
 """
 SHARES: frozenset[Metric] = frozenset({"kv_used_share", "accepted_share"})
 

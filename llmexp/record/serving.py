@@ -18,12 +18,29 @@ class ClientFloor(Record):
     end_to_end_p50_s: float
 
 
+class Held(Record):
+    """What a server held on all of its devices together; None where nobody tells."""
+
+    weights_bytes: int | None = None
+    weights_from: str = Field("", description="who says so")
+    kv_cache_bytes: int | None = None
+    kv_cache_tokens: int | None = Field(None, description="for which the KV cache has room")
+    kv_cache_from: str = Field("", description="who says for how many tokens there is room")
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Who says what, as far as anything is known."""
+        found = {"weights_bytes_from": self.weights_from, "kv_cache_from": self.kv_cache_from}
+        return {name: words for name, words in found.items() if words}
+
+
 class ServingSummary(RankSummary):
     """The summary of a load client, rank.0.json."""
 
     server_start_s: float | None = Field(
         None, description="from the server's start to its readiness; None for a server that ran already"
     )
+    held: Held = Held()
     floors: list[ClientFloor] = Field(default_factory=list, description="one for each load point")
 
     model_config = ConfigDict(extra="forbid")

@@ -163,6 +163,10 @@ class Server:
             self._port.release()
         return self._code
 
+    def first_words(self) -> str:
+        """Return the begin of the server's log since its start."""
+        return self._words.head()
+
     def last_words(self) -> str:
         """Return the last lines of the server's log since its start."""
         return self._words.last_lines()
@@ -177,6 +181,7 @@ class Server:
             port=self.port,
             trace=(self.log.parent / TRACES).absolute(),
             python=python,
+            own_python=sys.executable,
             threads=self.threads,
             inner_port=Port(hold=False).number,
             name=self._container.name if self._container else "",

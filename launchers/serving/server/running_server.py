@@ -38,6 +38,15 @@ class RunningServer:
         return self._never.fileno()
 
     @property
+    def folder(self) -> None:
+        """None: what it has read is not known here."""
+        return None
+
+    def first_words(self) -> str:
+        """Return nothing, as its log is not known here."""
+        return ""
+
+    @property
     def pid(self) -> int | None:
         """None: its processes are not this machine's to see."""
         return None

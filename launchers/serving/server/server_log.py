@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 LAST_LINES = 15
-_TAIL_BYTES, _MEMORY_TAIL_BYTES = 8192, 256 << 10
+_TAIL_BYTES, _MEMORY_TAIL_BYTES, _HEAD_BYTES = 8192, 256 << 10, 1 << 20
 _LONGEST_LINE = 300
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PYTHON_ERROR = re.compile(r"(?:^|[\s\]])(?:\w+\.)*[A-Z]\w*(?:Error|Exception)(?:: |$)")
@@ -43,6 +43,15 @@ class ServerLog:
             with self.path.open("rb") as file:
                 file.seek(max(self._begin, file.seek(0, os.SEEK_END) - most_bytes))
                 return _COLOURS.sub("", file.read().decode(errors="replace"))
+        except FileNotFoundError:
+            return ""
+
+    def head(self) -> str:
+        """Return the begin of what came since the start, where a server says what it holds; without colours."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._begin)
+                return _COLOURS.sub("", file.read(_HEAD_BYTES).decode(errors="replace"))
         except FileNotFoundError:
             return ""
 

@@ -41,13 +41,16 @@ class MetricsPage:
 
     def read(self, within_s: float) -> dict[Metric, float]:
         """Ask for the page; raises PageError where it does not come wholly, in time, or says nothing of the server."""
+        return self._values(self.text(within_s))
+
+    def text(self, within_s: float) -> str:
+        """Return the page as it is; raises PageError where it does not come wholly or in time."""
         try:
-            text = self._text(time.monotonic() + within_s)
+            return self._text(time.monotonic() + within_s)
         except TimeoutError:
             raise self._given_up(f"no whole page within {within_s:g} s") from None
         except (OSError, HTTPException) as error:
             raise self._given_up(f"{type(error).__name__}: {error}") from None
-        return self._values(text)
 
     def close(self) -> None:
         """Close the connection."""

@@ -15,8 +15,10 @@ from llmexp.errors import ConfigError
 from llmexp.launchers.models.building import build, configuration
 from llmexp.launchers.models.seeding import DTYPES
 from llmexp.launchers.models.weights import seeded
+from llmexp.launchers.serving.weights.int4_writer import write_int4
 from llmexp.launchers.serving.weights.model_folder import FolderRequest
 from llmexp.launchers.serving.words import BLANK, vocabulary
+from llmexp.plan.quantised import INT4, group_size
 from llmexp.schema import HfModel
 
 
@@ -43,6 +45,11 @@ def write(wanted: FolderRequest, folder: Path) -> None:
         from llmexp.launchers.serving.weights.gguf_writer import write_gguf  # only llama.cpp's users have gguf
 
         write_gguf(model, folder)
+        return
+    if wanted.weights in INT4:
+        model.config.use_cache, model.config.architectures = True, [_class_of(config)]
+        write_int4(model, wanted.weights, group_size(wanted.model), folder)
+        generation.save_pretrained(folder)
         return
     model.generation_config = generation
     model.config.use_cache = True  # a model that is built for training keeps none

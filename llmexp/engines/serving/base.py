@@ -10,7 +10,10 @@ from typing import Any, ClassVar, Literal
 
 from llmexp.engines.base import Engine, ServerSoftware
 from llmexp.engines.commands import ranks_of
+from llmexp.plan.quantised import INT4, LEAST_GROUP, Int4, group_size
+from llmexp.plan.server_holdings import Computed, Holdings, Told
 from llmexp.plan.server_plan import ServerPlan, Weights
+from llmexp.plan.shape import shape_of
 from llmexp.record.plan import Command
 from llmexp.schema import DenseModel, MixtralModel, ServingRunConfig
 from llmexp.schema.load import ServedAdapters
@@ -26,6 +29,10 @@ IGNORE_END = {"model": SERVED_NAME, "ignore_eos": True, "stream_options": {"incl
 # The names of dtypes on servers' command lines.
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 BYTES = {"fp32": 4, "bf16": 2}
+# The knob that has prompts read and outputs generated on servers of their own.
+APART = "prefill_apart"
+# The KV cache's dtypes of one byte that have no scales for each token beside them.
+_FP8 = ("fp8", "fp8_e4m3", "fp8_e4m3fn", "fp8_e5m2")
 
 # What the load client imports, and what writes the model's folder.
 CLIENT_MODULES = ("httptools", "uvloop", "msgspec")
@@ -81,9 +88,14 @@ class Served:
     """Whether the server runs already, so that only its form of requests and its routes are asked for."""
 
     @property
+    def copies(self) -> int:
+        """Whole copies of the model: those behind one address, or one for prefill and one for decode."""
+        return 2 * self.replicas if self.knobs.get(APART) else self.replicas
+
+    @property
     def every_device(self) -> int:
         """The devices of all copies together."""
-        return self.devices * self.stages * self.replicas
+        return self.devices * self.stages * self.copies
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -91,9 +103,32 @@ class Served:
         return 2 * self.model.num_layers * self.model.num_kv_heads * self.model.head_dim * BYTES[self.dtype]
 
     @property
+    def kv_bytes_over_devices(self) -> int | None:
+        """The bytes of one token on all devices; None where the cache's dtype has scales beside it, or is not known.
+
+        Where there are more devices than heads, tensor parallelism gives each of them a copy of one.
+        """
+        given = self.knobs.get("kv_dtype") or "auto"
+        size = BYTES[self.dtype] if given == "auto" else 1 if given in _FP8 else None
+        heads = max(self.model.num_kv_heads, self.devices)
+        return None if size is None else 2 * self.model.num_layers * heads * self.model.head_dim * size
+
+    @property
+    def drawn_weights(self) -> Computed:
+        """The bytes of weights that a server draws itself."""
+        shape = shape_of(self.model)
+        assert shape
+        return Computed(number=shape.parameters * BYTES[self.dtype] * self.copies, words="the model's shape")
+
+    @property
+    def int4(self) -> Int4 | None:
+        """The 4-bit format in which the folder's weights are asked for."""
+        return next((kind for kind in INT4 if kind == self.knobs.get("quantization")), None)
+
+    @property
     def folder_weights(self) -> Weights:
         """The weights in the folder of a server that can draw its own."""
-        return "none" if self.own_weights else "safetensors"
+        return "none" if self.own_weights else self.int4 or "safetensors"
 
     @property
     def load_format(self) -> str:
@@ -128,6 +163,13 @@ class ServingEngine(Engine[ServingRunConfig]):
     has_profiler: ClassVar[bool] = False
     """Whether its server can be profiled while it serves."""
 
+    reads_int4: ClassVar[bool] = False
+    """Whether it reads weights in the formats of GPTQ and AWQ."""
+    draws_own: ClassVar[bool] = False
+    """Whether it can draw random weights itself."""
+    kv_tokens_told: ClassVar[tuple[Told, ...]] = ()
+    """Where its server says for how many tokens its KV cache has room."""
+
     installed_by: ClassVar[str]
     """How a person installs the server, in one line."""
 
@@ -148,11 +190,40 @@ class ServingEngine(Engine[ServingRunConfig]):
             return f"engine={self.name} has no replicas behind one address here: set parallelism.dp=1"
         if served.adapters and not self.has_adapters:
             return f"engine={self.name} serves no adapters here: leave serve.adapters out"
+        return self._lacks_int4(served) if served.int4 else None
+
+    def _lacks_int4(self, served: Served) -> str | None:
+        asked, model = f"engine.options.quantization={served.int4}", served.model
+        if not self.reads_int4:
+            return f"engine={self.name} reads no weights in that format: {asked} is for vllm, sglang and tgi"
+        if served.own_weights:
+            return f"{asked}: llmexp writes these weights into a folder: leave serve.weights=own out"
+        if not isinstance(model, DenseModel):
+            return f"{asked}: the folder's 4-bit weights are those of dense models, and model={model.name} has experts"
+        if served.dtype == "fp32":
+            return f"{asked}: servers compute with 4-bit weights in 16 bits only: set serve.dtype=bf16"
+        if (group := group_size(model)) < LEAST_GROUP:
+            return (
+                f"{asked}: {group} inputs would share a scale, and servers want {LEAST_GROUP} or more: give "
+                f"model.hidden_size and model.intermediate_size={model.intermediate_size} multiples of {LEAST_GROUP}"
+            )
         return None
 
     def cannot(self, served: Served) -> str | None:
         """Say what else the engine cannot do."""
         return None
+
+    def holdings(self, served: Served) -> Holdings:
+        """Say how it is known what the server holds: by its words, else by what it was told to load."""
+        told = list(self.kv_tokens_told)
+        if served.is_running:
+            return Holdings(kv_tokens_told=told)
+        found = Holdings(kv_tokens_told=told, kv_bytes_per_token=served.kv_bytes_over_devices)
+        if served.knobs.get("quantization") and not served.int4:
+            return found
+        if self.draws_own and served.own_weights:
+            return found.model_copy(update={"weights": served.drawn_weights})
+        return found.model_copy(update={"folder_copies": served.copies})
 
     def command(self, config: ServingRunConfig) -> Command:
         """Return the command that starts the load client, which starts the server."""

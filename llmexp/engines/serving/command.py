@@ -8,6 +8,7 @@ from typing import get_args
 from llmexp.engines.serving import lightllm, sglang, tgi, vllm
 from llmexp.engines.serving.base import IGNORE_END, Served, ServingEngine, value
 from llmexp.errors import ConfigError
+from llmexp.plan.server_holdings import Holdings
 from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 from llmexp.record.server_samples import Metric
@@ -41,6 +42,10 @@ class CommandEngine(ServingEngine):
     distributions = ()
     form_knobs = ("token_ids", "ignore_eos", "ready", "metrics")
     knobs = dict.fromkeys((COMMAND, *form_knobs), value(""))
+
+    def holdings(self, served: Served) -> Holdings:
+        """What any of the known pages tells; in which dtype a command keeps its cache and its weights is not known."""
+        return Holdings(kv_tokens_told=[*vllm.KV_TOKENS, *sglang.KV_TOKENS])
 
     def server(self, served: Served) -> ServerPlan:
         """Return the given command; raise ConfigError where it has no {port}."""

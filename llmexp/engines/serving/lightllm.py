@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from llmexp.engines.serving.base import DTYPES, HOST, SERVED_NAME, Knob, Served, ServingEngine, value
+from llmexp.plan.server_holdings import Computed, Holdings, Told
 from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
@@ -23,12 +24,15 @@ METRIC_NAMES: MetricNames = {
     "generated_tokens": ("lightllm_request_generated_tokens_sum",),
     "prompt_tokens": ("lightllm_request_input_length_sum",),
 }
+# By lightllm/common/mem_manager.py, where kv_tokens does not say how many.
+KV_TOKENS = (Told(where="log", pattern=r"(\d+) is the profiled max_total_token_num", words="its log, as profiled"),)
 
 
 class LightllmEngine(ServingEngine):
     """It takes token ids and ignore_eos, and has a metrics page; it tells the id of every token."""
 
     name = "lightllm"
+    kv_tokens_told = KV_TOKENS
     modules = ("lightllm",)
     installed_by = "install lightllm from its sources into an environment of its own, and name it by engine.python"
     distributions = ("lightllm", "torch", "triton", "transformers")
@@ -53,6 +57,14 @@ class LightllmEngine(ServingEngine):
         if not knobs.get("prefix_caching", True) and knobs.get("chunked_prefill", True):
             return "engine=lightllm: prefix_caching=false needs chunked_prefill=false too"
         return _unknown_kv_dtype(knobs)
+
+    def holdings(self, served: Served) -> Holdings:
+        """The tokens of the cache are those that it was told, else each device's log tells them for all."""
+        found, given = super().holdings(served), served.knobs.get("kv_tokens")
+        if given:
+            own = Computed(number=int(given), words="engine.options.kv_tokens")
+            return found.model_copy(update={"kv_tokens_told": [], "kv_tokens": own})
+        return found if served.devices == 1 else found.model_copy(update={"kv_tokens_told": []})
 
     def server(self, served: Served) -> ServerPlan:
         """Return the command of LightLLM's server; it asks for an end token, which every request then ignores."""

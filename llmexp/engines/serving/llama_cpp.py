@@ -9,18 +9,22 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from llmexp.engines.serving.base import HOST, SERVED_NAME, THREADS, Knob, Served, ServingEngine, value
+from llmexp.plan.server_holdings import Told
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 from llmexp.schema import ServingRunConfig
 
 # The number of fp32 among the types of GGML: without it the KV cache is fp16, and tokens differ from those of others.
 _FP32 = "0"
+# By src/llama-kv-cache.cpp, whose cells are tokens.
+KV_TOKENS = (Told(where="log", pattern=r"size = +[\d.]+ MiB \( *(\d+) cells", words="its log, as cells"),)
 
 
 class LlamaCppEngine(ServingEngine):
     """It computes one request at a time; its file has an end token that is never drawn."""
 
     name = "llama_cpp"
+    kv_tokens_told = KV_TOKENS
     modules = ("llama_cpp", "fastapi", "uvicorn")
     installed_by = (
         "`make serve-venv SERVER=llama_cpp` installs it into an environment of its own; or name one by engine.python"

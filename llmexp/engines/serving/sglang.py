@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from llmexp.engines.serving.base import DTYPES, HOST, IGNORE_END, SERVED_NAME, Knob, Served, ServingEngine, value
+from llmexp.plan.server_holdings import GIB, Holdings, Told
 from llmexp.plan.server_plan import MetricNames, ProfilerRoutes, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
@@ -28,6 +29,16 @@ METRIC_NAMES: MetricNames = {
 }
 
 
+KV_TOKENS = (
+    Told(
+        where="page",
+        pattern=r"^sglang:max_total_num_tokens(?:\{.*\})? (\S+)",
+        words="sglang:max_total_num_tokens on its page",
+    ),
+)
+# By sglang/srt/model_executor/model_runner.py, whose GB are GiB; each device tells its own.
+_LOADED = r"Load weight end\..*mem usage=([\d.]+) GB"
+
 # Only with Python's calls does its trace tell which steps are prefill, and where a module runs.
 _PROFILER = ProfilerRoutes(
     start_body={"output_dir": "{trace}", "activities": ["CPU", "GPU"], "with_stack": True, "record_shapes": True}
@@ -38,7 +49,8 @@ class SglangEngine(ServingEngine):
     """It takes token ids and ignore_eos, and has a metrics page where it is told to."""
 
     name = "sglang"
-    has_profiler = True
+    has_profiler = draws_own = reads_int4 = True
+    kv_tokens_told = KV_TOKENS
     modules = ("sglang",)
     installed_by = "install sglang into an environment of its own, and name its interpreter by engine.python"
     distributions = ("sglang", "torch", "triton", "flashinfer-python")
@@ -60,6 +72,14 @@ class SglangEngine(ServingEngine):
         if served.device == "cpu":
             return "engine=sglang needs a GPU here: on a CPU it wants a build of its own and AMX instructions"
         return None
+
+    def holdings(self, served: Served) -> Holdings:
+        """Its log tells what each device's memory gained by the weights."""
+        found = super().holdings(served)
+        if served.is_running:
+            return found
+        told = Told(where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device)
+        return found.model_copy(update={"weights_told": [told]})
 
     def server(self, served: Served) -> ServerPlan:
         """Return the command of SGLang's server."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from llmexp.engines.base import ServerSoftware
 from llmexp.engines.serving.base import DTYPES, HOST, Knob, Served, ServingEngine, value
 from llmexp.errors import ConfigError
+from llmexp.plan.server_holdings import Told
 from llmexp.plan.server_plan import ContainerProgram, MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
 from llmexp.schema import ServingRunConfig
@@ -38,6 +39,10 @@ METRIC_NAMES: MetricNames = {
     "generated_tokens": ("tgi_request_generated_tokens_sum",),
     "prompt_tokens": ("tgi_request_input_length_sum",),
 }
+# By router/src/server.rs.
+KV_TOKENS = (
+    Told(where="log", pattern=r"Setting max batch total tokens to (\d+)", words="its log, as the tokens of a batch"),
+)
 _OF_CONTAINER = ("image", "program")
 
 
@@ -57,6 +62,8 @@ class TgiEngine(ServingEngine):
     """It takes text, has no ignore_eos and a folder without an end token, and tells the id of every token."""
 
     name = "tgi"
+    reads_int4 = True
+    kv_tokens_told = KV_TOKENS
     modules = ()
     installed_by = f"`docker pull {IMAGE}` fetches its image"
     distributions = ()
@@ -103,6 +110,7 @@ class TgiEngine(ServingEngine):
             metrics="/metrics",
             metric_names=METRIC_NAMES,
             form=form,
+            weights=served.int4 or "safetensors",
         )
 
     def server_software(self, config: ServingRunConfig) -> ServerSoftware | None:

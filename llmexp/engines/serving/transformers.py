@@ -10,7 +10,9 @@ from dataclasses import replace
 from math import ceil
 from typing import ClassVar
 
-from llmexp.engines.serving.base import DTYPES, HOST, Knob, Served, ServingEngine, switch, value
+from llmexp.engines.serving.base import BYTES, DTYPES, HOST, Knob, Served, ServingEngine, switch, value
+from llmexp.plan.quantised import quantised_weights
+from llmexp.plan.server_holdings import Computed, Holdings
 from llmexp.plan.server_plan import ProfilerRoutes, RequestForm, ServerPlan
 from llmexp.record.installed import installs
 from llmexp.record.plan import Command
@@ -48,16 +50,30 @@ class TransformersEngine(ServingEngine):
             return "engine=transformers serves a model from one device: set parallelism.tp=1"
         return None
 
+    def holdings(self, served: Served) -> Holdings:
+        """Its cache has the blocks that it was told, and no others; what bitsandbytes quantises is counted."""
+        found, knobs = super().holdings(served), _with_defaults(served, _defaults(served)).knobs
+        if served.is_running:
+            return found
+        if knobs.get("kv_blocks") and knobs["continuous_batching"]:
+            tokens = int(knobs["kv_blocks"]) * int(knobs.get("block_size", PAGE_TOKENS))
+            found = found.model_copy(update={"kv_tokens": Computed(number=tokens, words="blocks as they were set")})
+        quantised = quantised_weights(served.model, str(knobs.get("quantization")), BYTES[served.dtype])
+        return found.model_copy(update={"weights": quantised}) if quantised else found
+
     def server(self, served: Served) -> ServerPlan:
         """Return `transformers serve` for the folder alone; without a bound, its KV cache would take most memory."""
-        defaults = {"continuous_batching": True} | (_cache(served) if served.device == "cpu" else {})
-        served = _with_defaults(served, defaults)
+        served = _with_defaults(served, _defaults(served))
         program = [PROFILED_SERVER, "{trace}"] if served.profile else ["transformers.cli.transformers"]
         argv = ["{python}", "-m", *program, "serve", "{folder}", "--host", HOST]
         argv += ["--port", "{port}", "--device", served.device, "--dtype", DTYPES[served.dtype]]
         argv += ["--default-seed", str(served.seed), *self.flags(served)]
         form = RequestForm.completions(token_ids=False)
         return ServerPlan(command=Command(argv=argv), form=form, profiler=ProfilerRoutes() if served.profile else None)
+
+
+def _defaults(served: Served) -> dict[str, int]:
+    return {"continuous_batching": True} | (_cache(served) if served.device == "cpu" else {})
 
 
 def _cache(served: Served) -> dict[str, int]:

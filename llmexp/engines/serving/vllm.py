@@ -11,6 +11,7 @@ from math import ceil
 from typing import Any, ClassVar
 
 from llmexp.engines.serving.base import (
+    APART,
     DTYPES,
     HOST,
     IGNORE_END,
@@ -22,6 +23,9 @@ from llmexp.engines.serving.base import (
     switch,
     value,
 )
+from llmexp.machine.processor import instruction_sets
+from llmexp.plan.quantised import INT4
+from llmexp.plan.server_holdings import GIB, Holdings, Told
 from llmexp.plan.server_plan import (
     ADAPTER,
     ADAPTERS,
@@ -33,8 +37,8 @@ from llmexp.plan.server_plan import (
     adapter_name,
 )
 from llmexp.record.plan import Command
+from llmexp.schema import MixtralModel
 
-_GIB = 1 << 30
 # As vllm/v1/metrics/loggers.py and spec_decode/metrics.py name them; those with gpu_ are of versions before 0.10.
 METRIC_NAMES: MetricNames = {
     "running": ("vllm:num_requests_running",),
@@ -43,21 +47,37 @@ METRIC_NAMES: MetricNames = {
     "preemptions": ("vllm:num_preemptions_total",),
     "prefix_queried_tokens": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
     "prefix_hit_tokens": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+    "transferred_tokens": ("vllm:external_prefix_cache_hits_total",),
     "drafted_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
     "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
     "generated_tokens": ("vllm:generation_tokens_total",),
     "prompt_tokens": ("vllm:prompt_tokens_total",),
 }
+# What a GPU's memory gained, by vllm/v1/worker; a CPU's worker does not say it.
+_LOADED = r"Model loading took ([\d.]+) GiB"
+# A line for each copy of the model. Its kv_cache_size_tokens are those of whole requests of the greatest length, which
+# may be fewer.
+KV_TOKENS = (
+    Told(
+        where="page",
+        pattern=r'^vllm:cache_config_info\{.*?[{,]block_size="(\d+)".*?num_gpu_blocks="(\d+)"',
+        words="vllm:cache_config_info on its page",
+    ),
+)
+# That which brings a prompt's keys and values to the server that generates, unless one is named; and what starts both.
+_CONNECTORS = {"cpu": "ExampleConnector", "cuda": "NixlConnector"}
+_PROGRAM = "llmexp.launchers.serving.apart.program"
 # Why a knob is refused on a CPU, and its values that are not; docs/servers.md says what was seen.
 _ON_A_GPU = {
     "cuda_graphs": "there are none",
     "memory_fraction": "the KV cache gets the bytes that the planned requests need",
     "weights_offload_gb": "the weights are in the host's memory already, and the server would leave them there",
+    "experts_offload_gb": "the experts are in the host's memory already",
     "kv_offload_gb": "the server ends and says that only GPUs have it",
     "kv_dtype": "choices are auto and fp8; with int8_per_token_head its outputs were wrong",
     "quantization": "the server has no kernel for it, or leaves the weights: engine=transformers has bnb-4bit",
 }
-_AS_ON_A_CPU = {"kv_dtype": ("auto", "fp8")}
+_AS_ON_A_CPU = {"kv_dtype": ("auto", "fp8"), "quantization": INT4}
 # For which it has room for adapters; one of a rank between takes the next.
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 # Those of vLLM 0.32's attention on a CPU; with another the server starts, and ends at the first request.
@@ -84,18 +104,24 @@ class VllmEngine(ServingEngine):
         "scheduling": value("--scheduling-policy"),
         "speculative": json_value("--speculative-config"),
         "weights_offload_gb": value("--cpu-offload-gb"),
+        "experts_offload_gb": lambda given: ["--cpu-offload-gb", str(given), "--cpu-offload-params", "experts"],
         "kv_offload_gb": value("--kv-offloading-size"),
         "adapters_at_once": value("--max-loras"),
+        APART: lambda given: [],
         "compile": lambda on: [] if on else ["--enforce-eager"],
         "cuda_graphs": lambda on: [] if on else ["--compilation-config", '{"cudagraph_mode": "NONE"}'],
     }
     form_knobs = ("scheduling",)
+    draws_own = reads_int4 = True
+    kv_tokens_told = KV_TOKENS
     has_stages = has_replicas = has_adapters = True
 
     def cannot(self, served: Served) -> str | None:
         """Adapters have a largest rank; on a CPU it lacks knobs, and attention is for some sizes of heads only."""
         if served.adapters and served.adapters.rank > _RANKS[-1]:
             return f"engine=vllm takes adapters up to serve.adapters.rank={_RANKS[-1]}"
+        if why := _cannot_part(served) or _cannot_offload(served):
+            return why
         if served.device != "cpu":
             return None
         if served.model.head_dim not in _HEADS_ON_A_CPU:
@@ -103,7 +129,20 @@ class VllmEngine(ServingEngine):
             return f"engine=vllm computes on a CPU with heads of {heads}, and model.head_dim={served.model.head_dim}"
         if served.stages > 1:
             return "engine=vllm ends at the first request on a CPU where the model has stages: set parallelism.pp=1"
+        if served.int4 and "avx512f" not in instruction_sets():
+            return (
+                f"engine=vllm on a CPU: quantization={served.int4} needs AVX-512: its build for AVX2 has no such kernel"
+            )
         return _needs_a_gpu(served.knobs)
+
+    def holdings(self, served: Served) -> Holdings:
+        """On a GPU its log tells the weights; a draft model of its own has weights and a cache of its own beside."""
+        found = super().holdings(served)
+        draft = served.knobs.get("speculative")
+        if served.is_running or (isinstance(draft, Mapping) and draft.get("model")):
+            return Holdings(kv_tokens_told=found.kv_tokens_told)
+        told = Told(where="log", pattern=_LOADED, words="its log, as loaded", unit_bytes=GIB, lines=served.every_device)
+        return found.model_copy(update={"weights_told": [told]})
 
     def server(self, served: Served) -> ServerPlan:
         """Return the command of vLLM's OpenAI server."""
@@ -112,7 +151,7 @@ class VllmEngine(ServingEngine):
         argv += ["--dtype", DTYPES[served.dtype], "--max-model-len", str(served.positions)]
         argv += [*_layout(served), "--seed", str(served.seed), *_on_a_cpu(served), *_adapters(served)]
         argv += [*_profiled(served), *self.flags(served)]
-        command = Command(argv=argv, env={"VLLM_NO_USAGE_STATS": "1", **_shared_cores(served)})
+        command = Command(argv=_apart(served, argv), env={"VLLM_NO_USAGE_STATS": "1", **_shared_cores(served)})
         return ServerPlan(
             command=command,
             metrics="/metrics",
@@ -145,9 +184,50 @@ def _layout(served: Served) -> list[str]:
     return [*tensor, *pipeline, "--data-parallel-size", str(served.replicas)]
 
 
+def _connector(served: Served) -> str:
+    """Return the connector between prefill and decode; empty where one server does both."""
+    given = served.knobs.get(APART)
+    return str(given) if given and given is not True else _CONNECTORS[served.device] if given else ""
+
+
+def _cannot_part(served: Served) -> str | None:
+    connector = _connector(served)
+    asked = f"engine.options.{APART}={served.knobs.get(APART)}"
+    if not connector:
+        return None
+    if connector not in _CONNECTORS.values():
+        return f"engine=vllm: {asked}: choices are true, false and {', '.join(sorted(_CONNECTORS.values()))}"
+    if served.device == "cpu" and connector != _CONNECTORS["cpu"]:
+        return f"engine=vllm on a CPU: {asked} moves the KV cache between GPUs: {_CONNECTORS['cpu']} writes it to files"
+    if served.replicas > 1:
+        return f"engine=vllm: {asked} is one server for prompts and one for outputs here: set parallelism.dp=1"
+    if served.profile:
+        return f"engine=vllm: {asked}: a server in two parts is not profiled here: set serve.profile=false"
+    return None
+
+
+def _cannot_offload(served: Served) -> str | None:
+    """Say why experts cannot lie in the host's memory; both knobs of offload would set the same flag."""
+    if not served.knobs.get("experts_offload_gb"):
+        return None
+    if not isinstance(served.model, MixtralModel):
+        return f"engine=vllm: engine.options.experts_offload_gb: model={served.model.name} has no experts"
+    if served.knobs.get("weights_offload_gb"):
+        return "engine=vllm: experts_offload_gb and weights_offload_gb share one limit of the server: set one of both"
+    return None
+
+
+def _apart(served: Served, argv: list[str]) -> list[str]:
+    """Return the command of the program that starts two of these servers, where they are asked for."""
+    devices = 0 if served.device == "cpu" else served.devices * served.stages
+    connector = _connector(served)
+    return ["{own_python}", "-m", _PROGRAM, connector, str(devices), *argv] if connector else argv
+
+
 def _shared_cores(served: Served) -> dict[str, str]:
     """Have several processes share the cores of a CPU evenly; it would else want a NUMA node for each of them."""
-    return {"VLLM_CPU_SIM_MULTI_NUMA": "1"} if served.device == "cpu" and served.every_device > 1 else {}
+    parts = served.devices * served.stages * served.replicas
+    return {"VLLM_CPU_SIM_MULTI_NUMA": "1"} if served.device == "cpu" and parts > 1 else {}
 
 
 def _adapters(served: Served) -> list[str]:
@@ -164,7 +244,7 @@ def _on_a_cpu(served: Served) -> list[str]:
     """Bound the KV cache to what the requests need, in whole GiB, where it would take a part of the host's memory."""
     if served.device != "cpu":
         return []
-    return ["--kv-cache-memory-bytes", str(ceil(served.kv_tokens * served.kv_bytes_per_token / _GIB) * _GIB)]
+    return ["--kv-cache-memory-bytes", str(ceil(served.kv_tokens * served.kv_bytes_per_token / GIB) * GIB)]
 
 
 def _profiled(served: Served) -> list[str]:

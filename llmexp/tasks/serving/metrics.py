@@ -40,8 +40,7 @@ def goodput_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | Non
 @METRICS.add("s", "lower", Shown("server start, s", ",.1f", dispensable=2))
 def server_start_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
     """Seconds from the start of the server to its readiness."""
-    found = repeat.ranks[0].server_start_s
-    return None if found is None else Measurement(found)
+    return _of(repeat.ranks[0].server_start_s)
 
 
 @METRICS.add("bytes", "lower", Shown("server memory, GiB", ",.2f", 1 / GIB, dispensable=3))
@@ -56,6 +55,28 @@ def gpu_peak_memory_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measureme
     """Memory in use on the server's GPUs together, weights and KV cache among it, the largest reading."""
     found = [value for _, value in of_gpus(repeat.server, lambda gpu: gpu.memory_used_bytes)]
     return Measurement(max(found)) if found else None
+
+
+@METRICS.add("bytes", "lower", Shown("weights, GiB", ",.3g", 1 / GIB, dispensable=1))
+def weights_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """All weights of the model on the server's devices together, as they are held."""
+    return _of(repeat.ranks[0].held.weights_bytes)
+
+
+@METRICS.add("bytes", "", Shown("KV cache, GiB", ",.3g", 1 / GIB, dispensable=1))
+def kv_cache_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """The KV cache that the server set aside on its devices together."""
+    return _of(repeat.ranks[0].held.kv_cache_bytes)
+
+
+@METRICS.add("tokens", "", Shown("KV cache, tokens", ",.0f", dispensable=1))
+def kv_cache_tokens(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
+    """The tokens for which the KV cache has room, in all copies of the model together."""
+    return _of(repeat.ranks[0].held.kv_cache_tokens)
+
+
+def _of(value: float | None) -> Measurement | None:
+    return None if value is None else Measurement(value)
 
 
 def _highest(name: str, repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:

@@ -12,6 +12,7 @@ from llmexp.plan import files
 from llmexp.plan.identity import identity
 from llmexp.plan.lengths import LengthDraw, longest_request
 from llmexp.plan.load_points import load_points
+from llmexp.plan.quantised import INT4
 from llmexp.plan.request_trace import load_trace
 from llmexp.plan.server_address import ServerAddress
 from llmexp.plan.server_plan import ServerPlan
@@ -27,7 +28,9 @@ LARGEST_FOLDER_BYTES = 4 * 10**9
 # A KV cache that has no room for more requests at a time lets the others wait, as real servers do.
 MOST_AT_ONCE = 256
 # Knobs with which a device holds fewer bytes of weights than the dtype says.
-HOLD_LESS = ("quantization", "weights_offload_gb", "gpu_layers")
+HOLD_LESS = ("quantization", "weights_offload_gb", "experts_offload_gb", "gpu_layers")
+# Of a server's plan: where its interpreter lies, and how what it holds is read.
+_NOT_IN_ID = {"python", "holdings"}
 # With fewer requests most rates near the capacity stay unknown (docs/numbers.md, "Loads of a server").
 FEWEST_OF_PROBE = 300
 
@@ -41,9 +44,11 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     skip = engine.unsupported(served)
     # A run that is skipped has a plan too: of the server without the knobs that it lacks.
     had = {name: value for name, value in served.knobs.items() if name in engine.knobs}
-    server = (_running if served.is_running else _started)(config, engine, replace(served, knobs=had))
+    known = replace(served, knobs=had)
+    server = (_running if served.is_running else _started)(config, engine, known)
+    server = server.model_copy(update={"holdings": engine.holdings(known)})
     return ServingPlan(
-        id=identity(config, {}, {"server": server.model_dump(mode="json", exclude={"python"})} | _contents(config)),
+        id=identity(config, {}, {"server": server.model_dump(mode="json", exclude=_NOT_IN_ID)} | _contents(config)),
         processes=1,
         devices=served.every_device,
         memory=_memory(served),
@@ -172,8 +177,8 @@ def _most_at_work(serve: ServeConfig) -> int:
 
 
 def _draws_own(config: ServingRunConfig, weights: int) -> bool:
-    wanted = config.serve.weights
-    return wanted == "own" or (wanted == "auto" and weights > LARGEST_FOLDER_BYTES)
+    wanted, is_written = config.serve.weights, config.engine.options.get("quantization") in INT4
+    return wanted == "own" or (wanted == "auto" and weights > LARGEST_FOLDER_BYTES and not is_written)
 
 
 def _memory(served: Served) -> MemoryEstimate | None:

@@ -24,6 +24,7 @@ COUNTS = {
     "preemptions": "preemptions",
     "generated_tokens": "server_generated_tokens",
     "prefix_hit_ratio": "prefix_hit_ratio",
+    "transferred_tokens": "transferred_prompt_tokens",
     "draft_acceptance_ratio": "draft_acceptance_ratio",
     "cpu_cores": "server_cpu_cores",
 }

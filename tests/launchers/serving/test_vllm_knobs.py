@@ -25,6 +25,7 @@ from llmexp.cli.resolvers import server_python
 from llmexp.engines.serving.base import Served
 from llmexp.engines.serving.vllm import ENGINE as VLLM
 from llmexp.launchers.serving.client.completions import body_of
+from llmexp.launchers.serving.server.holdings import held
 from llmexp.launchers.serving.server.port import HOST
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
@@ -79,7 +80,7 @@ class Started:
 
     def told(self, name: str) -> list[float]:
         """Return the values that the page has under a name, one for each engine."""
-        return [float(value) for value in re.findall(rf"^vllm:{name}{{[^}}]*}} (\S+)$", self._page(), re.MULTILINE)]
+        return [float(value) for value in re.findall(rf"^vllm:{name}{{[^}}]*}} (\S+)$", self.page(), re.MULTILINE)]
 
     def total(self, name: str) -> float:
         """Return the sum of those values."""
@@ -87,7 +88,7 @@ class Started:
 
     def cache(self) -> dict[str, str]:
         """Return what the page says of the KV cache."""
-        found = re.search(r"^vllm:cache_config_info{(.*)} 1", self._page(), re.MULTILINE)
+        found = re.search(r"^vllm:cache_config_info{(.*)} 1", self.page(), re.MULTILINE)
         assert found
         return dict(re.findall(r'(\w+)="([^"]*)"', found[1]))
 
@@ -96,7 +97,8 @@ class Started:
         """The tokens for which the KV cache has room."""
         return int(self.cache()["num_gpu_blocks"]) * int(self.cache()["block_size"])
 
-    def _page(self) -> str:
+    def page(self) -> str:
+        """Return the page of metrics."""
         return self._get("GET", "/metrics")
 
     def _get(self, method: str, path: str, body: bytes | None = None) -> str:
@@ -157,6 +159,9 @@ def test_blocks_chunks_and_the_size_of_a_batch_are_what_is_set(tmp_path: Path) -
     with started(tmp_path, **knobs) as found:
         check_greedy(found)
         assert found.cache()["block_size"] == "32"
+        holds = held(VLLM.holdings(SERVED), {"page": found.page(), "log": ""}, found.folder)
+        assert (holds.kv_cache_bytes, holds.kv_cache_tokens) == (2**30, found.cache_tokens)
+        assert holds.weights_bytes == sum(one.nbytes for one in model_of(found).parameters())
 
         found.tokens(PROMPT, 1)
         # Of 80 tokens that two prompts share, two whole blocks are found.
@@ -263,3 +268,15 @@ def test_each_adapter_computes_what_peft_does(tmp_path: Path) -> None:
 def test_a_mixture_of_experts_is_served(tmp_path: Path) -> None:
     with started(tmp_path, replace(SERVED, model=MIXTURE)) as found:
         check_greedy(found)
+
+
+def test_a_prompt_is_read_by_one_server_and_its_output_generated_by_another(tmp_path: Path) -> None:
+    with started(tmp_path, prefill_apart=True, block_size=32, prefix_caching=False) as found:
+        check_greedy(found)
+        before = found.told("request_prefill_kv_computed_tokens_sum")
+        transferred = found.total("external_prefix_cache_hits_total")
+        assert found.tokens(PROMPT, 16) == greedy(model_of(found), PROMPT, 16)
+        # Whole blocks of all but the last token come over; the second server computes the rest.
+        assert found.total("external_prefix_cache_hits_total") - transferred == 96
+        after = found.told("request_prefill_kv_computed_tokens_sum")
+        assert [now - then for now, then in zip(after, before, strict=True)] == [128, 32]

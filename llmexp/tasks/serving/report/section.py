@@ -17,6 +17,7 @@ from llmexp.report.paper.view import PaperView
 from llmexp.report.row import Row
 from llmexp.report.section import Section
 from llmexp.tasks.serving.report.distributions import draw_distributions, draw_interactivity
+from llmexp.tasks.serving.report.held import held_lines
 from llmexp.tasks.serving.report.loads import knee_lines, loads_table
 from llmexp.tasks.serving.report.page_charts import serving_charts
 from llmexp.tasks.serving.report.paper_profile import paper_profile_details
@@ -85,7 +86,8 @@ class ServingSection(Section):
     @cached_property
     def legend(self) -> list[str]:
         """The meaning of the columns, and which runs did the same work."""
-        found = [*super().legend, *same_work_lines(self.rows, self.label), *map(str, self._paper)]
+        found = [*super().legend, *held_lines(self.rows, self.label), *same_work_lines(self.rows, self.label)]
+        found += map(str, self._paper)
         return [*found, *unprofiled_lines(self._profiled)]
 
     @property
