@@ -25,5 +25,6 @@ class ServingSummary(RankSummary):
         None, description="from the server's start to its readiness; None for a server that ran already"
     )
     floors: list[ClientFloor] = Field(default_factory=list, description="one for each load point")
+    no_floors: str = Field("", description="why the client's own share is not known")
 
     model_config = ConfigDict(extra="forbid")

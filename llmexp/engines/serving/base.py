@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Literal
 
 from llmexp.engines.base import Engine, ServerSoftware
 from llmexp.engines.commands import ranks_of
+from llmexp.plan.served_model import ServedModel
 from llmexp.plan.server_plan import ServerPlan, Weights
 from llmexp.record.plan import Command
-from llmexp.schema import DenseModel, MixtralModel, ServingRunConfig
+from llmexp.schema import HfModel, ServingRunConfig
 from llmexp.schema.load import ServedAdapters
 
 WORKER = "llmexp.launchers.serving.worker"
@@ -33,6 +34,8 @@ FOLDER_MODULES = ("torch", "transformers")
 
 # The engines whose servers can be profiled.
 PROFILED = "transformers, vllm and sglang"
+# Those that serve a folder of one's own: llama.cpp reads GGUF, and a container sees no links out of its folder.
+OF_CHECKPOINTS = "transformers, vllm, sglang, lightllm and command"
 
 Knob = Callable[[Any], list[str]]
 """Turns a knob's value into words of the server's command line."""
@@ -57,7 +60,7 @@ def switch(on: str, off: str | None = None) -> Knob:
 class Served:
     """What a server has to hold."""
 
-    model: DenseModel | MixtralModel
+    model: ServedModel
     dtype: Literal["fp32", "bf16"]
     device: Literal["cpu", "cuda"]
     positions: int
@@ -72,6 +75,8 @@ class Served:
     """Whole copies of the model behind one address."""
     adapters: ServedAdapters | None = None
     seed: int = 0
+    is_checkpoint: bool = False
+    """Whether it is a folder with weights and a tokenizer of its own."""
     own_weights: bool = False
     """Whether a server that can may draw random weights itself: it starts sooner, and its outputs are its own."""
     knobs: Mapping[str, Any] = field(default_factory=dict)
@@ -125,6 +130,8 @@ class ServingEngine(Engine[ServingRunConfig]):
     """Whether it can keep several copies of a model behind one address."""
     has_adapters: ClassVar[bool] = False
     """Whether requests can ask for one of several LoRA adapters."""
+    takes_checkpoints: ClassVar[bool] = True
+    """Whether it can serve a folder with a checkpoint of one's own."""
     has_profiler: ClassVar[bool] = False
     """Whether its server can be profiled while it serves."""
 
@@ -148,6 +155,8 @@ class ServingEngine(Engine[ServingRunConfig]):
             return f"engine={self.name} has no replicas behind one address here: set parallelism.dp=1"
         if served.adapters and not self.has_adapters:
             return f"engine={self.name} serves no adapters here: leave serve.adapters out"
+        if served.is_checkpoint and not self.takes_checkpoints:
+            return f"engine={self.name} serves no checkpoint of one's own here: {OF_CHECKPOINTS} do"
         return None
 
     def cannot(self, served: Served) -> str | None:
@@ -161,7 +170,7 @@ class ServingEngine(Engine[ServingRunConfig]):
     def needed_modules(self, config: ServingRunConfig) -> tuple[str, ...]:
         """Return the modules of the load client, and those that write the model's folder where a server is started."""
         if config.serve.address:
-            return CLIENT_MODULES
+            return (*CLIENT_MODULES, *_of_prompts(config))
         return (*CLIENT_MODULES, *FOLDER_MODULES, *(["peft"] if config.serve.adapters else []))
 
     def server_software(self, config: ServingRunConfig) -> ServerSoftware | None:
@@ -175,3 +184,8 @@ class ServingEngine(Engine[ServingRunConfig]):
     def flags(self, served: Served) -> list[str]:
         """Return the words of the command line that the knobs stand for."""
         return [word for name, given in served.knobs.items() for word in self.knobs[name](given)]
+
+
+def _of_prompts(config: ServingRunConfig) -> tuple[str, ...]:
+    """Return the module that reads a tokenizer, where prompts need one."""
+    return ("transformers",) if config.serve.texts or isinstance(config.model, HfModel) else ()

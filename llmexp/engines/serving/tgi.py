@@ -38,6 +38,8 @@ METRIC_NAMES: MetricNames = {
     "generated_tokens": ("tgi_request_generated_tokens_sum",),
     "prompt_tokens": ("tgi_request_input_length_sum",),
 }
+# Without a value docker and podman take it from their own environment, so that no key stands on a command line.
+KEY = "API_KEY"
 _OF_CONTAINER = ("image", "program")
 
 
@@ -57,6 +59,7 @@ class TgiEngine(ServingEngine):
     """It takes text, has no ignore_eos and a folder without an end token, and tells the id of every token."""
 
     name = "tgi"
+    takes_checkpoints = False
     modules = ()
     installed_by = f"`docker pull {IMAGE}` fetches its image"
     distributions = ()
@@ -92,7 +95,7 @@ class TgiEngine(ServingEngine):
         argv = [program, "run", "--rm", "--init", "--pull", "never", "--name", "{name}"]
         argv += ["--publish", f"{HOST}:{{port}}:80", "--volume", f"{{folder}}:{INSIDE}:ro"]
         argv += ["--shm-size", SHARED_MEMORY, *PROGRAMS[program], "--env", "CUDA_VISIBLE_DEVICES"]
-        argv += ["--env", "HF_HUB_OFFLINE=1", *self.flags(replace(served, knobs=own))]
+        argv += ["--env", KEY, "--env", "HF_HUB_OFFLINE=1", *self.flags(replace(served, knobs=own))]
         argv += [str(served.knobs.get("image") or IMAGE), "--model-id", INSIDE, "--port", "80", "--usage-stats", "off"]
         argv += ["--dtype", DTYPES[served.dtype], "--num-shard", str(served.devices), *_lengths(served)]
         argv += self.flags(replace(served, knobs=inside))
@@ -102,6 +105,7 @@ class TgiEngine(ServingEngine):
             container=program,
             metrics="/metrics",
             metric_names=METRIC_NAMES,
+            key_variable=KEY,
             form=form,
         )
 
