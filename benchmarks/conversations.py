@@ -18,6 +18,9 @@ class Turns:
     number: int
     think_s: float = 0.0
 
+    def __str__(self) -> str:
+        return f"conversations of {self.number} turns" + (f", {self.think_s:g} between" if self.think_s else "")
+
 
 @dataclass
 class Talk:

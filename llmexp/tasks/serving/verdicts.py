@@ -17,9 +17,9 @@ from llmexp.schema.serving import SloConfig
 def verdicts(point: LoadPoint, slo: SloConfig, repeats: Repeats) -> dict[str, PointVerdict]:
     """Judge an open load of a constant rate by its requests, repeat by repeat, in the order in which they were due.
 
-    Conversations are not judged: the rate of error of such a verdict is not known.
+    Traces and ramps are not judged: where the rate itself changes, such verdicts err (docs/numbers.md).
     """
-    if point.rate_per_s is None or point.follows != "rate" or point.turns > 1:
+    if point.rate_per_s is None or point.follows != "rate":
         return {}
     return judgement(repeats, Objective.of(slo))
 
