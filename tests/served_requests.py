@@ -46,9 +46,13 @@ def answer(index: int, due_s: float = 0.0, takes_s: float = 2.0, tokens: int = 4
 
 
 def repeat(
-    *samples: RequestSample, floors: list[ClientFloor] | None = None, probes: Sequence[LoadPoint] = ()
+    *samples: RequestSample,
+    floors: list[ClientFloor] | None = None,
+    probes: Sequence[LoadPoint] = (),
+    no_floors: str = "",
 ) -> ServingRepeat:
-    summary = ServingSummary(rank=0, window_wall_s=1.0, peak_rss_bytes=1, server_start_s=3.0, floors=floors or [])
+    known = {"window_wall_s": 1.0, "peak_rss_bytes": 1, "server_start_s": 3.0}
+    summary = ServingSummary(rank=0, **known, floors=floors or [], no_floors=no_floors)
     return ServingRepeat((summary,), (), tuple((sample,) for sample in samples), probes=tuple(probes))
 
 

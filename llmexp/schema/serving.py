@@ -106,8 +106,8 @@ class ServeConfig(Section):
             raise ValueError(f"serve.turns={self.turns}: the requests of serve.trace are single ones; set one of both")
         if self.turns > 1 and self.search:
             raise ValueError(
-                f"serve.turns={self.turns}: serve.search judges single requests, and no verdict on conversations has a "
-                "known rate of error: set serve.turns=1, or rates of your own with serve.search=null"
+                f"serve.turns={self.turns}: serve.search judges single requests, and of searches by conversations no rate "
+                "of error is known: set serve.turns=1, or rates of your own with serve.search=null"
             )
         if self.turns == 1 and self.think_time_s:
             raise ValueError(f"serve.think_time_s={self.think_time_s:g} is the time between turns: set serve.turns")
