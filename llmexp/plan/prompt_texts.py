@@ -98,10 +98,17 @@ def _read(path: Path) -> Iterator[tuple[int, object]]:
         yield from numbered_lines(path, KEY)
     elif path.suffix == PARQUET:
         yield from _parquet(path)
-    elif path.suffix == ".json" and path.read_text(encoding="utf-8").lstrip()[:1] == "[":
-        yield from enumerate(_parsed(path.read_text(encoding="utf-8"), path, 1), 1)
+    elif path.suffix == ".json" and (text := _whole(path)).lstrip()[:1] == "[":
+        yield from enumerate(_parsed(text, path, 1), 1)
     else:
         yield from ((number, _parsed(line, path, number)) for number, line in numbered_lines(path, KEY))
+
+
+def _whole(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{KEY}={path}: cannot be read as text: {error}") from None
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, object]]:
