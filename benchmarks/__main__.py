@@ -22,10 +22,14 @@ from benchmarks.commands import first_step, questions, sweeps
 from benchmarks.figure import Figure
 from benchmarks.scale import scale
 from benchmarks.serving import serving
+from benchmarks.serving_rivals import serving_rivals
 from benchmarks.step import engine_against_engine, worker_step
 from benchmarks.traces import traces
 from benchmarks.trainer import beside_trainer
 from benchmarks.trust import trust
+
+# The suites in which other programs are measured beside llmexp.
+RIVALS: dict[str, Callable[..., Iterator[Figure]]] = {"traces": traces, "serving": serving_rivals}
 
 
 def figures(folder: Path) -> Iterator[Figure]:
@@ -66,13 +70,17 @@ def main() -> int:
         "trust: errors of verdicts"
     )
     parser.add_argument("suite", nargs="?", choices=suites, default="cost", help=told)
-    parser.add_argument("--rivals", metavar="PYTHON", help="traces: an interpreter that has other readers of traces")
+    parser.add_argument(
+        "--rivals",
+        metavar="PYTHON",
+        help="traces: an interpreter that has other readers of traces; serving: one that has vLLM, or aiperf",
+    )
     args = parser.parse_args()
-    if args.rivals and args.suite != "traces":
-        parser.error("--rivals is for traces")
+    if args.rivals and args.suite not in RIVALS:
+        parser.error("--rivals is for traces and serving")
     measure, found = suites[args.suite], []
     if args.rivals:
-        measure = partial(traces, rivals=args.rivals)
+        measure = partial(RIVALS[args.suite], rivals=args.rivals)
     with tempfile.TemporaryDirectory(prefix="llmexp-bench-") as folder:
         for figure in measure(Path(folder)):
             print(

@@ -12,6 +12,8 @@ from llmexp.analysis.backlog import Load
 
 # The squared coefficient of variation of the gaps of gamma arrivals, which come in bursts.
 BURSTINESS = 4.0
+# The times that the rate of a made-up trace changes.
+SWINGS = 8
 Draws = Callable[[random.Random], Iterator[float]]
 
 
@@ -107,6 +109,16 @@ SERVERS: tuple[Server, ...] = (
     Batching("batching, 64 slots", constant, 64, 0.05),
     Batching("batching, 16 slots, lengths vary", exponential, 16, 0.1),
 )
+
+
+def rising_and_falling(gap_s: float, requests: int, draw: random.Random) -> list[float]:
+    """Return when requests of a trace are due whose rate is a half and one and a half of its mean, eight times over."""
+    span_s, due_s = gap_s * requests, list[float]()
+    for _ in range(requests):
+        since_s = due_s[-1] if due_s else 0.0
+        factor = 1.5 if int(SWINGS * since_s / span_s) % 2 else 0.5
+        due_s.append(since_s + draw.expovariate(factor / gap_s))
+    return due_s
 
 
 def load(server: Server, arrivals: str, utilisation: float, requests: int, draw: random.Random) -> Load:

@@ -44,7 +44,7 @@ def _rounds(words: list[str], rounds: int, streams: int) -> tuple[Seconds, Secon
     server_core, client_core = sorted(os.sched_getaffinity(0))[-2:]
     wall_s: Seconds = {name: [] for name in CLIENTS}
     cpu_s: Seconds = {name: [] for name in CLIENTS}
-    with _server(server_core, words) as port:
+    with server_on(server_core, words) as port:
         for place in range(rounds):
             for name in list(CLIENTS)[:: -1 if place % 2 else 1]:
                 found = _client(name, port, streams, client_core)
@@ -63,7 +63,7 @@ def _client(name: str, port: int, streams: int, core: int) -> dict[str, float]:
 
 
 @contextmanager
-def _server(core: int, words: list[str]) -> Iterator[int]:
+def server_on(core: int, words: list[str]) -> Iterator[int]:
     """Give the port of an instant server on one core."""
     command = [sys.executable, "-m", "llmexp.launchers.serving.client.instant_server", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

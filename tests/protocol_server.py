@@ -7,6 +7,7 @@ would need torch's import for each server. What real servers compute is compared
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -172,4 +173,4 @@ def _event(said: dict[str, Any], begin: bytes = b"data: ") -> bytes:
 
 
 if __name__ == "__main__":
-    server(int(sys.argv[1]), sys.argv[2]).serve_forever()
+    server(int(sys.argv[1]), sys.argv[2], os.environ.get("LLMEXP_API_KEY", "")).serve_forever()

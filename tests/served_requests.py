@@ -50,10 +50,10 @@ def repeat(
     floors: list[ClientFloor] | None = None,
     probes: Sequence[LoadPoint] = (),
     held: Held | None = None,
+    no_floors: str = "",
 ) -> ServingRepeat:
-    summary = ServingSummary(
-        rank=0, window_wall_s=1.0, peak_rss_bytes=1, server_start_s=3.0, floors=floors or [], held=held or Held()
-    )
+    known = {"window_wall_s": 1.0, "peak_rss_bytes": 1, "server_start_s": 3.0, "held": held or Held()}
+    summary = ServingSummary(rank=0, **known, floors=floors or [], no_floors=no_floors)
     return ServingRepeat((summary,), (), tuple((sample,) for sample in samples), probes=tuple(probes))
 
 

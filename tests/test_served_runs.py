@@ -98,6 +98,18 @@ def test_a_server_of_ones_own_command_is_started_measured_and_ended(llmexp: Run,
     assert check_measured(tmp_path).server_start_s
 
 
+def test_a_server_that_is_started_gets_the_key_by_its_environment_alone(llmexp: Run, tmp_path: Path) -> None:
+    command = f"{{python}} {PROTOCOLS} {{port}} words {{folder}}"
+    done = llmexp("engine=command", f"engine.options.command='{command}'", "tracking=none", **{API_KEY: KEY})
+    assert done.returncode == 0, done.stdout + done.stderr
+    check_measured(tmp_path)
+    _, result = the_run(tmp_path)
+    assert result.what_ran["api_key"] == "the server of engine=command wants it"
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path for path in written if KEY.encode() in path.read_bytes()] == []
+    assert KEY not in done.stdout + done.stderr
+
+
 def test_a_server_that_runs_already_is_measured_and_its_key_is_recorded_nowhere(
     llmexp: Run, tmp_path: Path, address: str
 ) -> None:

@@ -52,20 +52,20 @@ class OfTransformers:
     def __init__(self, name: str) -> None:
         from transformers import AutoTokenizer
 
-        self._loaded: Any = AutoTokenizer.from_pretrained(name)
-        self.size = len(self._loaded)
-        first, last = self._loaded.bos_token_id, self._loaded.eos_token_id
-        self.begin: Sequence[int] = [token for token in self._loaded("").input_ids if token == first]
+        self.loaded: Any = AutoTokenizer.from_pretrained(name)
+        self.size = len(self.loaded)
+        first, last = self.loaded.bos_token_id, self.loaded.eos_token_id
+        self.begin: Sequence[int] = [token for token in self.loaded("").input_ids if token == first]
         self.end: Sequence[int] = [] if last is None else [last]
-        self.template: Template | None = self._rendered if self._loaded.chat_template else None
+        self.template: Template | None = self._rendered if self.loaded.chat_template else None
 
     def encode(self, text: str) -> list[int]:
         """See Tokenizer."""
-        found: list[int] = self._loaded.encode(text, add_special_tokens=False)
+        found: list[int] = self.loaded.encode(text, add_special_tokens=False)
         return found
 
     def _rendered(self, turns: Sequence[Message], *, answer_begins: bool) -> str:
-        text: str = self._loaded.apply_chat_template(
+        text: str = self.loaded.apply_chat_template(
             [turn._asdict() for turn in turns], tokenize=False, add_generation_prompt=answer_begins
         )
         return text

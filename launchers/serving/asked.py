@@ -9,45 +9,72 @@ from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.completions import body_of
 from llmexp.launchers.serving.conversation import Conversation, Turn
 from llmexp.launchers.serving.load import Request
+from llmexp.launchers.serving.prompting.source import PromptSource
 from llmexp.plan.draws import Series
 from llmexp.plan.lengths import LengthDraw
 from llmexp.plan.prompts import Prompts
 from llmexp.plan.request_trace import load_trace
+from llmexp.plan.served_model import served_model
 from llmexp.plan.server_plan import RequestForm
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.schema.load import TraceConfig
 
+NO_SOURCE = PromptSource()
 # The turns of a request, one unless it is a conversation, by its number.
 Asked = Callable[[int], list[Turn]]
 
 
 def requests_of(
-    plan: ServingPlan, point: LoadPoint, client: Client, form: RequestForm, pause_s: float | None = None
+    plan: ServingPlan,
+    point: LoadPoint,
+    client: Client,
+    form: RequestForm,
+    source: PromptSource = NO_SOURCE,
 ) -> list[Request]:
     """Return the requests that warm the server up, then those that are measured; of conversations the first turns.
 
-    A measured request is the same however many come before it. `pause_s` takes the place of serve.think_time_s.
+    A measured request is the same however many come before it.
     """
 
     def said(number: int, prompt: Sequence[int], output_tokens: int) -> bytes:
-        return client.message(form.path, body_of(form, prompt, output_tokens, number))
+        return client.message(form.path, body_of(form, prompt, output_tokens, number, source.text_of))
 
-    pause_s = plan.config.serve.think_time_s if pause_s is None else pause_s
+    pause_s = plan.config.serve.think_time_s
+    if plan.config.serve.texts:
+        return _of_texts(plan, point, client, form, source)
     found: list[Request] = []
     for is_warmup, count in ((True, point.warmup), (False, point.requests)):
-        asked = _asked(plan, point, is_warmup)
+        asked = _asked(plan, point, is_warmup, source)
         for number in range(count):
             index, message = len(found) * point.turns, partial(said, number)
             found.append(Conversation(asked(number), message, index, is_warmup, pause_s).begin())
     return found
 
 
-def _asked(plan: ServingPlan, point: LoadPoint, is_warmup: bool) -> Asked:
+def _of_texts(
+    plan: ServingPlan, point: LoadPoint, client: Client, form: RequestForm, source: PromptSource
+) -> list[Request]:
+    """Return the requests whose prompts are texts, as long as these are."""
+    outputs, answers = LengthDraw.of(plan.config.serve.output), plan.config.serve.texts
+    found: list[Request] = []
+    for is_warmup, count in ((True, point.warmup), (False, point.requests)):
+        series = Series(plan.config.seed, point.number, is_warmup)
+        for number in range(count):
+            prompt = source.of_request(plan, point, number, is_warmup)
+            tokens = prompt.answer_tokens if answers and answers.answers else outputs.at(series, number)
+            text_of = source.text_of if form.words else lambda _, text=prompt.text: text
+            message = client.message(form.path, body_of(form, prompt.ids, tokens, number, text_of))
+            found.append(Request(len(found), message, len(prompt.ids), tokens, is_warmup))
+    return found
+
+
+def _asked(plan: ServingPlan, point: LoadPoint, is_warmup: bool, source: PromptSource) -> Asked:
     serve, series = plan.config.serve, Series(plan.config.seed, point.number, is_warmup)
-    vocabulary = plan.config.sized_model.vocab_size
+    vocabulary, begin = served_model(plan.config.model).vocab_size, source.alphabet.begin if source.alphabet else ()
     if point.follows == "trace" and serve.trace:
-        return _traced(Prompts(vocabulary, series), serve.trace, serve.requests)
-    return _drawn(plan, Prompts(vocabulary, series, serve.prefix), point.turns)
+        prompts = Prompts(vocabulary, series, begin=begin, tokens=source.tokens)
+        return _traced(prompts, serve.trace, serve.requests)
+    return _drawn(plan, Prompts(vocabulary, series, serve.prefix, begin, source.tokens), point.turns)
 
 
 def _drawn(plan: ServingPlan, prompts: Prompts, turns: int) -> Asked:

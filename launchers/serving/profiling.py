@@ -21,6 +21,7 @@ from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.connection import Patience, TransferError
 from llmexp.launchers.serving.load import Load, run
+from llmexp.launchers.serving.prompting.source import PromptSource
 from llmexp.launchers.serving.server.port import HOST
 from llmexp.launchers.serving.server.process import Server
 from llmexp.launchers.serving.server.running_server import AnyServer
@@ -44,7 +45,7 @@ class ProfilingError(Exception):
     """An error: the server's profiler did not do what it was asked."""
 
 
-def profile(plan: ServingPlan, repeat: Path, server: AnyServer, watch: ServerWatch) -> None:
+def profile(plan: ServingPlan, repeat: Path, server: AnyServer, watch: ServerWatch, source: PromptSource) -> None:
     """Put the last load point's load on the server once more, and profile it; a failure is a line of its record."""
     assert isinstance(server, Server)
     assert plan.server.profiler
@@ -52,7 +53,7 @@ def profile(plan: ServingPlan, repeat: Path, server: AnyServer, watch: ServerWat
     probes = plan.config.serve.search.most_probes if plan.config.serve.search else 0
     point = plan.points[-1].model_copy(update={"number": len(plan.points) + probes})
     with (repeat / REQUESTS).open("a") as file:
-        session = _ProfiledSession(plan, server, watch, repeat / TRACES)
+        session = _ProfiledSession(plan, server, watch, repeat / TRACES, source)
         session.keep(lambda sample: file.write(sample.model_dump_json() + "\n"))
         problem = ""
         try:
@@ -122,8 +123,10 @@ class Profiler:
 class _ProfiledSession(Session):
     """A load point whose server is profiled in two windows."""
 
-    def __init__(self, plan: ServingPlan, server: Server, watch: ServerWatch, folder: Path) -> None:
-        super().__init__(plan, server, self._take, watch)
+    def __init__(
+        self, plan: ServingPlan, server: Server, watch: ServerWatch, folder: Path, source: PromptSource
+    ) -> None:
+        super().__init__(plan, server, self._take, watch, source)
         assert plan.server.profiler
         self._profiler = Profiler(plan.server.profiler, server.port, folder)
         self._samples: list[RequestSample] = []
@@ -155,7 +158,7 @@ class _ProfiledSession(Session):
         limit_s = self._plan.config.measure.timeout_s
         patience = Patience(silent_s=limit_s, answer_s=limit_s)
         async with Client(Address.of(self._server.url), self._server.headers, patience) as client:
-            every = requests_of(self._plan, point, client, self._plan.server.form)
+            every = requests_of(self._plan, point, client, self._plan.server.form, source=self._source)
             for requests in (every[: point.warmup], every[point.warmup :]):
                 load = self._load(client, point)
                 putting = put(load, self._plan, point, requests)

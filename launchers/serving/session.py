@@ -8,11 +8,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from llmexp.errors import ServerError
-from llmexp.launchers.serving.asked import requests_of
+from llmexp.launchers.serving.asked import NO_SOURCE, requests_of
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.connection import Patience
 from llmexp.launchers.serving.load import Load, Request
+from llmexp.launchers.serving.prompting.source import PromptSource
 from llmexp.launchers.serving.server.process import ASKED_S
 from llmexp.launchers.serving.server.running_server import AnyServer
 from llmexp.launchers.serving.watch.server_watch import ServerWatch
@@ -32,8 +33,16 @@ class TerminatedError(Exception):
 class Session:
     """Puts a plan's loads on a server; every request has a record, however its load ends."""
 
-    def __init__(self, plan: ServingPlan, server: AnyServer, done: Done, watch: ServerWatch) -> None:
+    def __init__(
+        self,
+        plan: ServingPlan,
+        server: AnyServer,
+        done: Done,
+        watch: ServerWatch,
+        source: PromptSource = NO_SOURCE,
+    ) -> None:
         self._plan, self._server, self._done, self._watched_by = plan, server, done, watch
+        self._source = source
         # Of the loads that are over: indices count over all loads of a run.
         self._requests = 0
 
@@ -44,7 +53,7 @@ class Session:
         patience = Patience(silent_s=limit_s, answer_s=limit_s)
         async with Client(Address.of(self._server.url), self._server.headers, patience) as client:
             form = self._plan.server.form
-            every = requests_of(self._plan, point, client, form)
+            every = requests_of(self._plan, point, client, form, source=self._source)
             for requests in (every[: point.warmup], every[point.warmup :]):
                 load = Load(client, form, self._of(point), self._watched_by.watched.origin_s)
                 self._watched_by.look()

@@ -8,11 +8,13 @@ import signal
 import sys
 import time
 
+from llmexp.errors import ServerError
 from llmexp.launchers.rank.frame import Rank, main
 from llmexp.launchers.serving.client.address import Address
 from llmexp.launchers.serving.floor import client_floors
 from llmexp.launchers.serving.load import run
 from llmexp.launchers.serving.profiling import profile
+from llmexp.launchers.serving.prompting.source import PromptSource, prompt_source
 from llmexp.launchers.serving.search import search
 from llmexp.launchers.serving.server.holdings import held
 from llmexp.launchers.serving.server.process import Patience, Server
@@ -20,14 +22,17 @@ from llmexp.launchers.serving.server.running_server import AnyServer, RunningSer
 from llmexp.launchers.serving.session import Session, TerminatedError
 from llmexp.launchers.serving.watch.metrics_page import MetricsPage, PageError
 from llmexp.launchers.serving.watch.server_watch import ServerWatch
+from llmexp.launchers.serving.weights.checkpoint_folder import ensure_checkpoint_folder
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.machine.gpus import visible_gpus
 from llmexp.machine.processes import peak_rss_bytes
 from llmexp.machine.processor import usable_cores
+from llmexp.plan.served_model import CheckpointModel, served_model
+from llmexp.plan.server_address import API_KEY, api_key
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.requests import RequestSample
 from llmexp.record.samples import RankSummary
-from llmexp.record.serving import Held, ServingSummary
+from llmexp.record.serving import ClientFloor, Held, ServingSummary
 
 SERVER_LOG = "log.server.txt"
 PAGE_WITHIN_S = 10.0
@@ -46,39 +51,66 @@ def work(plan: ServingPlan, rank: Rank) -> RankSummary:
 
 def _on_a_server(plan: ServingPlan, rank: Rank) -> RankSummary:
     limits = Patience(silent_s=plan.config.serve.silent_timeout_s, in_all_s=plan.config.measure.timeout_s)
+    source = prompt_source(plan)
     with _server(plan, rank) as server:
         start_s = server.wait_ready(limits, told=lambda line: print(f"server: {line}", flush=True))
         begin_s = time.perf_counter()
         with ServerWatch.of(server, rank.folder, begin_s, _gpus(plan)) as watch:
-            probes = _measure(plan, rank, server, watch)
+            probes = _measure(plan, rank, server, watch, source)
             window_s = time.perf_counter() - begin_s
             found = _held(server)
             # A run whose every load is a probe has no load to put on the server once more.
             if plan.points and plan.server.profiler and rank.folder.name == f"repeat.{plan.config.measure.repeats - 1}":
-                profile(plan, rank.folder, server, watch)
+                profile(plan, rank.folder, server, watch, source)
+    floors, no_floors = _floors(plan, probes, source)
     return ServingSummary(
         rank=rank.index,
         window_wall_s=window_s,
         peak_rss_bytes=peak_rss_bytes(),
         server_start_s=start_s,
         held=found,
-        what_ran=found.sources,
-        floors=client_floors(plan, probes),
+        floors=floors,
+        no_floors=no_floors,
+        what_ran=found.sources | dict(source.account) | _key_account(plan),
         environment={"interpreter": sys.executable},
     )
+
+
+def _floors(plan: ServingPlan, probes: list[LoadPoint], source: PromptSource) -> tuple[list[ClientFloor], str]:
+    """Return the client's own share, or why it is not known: what was measured stands without it."""
+    try:
+        return client_floors(plan, probes, source), ""
+    except ServerError as error:
+        print(f"the client's own share is not known: {error}", flush=True)
+        return [], str(error)
+
+
+def _key_account(plan: ServingPlan) -> dict[str, str]:
+    """Say what became of LLMEXP_API_KEY, never what it is; nothing where none is set."""
+    if plan.server.address or not api_key():
+        return {}
+    engine = plan.config.engine.name
+    used = f"the server of engine={engine} wants it" if plan.server.key_variable else f"engine={engine} takes none"
+    print(f"{API_KEY}: {used}", flush=True)
+    return {"api_key": used}
 
 
 def _server(plan: ServingPlan, rank: Rank) -> AnyServer:
     """Return the server that runs already, else one that is started for this run."""
     if plan.server.address:
         return RunningServer(plan.server)
+    log, model = rank.folder / SERVER_LOG, served_model(plan.config.model)
+    if isinstance(model, CheckpointModel):
+        return Server(plan.server, ensure_checkpoint_folder(model), log, _threads(plan))
     server, adapters = plan.server, plan.config.serve.adapters
     if adapters:
         server = server.with_adapters(ensure_model_folder(_wanted(plan).of_adapters(adapters)))
-    return Server(server, ensure_model_folder(_wanted(plan)), rank.folder / SERVER_LOG, _threads(plan))
+    return Server(server, ensure_model_folder(_wanted(plan)), log, _threads(plan))
 
 
-def _measure(plan: ServingPlan, rank: Rank, server: AnyServer, watch: ServerWatch) -> list[LoadPoint]:
+def _measure(
+    plan: ServingPlan, rank: Rank, server: AnyServer, watch: ServerWatch, source: PromptSource
+) -> list[LoadPoint]:
     """Put all loads on the server, which is looked at before and after each; return those that a search added.
 
     Raises ServerError where the server ends, hangs, or answered no request of any load.
@@ -95,7 +127,7 @@ def _measure(plan: ServingPlan, rank: Rank, server: AnyServer, watch: ServerWatc
             if not sample.warmup:
                 own.append(sample)
 
-        session = Session(plan, server, done, watch)
+        session = Session(plan, server, done, watch, source)
 
         def measure(point: LoadPoint) -> list[RequestSample]:
             own.clear()

@@ -30,6 +30,9 @@ NEAR, NEAR_IF_FEW, MANY = 0.7, 0.5, 1000
 MOST_PARTS, REQUESTS_PER_PART = 10, 5
 # A shorter load may end before a queue has built up, and so cannot show that the objective is kept.
 FEWEST_REQUESTS = 100
+# The same where requests come in bursts, whose gaps vary by more than so many times their mean; those of Poisson
+# arrivals vary by their mean.
+FEWEST_IN_BURSTS, BURSTY = 200, 1.3
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,18 @@ class Attainment:
     reasons: list[str] = field(default_factory=list)
 
 
-def attainment(used: Sequence[Sequence[float]], share: float = SHARE) -> Attainment:
+def fewest_requests(due_s: Sequence[Sequence[float]]) -> int:
+    """Return how many requests of each repeat it takes to say that an objective was kept, by when they were due."""
+    gaps_s = [after - before for repeat in due_s for before, after in pairwise(repeat)]
+    bursty = len(gaps_s) > 1 and stdev(gaps_s) > BURSTY * fmean(gaps_s)
+    return FEWEST_IN_BURSTS if bursty else FEWEST_REQUESTS
+
+
+def attainment(used: Sequence[Sequence[float]], share: float = SHARE, fewest: int = FEWEST_REQUESTS) -> Attainment:
     """Judge by how much of their allowance requests used, repeat by repeat, in the order in which they were due.
 
-    A request kept the objective with 1 or less, as Objective.used_by says it.
+    A request kept the objective with 1 or less, as Objective.used_by says it. Each repeat begins with an idle server,
+    so that each needs `fewest` requests before it can be said that the objective is kept.
     """
     total = sum(map(len, used))
     if not total:
@@ -55,13 +66,13 @@ def attainment(used: Sequence[Sequence[float]], share: float = SHARE) -> Attainm
     levels = (1.0, NEAR) if total >= MANY else (1.0, NEAR, NEAR_IF_FEW)
     independent = total / max(_dependence(used, level) for level in levels)
     low, high = wilson(kept, independent, CONFIDENCE)
-    if low >= share and total >= FEWEST_REQUESTS:
+    if low >= share and min(map(len, used)) >= fewest:
         return Attainment("kept", kept, low, high)
     if high < share:
         return Attainment(
             "missed", kept, low, high, [f"{kept:.1%} of the requests kept the objective, not {share:.0%}"]
         )
-    return Attainment("unknown", kept, low, high, [_vague(kept, (low, high), share, total)])
+    return Attainment("unknown", kept, low, high, [_vague(kept, (low, high), share, used, fewest)])
 
 
 def _dependence(used: Sequence[Sequence[float]], level: float) -> float:
@@ -80,9 +91,13 @@ def _parts(above: Sequence[bool]) -> list[Sequence[bool]]:
     return [above[begin:end] for begin, end in pairwise(ends)]
 
 
-def _vague(kept: float, interval: tuple[float, float], share: float, total: int) -> str:
+def _vague(
+    kept: float, interval: tuple[float, float], share: float, used: Sequence[Sequence[float]], fewest: int
+) -> str:
+    total = sum(map(len, used))
     if interval[0] >= share:
-        return f"{kept:.1%} of {total} requests kept the objective: it takes {FEWEST_REQUESTS} to tell"
+        where = " in each repeat" if len(used) > 1 else ""
+        return f"{kept:.1%} of {total} requests kept the objective: it takes {fewest}{where} to tell"
     return (
         f"{kept:.1%} of {total} requests kept the objective, and of more requests {interval[0]:.0%} to "
         f"{interval[1]:.0%} may: this does not tell whether {share:.0%} do"

@@ -41,6 +41,18 @@ class Load:
         ordered = sorted(samples, key=lambda sample: sample.scheduled_s)
         return cls([one.scheduled_s for one in ordered], [end_to_end_s(one) for one in ordered])
 
+    @classmethod
+    def of_conversations(cls, samples: Sequence[RequestSample]) -> Load:
+        """Return the load of conversations, each from its first turn to the end of its last.
+
+        Later turns are due when a server has answered: in overload not they become more and more, but conversations.
+        """
+        turns: dict[int, list[RequestSample]] = {}
+        for one in samples:
+            turns.setdefault(one.index - one.turn, []).append(one)
+        each = sorted((sorted(own, key=lambda one: one.turn) for own in turns.values()), key=lambda own: _due_s(own))
+        return cls([_due_s(own) for own in each], [_lasted_s(own) for own in each])
+
     @property
     def duration_s(self) -> float:
         """The time from the first request that was due to the last."""
@@ -132,3 +144,12 @@ class Load:
     @property
     def _tenth(self) -> int:
         return max(FEWEST_OF_TENTH, len(self.due_s) // 10)
+
+
+def _due_s(turns: Sequence[RequestSample]) -> float:
+    return turns[0].scheduled_s
+
+
+def _lasted_s(turns: Sequence[RequestSample]) -> float | None:
+    """Return how long a conversation lasted; None where a turn has no whole answer."""
+    return None if any(one.problem for one in turns) else turns[-1].end_s - _due_s(turns)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmexp.analysis.attainment import attainment
+from llmexp.analysis.attainment import attainment, fewest_requests
 from llmexp.analysis.backlog import Load
 from llmexp.analysis.request_latency import Objective
 from llmexp.analysis.saturation import saturation
@@ -25,11 +25,14 @@ def in_order(samples: Sequence[RequestSample]) -> list[RequestSample]:
 
 
 def judgement(repeats: Repeats, objective: Objective | None) -> dict[str, PointVerdict]:
-    """Judge an open load of a constant rate of single requests, by the question; None where nothing was asked."""
-    kept_up = saturation([Load.of(samples) for samples in repeats])
+    """Judge an open load of a constant rate, by the question: of single requests, or of conversations."""
+    in_turns = any(sample.turn for samples in repeats for sample in samples)
+    loads = [(Load.of_conversations if in_turns else Load.of)(samples) for samples in repeats]
+    kept_up = saturation(loads)
     found = {LOAD: PointVerdict(answer=kept_up.verdict, reasons=kept_up.reasons)}
     if objective:
-        kept = attainment([[objective.used_by(sample) for sample in samples] for samples in repeats])
+        used = [[objective.used_by(sample) for sample in samples] for samples in repeats]
+        kept = attainment(used, fewest=fewest_requests([load.due_s for load in loads]))
         found[OBJECTIVE] = PointVerdict(answer=kept.verdict, reasons=kept.reasons)
     return found
 

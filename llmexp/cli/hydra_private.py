@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.default_element import GroupDefault
 from hydra.core.override_parser.types import Override
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
     from omegaconf import DictConfig
 
-__all__ = ["Hydra", "add_folder", "multiplied", "set_values"]
+__all__ = ["Hydra", "add_folder", "chosen_by", "multiplied", "set_values"]
 
 
 def multiplied(overrides: list[Override]) -> list[list[str]]:
@@ -24,6 +26,14 @@ def multiplied(overrides: list[Override]) -> list[list[str]]:
 def set_values(overrides: list[Override], config: DictConfig) -> None:
     """Set values in a composed configuration, as the last step of a composition does."""
     ConfigLoaderImpl._apply_overrides_to_config(overrides, config)
+
+
+def chosen_by(loader: ConfigLoader, config: str, group: str) -> str | None:
+    """Return the option of a group that a config's own list of defaults chooses; None where it chooses none."""
+    assert isinstance(loader, ConfigLoaderImpl)
+    found = loader.repository.load_config(config)
+    defaults = [each for each in (found.defaults_list or [] if found else []) if isinstance(each, GroupDefault)]
+    return next((str(each.value) for each in defaults if (each.group or "").strip("/") == group), None)
 
 
 def add_folder(hydra: Hydra, folder: Path) -> None:

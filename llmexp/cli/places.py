@@ -9,6 +9,7 @@ from pathlib import Path
 from hydra.core.config_loader import ConfigLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from llmexp.cli.hydra_private import chosen_by
 from llmexp.errors import ConfigError
 from llmexp.plan.instructions import SUFFIXES
 
@@ -16,6 +17,7 @@ CONFIG_FILE = "config.json"
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 # This is the tokenizer beside a model's weights.
 MODELS_OWN = "${model.path}"
+IDLE = f"data.tokenizer={MODELS_OWN}"
 # Hydra's grammar allows these characters of a path without quotes.
 UNQUOTED = re.compile(r"[\w./+-]+", re.ASCII)
 
@@ -26,10 +28,12 @@ def spelled_out(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
     Options that are typed as well take precedence.
     """
     typed = {word.lstrip("+").partition("=")[0] for word in words}
+    served = _is_served(loader, words)
     found: list[str] = []
     for word in words:
         meant = _meant(loader, word)
-        found += meant[:1] + [each for each in meant[1:] if each.partition("=")[0] not in typed]
+        implied = [each for each in meant[1:] if not (served and each == IDLE)]
+        found += meant[:1] + [each for each in implied if each.partition("=")[0] not in typed]
     return found
 
 
@@ -71,11 +75,20 @@ def _meant(loader: ConfigLoader, word: str) -> list[str]:
         )
     paths = [_quoted(_folder(str(Path(place).expanduser()) if place.startswith("~") else place)) for place in places]
     if group == "model":
-        tokenizer = [f"data.tokenizer={MODELS_OWN}"] if all(map(_may_have_tokenizer, places)) else []
+        tokenizer = [IDLE] if all(map(_may_have_tokenizer, places)) else []
         return ["model=hf", f"model.path={','.join(paths)}", "model.weights=pretrained", *tokenizer]
     if odd := next((place for place in places if not place.endswith(SUFFIXES)), None):
         raise ConfigError(f"data={odd}: instructions are in {', '.join(SUFFIXES)} files: write {_reading(odd)}")
     return ["data=instructions", f"data.files={','.join(f'[{path}]' for path in paths)}"]
+
+
+def _is_served(loader: ConfigLoader, words: Sequence[str]) -> bool:
+    """Tell whether the task is to serve, which reads a model's tokenizer with the model and has no section of data."""
+    chosen = [word.partition("=")[2] for word in words if word.startswith("task=")]
+    if chosen:
+        return chosen[-1] == "serve"
+    names = [word.partition("=")[2] for word in words if word.lstrip("+").startswith("experiment=")]
+    return any(chosen_by(loader, f"experiment/{name}", "task") == "serve" for name in names)
 
 
 def _is_place(loader: ConfigLoader, group: str, value: str) -> bool:

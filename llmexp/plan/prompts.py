@@ -20,6 +20,10 @@ class Prompts:
     vocab_size: int
     series: Series
     prefix: SharedPrefix | None = None
+    begin: Sequence[int] = ()
+    """Tokens with which every prompt begins, of a served checkpoint's tokenizer; they count as the prompt's own."""
+    tokens: Sequence[int] | None = None
+    """Those that are drawn; None: all of the vocabulary."""
 
     def prompt(self, request: int, tokens: int) -> list[int]:
         """Return a request's prompt: the shared prefix, where there is one, and so many tokens of its own."""
@@ -42,8 +46,10 @@ class Prompts:
 
     def added(self, conversation: int, turn: int, tokens: int) -> list[int]:
         """Return what a turn adds to what was said: new tokens, and before those of the first turn the prefix."""
-        drawn = self._drawn("prompt", (conversation, turn), tokens)
-        return drawn if turn else self._prefix(conversation) + drawn
+        if turn:
+            return self._drawn("prompt", (conversation, turn), tokens)
+        drawn = self._drawn("prompt", (conversation, turn), max(0, tokens - len(self.begin)))
+        return [*self.begin, *self._prefix(conversation), *drawn]
 
     def of_blocks(self, hash_ids: Sequence[int], tokens: int, block_tokens: int) -> list[int]:
         """Return a prompt of so many tokens made of blocks, of which those with the same id have the same tokens.
@@ -54,7 +60,8 @@ class Prompts:
             raise ValueError(f"{tokens} tokens are not {len(hash_ids)} blocks of {block_tokens}")
         lengths = [min(block_tokens, tokens - begin) for begin in range(0, tokens, block_tokens)]
         blocks = zip(hash_ids, lengths, strict=True)
-        return [token for block, length in blocks for token in self._drawn("block", (block,), length)]
+        drawn = [token for block, length in blocks for token in self._drawn("block", (block,), length)]
+        return [*self.begin, *drawn[len(self.begin) :]]
 
     def _prefix(self, conversation: int) -> list[int]:
         if self.prefix is None:
@@ -63,4 +70,7 @@ class Prompts:
         return self._drawn("prefix", (which,), self.prefix.tokens)
 
     def _drawn(self, purpose: str, place: tuple[int, ...], count: int) -> list[int]:
-        return scaled(self.series.numbers(purpose, place, count), self.vocab_size)
+        numbers = self.series.numbers(purpose, place, count)
+        if self.tokens is None:
+            return scaled(numbers, self.vocab_size)
+        return [self.tokens[number] for number in scaled(numbers, len(self.tokens))]

@@ -47,12 +47,18 @@ class ServerAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def key_headers() -> dict[str, str]:
-    """Return the header with the key of LLMEXP_API_KEY, if there is one; raises ConfigError for one that HTTP forbids.
+def api_key() -> str:
+    """Return the key of LLMEXP_API_KEY, empty where there is none; raises ConfigError for one that HTTP forbids.
 
     The key itself stands in no message and in no record.
     """
     key = os.environ.get(API_KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
         raise ConfigError(f"{API_KEY} has characters that no header of HTTP can have")
+    return key
+
+
+def key_headers() -> dict[str, str]:
+    """Return the header with the key of LLMEXP_API_KEY, if there is one; raises ConfigError as `api_key` does."""
+    key = api_key()
     return {"Authorization": f"Bearer {key}"} if key else {}

@@ -36,6 +36,7 @@ class RequestForm(Record):
         "'{adapter}' stand for its own"
     )
     token_ids: bool = Field(description="the prompt is a list of token ids; else it is text")
+    words: bool = Field(True, description="a text is of llmexp's words, which tell token ids; false: of any tokenizer")
     adapters: int = Field(0, description="so many adapters are asked for in turn")
     path: str = "/v1/completions"
     events: Literal["completions", "generate_stream"] = Field(
@@ -87,6 +88,9 @@ class ServerPlan(Record):
     metrics: str | None = Field(None, description="gives Prometheus's text; None where there is none")
     metric_names: MetricNames = Field(default_factory=dict, description="what is read of that page, by whose names")
     profiler: ProfilerRoutes | None = Field(None, description="of a server that is started to be profiled")
+    key_variable: str | None = Field(
+        None, description="by which the server is told a key that requests have to carry; None: it cannot be told one"
+    )
     form: RequestForm
     holdings: Holdings = Field(default_factory=Holdings, description="how it is known what the server holds")
     weights: Weights = Field("safetensors", description="of the model's folder; none: the server makes its own")

@@ -99,8 +99,8 @@ class ServingPlan(RunPlan):
             "model": self.config.model.name,
             "devices": str(self.devices),
             "dtype": self.dtype or "its own dtype",
-            "prompt": TRACES_OWN if only_trace else str(serve.prompt),
-            "output": TRACES_OWN if only_trace else str(serve.output),
+            "prompt": TRACES_OWN if only_trace else str(serve.texts or serve.prompt),
+            "output": TRACES_OWN if only_trace else _output(serve),
             "prefix": f"prefix of {serve.prefix}" if serve.prefix and not only_trace else "",
             "trace": serve.trace.file if serve.trace else "",
             "adapters": str(serve.adapters or ""),
@@ -131,6 +131,10 @@ class ServingPlan(RunPlan):
     def replicas(self) -> int:
         """One client sends all requests."""
         return 1
+
+
+def _output(serve: ServeConfig) -> str:
+    return "as the recorded answers" if serve.texts and serve.texts.answers else str(serve.output)
 
 
 def _turns(serve: ServeConfig) -> str:

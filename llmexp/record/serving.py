@@ -42,5 +42,6 @@ class ServingSummary(RankSummary):
     )
     held: Held = Held()
     floors: list[ClientFloor] = Field(default_factory=list, description="one for each load point")
+    no_floors: str = Field("", description="why the client's own share is not known")
 
     model_config = ConfigDict(extra="forbid")

@@ -21,6 +21,38 @@ class SharedPrefix(Section):
         return f"{self.tokens} tokens" + (f", {self.number} of them" if self.number > 1 else "")
 
 
+class PromptTexts(Section):
+    """Prompts that are texts of a file or dataset, in place of random tokens."""
+
+    path: str = Field(
+        min_length=1,
+        description="a JSONL, JSON or Parquet file of records, a text file with a prompt in each line, or a datasets "
+        "folder or hub name",
+    )
+    split: str = Field("train", description="of a dataset")
+    field: str | None = Field(
+        None,
+        description="the key or column that holds the prompt; None: prompt, text, alpaca's fields, messages or "
+        "ShareGPT's conversations",
+    )
+    tokenizer: str | None = Field(
+        None,
+        description="'bytes', or a folder or hub name of a transformers tokenizer; None: the served checkpoint's own",
+    )
+    answers: bool = Field(False, description="outputs are as long as the answers in the records, not as serve.output")
+    max_tokens: PositiveInt | None = Field(
+        None, description="prompts that are longer with their outputs are left out; None: model.max_positions"
+    )
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The places that are read."""
+        return (self.path, *((self.tokenizer,) if self.tokenizer else ()))
+
+    def __str__(self) -> str:
+        return f"texts of {self.path}" + (f", {self.field}" if self.field else "")
+
+
 class ServedAdapters(Section):
     """LoRA adapters over the model's linear maps, which requests name in turn; their values are random."""
 

@@ -6,10 +6,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from llmexp.errors import ConfigError
 from llmexp.schema.lengths import OutputLengths, PromptLengths
-from llmexp.schema.load import NonNegativeFloat, Ramp, RateSearchConfig, ServedAdapters, SharedPrefix, TraceConfig
-from llmexp.schema.model import DenseModel, MixtralModel, ModelConfig
+from llmexp.schema.load import (
+    NonNegativeFloat,
+    PromptTexts,
+    Ramp,
+    RateSearchConfig,
+    ServedAdapters,
+    SharedPrefix,
+    TraceConfig,
+)
+from llmexp.schema.model import HfModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
 from llmexp.schema.section import Dtype, Max, PositiveFloat, PositiveInt, Section, Whole
 from llmexp.schema.server_engine import ServerEngineConfig
@@ -58,6 +65,7 @@ class ServeConfig(Section):
     )
     prompt: PromptLengths
     output: OutputLengths
+    texts: PromptTexts | None = Field(None, description="prompts that are real texts, which have lengths of their own")
     prefix: SharedPrefix | None = Field(None, description="before every prompt, which it makes longer")
     trace: TraceConfig | None = Field(None, description="one more open load, with recorded times and lengths")
     adapters: ServedAdapters | None = Field(None, description="LoRA adapters; each request asks for one, in turn")
@@ -98,11 +106,20 @@ class ServeConfig(Section):
             raise ValueError(f"serve.turns={self.turns}: the requests of serve.trace are single ones; set one of both")
         if self.turns > 1 and self.search:
             raise ValueError(
-                f"serve.turns={self.turns}: serve.search judges single requests, and no verdict on conversations has a "
-                "known rate of error: set serve.turns=1, or rates of your own with serve.search=null"
+                f"serve.turns={self.turns}: serve.search judges single requests, and of searches by conversations no "
+                "rate of error is known: set serve.turns=1, or rates of your own with serve.search=null"
             )
         if self.turns == 1 and self.think_time_s:
             raise ValueError(f"serve.think_time_s={self.think_time_s:g} is the time between turns: set serve.turns")
+        return self
+
+    @model_validator(mode="after")
+    def _has_prompts_of_one_kind(self) -> ServeConfig:
+        others = {"serve.trace": self.trace, "serve.prefix": self.prefix, "serve.turns": self.turns > 1}
+        if self.texts and (other := next((key for key, given in others.items() if given), None)):
+            raise ValueError(
+                f"serve.texts={self.texts.path} and {other}, whose prompts are random tokens: leave one of them out"
+            )
         return self
 
 
@@ -132,15 +149,8 @@ class ServingRunConfig(RunConfig):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The files of lengths, and the trace."""
+        """The files of lengths and of texts, the trace, and the checkpoint."""
         serve = self.serve
-        return (*serve.prompt.inputs, *serve.output.inputs, *(serve.trace.inputs if serve.trace else ()))
-
-    @property
-    def sized_model(self) -> DenseModel | MixtralModel:
-        """The model, whose sizes the configuration gives; raises ConfigError for any other."""
-        if isinstance(self.model, DenseModel | MixtralModel):
-            return self.model
-        raise ConfigError(
-            f"model={self.model.name}: task=serve takes models that are given by their sizes, such as model=7b"
-        )
+        own = (self.model.path,) if isinstance(self.model, HfModel) else ()
+        given = (serve.prompt, serve.output, serve.trace, serve.texts)
+        return (*own, *(place for section in given if section for place in section.inputs))

@@ -1,10 +1,11 @@
 import random
+from itertools import accumulate
 from math import inf
 
 import pytest
 
 from llmexp.analysis import attainment as module
-from llmexp.analysis.attainment import attainment
+from llmexp.analysis.attainment import FEWEST_IN_BURSTS, FEWEST_REQUESTS, attainment, fewest_requests
 
 
 def used(draw: random.Random, requests: int, kept: float, run: int = 1) -> list[float]:
@@ -50,6 +51,20 @@ def test_what_was_not_answered_missed() -> None:
 def test_few_requests_tell_nothing_and_say_why() -> None:
     assert attainment([]).verdict == "unknown"
     assert attainment([[0.1] * 60]).reasons == ["100.0% of 60 requests kept the objective: it takes 100 to tell"]
-    assert attainment([[0.1] * 60, [0.1] * 60]).verdict == "kept"
+    assert attainment([[0.1] * 60, [0.1] * 60]).reasons == [
+        "100.0% of 120 requests kept the objective: it takes 100 in each repeat to tell"
+    ]
+    assert attainment([[0.1] * 100, [0.1] * 100]).verdict == "kept"
     assert attainment([[0.1] * 120], share=0.99).verdict == "unknown"
     assert attainment([[0.1] * 600], share=0.99).verdict == "kept"
+
+
+def test_bursts_need_more_requests_than_even_and_poisson_arrivals() -> None:
+    draw = random.Random(0)
+    even = [float(index) for index in range(100)]
+    poisson = list(accumulate(draw.expovariate(1.0) for _ in range(100)))
+    bursts = list(accumulate(draw.gammavariate(0.25, 4.0) for _ in range(100)))
+    assert fewest_requests([even]) == fewest_requests([poisson, poisson]) == FEWEST_REQUESTS
+    assert fewest_requests([bursts]) == FEWEST_IN_BURSTS
+    assert fewest_requests([[0.0]]) == FEWEST_REQUESTS
+    assert attainment([[0.1] * 100], fewest=fewest_requests([bursts])).verdict == "unknown"

@@ -38,7 +38,14 @@ WRONG = {
     ],
     "method=F": ["method is of task=pretrain or task=finetune: add that, or leave it out"],
     "+method=F+R": ["method is of task=pretrain or task=finetune"],
-    "model=hf model.path=a/b": ["task=serve takes models that are given by their sizes, such as model=7b"],
+    "model=hf model.path=a/b": ["task=serve takes a folder's own weights (model=a/b)", "such as model=7b"],
+    "model=a/b": ["model.path=a/b: task=serve takes a folder here", "hf download a/b --local-dir"],
+    "serve.texts.path=missing/a.jsonl": ["model=tiny is random and has no tokenizer for texts", "or =bytes"],
+    "serve.texts.path=./a.jsonl serve.texts.tokenizer=bytes": ["serve.texts.path=./a.jsonl: there is no such file"],
+    "serve.texts.path=a.jsonl serve.turns=2": ["serve.texts=a.jsonl and serve.turns", "leave one of them out"],
+    "serve.texts.path=a.jsonl serve.texts.tokenizer=bytes serve.texts.max_tokens=5000": [
+        "serve.texts.max_tokens=5000 is more than model.max_positions=4096"
+    ],
     "serve.served_name=mine": ["serve.served_name=mine", "add serve.address, or leave it out"],
     "serve.address=here:8000": ["serve.address here:8000: expected http:// or https://"],
     "serve.address=ftp://here": ["serve.address ftp://here: expected http:// or https://"],

@@ -39,6 +39,7 @@ SHAPE = {
     "intermediate_size": 96,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
+    "max_position_embeddings": 2048,
     "model_type": "llama",
 }
 RECORD = {"instruction": "Add the numbers.", "input": "1 2", "output": "3"}

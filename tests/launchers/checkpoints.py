@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import sysconfig
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 
 from llmexp.launchers.data import loader
 from llmexp.plan.training_plan import TrainingPlan
@@ -46,3 +49,21 @@ def first_outputs(plan: TrainingPlan, model: Any) -> tuple[float, torch.Tensor]:
             for batch in next(loader.batches(sequences, replica, plan.dims.dp, plan.batch, CPU))
         ]
     return sum(output.loss.item() for output in outputs) / len(outputs), outputs[0].logits
+
+
+def write_with_tokenizer(folder: Path) -> Path:
+    """A checkpoint with a small tokenizer of real text, whose generation_config.json would end and vary outputs."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=["<s>", "</s>"], initial_alphabet=letters)
+    library = Path(sysconfig.get_path("stdlib"))
+    tokenizer.train_from_iterator([(library / name).read_text() for name in ("ast.py", "bdb.py", "cmd.py")], trainer)
+    post = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer.post_processor = post
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>").save_pretrained(folder)
+    write(folder, LlamaConfig(**SIZES | {"vocab_size": 600, "head_dim": 32}, max_position_embeddings=256))
+    ends = {"eos_token_id": list(range(300)), "repetition_penalty": 1.3, "do_sample": True, "temperature": 0.7}
+    (folder / "generation_config.json").write_text(json.dumps(ends))
+    return folder

@@ -72,3 +72,13 @@ def test_blocks_of_the_same_id_have_the_same_tokens_whatever_stands_around_them(
     for tokens in (8, 13):
         with pytest.raises(ValueError, match=f"{tokens} tokens are not 3 blocks of 4"):
             PROMPTS.of_blocks([0, 1, 2], tokens, 4)
+
+
+def test_prompts_of_a_checkpoint_begin_as_its_tokenizer_has_it_and_have_its_words_only() -> None:
+    prompts = Prompts(1000, Series(0, 0), begin=(1,), tokens=(7, 8, 9))
+    found = prompts.prompt(0, 20)
+    assert (len(found), found[0], set(found[1:])) == (20, 1, {7, 8, 9})
+    blocks = prompts.of_blocks([3, 4], 20, 16), prompts.of_blocks([3, 5], 20, 16)
+    assert blocks[0][:16] == blocks[1][:16]
+    assert {prompt[0] for prompt in blocks} == {1}
+    assert prompts.added(0, 1, 4)[0] in (7, 8, 9)

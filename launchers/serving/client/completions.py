@@ -58,8 +58,17 @@ def read_completion(data: bytes) -> Piece:
 READERS: dict[str, Callable[[bytes], Piece]] = {"completions": read_completion, "generate_stream": read_token}
 
 
-def body_of(form: RequestForm, prompt: Sequence[int], output_tokens: int, number: int = 0) -> bytes:
-    """Return the JSON of a request for so many tokens after a prompt of token ids; its number chooses its adapter."""
+def body_of(
+    form: RequestForm,
+    prompt: Sequence[int],
+    output_tokens: int,
+    number: int = 0,
+    text_of: Callable[[Sequence[int]], str] = text_of,
+) -> bytes:
+    """Return the JSON of a request for so many tokens after a prompt of token ids; its number chooses its adapter.
+
+    `text_of` gives the prompt's text for a server that takes text.
+    """
     own = {PROMPT: list(prompt) if form.token_ids else text_of(prompt), OUTPUT_TOKENS: output_tokens}
     own |= {TOKENS: len(prompt) + output_tokens}
     own |= {ADAPTER: adapter_name(number % form.adapters)} if form.adapters else {}
@@ -76,7 +85,7 @@ class Completion:
     """Takes in a streamed answer: when its chunks came, and what they said."""
 
     def __init__(self, form: RequestForm) -> None:
-        self._read = READERS[form.events]
+        self._read, self._is_words = READERS[form.events], form.words
         self._events = EventReader()
         self._quoted = b""
         self._any = self._is_done = False
@@ -159,7 +168,7 @@ class Completion:
         """Return the tokens of each chunk, as the server told them or as its words say; None where neither does."""
         if self.ids and all(self.ids):
             return self.ids
-        if not self.texts:
+        if not (self.texts and self._is_words):
             return None
         try:
             return [tokens_of(text) for text in self.texts]
@@ -184,7 +193,7 @@ class Completion:
             asked_output_tokens=asked[1],
             usage_prompt_tokens=self.usage[0],
             usage_output_tokens=self.usage[1],
-            text="".join(self.texts) if ids is None else "",
+            text="".join(self.texts) if ids is None or not self._is_words else "",
             token_ids=None if ids is None else [token for each in ids for token in each],
             finish_reason=self.finish_reason,
             problem=self.problem,

@@ -1,7 +1,8 @@
 """A server that answers at once: what a client measures against it is the client's own cost.
 
-It takes /v1/completions with token ids, and streams as many events as tokens are asked for, a token each, with ids and
-usage. `python -m llmexp.launchers.serving.client.instant_server` listens on 127.0.0.1 and prints its port.
+It takes /v1/completions with token ids or words, and streams as many events as tokens are asked for, a token each, with
+ids and usage. With a pause between events it is a server without scatter, on which clients can be compared.
+`python -m llmexp.launchers.serving.client.instant_server` listens on 127.0.0.1 and prints its port.
 """
 
 from __future__ import annotations
@@ -27,10 +28,14 @@ LAST = b"0\r\n\r\n"
 
 
 class InstantServer(asyncio.Protocol):
-    """One connection; `apart` makes each event a write of its own, as a server's that has one token at a time."""
+    """One connection; `apart` makes each event a write of its own, as a server's that has one token at a time.
 
-    def __init__(self, apart: bool) -> None:
-        self._apart = apart
+    With `pause_s` each comes so long after the one before, by a timetable that begins with the request.
+    """
+
+    def __init__(self, apart: bool, pause_s: float = 0.0) -> None:
+        self._apart, self._pause_s = apart or pause_s > 0, pause_s
+        self._begin_s = 0.0
         self._transport: asyncio.Transport | None = None
         self._parser = HttpRequestParser(self)
         self._body: list[bytes] = []
@@ -62,14 +67,21 @@ class InstantServer(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """The parser's call."""
         pieces = answer_to(b"".join(self._body))
+        self._begin_s = asyncio.get_running_loop().time()
         self._write(pieces if self._apart else (b"".join(pieces),), 0)
 
     def _write(self, pieces: tuple[bytes, ...], place: int) -> None:
         if self._transport is None:
             return
         self._transport.write(pieces[place])
-        if place + 1 < len(pieces):
-            asyncio.get_running_loop().call_soon(self._write, pieces, place + 1)
+        if place + 1 == len(pieces):
+            return
+        loop = asyncio.get_running_loop()
+        # The end comes with the last token.
+        if self._pause_s and place + 2 < len(pieces):
+            loop.call_at(self._begin_s + (place + 1) * self._pause_s, self._write, pieces, place + 1)
+        else:
+            loop.call_soon(self._write, pieces, place + 1)
 
 
 def answer_to(body: bytes) -> tuple[bytes, ...]:
@@ -77,11 +89,11 @@ def answer_to(body: bytes) -> tuple[bytes, ...]:
     try:
         asked = json.loads(body)
         prompt, tokens = asked["prompt"], asked["max_tokens"]
-        if not (isinstance(prompt, list) and isinstance(tokens, int) and tokens > 0):
-            raise ValueError("a prompt of token ids and max_tokens above 0 are needed")
+        if not (isinstance(prompt, list | str) and isinstance(tokens, int) and tokens > 0):
+            raise ValueError("a prompt of token ids or words and max_tokens above 0 are needed")
     except (ValueError, TypeError, KeyError) as error:
         return (_refusal(f"{type(error).__name__}: {error}"),)
-    return _stream(len(prompt), tokens)
+    return _stream(len(prompt.split() if isinstance(prompt, str) else prompt), tokens)
 
 
 @lru_cache(maxsize=64)
@@ -112,9 +124,10 @@ def _refusal(why: str) -> bytes:
     return head.encode() + body
 
 
-async def serve(tell: Callable[[int], None], apart: bool = False) -> None:
+async def serve(tell: Callable[[int], None], apart: bool = False, pause_s: float = 0.0) -> None:
     """Listen on 127.0.0.1 until it is cancelled, and tell the port."""
-    server = await asyncio.get_running_loop().create_server(lambda: InstantServer(apart), "127.0.0.1", 0, backlog=4096)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: InstantServer(apart, pause_s), "127.0.0.1", 0, backlog=4096)
     async with server:
         tell(server.sockets[0].getsockname()[1])
         await server.serve_forever()
@@ -124,9 +137,10 @@ def main() -> None:
     """Serve until the process is ended."""
     parser = argparse.ArgumentParser(prog="python -m llmexp.launchers.serving.client.instant_server")
     parser.add_argument("--apart", action="store_true", help="each event is a write of its own, not the whole answer")
-    apart = parser.parse_args().apart
+    parser.add_argument("--pause-s", type=float, default=0.0, help="between events")
+    given = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(lambda port: print(port, flush=True), apart))
+        runner.run(serve(lambda port: print(port, flush=True), given.apart, given.pause_s))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from llmexp.launchers.serving.server.port import HOST, Port
 from llmexp.launchers.serving.server.server_log import LogWatch, ServerLog, is_no_memory
 from llmexp.machine.memory import oom_kills
 from llmexp.machine.process_tree import descendants
+from llmexp.plan.server_address import api_key, key_headers
 from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.profiled_load import TRACES
 
@@ -56,7 +57,7 @@ class Server:
     def __init__(self, plan: ServerPlan, folder: Path, log: Path, threads: int = 1) -> None:
         """Start the plan's command for a model's folder, with so many threads; its output is added to `log`."""
         self.plan, self.folder, self.log, self.threads = plan, folder, log, threads
-        self.headers: Mapping[str, str] = {}
+        self.headers: Mapping[str, str] = key_headers() if plan.key_variable else {}
         self._words = ServerLog(log)
         self._code: int | None = None
         self._oom_kills = oom_kills()
@@ -188,11 +189,18 @@ class Server:
         )
         # Servers that have no option for it take the variables; torch takes MKL's, and ranks have that of all cores.
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.threads))
-        env = {**threads, "PATH": _path(python), **command.env}
+        env = {**threads, "PATH": _path(python), **command.env, **self._key()}
+        # A key of the shell's would be asked for, and no request has it.
+        unset = [*command.unset, *([self.plan.key_variable] if self.plan.key_variable else [])]
         ending = self._container.ending if self._container else ()
-        self._agent = Agent(argv, _environment(env, command.unset), self.log, ending)
+        self._agent = Agent(argv, _environment(env, unset), self.log, ending)
         self._root = self._agent.pid
         self._started_s = time.monotonic()
+
+    def _key(self) -> dict[str, str]:
+        """Return the variable with the key: what stands in an environment, no other user of the machine can read."""
+        key = api_key()
+        return {self.plan.key_variable: key} if self.plan.key_variable and key else {}
 
     def _found_its_port_taken(self) -> bool:
         self._agent.stop()
@@ -204,7 +212,7 @@ class Server:
         """Tell whether the readiness route answers 200, and by a process of ours: no other server had the port."""
         connection = HTTPConnection(HOST, self.port, timeout=within_s)
         try:
-            connection.request("GET", self.plan.ready)
+            connection.request("GET", self.plan.ready, headers=dict(self.headers))
             return connection.getresponse().status == 200 and self._listens()
         except (OSError, HTTPException):
             return False

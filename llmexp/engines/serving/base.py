@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Literal
 from llmexp.engines.base import Engine, ServerSoftware
 from llmexp.engines.commands import ranks_of
 from llmexp.plan.quantised import INT4, LEAST_GROUP, Int4, group_size
+from llmexp.plan.served_model import ServedModel, weight_parameters
 from llmexp.plan.server_holdings import Computed, Holdings, Told
 from llmexp.plan.server_plan import ServerPlan, Weights
-from llmexp.plan.shape import shape_of
 from llmexp.record.plan import Command
-from llmexp.schema import DenseModel, MixtralModel, ServingRunConfig
+from llmexp.schema import DenseModel, HfModel, ServingRunConfig
 from llmexp.schema.load import ServedAdapters
 
 WORKER = "llmexp.launchers.serving.worker"
@@ -40,6 +40,8 @@ FOLDER_MODULES = ("torch", "transformers")
 
 # The engines whose servers can be profiled.
 PROFILED = "transformers, vllm and sglang"
+# Those that serve a folder of one's own: llama.cpp reads GGUF, and a container sees no links out of its folder.
+OF_CHECKPOINTS = "transformers, vllm, sglang, lightllm and command"
 
 Knob = Callable[[Any], list[str]]
 """Turns a knob's value into words of the server's command line."""
@@ -64,7 +66,7 @@ def switch(on: str, off: str | None = None) -> Knob:
 class Served:
     """What a server has to hold."""
 
-    model: DenseModel | MixtralModel
+    model: ServedModel
     dtype: Literal["fp32", "bf16"]
     device: Literal["cpu", "cuda"]
     positions: int
@@ -79,6 +81,8 @@ class Served:
     """Whole copies of the model behind one address."""
     adapters: ServedAdapters | None = None
     seed: int = 0
+    is_checkpoint: bool = False
+    """Whether it is a folder with weights and a tokenizer of its own."""
     own_weights: bool = False
     """Whether a server that can may draw random weights itself: it starts sooner, and its outputs are its own."""
     knobs: Mapping[str, Any] = field(default_factory=dict)
@@ -116,9 +120,8 @@ class Served:
     @property
     def drawn_weights(self) -> Computed:
         """The bytes of weights that a server draws itself."""
-        shape = shape_of(self.model)
-        assert shape
-        return Computed(number=shape.parameters * BYTES[self.dtype] * self.copies, words="the model's shape")
+        number = weight_parameters(self.model) * BYTES[self.dtype] * self.copies
+        return Computed(number=number, words="the model's shape")
 
     @property
     def int4(self) -> Int4 | None:
@@ -160,6 +163,8 @@ class ServingEngine(Engine[ServingRunConfig]):
     """Whether it can keep several copies of a model behind one address."""
     has_adapters: ClassVar[bool] = False
     """Whether requests can ask for one of several LoRA adapters."""
+    takes_checkpoints: ClassVar[bool] = True
+    """Whether it can serve a folder with a checkpoint of one's own."""
     has_profiler: ClassVar[bool] = False
     """Whether its server can be profiled while it serves."""
 
@@ -190,6 +195,8 @@ class ServingEngine(Engine[ServingRunConfig]):
             return f"engine={self.name} has no replicas behind one address here: set parallelism.dp=1"
         if served.adapters and not self.has_adapters:
             return f"engine={self.name} serves no adapters here: leave serve.adapters out"
+        if served.is_checkpoint and not self.takes_checkpoints:
+            return f"engine={self.name} serves no checkpoint of one's own here: {OF_CHECKPOINTS} do"
         return self._lacks_int4(served) if served.int4 else None
 
     def _lacks_int4(self, served: Served) -> str | None:
@@ -232,7 +239,7 @@ class ServingEngine(Engine[ServingRunConfig]):
     def needed_modules(self, config: ServingRunConfig) -> tuple[str, ...]:
         """Return the modules of the load client, and those that write the model's folder where a server is started."""
         if config.serve.address:
-            return CLIENT_MODULES
+            return (*CLIENT_MODULES, *_of_prompts(config))
         return (*CLIENT_MODULES, *FOLDER_MODULES, *(["peft"] if config.serve.adapters else []))
 
     def server_software(self, config: ServingRunConfig) -> ServerSoftware | None:
@@ -246,3 +253,8 @@ class ServingEngine(Engine[ServingRunConfig]):
     def flags(self, served: Served) -> list[str]:
         """Return the words of the command line that the knobs stand for."""
         return [word for name, given in served.knobs.items() for word in self.knobs[name](given)]
+
+
+def _of_prompts(config: ServingRunConfig) -> tuple[str, ...]:
+    """Return the module that reads a tokenizer, where prompts need one."""
+    return ("transformers",) if config.serve.texts or isinstance(config.model, HfModel) else ()

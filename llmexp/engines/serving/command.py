@@ -8,6 +8,7 @@ from typing import get_args
 from llmexp.engines.serving import lightllm, sglang, tgi, vllm
 from llmexp.engines.serving.base import IGNORE_END, Served, ServingEngine, value
 from llmexp.errors import ConfigError
+from llmexp.plan.server_address import API_KEY
 from llmexp.plan.server_holdings import Holdings
 from llmexp.plan.server_plan import MetricNames, RequestForm, ServerPlan
 from llmexp.record.plan import Command
@@ -64,6 +65,7 @@ class CommandEngine(ServingEngine):
             ready=ready,
             metrics=str(metrics) if metrics else None,
             metric_names=METRIC_NAMES if metrics else {},
+            key_variable=API_KEY,
             form=form,
         )
 

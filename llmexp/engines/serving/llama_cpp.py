@@ -25,6 +25,7 @@ class LlamaCppEngine(ServingEngine):
 
     name = "llama_cpp"
     kv_tokens_told = KV_TOKENS
+    takes_checkpoints = False
     modules = ("llama_cpp", "fastapi", "uvicorn")
     installed_by = (
         "`make serve-venv SERVER=llama_cpp` installs it into an environment of its own; or name one by engine.python"
@@ -58,7 +59,9 @@ class LlamaCppEngine(ServingEngine):
         argv += ["--interrupt_requests", "false", "--type_k", _FP32, "--type_v", _FP32, *self.flags(served)]
         argv += ["--n_threads", THREADS, "--n_threads_batch", THREADS]
         form = RequestForm.completions(token_ids=False, model=SERVED_NAME, repeat_penalty=1.0)
-        return ServerPlan(command=Command(argv=argv), ready="/v1/models", form=form, weights="gguf")
+        return ServerPlan(
+            command=Command(argv=argv), ready="/v1/models", key_variable="API_KEY", form=form, weights="gguf"
+        )
 
 
 ENGINE = LlamaCppEngine()

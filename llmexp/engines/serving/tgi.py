@@ -43,6 +43,8 @@ METRIC_NAMES: MetricNames = {
 KV_TOKENS = (
     Told(where="log", pattern=r"Setting max batch total tokens to (\d+)", words="its log, as the tokens of a batch"),
 )
+# Without a value docker and podman take it from their own environment, so that no key stands on a command line.
+KEY = "API_KEY"
 _OF_CONTAINER = ("image", "program")
 
 
@@ -64,6 +66,7 @@ class TgiEngine(ServingEngine):
     name = "tgi"
     reads_int4 = True
     kv_tokens_told = KV_TOKENS
+    takes_checkpoints = False
     modules = ()
     installed_by = f"`docker pull {IMAGE}` fetches its image"
     distributions = ()
@@ -99,7 +102,7 @@ class TgiEngine(ServingEngine):
         argv = [program, "run", "--rm", "--init", "--pull", "never", "--name", "{name}"]
         argv += ["--publish", f"{HOST}:{{port}}:80", "--volume", f"{{folder}}:{INSIDE}:ro"]
         argv += ["--shm-size", SHARED_MEMORY, *PROGRAMS[program], "--env", "CUDA_VISIBLE_DEVICES"]
-        argv += ["--env", "HF_HUB_OFFLINE=1", *self.flags(replace(served, knobs=own))]
+        argv += ["--env", KEY, "--env", "HF_HUB_OFFLINE=1", *self.flags(replace(served, knobs=own))]
         argv += [str(served.knobs.get("image") or IMAGE), "--model-id", INSIDE, "--port", "80", "--usage-stats", "off"]
         argv += ["--dtype", DTYPES[served.dtype], "--num-shard", str(served.devices), *_lengths(served)]
         argv += self.flags(replace(served, knobs=inside))
@@ -109,6 +112,7 @@ class TgiEngine(ServingEngine):
             container=program,
             metrics="/metrics",
             metric_names=METRIC_NAMES,
+            key_variable=KEY,
             form=form,
             weights=served.int4 or "safetensors",
         )

@@ -157,6 +157,7 @@ class VllmEngine(ServingEngine):
             metrics="/metrics",
             metric_names=METRIC_NAMES,
             profiler=ProfilerRoutes() if served.profile else None,
+            key_variable="VLLM_API_KEY",
             form=_form(served),
             weights=served.folder_weights,
         )

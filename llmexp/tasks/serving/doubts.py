@@ -27,7 +27,7 @@ def judge_serving(
     found = interval(rates) if len(rates) > 1 else None
     against = [reason for machine in machines for reason in disturbances(machine)]
     against += dict.fromkeys(reason for repeat in repeats for reason in doubts(plan, repeat))
-    missing = too_wide(found, plan.rate) if found else [ALONE]
+    missing = [*_without_floors(repeats), *(too_wide(found, plan.rate) if found else [ALONE])]
     return Stability(
         metric=plan.rate,
         verdict="unstable" if against else "unknown" if missing else "stable",
@@ -37,6 +37,12 @@ def judge_serving(
         source="repeats" if found else None,
         other_cores=max((each.other_cores for each in machines if each.other_cores is not None), default=None),
     )
+
+
+def _without_floors(repeats: Sequence[ServingRepeat]) -> list[str]:
+    """Say where the client may have been the bottleneck for all that is known."""
+    reasons = dict.fromkeys(repeat.ranks[0].no_floors for repeat in repeats if repeat.ranks[0].no_floors)
+    return [f"client: its own share was not measured: {reason}" for reason in reasons]
 
 
 def doubts(plan: ServingPlan, repeat: ServingRepeat) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from llmexp.engines import engine_names, get_engine
 from llmexp.engines.serving.base import BYTES, Served, ServingEngine
@@ -12,15 +13,17 @@ from llmexp.plan import files
 from llmexp.plan.identity import identity
 from llmexp.plan.lengths import LengthDraw, longest_request
 from llmexp.plan.load_points import load_points
+from llmexp.plan.prompt_texts import check_texts
 from llmexp.plan.quantised import INT4
 from llmexp.plan.request_trace import load_trace
+from llmexp.plan.served_model import CheckpointModel, ServedModel, served_model, weight_parameters
 from llmexp.plan.server_address import ServerAddress
 from llmexp.plan.server_plan import ServerPlan
 from llmexp.plan.serving_plan import ServingPlan
-from llmexp.plan.shape import shape_of
 from llmexp.record.plan import Command, MemoryEstimate
 from llmexp.record.samples import StateBytes
-from llmexp.schema import DenseModel, Dtype, MixtralModel, ServingRunConfig
+from llmexp.schema import Dtype, HfModel, ServingRunConfig
+from llmexp.schema.load import PromptTexts
 from llmexp.schema.serving import ServeConfig
 
 # Larger folders of random weights are not worth their time and disk where the engine can draw weights itself.
@@ -30,9 +33,11 @@ MOST_AT_ONCE = 256
 # Knobs with which a device holds fewer bytes of weights than the dtype says.
 HOLD_LESS = ("quantization", "weights_offload_gb", "experts_offload_gb", "gpu_layers")
 # Of a server's plan: where its interpreter lies, and how what it holds is read.
-_NOT_IN_ID = {"python", "holdings"}
+_NOT_IN_ID = {"python": True, "holdings": True, "key_variable": True, "form": {"words"}}
 # With fewer requests most rates near the capacity stay unknown (docs/numbers.md, "Loads of a server").
 FEWEST_OF_PROBE = 300
+# The tokenizer of UTF-8 bytes, which is no place.
+BYTES_TOKENIZER = "bytes"
 
 
 def plan_serving(config: ServingRunConfig) -> ServingPlan:
@@ -47,8 +52,11 @@ def plan_serving(config: ServingRunConfig) -> ServingPlan:
     known = replace(served, knobs=had)
     server = (_running if served.is_running else _started)(config, engine, known)
     server = server.model_copy(update={"holdings": engine.holdings(known)})
+    if served.is_checkpoint:
+        server = server.model_copy(update={"form": server.form.model_copy(update={"words": False})})
+        _check_turns(config, server)
     return ServingPlan(
-        id=identity(config, {}, {"server": server.model_dump(mode="json", exclude=_NOT_IN_ID)} | _contents(config)),
+        id=identity(config, {}, {"server": _measured(server)} | _contents(config, served.model)),
         processes=1,
         devices=served.every_device,
         memory=_memory(served),
@@ -74,10 +82,29 @@ def warning_of(plan: ServingPlan) -> str:
     )
 
 
-def _contents(config: ServingRunConfig) -> dict[str, str]:
-    """Return the digest of the files of lengths and of the trace, where there are any."""
-    paths = [Path(place).expanduser() for place in config.inputs]
-    return {"files": files.digest(paths)} if paths else {}
+def _measured(server: ServerPlan) -> dict[str, Any]:
+    """Return what of a server's plan is measured; the words of its texts follow from the model."""
+    return server.model_dump(mode="json", exclude=_NOT_IN_ID)
+
+
+def _contents(config: ServingRunConfig, model: ServedModel) -> dict[str, str]:
+    """Return the digests of the files of lengths and texts, of the trace, and of the checkpoint, as there are any."""
+    own = config.model.path if isinstance(config.model, HfModel) else None
+    places = [Path(place).expanduser() for place in config.inputs if place != own]
+    paths = [path for place in places for path in (files.below(place) if place.is_dir() else [place])]
+    # A hub name is no file here.
+    found = {"files": files.digest(path for path in paths if path.exists())} if places else {}
+    return found | ({"checkpoint": model.digest} if isinstance(model, CheckpointModel) else {})
+
+
+def _check_turns(config: ServingRunConfig, server: ServerPlan) -> None:
+    """Raise ConfigError for conversations with a server of a usual tokenizer that takes text."""
+    if config.serve.turns > 1 and not server.form.token_ids:
+        raise ConfigError(
+            f"serve.turns={config.serve.turns}: the next prompt has the answer's token ids, and engine="
+            f"{config.engine.name} tells only text, which is no exact tokens of a usual tokenizer: take vllm or "
+            "lightllm, or a model that is given by its sizes"
+        )
 
 
 def _check_knobs(config: ServingRunConfig, engine: ServingEngine) -> None:
@@ -91,19 +118,10 @@ def _check_knobs(config: ServingRunConfig, engine: ServingEngine) -> None:
 
 def served_of(config: ServingRunConfig) -> Served:
     """Return what the server has to hold; raises ConfigError where the model has no room for a request."""
-    serve, model = config.serve, config.sized_model
-    most = model.max_positions
-    positions = longest_request(
-        LengthDraw.of(serve.prompt).longest,
-        LengthDraw.of(serve.output).longest,
-        most,
-        prefix=serve.prefix.tokens if serve.prefix else 0,
-        turns=serve.turns,
-    )
-    if serve.trace:
-        trace = load_trace(serve.trace, serve.requests)
-        trace.check_lengths(most)
-        positions = max(positions, trace.longest)
+    serve, model = config.serve, served_model(config.model)
+    is_checkpoint = isinstance(model, CheckpointModel)
+    _check_checkpoint(config, is_checkpoint)
+    positions = _positions(serve, model, is_checkpoint)
     dtype: Dtype = serve.dtype or ("fp32" if config.hardware.device == "cpu" else "bf16")
     return Served(
         model=model,
@@ -116,11 +134,64 @@ def served_of(config: ServingRunConfig) -> Served:
         replicas=config.parallelism.dp,
         adapters=serve.adapters,
         seed=config.seed,
-        own_weights=_draws_own(config, weight_bytes(model, dtype)),
+        is_checkpoint=is_checkpoint,
+        own_weights=not is_checkpoint and _draws_own(config, weight_bytes(model, dtype)),
         knobs=config.engine.options,
         profile=serve.profile,
         is_running=serve.address is not None,
     )
+
+
+def _positions(serve: ServeConfig, model: ServedModel, is_checkpoint: bool) -> int:
+    """Return the tokens of the longest request; raises ConfigError where the model has no room for it."""
+    most = model.max_positions
+    if serve.texts:
+        return _positions_of_texts(serve, serve.texts, model, is_checkpoint)
+    positions = longest_request(
+        LengthDraw.of(serve.prompt).longest,
+        LengthDraw.of(serve.output).longest,
+        most,
+        prefix=serve.prefix.tokens if serve.prefix else 0,
+        turns=serve.turns,
+    )
+    if serve.trace:
+        trace = load_trace(serve.trace, serve.requests)
+        trace.check_lengths(most)
+        positions = max(positions, trace.longest)
+    return positions
+
+
+def _positions_of_texts(serve: ServeConfig, texts: PromptTexts, model: ServedModel, is_checkpoint: bool) -> int:
+    """Return the most tokens of a text with its output: how long texts are is known when they are tokens."""
+    if is_checkpoint and texts.tokenizer:
+        raise ConfigError(f"serve.texts.tokenizer={texts.tokenizer}: model={model.name} has its own: leave it out")
+    if not (is_checkpoint or texts.tokenizer):
+        raise ConfigError(
+            f"serve.texts.path={texts.path}: model={model.name} is random and has no tokenizer for texts: set "
+            "serve.texts.tokenizer=<folder or hub name> of one that its vocabulary has room for, or =bytes"
+        )
+    if texts.max_tokens and texts.max_tokens > model.max_positions:
+        raise ConfigError(
+            f"serve.texts.max_tokens={texts.max_tokens} is more than model.max_positions={model.max_positions}"
+        )
+    if texts.tokenizer and texts.tokenizer != BYTES_TOKENIZER:
+        files.check_place("serve.texts.tokenizer", texts.tokenizer)
+    check_texts(texts)
+    return texts.max_tokens or model.max_positions
+
+
+def _check_checkpoint(config: ServingRunConfig, is_checkpoint: bool) -> None:
+    """Raise ConfigError for what only a model of random weights can have."""
+    if not is_checkpoint:
+        return
+    serve = config.serve
+    if serve.weights == "own":
+        raise ConfigError(f"serve.weights=own: model={config.model.name} has weights of its own: leave it out")
+    if serve.adapters:
+        raise ConfigError(
+            f"serve.adapters are random ones of a model that is given by its sizes, and model={config.model.name} is "
+            "a checkpoint: leave one of them out"
+        )
 
 
 def _started(config: ServingRunConfig, engine: ServingEngine, served: Served) -> ServerPlan:
@@ -162,11 +233,9 @@ def _check_address(address: str) -> None:
         raise ConfigError(f"serve.{error}") from None
 
 
-def weight_bytes(model: DenseModel | MixtralModel, dtype: Dtype) -> int:
+def weight_bytes(model: ServedModel, dtype: Dtype) -> int:
     """Return the bytes of all weights in a dtype."""
-    shape = shape_of(model)
-    assert shape
-    return shape.parameters * BYTES[dtype]
+    return weight_parameters(model) * BYTES[dtype]
 
 
 def _most_at_work(serve: ServeConfig) -> int:

@@ -15,13 +15,14 @@ from llmexp.schema.serving import SloConfig
 
 
 def verdicts(point: LoadPoint, slo: SloConfig, repeats: Repeats) -> dict[str, PointVerdict]:
-    """Judge an open load of a constant rate by its requests, repeat by repeat, in the order in which they were due.
+    """Judge an open load by its requests, repeat by repeat, in the order in which they were due.
 
-    Conversations are not judged: the rate of error of such a verdict is not known.
+    A trace is judged over its whole length, by whether the server kept up; of its objective no rate of error is known.
+    A ramp is not judged: whether a server keeps up changes while it lasts.
     """
-    if point.rate_per_s is None or point.follows != "rate" or point.turns > 1:
+    if point.rate_per_s is None or point.follows == "ramp":
         return {}
-    return judgement(repeats, Objective.of(slo))
+    return judgement(repeats, Objective.of(slo) if point.follows == "rate" else None)
 
 
 def knee_of(points: Sequence[ResultPoint]) -> Knee | None:
@@ -44,7 +45,9 @@ def search_end(points: Sequence[ResultPoint], search: RateSearchConfig) -> str:
 
 
 def _answers(points: Sequence[ResultPoint]) -> list[Answer]:
-    return [(float(point.params["rate_per_s"]), _holds(point)) for point in points if LOAD in point.verdicts]
+    """Return the answers at constant rates: that of a trace is only a mean."""
+    judged = [point for point in points if LOAD in point.verdicts and point.params["load"] == "open"]
+    return [(float(point.params["rate_per_s"]), _holds(point)) for point in judged]
 
 
 def _holds(point: ResultPoint) -> bool | None:

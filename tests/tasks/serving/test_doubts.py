@@ -41,3 +41,12 @@ def test_one_repeat_is_not_known_to_be_stable_and_three_alike_are() -> None:
     assert (one.verdict, one.reasons) == ("unknown", [ALONE])
     assert (three.verdict, three.source) == ("stable", "repeats")
     assert (wide.verdict, wide.reasons[0][:6]) == ("unknown", "noise:")
+
+
+def test_without_the_clients_floor_nothing_is_known_to_be_stable() -> None:
+    lacking = repeat(answer(0), answer(1), no_floors="the instant server did not start")
+    rates = [Measurement(4.0), Measurement(4.01), Measurement(3.99)]
+    found = judge_serving(PLAN, [QUIET, QUIET, lacking], rates, [])
+    assert found
+    assert found.verdict == "unknown"
+    assert found.reasons == ["client: its own share was not measured: the instant server did not start"]

@@ -14,7 +14,7 @@ from llmexp.record.requests import RequestSample
 from llmexp.tasks.serving.metrics import METRICS
 from llmexp.tasks.serving.points import read_begun, results, results_until_now
 from llmexp.tasks.serving.task import SERVE
-from llmexp.tasks.serving.verdicts import search_end
+from llmexp.tasks.serving.verdicts import search_end, verdicts
 
 PLAN = serving_plan("serve.rate=max", "serve.requests=60", "serve.search.most_probes=2")
 FIRST, SECOND = (probe_of(PLAN.config.serve, 1 + place, 1 + place, rate) for place, rate in enumerate((1.0, 2.0)))
@@ -143,3 +143,21 @@ def test_what_cannot_be_searched_or_said_has_one_line(words: str, message: str) 
     with pytest.raises(ConfigError, match=message) as refused:
         serving_plan(*words.split())
     assert "\n" not in str(refused.value)
+
+
+def test_conversations_are_judged_by_how_many_are_not_over() -> None:
+    """One begins each second and has two turns: in overload each lasts longer than the one before it."""
+    plan = serving_plan("serve.rate=1", "serve.requests=100", "serve.turns=2")
+
+    def verdict_of(growth: float) -> str:
+        turns = [
+            answer(
+                2 * number + turn, due_s=number + turn * (1 + growth * number), takes_s=1 + growth * number, turn=turn
+            )
+            for number in range(100)
+            for turn in range(2)
+        ]
+        return verdicts(plan.points[0], plan.config.serve.slo, [turns])["load"].answer
+
+    assert verdict_of(0.0) == "kept_up"
+    assert verdict_of(0.5) == "overloaded"

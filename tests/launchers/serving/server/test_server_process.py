@@ -21,6 +21,7 @@ import pytest
 from llmexp.errors import ServerDiedError, ServerNotReadyError
 from llmexp.launchers.serving.server.port import HOST, Port
 from llmexp.launchers.serving.server.process import Patience, Server
+from llmexp.plan.server_address import API_KEY
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
 
@@ -218,3 +219,22 @@ def test_nothing_stays_where_our_own_process_is_killed(tmp_path: Path) -> None:
         assert len(processes) == 2
         os.kill(ours.pid, signal.SIGKILL)
     assert psutil.wait_procs(processes, timeout=300)[1] == []
+
+
+def test_a_server_is_told_the_key_by_its_own_variable_and_a_key_of_the_shell_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No key is on a command line, which every user of a machine can read."""
+    monkeypatch.setenv("SERVER_KEY", "of another server")
+    wanting = plan().model_copy(update={"key_variable": "SERVER_KEY"})
+    for key, told, headers in (
+        ("made-up-key", "made-up-key", {"Authorization": "Bearer made-up-key"}),
+        ("", None, {}),
+    ):
+        monkeypatch.setenv(API_KEY, key)
+        with Server(wanting, tmp_path, tmp_path / "log.txt") as server:
+            server.wait_ready(LONG)
+            listening = server.processes()[-1]
+            assert listening.environ().get("SERVER_KEY") == told
+            assert not any("made-up-key" in word for one in server.processes() for word in one.cmdline())
+            assert server.headers == headers

@@ -1,0 +1,156 @@
+"""`python -m benchmarks serving --rivals PYTHON` puts the same loads on one paced server by llmexp and other clients.
+
+The server sends an event each 10 ms and nothing else, so that what differs is the clients' own. They take turns, on one
+core; the server has another. A rival is measured where the interpreter's environment has its command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from benchmarks.figure import Figure
+from benchmarks.interval import interval, paired_ratio
+from benchmarks.serving import server_on
+from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
+from llmexp.record.folder import find_runs
+from llmexp.schema import DenseModel
+
+PAUSE_S, PROMPT, TOKENS, REQUESTS, WARMUP = 0.01, 64, 32, 150, 20
+OURS = "llmexp"
+METRICS = {
+    "output_tokens_per_s": "tokens/s",
+    "ttft_p50_s": "s",
+    "tpot_p50_s": "s",
+    "itl_p50_s": "s",
+    "end_to_end_p50_s": "s",
+}
+# A load by its name, and the rate or the concurrency of it.
+LOADS: dict[str, tuple[str, int]] = {"20/s, constant": ("rate", 20), "32 at a time": ("concurrency", 32)}
+Found = Mapping[str, float]
+Measure = Callable[[str, tuple[str, int], Path], Found]
+
+
+def serving_rivals(folder: Path, rivals: str, rounds: int = 3) -> Iterator[Figure]:
+    """Measure both loads, the clients in turn, and each figure of llmexp over that of the others."""
+    tokenizer = ensure_model_folder(FolderRequest(model=_tiny(), dtype="fp32", seed=0, weights="none"), folder)
+    clients: dict[str, Measure] = {OURS: _ours} | _rivals(rivals, tokenizer)
+    server_core, client_core = sorted(os.sched_getaffinity(0))[-2:]
+    os.sched_setaffinity(0, {client_core})
+    with server_on(server_core, ["--pause-s", str(PAUSE_S)]) as port:
+        for name, load in LOADS.items():
+            found: dict[str, list[Found]] = {client: [] for client in clients}
+            for place in range(rounds):
+                for client in list(clients)[:: -1 if place % 2 else 1]:
+                    own = folder / f"{client.split()[0]}.{load[0]}.{place}"
+                    own.mkdir()
+                    found[client].append(clients[client](f"http://127.0.0.1:{port}", load, own))
+            yield from _figures(name, found, rounds)
+
+
+def _figures(load: str, found: Mapping[str, list[Found]], rounds: int) -> Iterator[Figure]:
+    for client, measured in found.items():
+        for metric, unit in METRICS.items():
+            values = [one[metric] for one in measured]
+            yield Figure(f"{load}, {client}, {metric}", unit, interval(values), rounds)
+            if client != OURS:
+                over = paired_ratio([one[metric] for one in found[OURS]], values)
+                yield Figure(f"{load}, {metric} of llmexp over {client}", "x", over, rounds)
+
+
+def _ours(url: str, load: tuple[str, int], folder: Path) -> Found:
+    kind, value = load
+    command = [sys.executable, "-m", "llmexp", "task=serve", "engine=vllm", "model=tiny", "hardware=cpu"]
+    command += [f"serve.address={url}", f"serve.prompt.tokens={PROMPT}", f"serve.output.tokens={TOKENS}"]
+    command += [f"serve.requests={REQUESTS}", f"serve.warmup_requests={WARMUP}", "serve.arrivals=constant"]
+    command += ["serve.rate=[]", f"serve.{kind}=[{value}]", "tracking=none"]
+    _run(command, folder)
+    (run,) = find_runs(folder / "outputs")
+    result = run.result()
+    if not (result and result.points and result.points[0].metrics):
+        raise RuntimeError(f"llmexp measured nothing: {result.reason if result else 'no result'}")
+    metrics = result.points[0].metrics
+    return {name: metric.mean for name in METRICS if (metric := metrics[name])}
+
+
+def _vllm(program: Path, tokenizer: Path, url: str, load: tuple[str, int], folder: Path) -> Found:
+    """Measure `vllm bench serve`."""
+    command = [str(program), "bench", "serve", "--backend", "openai", "--base-url", url, "--model", OURS]
+    command += ["--endpoint", "/v1/completions", "--tokenizer", str(tokenizer), "--dataset-name", "random"]
+    command += ["--random-input-len", str(PROMPT), "--random-output-len", str(TOKENS), "--ignore-eos"]
+    command += ["--num-prompts", str(REQUESTS), "--num-warmups", str(WARMUP), "--temperature", "0"]
+    command += ["--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result", "--result-filename", "result.json"]
+    command += _of_vllm(load)
+    _run(command, folder)
+    told = json.loads((folder / "result.json").read_text())
+    names = {"ttft_p50_s": "ttft", "tpot_p50_s": "tpot", "itl_p50_s": "itl", "end_to_end_p50_s": "e2el"}
+    milliseconds = {name: told[f"median_{short}_ms"] / 1e3 for name, short in names.items()}
+    return {"output_tokens_per_s": told["output_throughput"]} | milliseconds
+
+
+def _of_vllm(load: tuple[str, int]) -> list[str]:
+    kind, value = load
+    if kind == "concurrency":
+        return ["--max-concurrency", str(value)]
+    return ["--request-rate", str(value), "--burstiness", "1000000"]
+
+
+def _aiperf(program: Path, tokenizer: Path, url: str, load: tuple[str, int], folder: Path) -> Found:
+    """Measure `aiperf profile`."""
+    kind, value = load
+    command = [str(program), "profile", "--model", OURS, "--url", url, "--endpoint-type", "completions", "--streaming"]
+    command += ["--tokenizer", str(tokenizer), "--request-count", str(REQUESTS), "--ui", "none"]
+    command += ["--warmup-request-count", str(WARMUP), "--output-artifact-dir", str(folder)]
+    command += ["--synthetic-input-tokens-mean", str(PROMPT), "--output-tokens-mean", str(TOKENS)]
+    command += ["--output-tokens-stddev", "0", "--synthetic-input-tokens-stddev", "0"]
+    command += ["--concurrency", str(value)] if kind == "concurrency" else ["--request-rate", str(value)]
+    command += [] if kind == "concurrency" else ["--request-rate-mode", "constant"]
+    # Offline it takes a folder for the name of a model that it looks up; else a folder is a folder, and asks nobody.
+    _run(command, folder, offline=False)
+    told = json.loads((folder / "profile_export_aiperf.json").read_text())
+    names = {
+        "ttft_p50_s": "time_to_first_token",
+        "tpot_p50_s": "inter_token_latency",
+        "end_to_end_p50_s": "request_latency",
+    }
+    milliseconds = {name: told[key]["p50"] / 1e3 for name, key in names.items()}
+    # Its inter-token latency is the mean of a request, which others call the time per output token.
+    return {
+        "output_tokens_per_s": told["output_token_throughput"]["avg"],
+        "itl_p50_s": milliseconds["tpot_p50_s"],
+    } | milliseconds
+
+
+RIVALS = {"vllm bench serve": ("vllm", _vllm), "aiperf": ("aiperf", _aiperf)}
+
+
+def _rivals(python: str, tokenizer: Path) -> dict[str, Measure]:
+    """Return the clients whose commands lie beside an interpreter; raises RuntimeError where there is none."""
+    beside = Path(python).absolute().parent
+    programs = {name: (beside / program, measure) for name, (program, measure) in RIVALS.items()}
+    found = {name: partial(each, path, tokenizer) for name, (path, each) in programs.items() if shutil.which(path)}
+    if not found:
+        raise RuntimeError(f"{beside} has neither vllm nor aiperf")
+    return found
+
+
+def _run(command: list[str], folder: Path, offline: bool = True) -> None:
+    hub = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"} if offline else {}
+    with (folder / "output.txt").open("w") as output:
+        done = subprocess.run(
+            command, cwd=folder, env=os.environ | hub | {"DO_NOT_TRACK": "1"}, stdout=output, stderr=output, check=False
+        )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{(folder / 'output.txt').read_text()[-4000:]}")
+
+
+def _tiny() -> DenseModel:
+    """Return the sizes that the tokenizer of words is made for."""
+    sizes = {"hidden_size": 128, "intermediate_size": 344, "num_layers": 4, "num_heads": 4, "num_kv_heads": 2}
+    return DenseModel(name="tiny", architecture="llama", vocab_size=512, max_positions=4096, **sizes)

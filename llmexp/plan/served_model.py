@@ -1,0 +1,137 @@
+"""The model that a server holds: given by its sizes, or a folder with a checkpoint and a tokenizer of its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, Protocol
+
+from llmexp.errors import ConfigError
+from llmexp.plan import files
+from llmexp.plan.checkpoint import Checkpoint
+from llmexp.plan.shape import shape_of
+from llmexp.schema import HfModel, ModelConfig
+
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+# The names of config.json for a size; the second ones are GPT-2's.
+_NAMES = {
+    "vocab_size": ("vocab_size",),
+    "hidden_size": ("hidden_size", "n_embd"),
+    "num_layers": ("num_hidden_layers", "n_layer"),
+    "num_heads": ("num_attention_heads", "n_head"),
+    "max_positions": ("max_position_embeddings", "n_positions"),
+}
+
+
+class ServedModel(Protocol):
+    """The sizes that a server's plan needs, as models that are given by their sizes have them."""
+
+    @property
+    def name(self) -> str:
+        """The name in tables."""
+
+    @property
+    def architecture(self) -> str:
+        """The family, such as llama."""
+
+    @property
+    def vocab_size(self) -> int:
+        """The rows of the embedding."""
+
+    @property
+    def num_layers(self) -> int:
+        """The layers, each with keys and values."""
+
+    @property
+    def num_kv_heads(self) -> int:
+        """The heads of keys and values."""
+
+    @property
+    def head_dim(self) -> int:
+        """The numbers of a head."""
+
+    @property
+    def max_positions(self) -> int:
+        """The most tokens of a request."""
+
+
+@dataclass(frozen=True)
+class CheckpointModel:
+    """A checkpoint in a folder here, by the sizes of its config.json."""
+
+    name: str
+    architecture: str
+    vocab_size: int
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    max_positions: int
+    parameters: int
+    folder: Path
+    digest: str
+    """Of the weights, and of all other files."""
+
+
+def served_model(model: ModelConfig) -> ServedModel:
+    """Return the model of a run of task=serve; raises ConfigError for one that cannot be served."""
+    if not isinstance(model, HfModel):
+        return model
+    folder = Path(model.path).expanduser()
+    if model.checkpoint is None or model.target:
+        raise ConfigError(
+            f"model={model.name}: task=serve takes a folder's own weights (model={model.path}), or models that are "
+            "given by their sizes, such as model=7b"
+        )
+    if not folder.is_dir():
+        raise ConfigError(
+            f"model.path={model.path}: task=serve takes a folder here, and this is none: download the model before "
+            f"(hf download {model.path} --local-dir <folder>), and serve model=<folder>"
+        )
+    return _of_folder(model, folder)
+
+
+def weight_parameters(model: ServedModel) -> int:
+    """Return the number of a model's parameters."""
+    if isinstance(model, CheckpointModel):
+        return model.parameters
+    shape = shape_of(model)  # type: ignore[arg-type]
+    assert shape
+    return shape.parameters
+
+
+def _of_folder(model: HfModel, folder: Path) -> CheckpointModel:
+    checkpoint = Checkpoint.read(folder)
+    if not any((folder / name).is_file() for name in TOKENIZERS):
+        raise ConfigError(
+            f"model.path={model.path}: there is no tokenizer, which every server reads: save it there "
+            "(tokenizer.save_pretrained)"
+        )
+    config = json.loads((folder / "config.json").read_text())
+    sizes = {size: _size(config, names, model.path) for size, names in _NAMES.items()}
+    return CheckpointModel(
+        name=model.name,
+        architecture=str(config.get("model_type")),
+        vocab_size=sizes["vocab_size"],
+        num_layers=sizes["num_layers"],
+        num_kv_heads=config.get("num_key_value_heads") or sizes["num_heads"],
+        head_dim=config.get("head_dim") or sizes["hidden_size"] // sizes["num_heads"],
+        max_positions=sizes["max_positions"],
+        parameters=sum(prod(stored.shape) for stored in checkpoint.tensors.values()),
+        folder=folder.absolute(),
+        digest=f"{checkpoint.digest}-{files.digest(beside_weights(folder))}",
+    )
+
+
+def beside_weights(folder: Path) -> list[Path]:
+    """Return the files of a checkpoint's folder that are no weights: its configuration and its tokenizer."""
+    return sorted(path for path in folder.iterdir() if path.is_file() and path.suffix not in WEIGHTS)
+
+
+def _size(config: dict[str, Any], names: tuple[str, ...], place: str) -> int:
+    found = next((config[name] for name in names if isinstance(config.get(name), int)), None)
+    if found is None:
+        raise ConfigError(f"model.path={place}: its config.json has no {names[0]}, so it is no model of text here")
+    return found
