@@ -1,7 +1,8 @@
 """A server that answers at once: what a client measures against it is the client's own cost.
 
 It takes /v1/completions with token ids or words, and streams as many events as tokens are asked for, a token each, with
-ids and usage. With a pause between events it is a server without scatter, on which clients can be compared. `python -m llmexp.launchers.serving.client.instant_server` listens on 127.0.0.1 and prints its port.
+ids and usage. With a pause between events it is a server without scatter, on which clients can be compared.
+`python -m llmexp.launchers.serving.client.instant_server` listens on 127.0.0.1 and prints its port.
 """
 
 from __future__ import annotations
