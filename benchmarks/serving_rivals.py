@@ -11,9 +11,12 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from benchmarks.figure import Figure
 from benchmarks.interval import interval, paired_ratio
@@ -106,6 +109,7 @@ def _aiperf(program: Path, tokenizer: Path, url: str, load: tuple[str, int], fol
     kind, value = load
     command = [str(program), "profile", "--model", OURS, "--url", url, "--endpoint-type", "completions", "--streaming"]
     command += ["--tokenizer", str(tokenizer), "--request-count", str(REQUESTS), "--ui", "none"]
+    command += ["--use-server-token-count"]
     command += ["--warmup-request-count", str(WARMUP), "--output-artifact-dir", str(folder)]
     command += ["--synthetic-input-tokens-mean", str(PROMPT), "--output-tokens-mean", str(TOKENS)]
     command += ["--output-tokens-stddev", "0", "--synthetic-input-tokens-stddev", "0"]
@@ -130,11 +134,30 @@ def _aiperf(program: Path, tokenizer: Path, url: str, load: tuple[str, int], fol
 RIVALS = {"vllm bench serve": ("vllm", _vllm), "aiperf": ("aiperf", _aiperf)}
 
 
+def usual_tokenizer(folder: Path) -> Path:
+    """Write a small tokenizer of real text: aiperf makes its prompts of a play, which llmexp's words cannot write."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=500, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    library = Path(sysconfig.get_path("stdlib"))
+    made.train_from_iterator([path.read_text(errors="replace") for path in sorted(library.glob("a*.py"))], trainer)
+    folder.mkdir()
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+    return folder
+
+
 def _rivals(python: str, tokenizer: Path) -> dict[str, Measure]:
     """Return the clients whose commands lie beside an interpreter; raises RuntimeError where there is none."""
     beside = Path(python).absolute().parent
     programs = {name: (beside / program, measure) for name, (program, measure) in RIVALS.items()}
-    found = {name: partial(each, path, tokenizer) for name, (path, each) in programs.items() if shutil.which(path)}
+    found: dict[str, Measure] = {
+        name: partial(each, path, tokenizer) for name, (path, each) in programs.items() if shutil.which(path)
+    }
+    if "aiperf" in found:
+        found["aiperf"] = partial(_aiperf, programs["aiperf"][0], usual_tokenizer(tokenizer.with_name("usual")))
     if not found:
         raise RuntimeError(f"{beside} has neither vllm nor aiperf")
     return found
@@ -152,5 +175,15 @@ def _run(command: list[str], folder: Path, offline: bool = True) -> None:
 
 def _tiny() -> DenseModel:
     """Return the sizes that the tokenizer of words is made for."""
-    sizes = {"hidden_size": 128, "intermediate_size": 344, "num_layers": 4, "num_heads": 4, "num_kv_heads": 2}
-    return DenseModel(name="tiny", architecture="llama", vocab_size=512, max_positions=4096, **sizes)
+    return DenseModel(
+        name="tiny",
+        architecture="llama",
+        vocab_size=512,
+        hidden_size=128,
+        intermediate_size=344,
+        num_layers=4,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=32,
+        max_positions=4096,
+    )

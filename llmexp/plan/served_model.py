@@ -131,7 +131,7 @@ def beside_weights(folder: Path) -> list[Path]:
 
 
 def _size(config: dict[str, Any], names: tuple[str, ...], place: str) -> int:
-    found = next((config[name] for name in names if isinstance(config.get(name), int)), None)
+    found: int | None = next((config[name] for name in names if isinstance(config.get(name), int)), None)
     if found is None:
         raise ConfigError(f"model.path={place}: its config.json has no {names[0]}, so it is no model of text here")
     return found
