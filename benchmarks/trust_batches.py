@@ -44,7 +44,7 @@ def batch_verdicts(tries: int) -> Iterator[Figure]:
 def answers(tries: int, searches: Searches) -> list[str]:
     """Return the verdict on each simulated search; speeds scatter normally in their logarithm."""
     rng = np.random.default_rng(0)
-    found = []
+    found: list[str] = []
     for _ in range(tries):
         own = _speeds(rng, searches, FOUND, searches.repeats)
         tried = {micro: _speeds(rng, searches, micro, 1).tolist() for micro in TRIED}

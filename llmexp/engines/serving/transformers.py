@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from llmexp.engines.serving.base import BYTES, DTYPES, HOST, Knob, Served, ServingEngine, switch, value
 from llmexp.plan.quantised import quantised_weights
+from llmexp.plan.served_model import CheckpointModel
 from llmexp.plan.server_holdings import Computed, Holdings
 from llmexp.plan.server_plan import ProfilerRoutes, RequestForm, ServerPlan
 from llmexp.record.installed import installs
@@ -53,7 +54,7 @@ class TransformersEngine(ServingEngine):
     def holdings(self, served: Served) -> Holdings:
         """Its cache has the blocks that it was told, and no others; what bitsandbytes quantises is counted."""
         found, knobs = super().holdings(served), _with_defaults(served, _defaults(served)).knobs
-        if served.is_running:
+        if served.is_running or isinstance(served.model, CheckpointModel):
             return found
         if knobs.get("kv_blocks") and knobs["continuous_batching"]:
             tokens = int(knobs["kv_blocks"]) * int(knobs.get("block_size", PAGE_TOKENS))

@@ -41,8 +41,8 @@ def _panel(axes: Axes, trials: Sequence[ResultPoint], metric: str, divisor: floa
     axes.plot([x for x, _ in known], [y for _, y in known], "o", color=COLOURS[0], label="fitted")
     failed = sorted({trial.params[BATCH] for trial in trials if not fitted(trial)})
     for number, batch in enumerate(failed):
-        named = {"label": "out of memory"} if number == 0 else {}
-        axes.axvline(batch, color=COLOURS[4], linewidth=1, linestyle=":", **named)
+        label_once = "out of memory" if number == 0 else None
+        axes.axvline(batch, color=COLOURS[4], linewidth=1, linestyle=":", label=label_once)
     axes.set_xscale("log", base=2)
     ticks = sorted({x for x, _ in known} | set(failed))
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
