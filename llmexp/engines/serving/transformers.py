@@ -12,11 +12,11 @@ from typing import ClassVar
 
 from llmexp.engines.serving.base import BYTES, DTYPES, HOST, Knob, Served, ServingEngine, switch, value
 from llmexp.plan.quantised import quantised_weights
-from llmexp.plan.served_model import CheckpointModel
 from llmexp.plan.server_holdings import Computed, Holdings
 from llmexp.plan.server_plan import ProfilerRoutes, RequestForm, ServerPlan
 from llmexp.record.installed import installs
 from llmexp.record.plan import Command
+from llmexp.schema import DenseModel, MixtralModel
 
 PAGE_TOKENS = 32
 # The scheduler lets no request in where fewer blocks are free than its margin.
@@ -54,11 +54,13 @@ class TransformersEngine(ServingEngine):
     def holdings(self, served: Served) -> Holdings:
         """Its cache has the blocks that it was told, and no others; what bitsandbytes quantises is counted."""
         found, knobs = super().holdings(served), _with_defaults(served, _defaults(served)).knobs
-        if served.is_running or isinstance(served.model, CheckpointModel):
+        if served.is_running:
             return found
         if knobs.get("kv_blocks") and knobs["continuous_batching"]:
             tokens = int(knobs["kv_blocks"]) * int(knobs.get("block_size", PAGE_TOKENS))
             found = found.model_copy(update={"kv_tokens": Computed(number=tokens, words="blocks as they were set")})
+        if not isinstance(served.model, DenseModel | MixtralModel):
+            return found
         quantised = quantised_weights(served.model, str(knobs.get("quantization")), BYTES[served.dtype])
         return found.model_copy(update={"weights": quantised}) if quantised else found
 
