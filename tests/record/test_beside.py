@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import time
 from datetime import UTC, datetime
 
@@ -22,7 +23,7 @@ def neighbour(tmp_path):
         folder.path.mkdir()
         for status, before_s in events:
             at = datetime.fromtimestamp(NOW_S - before_s, UTC).isoformat(timespec="milliseconds")
-            who = process_identity() | identity if status == "running" else {}
+            who = process_identity() | identity if status in ("running", "waiting") else {}
             with folder.events_path.open("a") as file:
                 file.write(json.dumps({"at": at, "status": status, **who}) + "\n")
         return folder
@@ -47,6 +48,8 @@ def own(neighbour):
         ([("running", 30)], False),
         ([("skipped", 90)], False),
         ([], False),
+        ([("running", 150), ("waiting", 110), ("running", 79), ("waiting", 61), ("success", 60.5)], False),
+        ([("running", 150), ("waiting", 110), ("running", 70), ("waiting", 50)], True),
     ],
     ids=[
         "all of it",
@@ -58,6 +61,8 @@ def own(neighbour):
         "after",
         "never started",
         "no run",
+        "repeats between two windows",
+        "a repeat in one",
     ],
 )
 def test_a_run_that_lasted_into_a_window_stood_beside(own, neighbour, events, stood_beside):
@@ -77,6 +82,16 @@ def test_a_run_whose_driver_died_lasted_until_its_last_sample_of_the_machine(own
     skewed_s = NOW_S + 3600
     os.utime(killed.system_path, (skewed_s, skewed_s))
     assert beside(own, WINDOWS) == found
+
+
+def test_the_time_between_a_killed_driver_and_the_one_that_went_on_is_nobodys(own, neighbour):
+    """Its repeats were kept, and with them the events of both drivers."""
+    folder = neighbour("resumed", ("running", 150), start_ticks=1, process_started_at_s=1.0)
+    later = neighbour("later", ("running", 30), ("waiting", 20))
+    with folder.events_path.open("a") as file:
+        file.write(later.events_path.read_text())
+    shutil.rmtree(later.path)
+    assert beside(own, WINDOWS) == []
 
 
 def test_events_that_cannot_be_read_spoil_nothing(own, neighbour):

@@ -59,6 +59,10 @@ def submitted(here: Path, tiny_plan) -> Callable[..., RunFolder]:
             "hydra.launcher.time=soon: must be a whole number of at least 1 or a time of sbatch's",
         ),
         ((*HERE, "hydra.launcher.options.job-name=x"), "llmexp names its jobs itself"),
+        (
+            (*HERE, "measure.order=interleaved"),
+            "measure.order=interleaved: hydra/launcher=slurm gives each run a driver of its own",
+        ),
         (("detach=true", "hardware=cpu"), "detach is hydra/launcher=slurm's"),
     ],
 )

@@ -17,6 +17,7 @@ from llmexp.launch.stack import stack_digest
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.result import RunResult, RunStatus
+from llmexp.sweep.measuring import records_named
 
 QUIET = ("tracking=none", "model=tiny", "hardware=cpu")
 Driver = subprocess.Popen[str]
@@ -147,6 +148,17 @@ def test_ctrl_c_ends_the_sweep_and_tells_the_runs_that_wait(llmexp, turns, here:
     for folder in find_runs(here / "outputs"):
         with only_attempt(folder):  # nobody holds it any more
             pass
+
+
+def test_an_interrupt_whose_result_cannot_be_written_still_ends_the_sweep(tmp_path: Path):
+    def interrupted() -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            (tmp_path / "gone" / "result.json").write_text("")
+
+    with pytest.raises(KeyboardInterrupt), records_named(RunFolder(tmp_path)):
+        interrupted()
 
 
 @pytest.mark.parametrize(
