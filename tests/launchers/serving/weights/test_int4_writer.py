@@ -164,7 +164,7 @@ def test_words_are_those_of_vllms_own_packing(tmp_path: Path) -> None:
         "awq": in_words(by_awq["qweight"], AWQ_COLUMNS).to(torch.int32),
         "awq_words": by_awq["qweight"],
     }
-    save_file(given, tmp_path / "values.safetensors")
+    save_file({name: tensor.contiguous() for name, tensor in given.items()}, tmp_path / "values.safetensors")
     python = server_python("vllm")
     assert python
     said = subprocess.run(
