@@ -81,7 +81,7 @@ def test_adapters_are_another_work_and_an_engine_without_them_is_skipped() -> No
         ("serve.rate=[]", r"serve.rate and serve.concurrency are empty: set one of them, such as serve.rate=max"),
         ("serve.concurrency=0", r"serve.concurrency.0=0: must be a whole number of at least 1"),
         ("serve.prompt.tokens=4080", r"prompt 4080 \+ output 32 = 4112 tokens are more than model.max_positions=4096"),
-        ("model=hf model.path=a/b", r"model=b: task=serve takes a folder's own weights"),
+        ("model=hf model.path=a/b", r"model=b: task=serve takes a folder.s own weights"),
     ],
 )
 def test_wrong_input_has_one_line(words: str, message: str) -> None:
