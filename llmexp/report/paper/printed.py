@@ -14,6 +14,7 @@ from llmexp.report.paper.view import PaperView
 
 _BY_METHOD = {"table03": "III", "table04": "IV", "table09": "IX"}
 _SHORT = {"rtx3090_nvlink": "3090 nvlink", "rtx4090": "4090", "rtx3090": "3090"}
+_LEFT_OUT_FIRST = ("GB", "batch", "tokens/s")
 # The reading of a table's file; its notes stand as letters.
 _LEFT_OUT = ("note", "row_type", "seq_len_tokens", "tensor_parallel")
 
@@ -52,10 +53,15 @@ def _by_method(number: str, notes: Notes) -> list[Column]:
     ]
     parts = ("batch", "tokens/s", "GB")[number != "IV" :]
     headers = ["model", "method", *(f"{_SHORT.get(machine, machine)} {part}" for machine in machines for part in parts)]
-    # A narrow terminal leaves out the last machine first.
-    ranks = [0, 0, *(place and len(machines) - place for place, _ in enumerate(machines) for _ in parts)]
+    # A narrow terminal leaves out the last machine first, and of it the memory.
+    ranks = [0, 0, *(_rank(place, len(machines), part) for place, _ in enumerate(machines) for part in parts)]
     columns = zip(headers, zip(*lines, strict=True), ranks, strict=True)
     return [Column(header, cells, header in headers[:2], rank) for header, cells, rank in columns]
+
+
+def _rank(place: int, machines: int, part: str) -> int:
+    """Return when a column is left out: never of the first machine."""
+    return len(_LEFT_OUT_FIRST) * (machines - place) + _LEFT_OUT_FIRST.index(part) if place else 0
 
 
 def _texts(cell: PaperCell, number: str, notes: Notes) -> list[str]:
