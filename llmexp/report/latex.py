@@ -50,19 +50,25 @@ def escaped(text: str) -> str:
 
 def _section(section: Section) -> str:
     notes = [*section.legend, *(f"({number}) {note}" for number, note in enumerate(section.notes, 1))]
-    lines = [
+    lines = _table(section.title, section.columns, notes)
+    for detail in section.asked_details:
+        lines += ["", *_table(detail.title, detail.columns, detail.legend)]
+    setup = setup_paragraph(section)
+    return "\n".join([*lines, *(["", escaped(setup)] if setup else [])])
+
+
+def _table(title: str, columns: Sequence[Column], notes: Sequence[str]) -> list[str]:
+    return [
         r"\begin{table}[t]",
         r"\centering",
-        rf"\caption{{{escaped(section.title)}}}",
+        rf"\caption{{{escaped(title)}}}",
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-        *_tabular(section.columns),
+        *_tabular(columns),
         r"}",
         *([r"\par\smallskip\footnotesize\raggedright"] if notes else []),
         *(rf"{escaped(note)}.\par" for note in notes),
         r"\end{table}",
     ]
-    setup = setup_paragraph(section)
-    return "\n".join([*lines, *(["", escaped(setup)] if setup else [])])
 
 
 def _tabular(columns: Sequence[Column]) -> list[str]:

@@ -148,3 +148,7 @@ class Task(ABC, Generic[C, P]):
     def published_rate(self, plan: P) -> float | None:
         """Return the rate that was published for the same run, or None."""
         return None
+
+    def published_speed(self, plan: P) -> tuple[float, str] | None:
+        """Return the rate of one device that was published nearest to the run, and where; None where none was."""
+        return None

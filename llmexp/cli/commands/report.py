@@ -16,6 +16,7 @@ from llmexp.report.page.document import page
 from llmexp.report.plots import draw_report
 from llmexp.report.publish import publish
 from llmexp.report.setup_paragraph import setup_paragraph
+from llmexp.report.stated_training import read_stated
 from llmexp.report.table import Report, build_report
 from llmexp.report.terminal import print_report
 from llmexp.report.text import comma_separated, markdown
@@ -49,6 +50,13 @@ def parser() -> Parser:
     parser.add_argument(
         "--open", action="store_true", help="show the page in the browser; without --html a passing one"
     )
+    parser.add_argument(
+        "--for",
+        dest="stated",
+        type=read_stated,
+        metavar="TRAINING",
+        help="add what a whole training would take by these speeds: tokens=300e9, or epochs=3",
+    )
     parser.add_argument("--setup", action="store_true", help="print the set-up as a paragraph for a paper instead")
     parser.add_argument(
         "--claims", type=Path, metavar="FILE", help="with findings: claims of your own, as rows of YAML"
@@ -65,6 +73,7 @@ def main(args: Namespace) -> int:
         raise ConfigError(f"--claims {args.claims} is of llmexp report findings")
     found = build_report(runs_in(paths))
     table = found.largest_batches() if args.largest_batch else found
+    table = table.stating(args.stated) if args.stated else table
     if args.into:
         print(*publish(table, args.into), sep="\n")
     elif args.setup:

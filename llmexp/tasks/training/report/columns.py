@@ -63,6 +63,7 @@ def columns(report: TrainingSection) -> list[Column]:
         metric("mfu"),
         column(flops_header(report), partial(flops_cell, flops_unit(report)), 2),
         metric("tokens_per_joule"),
+        metric("tokens_per_usd"),
         column("paper tokens/s", lambda row: _paper_speed(row, notes), 8),
         column(
             "x paper",
