@@ -60,7 +60,11 @@ def _legend(costs: Sequence[Cost]) -> list[str]:
     by = dict.fromkeys(cost.speed.by.partition(" (")[0] for cost in costs if cost.speed)
     memory = "GiB of a device: state is certain, + rest is estimated, of is what there is; docs/troubleshooting.md"
     told = [memory] if any(fit_of_plan(cost.plan) for cost in costs) else []
-    return ["", *told, *([f"{costs[0].plan.rate_unit} of a device: by {', '.join(by)}"] if by else [])]
+    return [
+        "",
+        *told,
+        *([f"{costs[0].plan.rate_unit} of a device: by {', '.join(by)}, of the nearest batch"] if by else []),
+    ]
 
 
 def _rate(costs: Sequence[Cost]) -> str:

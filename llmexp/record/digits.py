@@ -16,6 +16,18 @@ def rounded(value: float, digits: int = DIGITS) -> str:
     return _at(value, _last_place(value, digits))
 
 
+def three_digits(value: float, form: str) -> str:
+    """Write a number in a form such as ',.2f', with three significant digits where that would show more, or none.
+
+    Whole numbers and other forms, such as a duration or %, stay as they are.
+    """
+    text = format(value, form)
+    if not form.endswith("f") or not isfinite(value):
+        return text
+    shown = len(text.replace(",", "").replace(".", "").lstrip("-0"))
+    return rounded(value) if shown > DIGITS or (not shown and value) else text
+
+
 def with_deviation(value: float, deviation: float) -> str:
     """Write a number and what stands behind its ±, both to the number's last place: 4,410 ± 970.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from llmexp.record.digits import three_digits
 from llmexp.record.duration import duration
 from llmexp.record.result import Metric
 from llmexp.report.columns import Column
@@ -78,7 +79,7 @@ def columns(report: TrainingSection) -> list[Column]:
 
 def _memory(row: TrainingRow, divisor: float) -> str:
     if row.memory:
-        return f"{row.memory[1] / divisor:,.1f}"
+        return three_digits(row.memory[1] / divisor, ",.1f")
     return "-" if row.state == OOM else ""
 
 
@@ -109,7 +110,7 @@ def _paper_speed(row: TrainingRow, notes: list[str]) -> str:
 def _paper_memory(row: TrainingRow, divisor: float) -> str:
     if not row.paper:
         return ""
-    return "-" if row.paper.memory_bytes is None else f"{row.paper.memory_bytes / divisor:,.1f}"
+    return "-" if row.paper.memory_bytes is None else three_digits(row.paper.memory_bytes / divisor, ",.1f")
 
 
 def _time(metric: Metric | None) -> str:
@@ -117,4 +118,4 @@ def _time(metric: Metric | None) -> str:
 
 
 def _number(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+    return "" if value is None else three_digits(value, form)
