@@ -104,13 +104,13 @@ def _loss(report: TrainingSection, notes: list[str], place: int, row: TrainingRo
 def _paper_speed(row: TrainingRow, notes: list[str]) -> str:
     if not row.paper:
         return ""
-    return _number(row.paper.tokens_per_s, ",.1f") + mark(paper_note(row), notes) if not row.paper.oom else "-"
+    return f"{row.paper.tokens_per_s:,.1f}" + mark(paper_note(row), notes) if not row.paper.oom else "-"
 
 
 def _paper_memory(row: TrainingRow, divisor: float) -> str:
     if not row.paper:
         return ""
-    return "-" if row.paper.memory_bytes is None else three_digits(row.paper.memory_bytes / divisor, ",.1f")
+    return "-" if row.paper.memory_bytes is None else f"{row.paper.memory_bytes / divisor:,.1f}"
 
 
 def _time(metric: Metric | None) -> str:
