@@ -114,7 +114,8 @@ def _planned(
     words = {"task": task, "model": model, "precision": precision, "hardware": hardware, "data": "synthetic"}
     typed = [f"{key}={value}" for key, value in words.items()]
     more = ["measure=paper", "optimizer=adamw_cpuadam", f"method={','.join(methods)}"]
-    return [job.plan for job in jobs_of(run_parser().parse_intermixed_args([*typed, *more]))]
+    plans = [job.plan for job in jobs_of(run_parser().parse_intermixed_args([*typed, *more]))]
+    return [plan for plan in plans if isinstance(plan, TrainingPlan)]
 
 
 @cache

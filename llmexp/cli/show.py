@@ -1,48 +1,53 @@
-"""A plan in words: what would run and why it might not, each atom's changes, degrees, batch and memory."""
+"""A plan in words: whether it fits and how fast it would be, then what would run, degrees, batch and memory."""
 
 from __future__ import annotations
 
 import json
 import shlex
 
+from llmexp.cli.plan_answer import answer
 from llmexp.plan.memory import GIB, shortage
 from llmexp.plan.runtime import Needs, wrap
 from llmexp.record.plan import MemoryEstimate, RunPlan
+from llmexp.sweep.cost import Cost
 from llmexp.tasks import get_task
 
 
-def plan_text(plan: RunPlan) -> str:
-    """Return several lines for one plan, without the last newline."""
+def plan_text(cost: Cost, *, verbose: bool = False, stated: str = "") -> str:
+    """Return several lines for one plan, the answer first, without the last newline.
+
+    `stated` is the cost of a stated training. With `verbose` the engine's configuration and the command are shown too.
+    """
+    plan = cost.plan
     config = plan.config
     head = f"{plan.name} on {config.hardware.name}: {config.task.name} by {config.engine.name}, run {plan.id}"
-    lines = [
-        head,
-        *(_line(label, line) for label, text in _facts(plan).items() for label, line in _spread(label, text)),
-    ]
-    return "\n".join(lines)
+    facts = answer(cost) | {"training": stated} | _facts(plan) | (_native(plan) if verbose else {})
+    facts["again"] = plan.rerun_command
+    told = {label: text for label, text in facts.items() if text}
+    return "\n".join(
+        [head, *(_line(label, line) for name, text in told.items() for label, line in _spread(name, text))]
+    )
 
 
 def _facts(plan: RunPlan) -> dict[str, str]:
-    facts = {
-        "skipped": plan.skip or "",
-        **get_task(plan.config.task.name).describe(plan),
-        **({"memory": _memory(plan, plan.memory)} if plan.memory else {}),
-        "engine": json.dumps(plan.engine_config, indent=2),
-        "command": _command(plan),
-        "again": plan.rerun_command,
-    }
-    return {label: text for label, text in facts.items() if text}
+    return get_task(plan.config.task.name).describe(plan) | (
+        {"memory": _memory(plan, plan.memory)} if plan.memory else {}
+    )
+
+
+def _native(plan: RunPlan) -> dict[str, str]:
+    return {"engine": json.dumps(plan.engine_config, indent=2), "command": _command(plan)}
 
 
 def _memory(plan: RunPlan, memory: MemoryEstimate) -> str:
-    """Describe the memory that is certain; activations, buffers and the allocator's waste come on top."""
+    """Describe the memory that is certain, which is what a run is skipped for."""
     hardware = plan.config.hardware
     device = f"{memory.device / GIB:.4g} GiB on the device{_of(hardware.memory_bytes)}"
     host = f"{memory.host / GIB:.4g} GiB on the host, x {plan.ranks_per_node} ranks{_of(hardware.host_memory_bytes)}"
     ranks = plan.ranks_per_node
     lack = shortage(memory, ranks, hardware.memory_bytes, hardware.host_memory_bytes)
-    verdict = f"\nit cannot fit, so it would be skipped (force=true tries): {lack}" if lack else ""
-    return f"a rank holds for certain {device} and {host}; activations come on top\n{memory.arithmetic}{verdict}"
+    verdict = "\nit cannot fit, so it would be skipped (force=true tries)" if lack else ""
+    return f"a rank holds for certain {device} and {host}\n{memory.arithmetic}{verdict}"
 
 
 def _of(size: int | None) -> str:

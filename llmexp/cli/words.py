@@ -30,6 +30,12 @@ def jobs_of(args: Namespace) -> list[Job]:
         return plan_jobs(loader, master)
 
 
+def jobs_and_launcher(args: Namespace) -> tuple[list[Job], DictConfig]:
+    """Plan the same, and return with it the launcher's own keys as they are composed."""
+    with _sweep(args) as (loader, master):
+        return plan_jobs(loader, master), master.hydra.launcher
+
+
 def answers_of(args: Namespace) -> list[tuple[Sequence[str], RunPlan | ConfigError]]:
     """Plan the same, and return for each run its plan or the error that says why it has none."""
     with _sweep(args) as (loader, master):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from llmexp.machine.memory import host_memory_bytes
 from llmexp.plan.activations import activations
 from llmexp.plan.shape import shape_of
 from llmexp.plan.training_plan import TrainingPlan
@@ -70,7 +71,8 @@ def capacity_bytes(plan: TrainingPlan) -> int | None:
     if hardware.memory_limit_bytes:
         return hardware.memory_limit_bytes
     if hardware.device == "cpu":
-        return hardware.host_memory_bytes // plan.ranks_per_node if hardware.host_memory_bytes else None
+        # hardware=cpu is the machine that plans, unless a file says what another one has.
+        return (hardware.host_memory_bytes or host_memory_bytes()) // plan.ranks_per_node
     return hardware.memory_bytes
 
 

@@ -103,6 +103,12 @@ def paper_cell(model: str, method: str, hardware: str, batch_micro: int, engine:
     return _cells().get((model.upper(), _atoms(method), hardware.lower(), batch_micro, engine))
 
 
+def paper_batches(model: str, method: str, hardware: str, engine: str = "deepspeed") -> list[PaperCell]:
+    """Return the cells of the same model, hardware, engine and set of atoms that have a speed, of all batches."""
+    wanted = (model.upper(), _atoms(method), hardware.lower(), engine)
+    return [cell for (*kind, _, by), cell in _cells().items() if (*kind, by) == wanted and not cell.oom]
+
+
 def paper_scaling(model: str, method: str, hardware: str, batch_micro: int, gpus: int) -> PaperScaling | None:
     """Find the efficiency of the same model, set of atoms, hardware, samples per GPU and number of GPUs, or None."""
     wanted = (model.upper(), _atoms(method), hardware.lower(), batch_micro, gpus)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from llmexp.record.digits import three_digits
 from llmexp.record.result import Metric
 from llmexp.report.notes import beside_note, ending_note, interruption_note, mark
 from llmexp.report.row import OOM, Row
-from llmexp.report.signs import deviation, doubt_sign
+from llmexp.report.signs import doubt_sign, with_spread
 
 _NAMED_ELSEWHERE = ("engine.options.command=",)
 
@@ -35,10 +36,10 @@ def rate_cell(row: Row, notes: list[str]) -> str:
     if row.rate:
         sign = f" {doubt_sign(row)}{mark(row.doubt, notes)}" if row.doubt else ""
         marks = (mark(note(row), notes) for note in (beside_note, interruption_note, ending_note))
-        return f"{row.rate.mean:,.1f}{deviation(row.rate)}{sign}{''.join(marks)}"
+        return f"{with_spread(row.rate)}{sign}{''.join(marks)}"
     return "-" if row.state == OOM else row.state + mark(ending_note(row), notes)
 
 
 def mean_of(metric: Metric | None, form: str, factor: float = 1.0) -> str:
     """Format a metric's mean as a cell; empty where there is none."""
-    return "" if metric is None else format(metric.mean * factor, form)
+    return "" if metric is None else three_digits(metric.mean * factor, form)

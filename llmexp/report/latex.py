@@ -51,9 +51,10 @@ def escaped(text: str) -> str:
 
 def _section(section: Section) -> str:
     notes = [*section.legend, *(f"({number}) {note}" for number, note in enumerate(section.notes, 1))]
+    tables = [float_of(section.title, section.columns, notes)]
+    tables += [float_of(detail.title, detail.columns, detail.legend) for detail in section.asked_details]
     setup = setup_paragraph(section)
-    table = float_of(section.title, section.columns, notes)
-    return "\n".join([table, *(["", escaped(setup)] if setup else [])])
+    return "\n\n".join([*tables, *([escaped(setup)] if setup else [])])
 
 
 def float_of(title: str, columns: Sequence[Column], notes: Sequence[str]) -> str:

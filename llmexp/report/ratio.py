@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmexp.analysis.inference import Estimate, log_ratio, of_repeats
+from llmexp.record.digits import three_digits
 from llmexp.record.result import Metric
 from llmexp.report.row import Row
 from llmexp.report.signs import doubt_sign
@@ -41,8 +42,9 @@ class RateRatio:
     def cell(self, decimals: int = 2, scale: float = 1) -> str:
         """Return the value ± half its interval, with ! or ? where one of both runs has that sign."""
         found, signs = self._estimate, {doubt_sign(row) for row in (self.row, self.over) if isinstance(row, Row)} - {""}
-        half = f" ± {scale * self.value * found.half_width():.{decimals}f}" if found else ""
-        return f"{scale * self.value:.{decimals}f}{half}" + (
+        form = f",.{decimals}f"
+        half = f" ± {three_digits(scale * self.value * found.half_width(), form)}" if found else ""
+        return f"{three_digits(scale * self.value, form)}{half}" + (
             f" {min(signs)}" if signs and self.row is not self.over else ""
         )
 

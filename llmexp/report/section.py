@@ -26,6 +26,7 @@ from llmexp.report.paper.view import PaperView
 from llmexp.report.row import HERE, OOM, Row
 from llmexp.report.signs import doubt_sign
 from llmexp.report.stacks import has_several_stacks
+from llmexp.report.stated_training import StatedTraining
 from llmexp.tasks import get_task
 
 _IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ranks", "runtime": "{}"}
@@ -33,10 +34,14 @@ _IN_TITLE = {"task": "{}", "hardware": "on {}", "engine": "{}", "ranks": "{} ran
 
 @dataclass(frozen=True)
 class Section:
-    """Rows in the order of their folders; `left_out` counts rows that the user asked not to see."""
+    """Rows in the order of their folders; `left_out` counts rows that the user asked not to see.
+
+    `stated` is a training whose cost was asked for.
+    """
 
     rows: tuple[Row, ...]
     left_out: int = 0
+    stated: StatedTraining | None = None
 
     @cached_property
     def shared(self) -> dict[str, str]:
@@ -202,6 +207,11 @@ class Section:
     @property
     def layouts(self) -> Sequence[Detail]:
         """Tables for the page alone, which a terminal's list of runs has no need of."""
+        return ()
+
+    @property
+    def asked_details(self) -> Sequence[Detail]:
+        """The tables among `details` that were asked for, which LaTeX shows too."""
         return ()
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llmexp.record.digits import rounded, with_deviation
 from llmexp.record.result import Metric
 from llmexp.report.row import Row
 
@@ -16,11 +17,13 @@ def doubt_sign(row: Row) -> str:
     return {"unstable": UNSTABLE, "unknown": UNKNOWN}.get(verdict, "")
 
 
-def deviation(metric: Metric) -> str:
-    """Return the deviation between repeats, or else the one within the run, marked w."""
+def with_spread(metric: Metric) -> str:
+    """Return a mean with the deviation between repeats, or else the one within the run, marked w."""
     if metric.std_between_repeats is not None:
-        return f" ± {metric.std_between_repeats:,.1f}"
-    return f" ± {metric.std_within_run:,.1f} w" if within_run(metric) else ""
+        return with_deviation(metric.mean, metric.std_between_repeats)
+    return (
+        f"{with_deviation(metric.mean, metric.std_within_run or 0.0)} w" if within_run(metric) else rounded(metric.mean)
+    )
 
 
 def within_run(metric: Metric) -> bool:

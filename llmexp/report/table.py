@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from llmexp.errors import RecordError
+from llmexp.errors import ConfigError, RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.report.row import Row, read_row
 from llmexp.report.section import Section
+from llmexp.report.stated_training import StatedTraining
 from llmexp.tasks import get_task
 
 
@@ -42,6 +43,13 @@ class Report:
     def largest_batches(self) -> Report:
         """Keep the largest batches of every section; see Section."""
         return replace(self, sections=tuple(section.largest_batches() for section in self.sections))
+
+    def stating(self, stated: StatedTraining) -> Report:
+        """Return the report with what a stated training takes; raises ConfigError where no run can say it."""
+        sections = tuple(replace(section, stated=stated) for section in self.sections)
+        if not any(section.asked_details for section in sections):
+            raise ConfigError(f"--for {stated.kind}={stated.said}: none of these runs trains")
+        return replace(self, sections=sections)
 
 
 def build_report(folders: Sequence[RunFolder]) -> Report:

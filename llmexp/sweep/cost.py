@@ -35,12 +35,21 @@ _SOURCES = {
 
 
 @dataclass(frozen=True)
+class Speed:
+    """The rate that a device is expected to have, in the plan's unit, and who says so."""
+
+    per_device: float
+    by: str
+
+
+@dataclass(frozen=True)
 class Cost:
     """The time that a run will hold its devices, None where it is unknown, and its source (a key of _SOURCES)."""
 
     plan: RunPlan
     held_s: float | None
     source: str
+    speed: Speed | None = None
 
     @property
     def device_hours(self) -> float | None:
@@ -63,11 +72,19 @@ class _History:
     held_s: dict[str, list[float]] = field(default_factory=dict)
     like: dict[str, list[RunOverview]] = field(default_factory=dict)
 
+    def nearest(self, plan: RunPlan) -> RunOverview | None:
+        """Return the run of the same kind whose samples have the nearest amount of work."""
+        like = self.like.get(kind_of(plan)) if plan.amount else None
+        return min(like, key=lambda run: max(run.amount / plan.amount, plan.amount / run.amount)) if like else None
+
 
 def costs_of(plans: Sequence[RunPlan], folders: Sequence[RunFolder]) -> list[Cost]:
     """Return the cost of each plan; `folders` gives each plan's folder in the same order."""
     history = _read_history(Path(plans[0].config.sweep.outputs))
-    return [Cost(plan, *_held_s(plan, folder, history)) for plan, folder in zip(plans, folders, strict=True)]
+    return [
+        Cost(plan, *_held_s(plan, folder, history), _speed(plan, history))
+        for plan, folder in zip(plans, folders, strict=True)
+    ]
 
 
 def cost_line(costs: Sequence[Cost]) -> str:
@@ -129,12 +146,19 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
         return 0.0, "nothing"
     if plan.id in history.held_s:
         return fmean(history.held_s[plan.id]), "same"
-    like = history.like.get(kind_of(plan)) if plan.amount else None
-    if like:
-        nearest = min(like, key=lambda run: max(run.amount / plan.amount, plan.amount / run.amount))
+    if nearest := history.nearest(plan):
         return _held_like_s(nearest, plan), "like"
     rate = get_task(plan.config.task.name).published_rate(plan)
     return (_amount(plan) / rate, "paper") if rate else (None, "unknown")
+
+
+def _speed(plan: RunPlan, history: _History) -> Speed | None:
+    """Return the speed of the nearest run, else of the nearest published one, which may have other devices."""
+    if nearest := history.nearest(plan):
+        said = "this run before" if nearest.id == plan.id else "a run like it"
+        return Speed((nearest.rate or 0.0) / plan.devices, f"{said} in {plan.config.sweep.outputs}")
+    published = get_task(plan.config.task.name).published_speed(plan)
+    return Speed(*published) if published else None
 
 
 def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:

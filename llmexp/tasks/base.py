@@ -12,6 +12,7 @@ from llmexp.analysis.metric import Metrics
 from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.stability import judge
 from llmexp.analysis.window import Repeat, read_repeat
+from llmexp.record.digits import rounded
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import Metric, ResultPoint, RunResult, Stability
 from llmexp.record.samples import RankSummary, Sample
@@ -116,7 +117,7 @@ class Task(ABC, Generic[C, P]):
     def outcome(self, plan: P, metrics: dict[str, Metric | None]) -> str:
         """Return the outcome for the line that ends a run."""
         rate = metrics.get(plan.rate)
-        return f"{rate.mean:,.1f} {plan.rate_unit}" if rate else ""
+        return f"{rounded(rate.mean)} {plan.rate_unit}" if rate else ""
 
     def may_end_early(self, plan: P) -> bool:
         """Tell whether the protocol lets a run end before all its repeats."""
@@ -151,4 +152,8 @@ class Task(ABC, Generic[C, P]):
 
     def published_rate(self, plan: P) -> float | None:
         """Return the rate that was published for the same run, or None."""
+        return None
+
+    def published_speed(self, plan: P) -> tuple[float, str] | None:
+        """Return the rate of one device that was published nearest to the run, and where; None where none was."""
         return None

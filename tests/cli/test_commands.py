@@ -31,7 +31,13 @@ def test_plan_says_that_an_adaptive_protocol_may_take_fewer_steps(llmexp):
 
 def test_plan_says_what_would_run(llmexp, here: Path):
     code, out, _ = llmexp(
-        "plan", "method=F+Z3+O", "model=13b", "hardware=rtx4090", "precision=bf16_pure", "batch.accumulation=2"
+        "plan",
+        "--verbose",
+        "method=F+Z3+O",
+        "model=13b",
+        "hardware=rtx4090",
+        "precision=bf16_pure",
+        "batch.accumulation=2",
     )
     assert code == 0
     for expected in [

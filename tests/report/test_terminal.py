@@ -30,7 +30,7 @@ def test_the_table_fits_and_says_above_what_is_the_same(report, width, monkeypat
     assert max(len(line) for line in lines[1 : rule + 4]) <= max(width, 60)
     assert len(lines[rule]) <= 100
     assert [line.split()[1] for line in lines[rule + 1 : rule + 4]] == ["Naive", "F+R+Z3+O", "Q†"]
-    assert "7,123.4 ± 123.4" in lines[rule + 1]
+    assert "7,120 ± 120" in lines[rule + 1]
     assert "same in every row: model 7b; " in " ".join(lines[1:rule])
 
 

@@ -86,8 +86,8 @@ def test_neighbours_are_a_note_of_the_row_and_they_and_clocks_are_in_the_csv(mak
     print_report(report)
     shared = "on the same machine: they share power, fans and the host"
     for text in (markdown(report), capsys.readouterr().out):
-        assert " 5.0 (1)" in text
-        assert " 6.0 ! (2) (3)" in text
+        assert " 5.00 (1)" in text
+        assert " 6.00 ! (2) (3)" in text
         assert f"(1) measured beside 1 other run (tiny_R_0123456789ab) {shared}" in " ".join(text.split())
         assert f"(3) measured beside 6 other runs (run_0, run_1, run_2, run_3 and 2 more) {shared}" in " ".join(
             text.split()
@@ -129,7 +129,7 @@ def test_markdown_and_the_terminal_mark_what_cannot_be_relied_on_and_csv_has_the
         [make_run(metrics={"tokens_per_s": 5.0}, stability=Stability(verdict=verdict, reasons=["too few"]))]
     )
     print_report(report)
-    for text, cell in ((markdown(report), f"| 5.0 {sign} (1) |"), (capsys.readouterr().out, f" 5.0 {sign} (1)")):
+    for text, cell in ((markdown(report), f"| 5.00 {sign} (1) |"), (capsys.readouterr().out, f" 5.00 {sign} (1)")):
         assert cell in text
         assert f"(1) {words}: too few" in text
     assert (read(report)[0]["stability"], read(report)[0]["stability_reasons"]) == (verdict, "too few")

@@ -5,8 +5,14 @@ from __future__ import annotations
 from argparse import Namespace
 
 from llmexp.cli.arguments import Parser, add_overrides, command_parser
+from llmexp.cli.cluster_plan import cluster_lines
+from llmexp.cli.plan_answer import check_stated, stated_words
+from llmexp.cli.plan_table import plan_table
 from llmexp.cli.show import plan_text
-from llmexp.cli.words import jobs_of
+from llmexp.cli.words import jobs_and_launcher
+from llmexp.report.stated_training import read_stated
+from llmexp.sweep.cost import costs_of
+from llmexp.sweep.measuring import folder_of
 from llmexp.sweep.run import affordable
 
 
@@ -14,20 +20,41 @@ def parser() -> Parser:
     """Build the parser of the command's words."""
     parser = command_parser(
         "plan",
-        "What a command line would run: atoms, degrees, memory, native configuration, command. Starts "
-        "nothing, needs no torch and no GPU.",
+        "What a command line would run: whether it fits, how fast, what it costs; atoms, degrees, memory. Several runs "
+        "are a table. Starts nothing, needs no torch and no GPU.",
     )
     add_overrides(parser)
     parser.add_argument("--json", action="store_true", help="the plans themselves, one a line")
+    parser.add_argument(
+        "--verbose", action="store_true", help="every run in full, with its engine's configuration and its command"
+    )
+    parser.add_argument(
+        "--for",
+        dest="stated",
+        type=read_stated,
+        metavar="TRAINING",
+        help="what a whole training would take: tokens=300e9, or epochs=3",
+    )
     return parser
 
 
 def main(args: Namespace) -> int:
-    """Print the plans, and for several plans also what they will cost."""
-    plans = [job.plan for job in jobs_of(args)]
-    for index, plan in enumerate(plans):
-        print(plan.model_dump_json() if args.json else "\n" * bool(index) + plan_text(plan))
-    if len(plans) > 1 and not args.json:
+    """Print the plan or the table of plans, and for several plans also what they will cost."""
+    jobs, launcher = jobs_and_launcher(args)
+    plans = [job.plan for job in jobs]
+    if args.json:
+        print(*(plan.model_dump_json() for plan in plans), sep="\n")
+        return 0
+    if args.stated:
+        check_stated(plans, args.stated)
+    costs = costs_of(plans, [folder_of(plan) for plan in plans])
+    if len(costs) == 1 or args.verbose:
+        texts = [plan_text(cost, verbose=args.verbose, stated=stated_words(cost, args.stated)) for cost in costs]
+        print(*texts, sep="\n\n")
+    else:
+        print(plan_table(costs, args.stated))
+    print(*cluster_lines(plans, launcher), sep="", end="")
+    if len(plans) > 1:
         print()
         affordable(plans)
     return 0

@@ -17,6 +17,7 @@ from llmexp.report.plots import draw_report
 from llmexp.report.publish import publish
 from llmexp.report.setup_paragraph import setup_paragraph
 from llmexp.report.sorting import sorted_by
+from llmexp.report.stated_training import read_stated
 from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
 from llmexp.report.text import comma_separated, markdown
@@ -59,6 +60,13 @@ def parser() -> Parser:
     parser.add_argument(
         "--open", action="store_true", help="show the page in the browser; without --html a passing one"
     )
+    parser.add_argument(
+        "--for",
+        dest="stated",
+        type=read_stated,
+        metavar="TRAINING",
+        help="add what a whole training would take by these speeds: tokens=300e9, or epochs=3",
+    )
     parser.add_argument("--setup", action="store_true", help="print the set-up as a paragraph for a paper instead")
     parser.add_argument(
         "--claims", type=Path, metavar="FILE", help="with findings: claims of your own, as rows of YAML"
@@ -81,6 +89,7 @@ def main(args: Namespace) -> int:
     found = build_report(runs_in(paths))
     table = found.largest_batches() if args.largest_batch else found
     table = sorted_by(table, args.sort) if args.sort else table
+    table = table.stating(args.stated) if args.stated else table
     if args.into:
         print(*publish(table, args.into), sep="\n")
     elif args.setup:

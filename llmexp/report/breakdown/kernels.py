@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llmexp.record.breakdown import KernelTime
+from llmexp.record.digits import three_digits
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.columns import Column, Detail
 
@@ -19,7 +20,7 @@ def kernels_detail(run: Profiled) -> Detail:
         Column("kind", tuple(each.kind for each in shown), left=True),
         Column("calls", tuple(f"{each.calls:,}" for each in shown)),
         Column("ms", tuple(f"{each.work_ns / 1e6:,.3f}" for each in shown)),
-        Column("us/call", tuple(f"{each.work_ns / each.calls / 1e3:,.1f}" for each in shown)),
+        Column("us/call", tuple(three_digits(each.work_ns / each.calls / 1e3, ",.1f") for each in shown)),
         Column("GB/s", tuple(map(_bandwidth, shown))),
     ]
     told = [column for column in columns if any(column.cells)]
@@ -27,7 +28,7 @@ def kernels_detail(run: Profiled) -> Detail:
 
 
 def _bandwidth(kernel: KernelTime) -> str:
-    return f"{kernel.copied_bytes / max(1, kernel.work_ns):,.2f}" if kernel.copied_bytes else ""
+    return three_digits(kernel.copied_bytes / max(1, kernel.work_ns), ",.2f") if kernel.copied_bytes else ""
 
 
 def collectives_detail(run: Profiled) -> Detail | None:
@@ -38,7 +39,7 @@ def collectives_detail(run: Profiled) -> Detail | None:
     columns = [
         Column("collective", tuple(cut(each.name) for each in shown), left=True),
         Column("calls", tuple(f"{each.calls:,}" for each in shown)),
-        Column("ms", tuple(f"{each.work_ns / 1e6:,.2f}" for each in shown)),
+        Column("ms", tuple(three_digits(each.work_ns / 1e6, ",.2f") for each in shown)),
         Column("waiting", tuple(_ms(each.waited_ns) for each in shown)),
         Column("pure", tuple(_ms(each.pure_ns) for each in shown)),
     ]
@@ -47,7 +48,7 @@ def collectives_detail(run: Profiled) -> Detail | None:
 
 
 def _ms(time_ns: int | None) -> str:
-    return "?" if time_ns is None else f"{time_ns / 1e6:,.2f}"
+    return "?" if time_ns is None else three_digits(time_ns / 1e6, ",.2f")
 
 
 def cut(name: str) -> str:

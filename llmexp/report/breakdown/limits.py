@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from llmexp.analysis.step_limits import PARTS, StepLimits, step_limits
+from llmexp.record.digits import three_digits
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.columns import Column, Detail
 
@@ -38,16 +39,20 @@ def _lines(found: Sequence[StepLimits]) -> Iterator[tuple[str, Callable[[StepLim
 
 def _cell(name: str, limits: StepLimits) -> str:
     part = limits.part(name)
-    return f"{1e3 * part.share * limits.step_s:,.2f} ({100 * part.share:.1f}%)" if part else ""
+    return f"{three_digits(1e3 * part.share * limits.step_s, ',.2f')} ({100 * part.share:.1f}%)" if part else ""
 
 
 def _at_limit(name: str, limits: StepLimits) -> str:
     part = limits.part(name)
-    return f"{1e3 * part.at_limit_s:,.2f}" if part and part.at_limit_s is not None else ""
+    return three_digits(1e3 * part.at_limit_s, ",.2f") if part and part.at_limit_s is not None else ""
 
 
 def _best(limits: StepLimits) -> str:
-    return "" if limits.best_s is None else f"{1e3 * limits.best_s:,.2f} ({100 * limits.best_s / limits.step_s:.0f}%)"
+    return (
+        ""
+        if limits.best_s is None
+        else f"{three_digits(1e3 * limits.best_s, ',.2f')} ({100 * limits.best_s / limits.step_s:.0f}%)"
+    )
 
 
 def _legend(runs: Sequence[Profiled], found: Sequence[StepLimits]) -> Iterator[str]:

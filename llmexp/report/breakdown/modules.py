@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from llmexp.record.digits import three_digits
 from llmexp.report.breakdown.parts import (
     LAST,
     OTHERS,
@@ -47,7 +48,7 @@ def module_detail(runs: Sequence[Profiled], *, whole: bool = True) -> Detail:
     for run, times in zip(runs, found, strict=True):
         whole_ms = step_ms(run.breakdown)
         cells = [share_cell(times.get(part), whole_ms) for part in parts]
-        columns.append(Column(f"{run.name} ms", (*cells, f"{whole_ms:,.2f}", _measured(run, whole_ms))))
+        columns.append(Column(f"{run.name} ms", (*cells, three_digits(whole_ms, ",.2f"), _measured(run, whole_ms))))
     return Detail("where the time of a profiled step went", columns, _legend(runs))
 
 
@@ -65,7 +66,7 @@ def _first_place(part: Part, found: Sequence[Mapping[Part, float]], places: Sequ
 def _measured(run: Profiled, whole_ms: float) -> str:
     if run.measured_step_s is None:
         return ""
-    return f"{1e3 * run.measured_step_s:,.2f} ({whole_ms / run.measured_step_s / 10 - 100:+.0f}%)"
+    return f"{three_digits(1e3 * run.measured_step_s, ',.2f')} ({whole_ms / run.measured_step_s / 10 - 100:+.0f}%)"
 
 
 def _legend(runs: Sequence[Profiled]) -> list[str]:

@@ -9,6 +9,7 @@ from statistics import fmean
 
 from llmexp.record import ranges
 from llmexp.record.breakdown import Breakdown, ModuleTime, RunBreakdown
+from llmexp.record.digits import three_digits
 
 OUTSIDE, RECOMPUTED, OTHERS = "outside modules", "recomputed forward", "other parts"
 COMMUNICATION, COPIES, IDLE, TOTAL = "exposed communication", "exposed copies", "idle", "whole phase"
@@ -113,4 +114,4 @@ def place_in(found: RunBreakdown) -> Callable[[Part], Place]:
 
 def share_cell(time_ms: float | None, whole_ms: float) -> str:
     """Return milliseconds with their percentage of the whole; empty where there are none."""
-    return "" if time_ms is None else f"{time_ms:,.2f} ({100 * time_ms / whole_ms:.1f}%)"
+    return "" if time_ms is None else f"{three_digits(time_ms, ',.2f')} ({100 * time_ms / whole_ms:.1f}%)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from llmexp.record.digits import three_digits
 from llmexp.report.breakdown.parts import BETWEEN, LAST, OTHERS, TOTAL, Part, Profiled, parts_ms, place_in, share_cell
 from llmexp.report.columns import Column, Detail
 
@@ -60,7 +61,13 @@ def _cell(row: Part, run: Profiled, times: Mapping[Part, float]) -> str:
     if part == STEPS:
         return str(steps_of(run, phase) or "")
     whole_ms = times.get((phase, TOTAL))
-    return "" if whole_ms is None else f"{whole_ms:,.2f}" if part == TOTAL else share_cell(times.get(row), whole_ms)
+    return (
+        ""
+        if whole_ms is None
+        else three_digits(whole_ms, ",.2f")
+        if part == TOTAL
+        else share_cell(times.get(row), whole_ms)
+    )
 
 
 def steps_of(run: Profiled, phase: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmexp.record.digits import rounded
 from llmexp.report.columns import Column, Detail
 from llmexp.report.row import Row
 from llmexp.report.section import Section
@@ -64,10 +65,10 @@ def certainty_table(section: Section) -> Table | None:
 def _certainty(row: Row) -> Iterator[str]:
     assert row.rate
     judged = row.stability
-    known = judged and judged.low is not None and judged.high is not None
-    yield f"{row.rate.mean:,.1f}"
+    ends = (judged.low, judged.high) if judged else (None, None)
+    yield rounded(row.rate.mean)
     yield str(row.rate.n)
-    yield f"{judged.low:,.1f} to {judged.high:,.1f}" if judged and known else "not known"
+    yield "not known" if None in ends else " to ".join(rounded(end) for end in ends if end is not None)
     yield (judged.source or "") if judged else ""
     yield judged.verdict if judged else "not judged"
     yield "; ".join(judged.reasons) if judged else ""

@@ -176,6 +176,14 @@ def usd_per_million_tokens(repeat: TrainingRepeat, facts: RunConstants) -> Measu
     return Measurement(1e6 * _usd_per_s(facts) / tokens_per_s(repeat, facts).value)
 
 
+@metric("tokens/USD", "higher", Shown("M tokens /USD", ",.3g", 1e-6, dispensable=1))
+def tokens_per_usd(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
+    """Positions that a USD pays for, all devices paid for; None where the hardware has no price."""
+    return (
+        Measurement(tokens_per_s(repeat, facts).value / _usd_per_s(facts)) if facts.price_per_device_hour_usd else None
+    )
+
+
 @metric("W", "lower")
 def mean_power_w(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Power of what the run's energy counters cover, over the measured window;

@@ -22,6 +22,7 @@ from llmexp.tasks.training.largest_batch import next_trial, points_of, settled, 
 from llmexp.tasks.training.metrics import METRICS
 from llmexp.tasks.training.planning import plan_training
 from llmexp.tasks.training.prior_oom import out_of_memory_already
+from llmexp.tasks.training.published import published_speed
 from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.searched_batch_plot import draw_search
@@ -127,6 +128,10 @@ class Training(Task[TrainingConfig, TrainingPlan]):
         cell = paper_cell(config.model.name, plan.method, config.hardware.name, batch.micro, config.engine.name)
         here = (config.task.name, plan.processes, config.data.seq_len, batch.accumulation)
         return cell.tokens_per_s if cell and here == (cell.task, WORLD_SIZE, SEQ_LEN, 1) else None
+
+    def published_speed(self, plan: TrainingPlan) -> tuple[float, str] | None:
+        """Return the tokens/s a GPU of the paper's cell with the nearest batch, and which cell that is."""
+        return published_speed(plan)
 
 
 PRETRAIN, FINETUNE = Training("pretrain"), Training("finetune")

@@ -51,9 +51,9 @@ def table(*runs: Profiled) -> tuple[dict[str, tuple[str, ...]], list[str]]:
 def test_each_part_has_its_time_of_the_measured_step_and_its_share() -> None:
     lines, legend = table(profiled("Naive"))
     assert lines == {
-        "products and attention": ("25.00 (50.0%)",),
+        "products and attention": ("25.0 (50.0%)",),
         "other computation": ("5.00 (10.0%)",),
-        "the host came too late": ("20.00 (40.0%)",),
+        "the host came too late": ("20.0 (40.0%)",),
         "bound by": ("products and attention, the host came too late",),
     }
     assert legend[-1] == "no limits of this machine are known: `llmexp task=micro` measures them, for the runs after it"

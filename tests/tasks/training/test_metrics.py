@@ -137,6 +137,7 @@ def test_flops_mfu_and_cost(two_full_replicas):
     assert metrics["mfu_full_attention"].mean == pytest.approx(0.25 * 4 / 3)
     assert metrics["useful_mfu"] == metrics["mfu"]
     assert metrics["usd_per_million_tokens"].mean == pytest.approx(25)
+    assert metrics["tokens_per_usd"].mean == pytest.approx(40_000)
 
 
 def test_flops_of_ranks_of_one_replica_count_once(two_full_replicas):
@@ -178,6 +179,7 @@ def test_unknown_peak_shape_or_price_means_no_figure(two_full_replicas):
     assert metrics["tflops_per_s_per_gpu"].mean == pytest.approx(60)
     assert metrics["mfu"] is None
     assert metrics["usd_per_million_tokens"] is None
+    assert metrics["tokens_per_usd"] is None
     assert measure([two_full_replicas], RunConstants(world_size=2, dp=2, peak_flops_per_s=1e12))["mfu"] is None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from llmexp.record.digits import three_digits
 from llmexp.record.duration import duration
 from llmexp.record.result import Metric
 from llmexp.report.columns import Column
@@ -67,6 +68,7 @@ def columns(report: TrainingSection) -> list[Column]:
         metric("mfu"),
         column(flops_header(report), partial(flops_cell, flops_unit(report)), 2),
         metric("tokens_per_joule"),
+        metric("tokens_per_usd"),
         column("paper tokens/s", lambda row: _paper_speed(row, notes), 8),
         column(
             "x paper",
@@ -85,7 +87,7 @@ def _ratio(ratio: RateRatio | None) -> str:
 
 def _memory(row: TrainingRow, divisor: float) -> str:
     if row.memory:
-        return f"{row.memory[1] / divisor:,.1f}"
+        return three_digits(row.memory[1] / divisor, ",.1f")
     return "-" if row.state == OOM else ""
 
 
@@ -110,7 +112,7 @@ def _loss(report: TrainingSection, notes: list[str], place: int, row: TrainingRo
 def _paper_speed(row: TrainingRow, notes: list[str]) -> str:
     if not row.paper:
         return ""
-    return _number(row.paper.tokens_per_s, ",.1f") + mark(paper_note(row), notes) if not row.paper.oom else "-"
+    return f"{row.paper.tokens_per_s:,.1f}" + mark(paper_note(row), notes) if not row.paper.oom else "-"
 
 
 def _paper_memory(row: TrainingRow, divisor: float) -> str:
@@ -124,4 +126,4 @@ def _time(metric: Metric | None) -> str:
 
 
 def _number(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+    return "" if value is None else three_digits(value, form)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from llmexp.analysis.batch_gain import WORTH, BatchGain, batch_gain
+from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
-from llmexp.report.page.answer import figure
 from llmexp.tasks.training.largest_batch import BATCH, FITS
 from llmexp.tasks.training.report.row import TrainingRow
 
@@ -83,8 +83,8 @@ def _fastest(row: TrainingRow, trials: Sequence[ResultPoint]) -> list[str]:
     if len(speeds) < 2:
         return []
     best = max(speeds, key=lambda micro: speeds[micro])
-    own = f", {row.batch.micro} at {figure(speeds[row.batch.micro])}" if best != row.batch.micro in speeds else ""
-    return [f"fastest of {len(speeds)} batches tried: {best} at {figure(speeds[best])} tokens/s{own}"]
+    own = f", {row.batch.micro} at {rounded(speeds[row.batch.micro])}" if best != row.batch.micro in speeds else ""
+    return [f"fastest of {len(speeds)} batches tried: {best} at {rounded(speeds[best])} tokens/s{own}"]
 
 
 def _gained(gain: BatchGain) -> str:

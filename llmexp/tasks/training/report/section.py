@@ -40,6 +40,7 @@ from llmexp.tasks.training.report.programs import engine_names
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.scaling_series import KINDS, Kind, Series, series_of
 from llmexp.tasks.training.report.searched_batch import search_note
+from llmexp.tasks.training.report.stated_detail import check_stated, stated_detail, stated_of, stated_record
 
 # As many columns fit a terminal, and as many bars a picture.
 MOST_PROFILED, MOST_BARS = 6, 24
@@ -110,21 +111,26 @@ class TrainingSection(Section):
             f"{kind}_scaling_efficiency": (share.value if (share := self.efficiency(row, kind)) else None)
             for kind in KINDS
         }
-        return shares | {
-            "baseline_id": one and one.baseline_id,
-            "loss_over_baseline": one and one.loss_over_baseline,
-            "seconds_to_loss": one and one.seconds_to_loss,
-            "speed_over_naive": naive and naive.value,
-            "speed_over_naive_low": low,
-            "speed_over_naive_high": high,
-            "paper_table": paper and paper.table,
-            "paper_oom": paper and paper.oom,
-            "paper_tokens_per_s": paper and paper.tokens_per_s,
-            "tokens_per_s_over_paper": ratio and ratio.value,
-            "paper_memory_bytes": paper and paper.memory_bytes,
-            "peak_allocated_over_paper": row.memory_over_paper,
-            "paper_note": paper and paper.note,
-        }
+        asked = stated_record(stated_of(row, self.stated)) if self.stated else {}
+        return (
+            shares
+            | asked
+            | {
+                "baseline_id": one and one.baseline_id,
+                "loss_over_baseline": one and one.loss_over_baseline,
+                "seconds_to_loss": one and one.seconds_to_loss,
+                "speed_over_naive": naive and naive.value,
+                "speed_over_naive_low": low,
+                "speed_over_naive_high": high,
+                "paper_table": paper and paper.table,
+                "paper_oom": paper and paper.oom,
+                "paper_tokens_per_s": paper and paper.tokens_per_s,
+                "tokens_per_s_over_paper": ratio and ratio.value,
+                "paper_memory_bytes": paper and paper.memory_bytes,
+                "peak_allocated_over_paper": row.memory_over_paper,
+                "paper_note": paper and paper.note,
+            }
+        )
 
     @property
     def panels(self) -> list[Bars]:
@@ -159,6 +165,7 @@ class TrainingSection(Section):
         runs = self._profiled
         modules = [module_detail(runs, whole=False), limits_detail(runs)] if 0 < len(runs) <= MOST_PROFILED else []
         return [
+            *self.asked_details,
             *modules,
             *(table for place in self._places for _, table in paper_tables(place)),
             *map(figure5_detail, self._figures5),
@@ -184,6 +191,14 @@ class TrainingSection(Section):
     def _tables(self) -> set[str]:
         """The sweeps among these that are of the paper's tables on whole methods."""
         return {row.plan.config.sweep.name for row in self.rows} & {experiment_of(table.name) for table in tables()}
+
+    @property
+    def asked_details(self) -> Sequence[Detail]:
+        """The cost of a stated training; raises ConfigError where no run can say it."""
+        if self.stated is None:
+            return []
+        check_stated(self.rows, self.stated)
+        return [stated_detail(self.rows, [self.named(row) for row in self.rows], self.stated)]
 
     @property
     def answers(self) -> list[str]:

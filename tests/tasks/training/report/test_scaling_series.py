@@ -40,8 +40,8 @@ def said(*runs):
 
 def test_weak_keeps_the_batch_of_a_rank_and_strong_the_global_one(scaled):
     weak, strong, paper = shown(*scaled())
-    assert weak == ["100.0", "90.0", "80.0", "", ""]
-    assert strong == ["", "", f"{100 * 320 / 440:.1f}", "100.0", f"{100 * 200 / 220:.1f}"]
+    assert weak == ["100", "90.0", "80.0", "", ""]
+    assert strong == ["", "", f"{100 * 320 / 440:.1f}", "100", f"{100 * 200 / 220:.1f}"]
     assert paper is None
 
 
@@ -56,7 +56,7 @@ def test_only_measured_runs_of_otherwise_equal_work_make_a_series(make_run):
     other = make_run("F", metrics={"tokens_per_s": 10.0}, parallelism__dp=4)
     unfinished = make_run(status="oom", parallelism__dp=8)
     assert shown(one, other, unfinished) == [None, None, None]
-    assert shown(two, one, other, unfinished)[0] == ["50.0", "100.0", "", ""]
+    assert shown(two, one, other, unfinished)[0] == ["50.0", "100", "", ""]
 
 
 def test_the_legend_says_what_is_not_the_same_work(scaled, make_run):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from llmexp.record.digits import rounded, three_digits
 from llmexp.reference import PaperCell
 from llmexp.report.columns import Column, Detail
 from llmexp.report.notes import ending_note
@@ -70,7 +71,7 @@ def _speed(cell: Cell, notes: Notes) -> str:
     row, rate = cell.found.row, cell.found.metric(cell.found.row.plan.rate)
     if rate:
         sign = f" {doubt_sign(row)}" if row.doubt else ""
-        return f"{rate.mean:,.1f}{sign}{notes.mark(cell.found.open_end, *_limited(cell))}"
+        return f"{rounded(rate.mean)}{sign}{notes.mark(cell.found.open_end, *_limited(cell))}"
     return "-" if cell.status == OUT_OF_MEMORY else cell.status + notes.mark(ending_note(row))
 
 
@@ -115,7 +116,7 @@ def _papers_batch(cell: Cell) -> str:
 
 def _memory(cell: Cell, divisor: float) -> str:
     memory = cell.found.memory if cell.found else None
-    return f"{memory[1] / divisor:,.1f}" if memory else ""
+    return three_digits(memory[1] / divisor, ",.1f") if memory else ""
 
 
 def _papers_memory(cell: Cell, notes: Notes) -> str:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
+from llmexp.record.digits import rounded
 from llmexp.record.result import RunStatus
 from llmexp.reference import PAPER_FIGURE, SOURCE, read_table
 from llmexp.report.columns import Column, Detail
@@ -121,7 +122,7 @@ def _speed(row: TrainingRow | None, notes: Notes) -> str:
     if row is None:
         return "no run"
     if row.rate:
-        return f"{row.rate.mean:,.1f}" + (f" {doubt_sign(row)}" if row.doubt else "")
+        return rounded(row.rate.mean) + (f" {doubt_sign(row)}" if row.doubt else "")
     return "-" if row.state == OOM else row.state + notes.mark(ending_note(row))
 
 

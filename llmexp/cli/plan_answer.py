@@ -1,0 +1,86 @@
+"""What a plan answers first: whether it fits, how fast it is expected to be, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llmexp.errors import ConfigError
+from llmexp.launch.preflight import certain_skip
+from llmexp.plan.fit import Fit, fit_of
+from llmexp.plan.memory import GIB
+from llmexp.plan.training_plan import TrainingPlan
+from llmexp.record.digits import rounded
+from llmexp.record.plan import RunPlan
+from llmexp.report.stated_training import EPOCHS, StatedTraining, Taken
+from llmexp.sweep.cost import Cost
+
+
+def fit_of_plan(plan: RunPlan) -> Fit | None:
+    """Return how a training run fits its devices; None for other tasks, and where sizes are not known."""
+    return fit_of(plan, plan.batch.micro) if isinstance(plan, TrainingPlan) else None
+
+
+def answer(cost: Cost) -> dict[str, str]:
+    """Return the first lines of a plan, by label; an empty line has nothing to say."""
+    plan = cost.plan
+    return {"fits": _fits(plan), "speed": _speed(cost), "skipped": short_reason(certain_skip(plan) or "")}
+
+
+def short_reason(skip: str) -> str:
+    """Return a reason for a skip without the arithmetic of memory, which a plan shows elsewhere."""
+    return skip.partition(": ")[0] + "; force=true starts it" if "for certain" in skip else skip
+
+
+def stated_cost(cost: Cost, stated: StatedTraining) -> Taken | None:
+    """Return what a stated training takes at the expected speed of each device; None where that is not known."""
+    plan, speed = cost.plan, cost.speed
+    if stated.kind == EPOCHS or speed is None:
+        return None
+    price = plan.config.hardware.price_per_device_hour_usd
+    return Taken(stated.amount / (speed.per_device * plan.devices), plan.devices, price)
+
+
+def check_stated(plans: Sequence[RunPlan], stated: StatedTraining) -> None:
+    """Raise ConfigError where a plan cannot say what the training takes, whatever its speed."""
+    asked = f"--for {stated.kind}={stated.said}"
+    if stated.kind == EPOCHS:
+        raise ConfigError(
+            f"{asked}: the records of the data are counted by a run: measure one, then llmexp report {asked}; "
+            "a plan takes tokens, as in --for tokens=300e9"
+        )
+    if not all(isinstance(plan, TrainingPlan) for plan in plans):
+        raise ConfigError(f"{asked}: is of runs that train, and task={plans[0].config.task.name} does not")
+
+
+def stated_words(cost: Cost, stated: StatedTraining | None) -> str:
+    """Say what a stated training takes; empty where none is asked for."""
+    if stated is None:
+        return ""
+    taken = stated_cost(cost, stated)
+    return f"{stated.words}: " + (f"about {taken.words}, at that speed" if taken else "not known, as the speed is not")
+
+
+def sizes(fit: Fit) -> str:
+    """Return the certain part, what is estimated besides, and what there is, in GiB."""
+    return f"{_gib(fit.state)} + about {_gib(fit.rest)} of {_gib(fit.capacity)} GiB"
+
+
+def _fits(plan: RunPlan) -> str:
+    fit = fit_of_plan(plan)
+    if fit is None:
+        return ""
+    where = "a rank" if plan.config.hardware.device == "cpu" else "a device"
+    why = {True: "; state alone is more", False: "; it would be tried all the same"}[fit.certain]
+    return f"{fit.verdict} ({sizes(fit)} {where}){why * (fit.verdict == 'no')}"
+
+
+def _speed(cost: Cost) -> str:
+    speed, plan = cost.speed, cost.plan
+    if speed is None:
+        return ""
+    device = "rank" if plan.config.hardware.device == "cpu" else "GPU"
+    return f"about {rounded(speed.per_device)} {plan.rate_unit} a {device}, by {speed.by}"
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.3g}" if size < 1000 * GIB else rounded(size / GIB)

@@ -1,0 +1,88 @@
+"""The plans of a sweep as a table: one line a run, with whether it fits and what it is expected to take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llmexp.cli.plan_answer import fit_of_plan, short_reason, stated_cost
+from llmexp.launch.preflight import certain_skip
+from llmexp.plan.memory import GIB
+from llmexp.record.digits import rounded
+from llmexp.record.duration import duration
+from llmexp.report.stated_training import StatedTraining
+from llmexp.sweep.cost import Cost
+
+# Lines stay below this many characters; only reasons, which have lines of their own, may be longer.
+WIDTH = 100
+GAP = "  "
+
+
+def plan_table(costs: Sequence[Cost], stated: StatedTraining | None = None) -> str:
+    """Return the table, its notes, and what the numbers are taken from, without the last newline.
+
+    A stated training adds its time and its money.
+    """
+    notes: list[str] = []
+    headers = ["#", *costs[0].plan.subject, "", "fits", "state", "+ rest", "of GiB", _rate(costs), "time"]
+    headers += [f"{stated.words}" if stated else "", "USD", "note"]
+    rows = [[str(number), *_cells(cost, notes, stated)] for number, cost in enumerate(costs, 1)]
+    kept = [place for place, header in enumerate(headers) if header in _STAYING or any(row[place] for row in rows)]
+    table = _aligned([[row[place] for place in kept] for row in [headers, *rows]])
+    return "\n".join([*table, *_legend(costs), *(f"({number}) {note}" for number, note in enumerate(notes, 1))])
+
+
+_STAYING = ("#", "fits")
+
+
+def _cells(cost: Cost, notes: list[str], stated: StatedTraining | None) -> list[str]:
+    plan, fit, skip = cost.plan, fit_of_plan(cost.plan), certain_skip(cost.plan)
+    taken = stated_cost(cost, stated) if stated else None
+    asked = [duration(taken.time_s), "" if taken.usd is None else rounded(taken.usd)] if taken else ["", ""]
+    sizes = [f"{size / GIB:.1f}" for size in (fit.state, fit.rest, fit.capacity)] if fit else ["", "", ""]
+    speed = rounded(cost.speed.per_device) if cost.speed else ""
+    held = duration(cost.held_s) if cost.held_s else "none" if cost.held_s == 0 else "?"
+    verdict = fit.verdict if fit else "?"
+    return [*plan.subject.values(), plan.label, verdict, *sizes, speed, held, *asked, _mark(skip or "", notes)]
+
+
+def _mark(reason: str, notes: list[str]) -> str:
+    """Return the number of a reason for a skip, which is noted once."""
+    if not reason:
+        return ""
+    said = short_reason(reason)
+    if said not in notes:
+        notes.append(said)
+    return f"skip ({notes.index(said) + 1})"
+
+
+def _legend(costs: Sequence[Cost]) -> list[str]:
+    """Return where the speeds come from, and what the columns of memory are."""
+    by = dict.fromkeys(cost.speed.by.partition(" (")[0] for cost in costs if cost.speed)
+    memory = "GiB of a device: state is certain, + rest is estimated, of is what there is; docs/troubleshooting.md"
+    told = [memory] if any(fit_of_plan(cost.plan) for cost in costs) else []
+    return [
+        "",
+        *told,
+        *([f"{costs[0].plan.rate_unit} of a device: by {', '.join(by)}, of the nearest batch"] if by else []),
+    ]
+
+
+def _rate(costs: Sequence[Cost]) -> str:
+    return costs[0].plan.rate_unit
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """Return lines with their columns aligned: words to the left, numbers to the right."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    left = [
+        not any(cell[:1].isdigit() for cell in column[1:]) or column[0] in ("method", "model") for column in columns
+    ]
+    lines = [
+        GAP.join(
+            cell.ljust(width) if to_left else cell.rjust(width)
+            for cell, width, to_left in zip(row, widths, left, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+    return [lines[0], "─" * max(map(len, lines)), *lines[1:]]

@@ -1,0 +1,29 @@
+"""The speed that the paper printed for a run like the planned one."""
+
+from __future__ import annotations
+
+from llmexp.plan.training_plan import TrainingPlan
+from llmexp.reference import SEQ_LEN, WORLD_SIZE, PaperCell, paper_batches
+
+
+def published_speed(plan: TrainingPlan) -> tuple[float, str] | None:
+    """Return the tokens/s a GPU of the paper's cell with the nearest batch, and the words that name the cell.
+
+    Only model, method, hardware and engine have to be the plan's; the words say what else the cell had.
+    """
+    config = plan.config
+    found = paper_batches(config.model.name, plan.method, config.hardware.name, config.engine.name)
+    cells = [cell for cell in found if cell.task == config.task.name and cell.tokens_per_s]
+    if not cells:
+        return None
+    nearest = min(cells, key=lambda cell: (_apart(cell, plan), cell.batch_micro))
+    words = f"the paper's cell on {WORLD_SIZE} x {config.hardware.name} (table {nearest.table}, {_settings(nearest)})"
+    return (nearest.tokens_per_s or 0.0) / WORLD_SIZE, words + ", which is doubtful" * nearest.doubtful
+
+
+def _apart(cell: PaperCell, plan: TrainingPlan) -> float:
+    return max(cell.batch_micro / plan.batch.micro, plan.batch.micro / cell.batch_micro)
+
+
+def _settings(cell: PaperCell) -> str:
+    return f"batch {cell.batch_micro}, {SEQ_LEN} tokens"

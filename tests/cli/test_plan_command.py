@@ -1,0 +1,95 @@
+"""What `llmexp plan` prints: the answer first, a table for several runs, and what a whole training would take."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+PAPER = ("model=7b", "hardware=a800", "precision=bf16_pure", "data.seq_len=350")
+
+
+def test_one_runs_plan_begins_with_the_answer(llmexp):
+    code, out, _ = llmexp("plan", "method=F", *PAPER)
+    _, fits, speed, *facts = out.splitlines()
+    assert code == 0
+    assert fits.startswith("  fits       surely (50.2 + about ")
+    assert fits.endswith(" of 80 GiB a device)")
+    # 7,694.1 tokens/s on 8 GPUs, table III
+    assert "about 962 tokens/s a GPU, by the paper's cell on 8 x a800 (table III, batch 1, 350 tokens)" in speed
+    assert not any('"stage"' in line for line in facts)
+    assert facts[-1].startswith("  again ")
+
+
+def test_the_papers_cell_with_the_nearest_batch_is_named_with_its_number_of_cards(llmexp):
+    _, out, _ = llmexp("plan", "method=F", "batch.micro=6", "parallelism.dp=1", *PAPER)
+    # 25,872.3 tokens/s on 8 GPUs, table IV
+    assert "about 3,230 tokens/s a GPU, by the paper's cell on 8 x a800 (table IV, batch 8, 350 tokens)" in out
+
+
+def test_the_engines_configuration_and_the_command_are_for_those_who_ask(llmexp):
+    words = ("method=Z3", *PAPER)
+    assert '"stage": 3' in llmexp("plan", "--verbose", *words)[1]
+    assert "llmexp.launch.ranks" not in llmexp("plan", *words)[1]
+
+
+def test_an_estimate_that_says_no_is_told_from_state_that_cannot_fit(llmexp):
+    estimated = llmexp("plan", "method=Z3", "batch.micro=64", *PAPER)[1]
+    certain = llmexp("plan", "model=13b", "hardware=rtx4090")[1]
+    assert "fits       no (" in estimated
+    assert "it would be tried all the same" in estimated
+    assert "skipped" not in estimated
+    assert "state alone is more" in certain
+    assert "skipped    needs" in certain
+
+
+def test_a_sweeps_plan_is_a_table_of_one_line_a_run_below_100_columns(llmexp):
+    code, out, _ = llmexp("plan", "experiment=paper_table03", "hardware=rtx4090")
+    table, rest = out.split("\n\n")[:2]
+    header, _, *rows = table.splitlines()
+    assert code == 0
+    assert header.split()[:4] == ["#", "model", "method", "fits"]
+    assert len(rows) == 38
+    assert max(map(len, table.splitlines())) < 100
+    assert {row.split()[3] for row in rows} == {"surely", "likely", "no"}
+    assert "skip (1)" in rows[0]
+    assert "(1) needs 50.2 GiB on the device for certain" in rest
+
+
+def test_with_slurm_the_arrays_and_their_options_are_named(llmexp):
+    words = ("model=7b", "hardware=a800", "method=F,R", "hydra/launcher=slurm", "hydra.launcher.partition=big")
+    _, out, _ = llmexp("plan", *words)
+    assert "slurm: an array of 2 jobs, each --ntasks-per-node=1 --partition=big --nodes=1 --gpus-per-node=8" in out
+    assert "slurm" not in llmexp("plan", "model=7b", "hardware=a800", "method=F,R")[1]
+
+
+def test_json_is_what_it_was(llmexp):
+    _, out, _ = llmexp("plan", "method=F,R", "--json", *PAPER)
+    assert [json.loads(line)["method"] for line in out.splitlines()] == ["F", "R"]
+
+
+def test_a_stated_training_goes_by_the_expected_speed(llmexp):
+    words = ("plan", "method=Z3", "model=7b", "hardware=rtx4090", "data.seq_len=350", "--for", "tokens=1e9")
+    _, out, _ = llmexp(*words)
+    # 1e9 / 129.3 tokens/s = 89 d 12 h; x 8 GPUs x 0.34 USD an hour
+    assert "training   1e9 tokens: about 89 d 12 h on 8 devices, 17,200 device-hours, 5,840 USD" in out
+    assert "1e9 tokens" in llmexp(*words, "batch.micro=1,2")[1].splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("tokns=3", "unknown training 'tokns': did you mean tokens?"),
+        ("tokens", "'' is no number"),
+        ("tokens=many", "'many' is no number"),
+        ("tokens=-1", "more than 0 tokens"),
+        ("tokens=inf", "a training has an end"),
+        ("epochs=3", "a plan takes tokens"),
+    ],
+)
+def test_a_training_that_cannot_be_is_one_line(given, said, llmexp):
+    code, out, err = llmexp("plan", "model=tiny", "hardware=cpu", "--for", given)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"llmexp: --for {given}: ")
+    assert said in err
+    assert err.count("\n") == 1
