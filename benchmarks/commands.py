@@ -88,7 +88,8 @@ def sweeps(folder: Path, times: int) -> list[Figure]:
     for _ in range(times):
         for tracking, found in costs.items():
             found.append(_sweep(folder, tracking, tracking, measure="quick").own_cpu_s / len(METHODS))
-            useful.append(useful_fraction(find_runs(folder / "outputs" / tracking)) or 0.0)
+            runs = find_runs(folder / "outputs" / tracking)
+            useful.append(useful_fraction((run, run.result()) for run in runs) or 0.0)
     drivers = [
         Figure(f"driver, a run, tracking={name}", "CPU-s", interval(found), times, limit=1.5)
         for name, found in costs.items()

@@ -11,18 +11,17 @@ from pathlib import Path
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.reading import read_text
-from llmexp.record.result import RunStatus
+from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import RankSummary
 
 
-def useful_fraction(runs: Iterable[RunFolder]) -> float | None:
+def useful_fraction(runs: Iterable[tuple[RunFolder, RunResult | None]]) -> float | None:
     """Return device seconds of measured windows over device seconds held, 0 to 1; None where no run has ended.
 
-    A run that failed held its devices for nothing. Raises RecordError.
+    `runs` are folders with their results. A run that failed held its devices for nothing. Raises RecordError.
     """
     held_s = useful_s = 0.0
-    for run in runs:
-        result = run.result()
+    for run, result in runs:
         if result and (run_held_s := result.held_s) is not None:
             held_s += result.devices * run_held_s
             useful_s += result.devices * (_measured_s(run) if result.status is RunStatus.SUCCESS else 0.0)

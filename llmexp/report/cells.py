@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from llmexp.record.digits import three_digits
@@ -19,10 +18,7 @@ def own_words(rows: Sequence[Row]) -> list[str]:
 
     The subject and the program are left out, because they have columns of their own.
     """
-    words = [
-        [word for word in shlex.split(row.command) if not word.lstrip("+").startswith(_named_elsewhere(row))]
-        for row in rows
-    ]
+    words = [[word for word in row.words if not word.lstrip("+").startswith(_named_elsewhere(row))] for row in rows]
     shared = set(words[0]).intersection(*words) if words else set()
     return [" ".join(word for word in own if word not in shared) for own in words]
 

@@ -71,6 +71,6 @@ def _order(rows: Sequence[Row]) -> str:
 def _useful(rows: Sequence[Row]) -> float | None:
     """Return the useful fraction of analysis.device_time; None also where a rank's summary is broken."""
     try:
-        return useful_fraction(row.folder for row in rows)
+        return useful_fraction((row.folder, row.result) for row in rows)
     except RecordError:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -69,6 +70,12 @@ class Row:
     def command(self) -> str:
         """The shell line that repeats the run."""
         return self.plan.rerun_command
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The words of that line."""
+        quoted = any(sign in self.command for sign in "'\"\\")
+        return shlex.split(self.command) if quoted else self.command.split()
 
     @property
     def is_control(self) -> bool:

@@ -41,23 +41,27 @@ def summary(rank: int, window_s: float) -> TrainingSummary:
     )
 
 
+def useful(runs: list[RunFolder]) -> float | None:
+    return useful_fraction((run, run.result()) for run in runs)
+
+
 def test_the_slowest_rank_of_every_repeat_counts(run_of: Callable[..., RunFolder]) -> None:
-    assert useful_fraction([run_of("a", "success", (10.0, 12.0), (18.0, 17.0))]) == pytest.approx(0.5)
+    assert useful([run_of("a", "success", (10.0, 12.0), (18.0, 17.0))]) == pytest.approx(0.5)
 
 
 def test_a_failed_run_held_its_devices_for_nothing(run_of: Callable[..., RunFolder]) -> None:
     runs = [run_of("a", "success", (30.0,)), run_of("b", "failed", (30.0,))]
-    assert useful_fraction(runs) == pytest.approx(0.25)
+    assert useful(runs) == pytest.approx(0.25)
 
 
 def test_a_run_on_more_devices_weighs_more(run_of: Callable[..., RunFolder]) -> None:
     runs = [run_of("a", "success", (60.0,), devices=3), run_of("b", "success", (0.001,), devices=1)]
-    assert useful_fraction(runs) == pytest.approx(0.75, abs=1e-3)
+    assert useful(runs) == pytest.approx(0.75, abs=1e-3)
 
 
 def test_there_is_none_before_a_run_has_ended(tmp_path: Path, run_of: Callable[..., RunFolder]) -> None:
-    assert useful_fraction([RunFolder(tmp_path / "planned")]) is None
-    assert useful_fraction([run_of("undated", "success", (1.0,), started_at="")]) is None
+    assert useful([RunFolder(tmp_path / "planned")]) is None
+    assert useful([run_of("undated", "success", (1.0,), started_at="")]) is None
 
 
 def test_a_broken_summary_is_said(run_of: Callable[..., RunFolder]) -> None:

@@ -24,7 +24,7 @@ def asked(section: Section) -> list[tuple[str, str]]:
 
 def shared_command(rows: Sequence[Row]) -> str:
     """Return the words that the commands of all rows share, with an ellipsis where others stand."""
-    commands = [shlex.split(row.command) for row in rows]
+    commands = [row.words for row in rows]
     if not commands:
         return ""
     kept = set(commands[0]).intersection(*commands)
