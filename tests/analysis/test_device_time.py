@@ -68,4 +68,4 @@ def test_a_broken_summary_is_said(run_of: Callable[..., RunFolder]) -> None:
     run = run_of("a", "success", (1.0,))
     (run.repeat(0) / "rank.0.json").write_text("{")
     with pytest.raises(RecordError, match="not a rank's summary"):
-        useful_fraction([run])
+        useful([run])

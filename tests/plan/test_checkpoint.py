@@ -11,6 +11,7 @@ from llmexp.cli.show import plan_text
 from llmexp.errors import ConfigError
 from llmexp.plan.checkpoint import INDEX, ONE_FILE, Checkpoint
 from llmexp.plan.training_plan import TrainingPlan
+from llmexp.sweep.cost import Cost
 
 Planning = Callable[..., TrainingPlan]
 
@@ -147,9 +148,9 @@ def test_a_broken_checkpoint_stops_planning_and_only_where_it_is_read(plan: Plan
 
 
 def test_a_plan_says_which_weights_it_starts_from_and_what_it_leaves(plan: Planning, folder: Path) -> None:
-    text = plan_text(plan(*words(folder), "task=finetune", "method=L", "task.save_model=true"))
+    text = plan_text(Cost(plan(*words(folder), "task=finetune", "method=L", "task.save_model=true"), None, "unknown"))
     assert f"  weights    the checkpoint {folder}\n  leaves     repeat.0/adapter, repeat.0/model\n" in text
-    assert "leaves" not in plan_text(plan("task=finetune", "method=L"))
+    assert "leaves" not in plan_text(Cost(plan("task=finetune", "method=L"), None, "unknown"))
 
 
 @pytest.mark.parametrize(

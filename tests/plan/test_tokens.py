@@ -2,6 +2,7 @@ import pytest
 
 from llmexp.cli.show import plan_text
 from llmexp.errors import ConfigError
+from llmexp.sweep.cost import Cost
 
 BATCH = ("data=text", "data.seq_len=256", "batch.micro=2", "batch.accumulation=4", "measure=quick")
 # On the 8 GPUs of an a800 a step is 8 x 2 x 4 x 256 = 16,384 tokens.
@@ -14,14 +15,14 @@ def test_a_budget_is_rounded_up_to_whole_steps_and_the_plan_shows_it(plan):
         "200,000 tokens / (dp 8 x micro 2 x accumulation 4 x seq_len 256 = 16,384 tokens) = 13 steps, "
         "rounded up by 12,992 tokens"
     )
-    assert said in plan_text(found)
-    assert "5 to warm up + 8 measured" in plan_text(found)
+    assert said in plan_text(Cost(found, None, "unknown"))
+    assert "5 to warm up + 8 measured" in plan_text(Cost(found, None, "unknown"))
 
 
 def test_a_multiple_is_not_rounded(plan):
     found = plan(*BATCH, "measure.tokens=163840")
     assert found.config.measure.steps == 5
-    assert "16,384 tokens) = 10 steps\n" in plan_text(found)
+    assert "16,384 tokens) = 10 steps\n" in plan_text(Cost(found, None, "unknown"))
 
 
 @pytest.mark.parametrize("steps", ["measure.steps=3", "measure=paper"])

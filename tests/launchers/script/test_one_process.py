@@ -19,6 +19,7 @@ from llmexp.launchers.rank.frame import Rank
 from llmexp.launchers.script.worker import exit_reason, hide_other_gpus
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import StepSample, read_samples
+from llmexp.sweep.cost import Cost
 from llmexp.sweep.measuring import folder_of
 
 MICRO, SEQ_LEN, STEPS = 2, 16, 3
@@ -177,7 +178,7 @@ def test_the_plan_is_of_one_rank_and_shows_why(words: list[str]):
     assert alone.command.argv[1:] == ["-m", "llmexp.launchers.script.worker", "{folder}"]
     assert (
         "dp 1 x tp 1 x pp 1 x cp 1 = 1 rank (2 devices a node, of which engine.launcher=python takes one)"
-        in plan_text(alone)
+        in plan_text(Cost(alone, None, "unknown"))
     )
     assert alone.id != several.id, "the program sees other variables, and may do other things"
 

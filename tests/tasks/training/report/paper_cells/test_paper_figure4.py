@@ -16,8 +16,8 @@ def test_the_papers_efficiency_stands_beside_ours(on_a800) -> None:
     (view,) = [view for view in views(*scaled(on_a800, "rtx4090", 1, 2, 8)) if view.name == "fig04"]
     columns = {column.header: column.cells for column in view.detail.columns}
     assert columns["GPUs"] == ("1", "2", "4", "8")
-    assert columns["weak tokens/s"] == ("1,000.0", "1,800.0", "no run", "7,200.0")
-    assert columns["weak scaling %"] == ("100.0", "90.0", "", "90.0")
+    assert columns["weak tokens/s"] == ("1,000", "1,800", "no run", "7,200")
+    assert columns["weak scaling %"] == ("100", "90.0", "", "90.0")
     assert columns["paper scaling %"] == ("", "", "", "90.8")
     assert view.missing[0].startswith("python -m llmexp experiment=paper_fig04 hardware=rtx4090 parallelism.dp=4 ")
     assert [trace.name for trace in view.charts[0].traces] == ["weak scaling", "the paper"]
@@ -42,4 +42,4 @@ def test_a_run_that_ended_otherwise_says_how(on_a800) -> None:
     out = on_a800("Q", hardware__name="rtx4090", batch=BATCH, parallelism__dp=4)
     (view,) = [view for view in views(*scaled(on_a800, "rtx4090", 1, 2), out) if view.name == "fig04"]
     columns = {column.header: column.cells for column in view.detail.columns}
-    assert columns["weak tokens/s"] == ("1,000.0", "1,800.0", "-", "no run")
+    assert columns["weak tokens/s"] == ("1,000", "1,800", "-", "no run")
