@@ -149,7 +149,8 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
     if nearest := history.nearest(plan):
         return _held_like_s(nearest, plan), "like"
     rate = get_task(plan.config.task.name).published_rate(plan)
-    return (_amount(plan) / rate, "paper") if rate else (None, "unknown")
+    # Of a batch that is searched for, the work is not known before.
+    return (_amount(plan) / rate, "paper") if rate and plan.amount else (None, "unknown")
 
 
 def _speed(plan: RunPlan, history: _History) -> Speed | None:

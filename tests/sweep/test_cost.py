@@ -144,6 +144,11 @@ def test_the_papers_cell_is_of_its_own_work_alone_and_tells_nothing_where_it_ran
     assert [cost.source for cost in costs("Naive", **PAPER | change)] == ["unknown"]
 
 
+def test_a_search_for_the_batch_is_of_unknown_cost(costs):
+    (searching,) = costs("Naive", **PAPER, batch__micro="max")
+    assert (searching.held_s, searching.source) == (None, "unknown")
+
+
 def test_what_was_measured_goes_before_the_papers_cell(costs, ended):
     ended("Naive", **PAPER | {"batch": {"micro": 2, "accumulation": 1}})
     assert [cost.source for cost in costs("Naive", "Z2", **PAPER)] == ["like", "paper"]

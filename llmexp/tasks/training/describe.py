@@ -7,6 +7,7 @@ from typing import Any
 from llmexp.plan import bf16
 from llmexp.plan.artifacts import kept_weights
 from llmexp.plan.dims import PYTHON
+from llmexp.plan.fit import largest_micro
 from llmexp.plan.tokens import TokenBudget
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.schema.training import FIT_TRIES, BatchConfig
@@ -50,14 +51,16 @@ def _batch(plan: TrainingPlan) -> str:
         f"dp {plan.dims.dp} x micro {batch.micro} x accumulation {batch.accumulation} = {batch.global_} samples a step"
     )
     if not plan.settled:
-        return _search(plan.config.batch)
+        return _search(plan.config.batch, largest_micro(plan))
     return f"{samples}; x seq_len {seq_len} = {batch.global_ * seq_len:,} positions"
 
 
-def _search(asked: BatchConfig) -> str:
+def _search(asked: BatchConfig, expected: int | None) -> str:
     only = "powers of 2" if asked.search == "pow2" else "to the sample"
     to = f" up to {asked.largest}" if asked.largest else ""
-    return f"the largest micro that fits{to}, {only}, by short runs; it has to fit {asked.fits} of {FIT_TRIES} times"
+    arithmetic = f"; {expected} by the formula of activations" if expected else ""
+    times = f"it has to fit {asked.fits} of {FIT_TRIES} times"
+    return f"the largest micro that fits{to}, {only}, by short runs; {times}{arithmetic}"
 
 
 def _steps(plan: TrainingPlan) -> str:

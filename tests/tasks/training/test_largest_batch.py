@@ -119,3 +119,12 @@ def test_what_cannot_be_searched_is_refused(tiny_plan, changes, said):
 def test_a_wrong_batch_is_refused(tiny_plan, wrong):
     with pytest.raises(ConfigError, match=rf"batch\.{next(iter(wrong))}"):
         tiny_plan("Naive", **{f"batch__{key}": value for key, value in ({"micro": "max"} | wrong).items()})
+
+
+def test_a_plan_says_what_is_searched_for_and_what_is_expected(tiny_plan):
+    plan = tiny_plan("F", batch__micro="max", batch__search="pow2", batch__largest=64)
+    told = get_task("pretrain").describe(plan)["batch"]
+    assert told.startswith(
+        "the largest micro that fits up to 64, powers of 2, by short runs; it has to fit 2 of 3 times"
+    )
+    assert told.endswith(f"; {largest_micro(plan)} by the formula of activations")
