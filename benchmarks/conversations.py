@@ -54,7 +54,7 @@ class Talk:
 
     @property
     def latencies_s(self) -> list[float]:
-        """Those of single requests, in the order in which they were due."""
+        """The latencies of single requests, in the order in which they were due."""
         return [end_s - due_s for due_s, end_s in sorted(self.requests)]
 
 
