@@ -73,7 +73,8 @@ def main() -> int:
     parser.add_argument(
         "--rivals",
         metavar="PYTHON",
-        help="traces: an interpreter that has other readers of traces; serving: one that has vLLM, or aiperf",
+        help="traces: an interpreter that has other readers of traces; serving: one that has vLLM or aiperf, or two, a "
+        "comma between them",
     )
     args = parser.parse_args()
     if args.rivals and args.suite not in RIVALS:

@@ -41,11 +41,12 @@ def rivals_of(python: str | None) -> dict[str, list[str]]:
     """
     if python is None:
         return {}
-    found = {
-        name: [python, "-c", asked]
-        for name, (package, asked) in _RIVALS.items()
-        if subprocess.run([python, "-c", FIND, package], check=False).returncode == 0
-    }
+    found = {name: [python, "-c", asked] for name, (package, asked) in _RIVALS.items() if has_package(python, package)}
     if not found:
         raise SystemExit(f"--rivals {python}: it has none of {', '.join(_RIVALS)}")
     return found
+
+
+def has_package(python: str, package: str) -> bool:
+    """Say whether an interpreter finds a package."""
+    return subprocess.run([python, "-c", FIND, package], check=False).returncode == 0

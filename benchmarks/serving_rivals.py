@@ -1,14 +1,13 @@
 """`python -m benchmarks serving --rivals PYTHON` puts the same loads on one paced server by llmexp and other clients.
 
 The server sends an event each 10 ms and nothing else, so that what differs is the clients' own. They take turns, on one
-core; the server has another. A rival is measured where the interpreter's environment has its command.
+core; the server has another. A rival is measured where one of the interpreters has its package.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -20,6 +19,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from benchmarks.figure import Figure
 from benchmarks.interval import interval, paired_ratio
+from benchmarks.rivals import has_package
 from benchmarks.serving import server_on
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.record.folder import find_runs
@@ -27,13 +27,15 @@ from llmexp.schema import DenseModel
 
 PAUSE_S, PROMPT, TOKENS, REQUESTS, WARMUP = 0.01, 64, 32, 150, 20
 OURS = "llmexp"
+# Unit and factor of each metric as it is shown.
 METRICS = {
-    "output_tokens_per_s": "tokens/s",
-    "ttft_p50_s": "s",
-    "tpot_p50_s": "s",
-    "itl_p50_s": "s",
-    "end_to_end_p50_s": "s",
+    "output_tokens_per_s": ("tokens/s", 1.0),
+    "ttft_p50_s": ("ms", 1e3),
+    "tpot_p50_s": ("ms", 1e3),
+    "inter_token_p50_s": ("ms", 1e3),
+    "end_to_end_p50_s": ("ms", 1e3),
 }
+FROM_SEND = {"ttft_p50_s": "ttft_from_send_p50_s", "end_to_end_p50_s": "end_to_end_from_send_p50_s"}
 # A load by its name, and the rate or the concurrency of it.
 LOADS: dict[str, tuple[str, int]] = {"20/s, constant": ("rate", 20), "32 at a time": ("concurrency", 32)}
 Found = Mapping[str, float]
@@ -59,12 +61,13 @@ def serving_rivals(folder: Path, rivals: str, rounds: int = 3) -> Iterator[Figur
 
 def _figures(load: str, found: Mapping[str, list[Found]], rounds: int) -> Iterator[Figure]:
     for client, measured in found.items():
-        for metric, unit in METRICS.items():
+        for metric, (unit, factor) in METRICS.items():
+            name = metric if unit == "tokens/s" else metric.removesuffix("_s")
             values = [one[metric] for one in measured]
-            yield Figure(f"{load}, {client}, {metric}", unit, interval(values), rounds)
+            yield Figure(f"{load}, {client}, {name}", unit, interval([factor * value for value in values]), rounds)
             if client != OURS:
                 over = paired_ratio([one[metric] for one in found[OURS]], values)
-                yield Figure(f"{load}, {metric} of llmexp over {client}", "x", over, rounds)
+                yield Figure(f"{load}, {name} of llmexp over {client}", "x", over, rounds)
 
 
 def _ours(url: str, load: tuple[str, int], folder: Path) -> Found:
@@ -79,12 +82,13 @@ def _ours(url: str, load: tuple[str, int], folder: Path) -> Found:
     if not (result and result.points and result.points[0].metrics):
         raise RuntimeError(f"llmexp measured nothing: {result.reason if result else 'no result'}")
     metrics = result.points[0].metrics
-    return {name: metric.mean for name in METRICS if (metric := metrics[name])}
+    # The others count from the sending, llmexp's own table from when a request was due.
+    return {name: metrics[FROM_SEND.get(name, name)].mean for name in METRICS}
 
 
-def _vllm(program: Path, tokenizer: Path, url: str, load: tuple[str, int], folder: Path) -> Found:
-    """Measure `vllm bench serve`."""
-    command = [str(program), "bench", "serve", "--backend", "openai", "--base-url", url, "--model", OURS]
+def _vllm(python: str, tokenizer: Path, url: str, load: tuple[str, int], folder: Path) -> Found:
+    """Measure `vllm bench serve`, past a command line that does not know the package's name for CPUs."""
+    command = [python, "-c", BENCH_SERVE, "--backend", "openai", "--base-url", url, "--model", OURS]
     command += ["--endpoint", "/v1/completions", "--tokenizer", str(tokenizer), "--dataset-name", "random"]
     command += ["--random-input-len", str(PROMPT), "--random-output-len", str(TOKENS), "--ignore-eos"]
     command += ["--num-prompts", str(REQUESTS), "--num-warmups", str(WARMUP), "--temperature", "0"]
@@ -92,7 +96,7 @@ def _vllm(program: Path, tokenizer: Path, url: str, load: tuple[str, int], folde
     command += _of_vllm(load)
     _run(command, folder)
     told = json.loads((folder / "result.json").read_text())
-    names = {"ttft_p50_s": "ttft", "tpot_p50_s": "tpot", "itl_p50_s": "itl", "end_to_end_p50_s": "e2el"}
+    names = {"ttft_p50_s": "ttft", "tpot_p50_s": "tpot", "inter_token_p50_s": "itl", "end_to_end_p50_s": "e2el"}
     milliseconds = {name: told[f"median_{short}_ms"] / 1e3 for name, short in names.items()}
     return {"output_tokens_per_s": told["output_throughput"]} | milliseconds
 
@@ -104,10 +108,11 @@ def _of_vllm(load: tuple[str, int]) -> list[str]:
     return ["--request-rate", str(value), "--burstiness", "1000000"]
 
 
-def _aiperf(program: Path, tokenizer: Path, url: str, load: tuple[str, int], folder: Path) -> Found:
+def _aiperf(python: str, tokenizer: Path, url: str, load: tuple[str, int], folder: Path) -> Found:
     """Measure `aiperf profile`."""
     kind, value = load
-    command = [str(program), "profile", "--model", OURS, "--url", url, "--endpoint-type", "completions", "--streaming"]
+    command = [python, "-m", "aiperf", "profile", "--model", OURS, "--url", url]
+    command += ["--endpoint-type", "completions", "--streaming"]
     command += ["--tokenizer", str(tokenizer), "--request-count", str(REQUESTS), "--ui", "none"]
     command += ["--use-server-token-count"]
     command += ["--warmup-request-count", str(WARMUP), "--output-artifact-dir", str(folder)]
@@ -127,11 +132,19 @@ def _aiperf(program: Path, tokenizer: Path, url: str, load: tuple[str, int], fol
     # Its inter-token latency is the mean of a request, which others call the time per output token.
     return {
         "output_tokens_per_s": told["output_token_throughput"]["avg"],
-        "itl_p50_s": milliseconds["tpot_p50_s"],
+        "inter_token_p50_s": milliseconds["tpot_p50_s"],
     } | milliseconds
 
 
 RIVALS = {"vllm bench serve": ("vllm", _vllm), "aiperf": ("aiperf", _aiperf)}
+BENCH_SERVE = """
+from vllm.benchmarks.serve import add_cli_args, main
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+if __name__ == "__main__":
+    parser = FlexibleArgumentParser()
+    add_cli_args(parser)
+    main(parser.parse_args())
+"""
 
 
 def usual_tokenizer(folder: Path) -> Path:
@@ -149,17 +162,17 @@ def usual_tokenizer(folder: Path) -> Path:
     return folder
 
 
-def _rivals(python: str, tokenizer: Path) -> dict[str, Measure]:
-    """Return the clients whose commands lie beside an interpreter; raises RuntimeError where there is none."""
-    beside = Path(python).absolute().parent
-    programs = {name: (beside / program, measure) for name, (program, measure) in RIVALS.items()}
+def _rivals(pythons: str, tokenizer: Path) -> dict[str, Measure]:
+    """Return the clients that these interpreters, with commas between them, have; raises SystemExit for none."""
+    tokenizers = {"aiperf": usual_tokenizer(tokenizer.with_name("usual"))}
     found: dict[str, Measure] = {
-        name: partial(each, path, tokenizer) for name, (path, each) in programs.items() if shutil.which(path)
+        name: partial(measure, python, tokenizers.get(name, tokenizer))
+        for name, (package, measure) in RIVALS.items()
+        for python in pythons.split(",")
+        if has_package(python, package)
     }
-    if "aiperf" in found:
-        found["aiperf"] = partial(_aiperf, programs["aiperf"][0], usual_tokenizer(tokenizer.with_name("usual")))
     if not found:
-        raise RuntimeError(f"{beside} has neither vllm nor aiperf")
+        raise SystemExit(f"--rivals {pythons}: it has none of {', '.join(RIVALS)}")
     return found
 
 

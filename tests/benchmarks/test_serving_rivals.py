@@ -3,24 +3,49 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import serving_rivals as module
+from benchmarks.serving import server_on
 from benchmarks.serving_rivals import METRICS, OURS, serving_rivals
 
-BENCH = """#!{python}
-import json, sys
-told = dict(output_throughput=100.0, **{{f"median_{{name}}_ms": 20.0 for name in ("ttft", "tpot", "itl", "e2el")}})
-json.dump(told, open("result.json", "w"))
-"""
+BENCH = {"output_throughput": 100.0} | {f"median_{name}_ms": 20.0 for name in ("ttft", "tpot", "itl", "e2el")}
+EXPORT = "profile_export_aiperf.json"
+AIPERF = {"output_token_throughput": {"avg": 100.0}} | {
+    name: {"p50": 20.0} for name in ("time_to_first_token", "inter_token_latency", "request_latency")
+}
+
+
+def _python(folder: Path, package: str, file: str, told: object) -> str:
+    """Write an interpreter that has one package only, whose command leaves a file."""
+    lines = [
+        f"#!{sys.executable}",
+        "import sys",
+        "if 'find_spec' in sys.argv[2]:",
+        f"    sys.exit(sys.argv[3] != {package!r})",
+        f"open({file!r}, 'w').write({json.dumps(told)!r})",
+    ]
+    program = folder / f"python-{package}"
+    program.write_text("\n".join(lines))
+    program.chmod(0o755)
+    return str(program)
 
 
 def test_an_environment_without_a_client_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="has neither vllm nor aiperf"):
-        module._rivals(str(tmp_path / "python"), tmp_path)
+    with pytest.raises(SystemExit, match="it has none of vllm bench serve, aiperf"):
+        module._rivals(_python(tmp_path, "other", "", {}), tmp_path / "tokenizer")
+
+
+def test_llmexp_measures_a_paced_server(tmp_path: Path) -> None:
+    with server_on(min(os.sched_getaffinity(0)), ["--pause-s", "0.01"]) as port:
+        found = module._ours(f"http://127.0.0.1:{port}", ("concurrency", 2), tmp_path)
+    assert found.keys() == METRICS.keys()
+    assert found["tpot_p50_s"] >= 0.0095
+    assert found["end_to_end_p50_s"] >= 31 * 0.0095
 
 
 def test_clients_take_turns_and_each_figure_of_ours_stands_over_theirs(
@@ -29,22 +54,10 @@ def test_clients_take_turns_and_each_figure_of_ours_stands_over_theirs(
     monkeypatch.setattr(module, "_ours", lambda url, load, folder: dict.fromkeys(METRICS, 0.01))
     monkeypatch.setattr(module, "ensure_model_folder", lambda wanted, cache: tmp_path)
     monkeypatch.setattr(module.os, "sched_setaffinity", lambda process, cores: None)
-    program = tmp_path / "vllm"
-    program.write_text(BENCH.format(python=sys.executable))
-    program.chmod(0o755)
-    found = {each.name: each for each in serving_rivals(tmp_path, str(tmp_path / "python"), rounds=2)}
-    assert found["20/s, constant, vllm bench serve, ttft_p50_s"].measured.mean == pytest.approx(0.02)
-    assert found["32 at a time, ttft_p50_s of llmexp over vllm bench serve"].measured.mean == pytest.approx(0.5)
-    assert len(found) == 2 * 3 * len(METRICS)
-    assert f"20/s, constant, {OURS}, tpot_p50_s" in found
-
-
-def test_the_figures_of_aiperf_are_read_by_their_names(tmp_path: Path) -> None:
-    program = tmp_path / "aiperf"
-    names = ("time_to_first_token", "inter_token_latency", "request_latency")
-    told = {name: {"p50": 20.0} for name in names} | {"output_token_throughput": {"avg": 100.0}}
-    program.write_text(f"#!{sys.executable}\nopen('profile_export_aiperf.json', 'w').write({json.dumps(told)!r})\n")
-    program.chmod(0o755)
-    found = module._aiperf(program, tmp_path, "http://127.0.0.1:1", ("concurrency", 2), tmp_path)
-    assert found.keys() == METRICS.keys()
-    assert (found["output_tokens_per_s"], found["ttft_p50_s"]) == (100.0, 0.02)
+    pythons = [_python(tmp_path, "vllm", "result.json", BENCH), _python(tmp_path, "aiperf", EXPORT, AIPERF)]
+    found = {each.name: each for each in serving_rivals(tmp_path, ",".join(pythons), rounds=2)}
+    for client in ("vllm bench serve", "aiperf"):
+        assert found[f"20/s, constant, {client}, ttft_p50"].measured.mean == pytest.approx(20)
+        assert found[f"32 at a time, ttft_p50 of llmexp over {client}"].measured.mean == pytest.approx(0.5)
+    assert len(found) == 2 * 5 * len(METRICS)
+    assert f"20/s, constant, {OURS}, tpot_p50" in found
