@@ -42,7 +42,7 @@ def test_an_environment_without_a_client_is_told(tmp_path: Path) -> None:
 
 def test_llmexp_measures_a_paced_server(tmp_path: Path) -> None:
     with server_on(min(os.sched_getaffinity(0)), ["--pause-s", "0.01"]) as port:
-        found = module._ours(f"http://127.0.0.1:{port}", ("concurrency", 2), tmp_path)
+        found = module._ours(f"http://127.0.0.1:{port}", ("concurrency", 32), tmp_path)
     assert found.keys() == METRICS.keys()
     assert found["tpot_p50_s"] >= 0.0095
     assert found["end_to_end_p50_s"] >= 31 * 0.0095
