@@ -129,11 +129,7 @@ class VllmEngine(ServingEngine):
             return f"engine=vllm computes on a CPU with heads of {heads}, and model.head_dim={served.model.head_dim}"
         if served.stages > 1:
             return "engine=vllm ends at the first request on a CPU where the model has stages: set parallelism.pp=1"
-        if served.int4 and "avx512f" not in instruction_sets():
-            return (
-                f"engine=vllm on a CPU: quantization={served.int4} needs AVX-512: its build for AVX2 has no such kernel"
-            )
-        return _needs_a_gpu(served.knobs)
+        return _needs_avx512(served) or _needs_a_gpu(served.knobs)
 
     def holdings(self, served: Served) -> Holdings:
         """On a GPU its log tells the weights; a draft model of its own has weights and a cache of its own beside."""
@@ -161,6 +157,14 @@ class VllmEngine(ServingEngine):
             form=_form(served),
             weights=served.folder_weights,
         )
+
+
+def _needs_avx512(served: Served) -> str | None:
+    """Say what vLLM's build for AVX2 has no kernel for."""
+    asked = f"quantization={served.int4}" if served.int4 else "kv_dtype=fp8" * (served.knobs.get("kv_dtype") == "fp8")
+    if not asked or "avx512f" in instruction_sets():
+        return None
+    return f"engine=vllm on a CPU: engine.options.{asked} needs AVX-512: its build for AVX2 has no such kernel"
 
 
 def _needs_a_gpu(knobs: Mapping[str, Any]) -> str | None:

@@ -64,10 +64,14 @@ def test_an_engine_without_the_format_names_those_that_have_it() -> None:
 
 
 @pytest.mark.parametrize(("flags", "is_skipped"), [({"avx2"}, True), ({"avx2", "avx512f"}, False)])
-def test_on_a_cpu_four_bits_need_avx512(monkeypatch: pytest.MonkeyPatch, flags: set[str], is_skipped: bool) -> None:
+@pytest.mark.parametrize("knobs", [{"quantization": "gptq"}, {"kv_dtype": "fp8"}])
+def test_on_a_cpu_four_bits_and_a_cache_of_fp8_need_avx512(
+    monkeypatch: pytest.MonkeyPatch, knobs: dict[str, str], flags: set[str], is_skipped: bool
+) -> None:
     monkeypatch.setattr(vllm, "instruction_sets", lambda: flags)
-    reason = vllm.ENGINE.unsupported(with_knobs(replace(CPU, dtype="bf16"), quantization="gptq"))
-    assert ("needs AVX-512" in str(reason)) == is_skipped
+    reason = vllm.ENGINE.unsupported(with_knobs(replace(CPU, dtype="bf16"), **knobs))
+    ((name, value),) = knobs.items()
+    assert (f"engine.options.{name}={value} needs AVX-512" in str(reason)) == is_skipped
     assert (reason is None) != is_skipped
 
 

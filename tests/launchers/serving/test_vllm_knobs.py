@@ -29,6 +29,7 @@ from llmexp.launchers.serving.server.holdings import held
 from llmexp.launchers.serving.server.port import HOST
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
+from llmexp.machine.processor import instruction_sets
 from llmexp.plan.server_plan import ServerPlan
 from llmexp.schema import DenseModel, MixtralModel
 from llmexp.schema.load import ServedAdapters
@@ -262,6 +263,7 @@ def test_drafts_save_steps_and_change_no_token(tmp_path: Path, speculative: dict
         assert found.total("iteration_tokens_total_count") < found.total("generation_tokens_total")
 
 
+@pytest.mark.skipif("avx512f" not in instruction_sets(), reason="vLLM's cache of fp8 needs AVX-512 on a CPU")
 def test_a_cache_of_fp8_has_room_for_twice_the_tokens_of_bf16(tmp_path: Path) -> None:
     served = replace(SERVED, dtype="bf16")
     with started(tmp_path, served, kv_dtype="fp8") as found:
