@@ -176,7 +176,7 @@ def usd_per_million_tokens(repeat: TrainingRepeat, facts: RunConstants) -> Measu
     return Measurement(1e6 * _usd_per_s(facts) / tokens_per_s(repeat, facts).value)
 
 
-@metric("tokens/USD", "higher", Shown("M tokens /USD", ",.3g", 1e-6, dispensable=1))
+@metric("tokens/USD", "higher", Shown("M tokens /USD", "g", 1e-6, dispensable=1))
 def tokens_per_usd(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Positions that a USD pays for, all devices paid for; None where the hardware has no price."""
     return (
