@@ -39,7 +39,7 @@ FEWEST_REQUESTS = 30
 
 @dataclass(frozen=True)
 class Saturation:
-    """Whether a server kept up with a load, and the share of the requests that it could not serve.
+    """The verdict whether a server kept up with a load, and the share of the requests that it could not serve.
 
     `unserved` is negative where the server could have served more; None where it was not estimated.
     """
