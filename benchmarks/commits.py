@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,11 +37,13 @@ def importable(checkout: Path, place: Path) -> Path:
 @contextmanager
 def checked_out(commit: str, place: Path) -> Iterator[Path]:
     """Check a commit out beside the working tree for the length of the block; raises CalledProcessError."""
-    subprocess.run(["git", "-C", HERE, "worktree", "add", "--quiet", "--detach", place, commit], check=True)
     try:
+        subprocess.run(["git", "-C", HERE, "worktree", "add", "--quiet", "--detach", place, commit], check=True)
         yield place
     finally:
-        subprocess.run(["git", "-C", HERE, "worktree", "remove", "--force", place], check=True)
+        if place.exists():
+            # Twice, because git locks a working tree until it is whole.
+            subprocess.run(["git", "-C", HERE, "worktree", "remove", "--force", "--force", place], check=True)
 
 
 def turns(methods: Sequence[str]) -> list[tuple[str, str]]:
@@ -52,7 +55,16 @@ def turns(methods: Sequence[str]) -> list[tuple[str, str]]:
 def measured(path: Path, side: str, method: str, repeats: int, folder: Path) -> int:
     """Measure one method with one side's code into the sweep `side`; return the command's exit code."""
     words = (*TINY, *PROTOCOL, f"method={method}", f"measure.repeats={repeats}", f"sweep.name={side}")
-    return subprocess.run([*LLMEXP, *words], cwd=folder, env=os.environ | {"PYTHONPATH": str(path)}).returncode
+    return _exit_code(words, folder, PYTHONPATH=str(path))
+
+
+def _exit_code(words: Sequence[str], folder: Path, **variables: str) -> int:
+    """Run llmexp, and end it and its ranks where this program is ended meanwhile."""
+    with subprocess.Popen([*LLMEXP, *words], cwd=folder, env=os.environ | variables) as process:
+        try:
+            return process.wait()
+        finally:
+            process.terminate()
 
 
 def main() -> int:
@@ -62,6 +74,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--margin", default="2%", help="the least difference that matters")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the clean-up runs: the commit's working tree
     with (
         tempfile.TemporaryDirectory(prefix="llmexp-commits-") as name,
         checked_out(args.commit, Path(name) / "checkout") as checkout,
@@ -75,7 +88,7 @@ def main() -> int:
             if measured(paths[side], side, method, args.repeats, folder):
                 return 2
         sets = [str(folder / "outputs" / side) for side in (BASE, HEAD)]
-        return subprocess.run([*LLMEXP, "compare", *sets, "--margin", args.margin], cwd=folder).returncode
+        return _exit_code(["compare", *sets, "--margin", args.margin], folder)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Check:
 
     @property
     def right(self) -> bool:
-        """Whether the verdict agrees with the paper."""
+        """Tell whether the verdict agrees with the paper."""
         return (self.fit.verdict != "no") == (self.said == FITTED)
 
 

@@ -53,7 +53,7 @@ class ServerError(LlmexpError):
     """An inference server cannot be measured; the message is a line, and its note has the last lines of the log."""
 
     is_out_of_memory = False
-    """Whether memory ran out, by the server's own words or the kernel's."""
+    """Memory ran out, by the server's own words or the kernel's."""
 
 
 class ServerDiedError(ServerError):

@@ -44,7 +44,7 @@ class FlashBlock(Block):
     """A block computed by torch's flash kernels, which raise RuntimeError where they cannot take the inputs."""
 
     def attend(self) -> Pair:
-        """See Block."""
+        """Return output and log-sum-exp, as the kernel gives them."""
         inputs = (self.query, self.key, self.value)
         if self.query.is_cuda:
             output, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
@@ -57,7 +57,7 @@ class FlashBlock(Block):
         return output, lse
 
     def gradients(self, grad: Tensor, output: Tensor, lse: Tensor) -> Triple:
-        """See Block."""
+        """Return the gradients, as the kernel computes them from the log-sum-exp."""
         inputs = (grad, self.query, self.key, self.value, output, lse)
         if not self.query.is_cuda:
             found: Triple = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
@@ -77,13 +77,13 @@ class UnfusedBlock(Block):
     """A block computed in three steps: scores, softmax in fp32, weighted values."""
 
     def attend(self) -> Pair:
-        """See Block."""
+        """Return output and log-sum-exp, from scores that are held in memory."""
         scores = self._scores()
         weights = torch.softmax(scores, dim=-1)
         return weights.to(self.value.dtype) @ self._expanded(self.value), scores.amax(-1) - weights.amax(-1).log()
 
     def gradients(self, grad: Tensor, output: Tensor, lse: Tensor) -> Triple:
-        """See Block; the softmax's gradient is FlashAttention's (arXiv 2205.14135, appendix B.2)."""
+        """Return the gradients; that of the softmax is FlashAttention's (arXiv 2205.14135, appendix B.2)."""
         weights = (self._scores() - lse[..., None]).exp()
         of_weights = (grad @ self._expanded(self.value).transpose(-1, -2)).float()
         of_scores = weights * (of_weights - (grad * output).float().sum(-1, keepdim=True)) * self.scale

@@ -42,7 +42,7 @@ class Bytes:
     template: Template | None = None
 
     def encode(self, text: str) -> list[int]:
-        """See Tokenizer."""
+        """Return the bytes of a text."""
         return [*text.encode()]
 
 
@@ -60,7 +60,7 @@ class OfTransformers:
         self.template: Template | None = self._rendered if self.loaded.chat_template else None
 
     def encode(self, text: str) -> list[int]:
-        """See Tokenizer."""
+        """Return the tokens of a text, without the special ones."""
         found: list[int] = self.loaded.encode(text, add_special_tokens=False)
         return found
 

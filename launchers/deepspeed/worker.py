@@ -74,19 +74,19 @@ class DeepSpeedTraining:
         self.engine.step()
 
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
-        """See RankEngine."""
+        """Return, by kind, the tensors that hold training state now."""
         return state_tensors(self.engine, self.module) | {"scales": quantization_scales(self.module)}
 
     def gradient_norm(self) -> float | None:
-        """See RankEngine."""
+        """Return the norm of the first step's gradient; None where the optimizer does not tell it."""
         return first_gradient_norm(self.engine.basic_optimizer, self.trainable_parameters)
 
     def offloaded(self) -> frozenset[str]:
-        """See RankEngine."""
+        """Return the kinds of state that DeepSpeed keeps on the host."""
         return offloaded_kinds(self.engine, self.module)
 
     def what_ran(self) -> dict[str, Any]:
-        """See RankEngine."""
+        """Return the classes, the backend and the ZeRO stage that DeepSpeed has made of the plan."""
         stage = self.engine.zero_optimization_stage()
         return (
             {

@@ -74,11 +74,11 @@ class MegatronTraining:
         return reported
 
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
-        """See Built."""
+        """Return, by kind, the tensors that hold training state now."""
         return state_tensors(self.module, self.optimizer)
 
     def gradient_norm(self) -> float | None:
-        """See Built; the norm is that of the last step."""
+        """Return the norm of the last step's gradient."""
         return float(self._gradient_norm)
 
     def offloaded(self) -> frozenset[str]:
@@ -86,7 +86,7 @@ class MegatronTraining:
         return frozenset()
 
     def what_ran(self) -> dict[str, Any]:
-        """See Built."""
+        """Return the classes that Megatron trains with, and what it was built to do."""
         layer = next(module for module in self.module.modules() if hasattr(module, "core_attention"))
         return {
             "loop": "megatron-core loop",

@@ -41,7 +41,7 @@ class StepProfiler:
 
     @property
     def is_on(self) -> bool:
-        """Whether steps are being profiled; only the thread that generates asks."""
+        """Tell whether steps are being profiled; only the thread that generates asks."""
         return self._opened is not None
 
     def start(self) -> None:

@@ -97,7 +97,7 @@ class Session:
             raise TerminatedError
 
     async def _watch(self, client: Client, load: asyncio.Future[None]) -> None:
-        """See to it that a silent server does not hold up the load for ever."""
+        """End the wait for a server that is silent, so that it does not hold up the load for ever."""
         limit_s, given_up_s = self._plan.config.serve.silent_timeout_s, None
         while True:
             await asyncio.sleep(min(WATCH_S, limit_s))

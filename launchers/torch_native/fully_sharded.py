@@ -60,7 +60,7 @@ class FullySharded:
 
     @property
     def config(self) -> PreTrainedConfig:
-        """See Layout."""
+        """Return the whole model's configuration."""
         return self.module.config
 
     @property

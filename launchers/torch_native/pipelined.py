@@ -44,7 +44,7 @@ class Pipelined:
 
     @property
     def config(self) -> PreTrainedConfig:
-        """See Layout."""
+        """Return the whole model's configuration."""
         return self.stages[0].model.config
 
     @property
@@ -134,5 +134,5 @@ class PipelinedTraining(TorchState):
         return list(losses)
 
     def what_ran(self) -> dict[str, Any]:
-        """See Built."""
+        """Return what any layout says, and the class of the schedule."""
         return super().what_ran() | {"schedule": assembly.class_name(self.layout.schedule)}

@@ -44,7 +44,7 @@ class Replicated:
 
     @property
     def config(self) -> PreTrainedConfig:
-        """See Layout."""
+        """Return the whole model's configuration."""
         return self.module.config
 
     @property

@@ -49,7 +49,7 @@ class TorchState:
         self.parameters = plan.parameters or sum(parameter.numel() for parameter in self.module.parameters())
 
     def state_tensors(self) -> dict[str, list[torch.Tensor]]:
-        """See Built."""
+        """Return, by kind, the tensors that hold training state now."""
         parameters, holder = list(self.module.parameters()), self._base_optimizer
         updated, held = [parameter for group in holder.param_groups for parameter in group["params"]], moments(holder)
         # While parameters are gathered, FSDP2 has the whole ones in the place of their parts.
@@ -64,15 +64,15 @@ class TorchState:
         }
 
     def gradient_norm(self) -> float | None:
-        """See Built."""
+        """Return the norm of the first step's gradient; None where the optimizer does not tell it."""
         return first_gradient_norm(self._base_optimizer, self.trainable_parameters)
 
     def offloaded(self) -> frozenset[str]:
-        """See Built."""
+        """Return the kinds of state that the layout keeps on the host."""
         return frozenset({"parameters", "gradients", "optimizer"} if self.layout.offloads else ())
 
     def what_ran(self) -> dict[str, Any]:
-        """See Built."""
+        """Return the classes of model, wrapper and optimizer, the backend and how ranks add up gradients."""
         return {
             "attention_implementation": self.layout.config._attn_implementation,
             "model_class": self.layout.model_class,

@@ -58,7 +58,7 @@ class TorchTraining(TorchState):
             self.layout.optimizer.zero_grad()
 
     def what_ran(self) -> dict[str, Any]:
-        """See Built."""
+        """Return what any layout says, and how many bytes of activations went to the host."""
         return super().what_ran() | moved(self._around_forward)
 
     @property

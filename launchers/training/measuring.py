@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
@@ -30,13 +31,24 @@ from llmexp.plan.artifacts import kept_weights
 from llmexp.plan.seq_len_schedule import LengthSchedule
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.energy import EnergyMeter
-from llmexp.record.samples import TrainingSummary
+from llmexp.record.samples import Energy, GpuWindow, TrainingSummary
 from llmexp.record.throttle_counters import ThrottleMeter
 from llmexp.schema import TrainingMeasureConfig
 
 SAVING_REPEAT = "repeat.0"
 # Two steps of a model of 7B take some megabytes a rank.
 TRACED_RANKS = 8
+
+
+@dataclass(frozen=True)
+class Window:
+    """The measured window: its wall time, the graphs compiled in it, and what meters and the compiler's counts say."""
+
+    wall_s: float
+    compiled: int
+    energy: Energy | None
+    gpu: GpuWindow | None
+    what_ran: dict[str, Any]
 
 
 def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device: torch.device) -> TrainingSummary:
@@ -53,14 +65,10 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
         loop.phases = protocol.phases
         loop.run(batches, range(1), warmup=True)
         time_to_first_step_s, gradient_norm = rank.seconds_since_start(), engine.gradient_norm()
-        loop.trainable, loop.at_phase_end = engine, peaks.end_phase
-        peaks.begin_phases()
-        loop.run(batches, range(1, protocol.warmup_steps), warmup=True)
-        loop.at_phase_end = None
-        before = Compilation.so_far()
-        with ThrottleMeter(gpu_uuid(device)) as throttling, EnergyMeter(counters_of(rank, device)) as meter:
-            window_wall_s = run_window(loop, batches, protocol, rank, device)
-    compiled, peak_bytes = Compilation.so_far(), peaks.summary()
+        loop.trainable = engine
+        _warm_up(loop, batches, protocol, peaks)
+        window = _window(loop, batches, protocol, rank, device)
+    peak_bytes = peaks.summary()
     lift_memory_limit()
     kept = _kept(plan, rank, engine, device)
     probe = _profile(protocol, rank, engine, _unrecorded(engine, device), batches)
@@ -68,27 +76,47 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
     distributed.barrier()
     return TrainingSummary(
         rank=rank.index,
-        window_wall_s=window_wall_s,
+        window_wall_s=window.wall_s,
         time_to_first_step_s=time_to_first_step_s,
         parameters=engine.parameters,
         trainable_parameters=engine.trainable_parameters,
-        compiled_in_window=compiled.graphs - before.graphs,
+        compiled_in_window=window.compiled,
         state_bytes=watch.count.state,
         largest_update=watch.count.largest_update,
         gradient_norm=gradient_norm,
-        what_ran={"device": str(device), "energy_counters": meter.covers, "peak_phase": peaks.phase}
-        | {"attention_kernel": probe.attention, "kernels": probe.costliest()}
-        | _read(plan, sequences)
-        | compiled.what_ran
-        | weights_that_ran(plan.config)
-        | engine.what_ran()
-        | kept,
+        what_ran=window.what_ran | {"peak_phase": peaks.phase} | _what_ran(plan, sequences, probe, engine) | kept,
         environment=rank_environment(device, rank.folder) if rank.index == 0 else {},
-        energy=meter.energy,
-        gpu=throttling.found,
+        energy=window.energy,
+        gpu=window.gpu,
         phase_peak_bytes=peaks.of_phases if device.type == "cuda" else {},
         **peak_bytes,
     )
+
+
+def _warm_up(
+    loop: StepLoop, batches: Iterator[Sequence[MicroBatch]], protocol: TrainingMeasureConfig, peaks: memory.Peaks
+) -> None:
+    """Take the warm-up's steps but for the first one, and the memory's peak in each of their phases."""
+    loop.at_phase_end = peaks.end_phase
+    peaks.begin_phases()
+    loop.run(batches, range(1, protocol.warmup_steps), warmup=True)
+    loop.at_phase_end = None
+
+
+def _window(
+    loop: StepLoop,
+    batches: Iterator[Sequence[MicroBatch]],
+    protocol: TrainingMeasureConfig,
+    rank: Rank,
+    device: torch.device,
+) -> Window:
+    """Take the measured steps between readings of the meters."""
+    before = Compilation.so_far()
+    with ThrottleMeter(gpu_uuid(device)) as throttling, EnergyMeter(counters_of(rank, device)) as meter:
+        wall_s = run_window(loop, batches, protocol, rank, device)
+    after = Compilation.so_far()
+    what_ran = {"device": str(device), "energy_counters": meter.covers} | after.what_ran
+    return Window(wall_s, after.graphs - before.graphs, meter.energy, throttling.found, what_ran)
 
 
 def run_rank(join: Callable[[torch.device], None], build: Callable[[TrainingPlan, torch.device], RankEngine]) -> None:
@@ -166,6 +194,12 @@ def _sequences(plan: TrainingPlan, vocab_size: int) -> Sequences:
         return sequences
     # The budget sets the number, whatever the batch, so that runs of all batches read the sequences in one order.
     return sequences.shuffled(-(-protocol.tokens // plan.config.data.seq_len), plan.config.seed)
+
+
+def _what_ran(plan: TrainingPlan, sequences: Sequences, probe: KernelProbe, engine: RankEngine) -> dict[str, Any]:
+    """Say which kernels, data and weights were used, and what the engine says of itself."""
+    kernels = {"attention_kernel": probe.attention, "kernels": probe.costliest()}
+    return kernels | _read(plan, sequences) | weights_that_ran(plan.config) | engine.what_ran()
 
 
 def _read(plan: TrainingPlan, sequences: Sequences) -> dict[str, Any]:

@@ -37,7 +37,7 @@ FEWEST_IN_BURSTS, BURSTY = 200, 1.3
 
 @dataclass(frozen=True)
 class Attainment:
-    """Whether a share of the requests kept the objective, their share, and the 98 % interval of it in a longer load."""
+    """The verdict whether enough requests kept the objective, their share, and its 98 % interval for longer loads."""
 
     verdict: Literal["kept", "missed", "unknown"]
     kept_share: float | None = None

@@ -18,6 +18,7 @@ from typing import Literal
 
 from llmexp.analysis.backlog import Load
 from llmexp.analysis.inference import Estimate, wilson
+from llmexp.record.digits import rounded
 
 Verdict = Literal["kept_up", "overloaded", "unknown"]
 # A load of 1.25 times what the server can do leaves a fifth unserved. This has to be ruled out before it is said that
@@ -38,7 +39,7 @@ FEWEST_REQUESTS = 30
 
 @dataclass(frozen=True)
 class Saturation:
-    """Whether a server kept up with a load, and the share of the requests that it could not serve.
+    """The verdict whether a server kept up with a load, and the share of the requests that it could not serve.
 
     `unserved` is negative where the server could have served more; None where it was not estimated.
     """
@@ -90,16 +91,16 @@ def saturation(loads: Sequence[Load]) -> Saturation:
 
 def _swamped(load: Load) -> str:
     return (
-        f"the last requests took {load.late_s:.3g} s, though all had come within {load.duration_s:.3g} s and the "
-        f"first ones took {load.early_s:.3g} s"
+        f"the last requests took {rounded(load.late_s)} s, though all had come within {rounded(load.duration_s)} s and "
+        f"the first ones took {rounded(load.early_s)} s"
     )
 
 
 def _too_short(load: Load) -> str:
     needed = max(2 * FEWEST_REQUESTS, SHORTEST * load.early_s / load.duration_s * len(load.due_s))
     return (
-        f"too few requests to judge: they came within {load.duration_s:.3g} s, and the first ones took "
-        f"{load.early_s:.3g} s; at least {_rounded(needed)} are needed at this rate"
+        f"too few requests to judge: they came within {rounded(load.duration_s)} s, and the first ones took "
+        f"{rounded(load.early_s)} s; at least {_round_up(needed)} are needed at this rate"
     )
 
 
@@ -113,10 +114,10 @@ def _vague(found: Estimate, loads: Sequence[Load]) -> str:
     wanted = max(RULED_OUT - found.value, found.value)
     needed = sum(len(load.due_s) for load in loads) * (found.half_width(CONFIDENCE) / wanted) ** 2
     low, high = (min(max(end, 0.0), 1.0) for end in found.interval(CONFIDENCE))
-    return f"{low:.0%} to {high:.0%} of the requests may have stayed unserved: about {_rounded(needed)} requests tell"
+    return f"{low:.0%} to {high:.0%} of the requests may have stayed unserved: about {_round_up(needed)} requests tell"
 
 
-def _rounded(count: float) -> int:
+def _round_up(count: float) -> int:
     """Round up to two digits."""
     unit = 10 ** max(0, int(log10(count)) - 1)
     return int(ceil(count / unit) * unit)

@@ -75,7 +75,7 @@ class TrainingEngine(Engine[TrainingConfig]):
     tasks = ("pretrain", "finetune")
 
     builds_model: ClassVar[bool] = True
-    """Whether its ranks build the configuration's model, so that the planned size and FLOPs are those measured."""
+    """Its ranks build the configuration's model, so that the planned size and FLOPs are those measured."""
 
     schedules: ClassVar[Mapping[str, Passes]] = {}
     """Its pipeline schedules, each with the numbers of passes that it takes."""
@@ -84,7 +84,7 @@ class TrainingEngine(Engine[TrainingConfig]):
     """Its kinds of context parallelism, the default first, each with the chunks of a sequence that a rank takes."""
 
     keeps_weights: ClassVar[bool] = False
-    """Whether its ranks can save the weights that they trained."""
+    """Its ranks can save the weights that they trained."""
 
     @abstractmethod
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:

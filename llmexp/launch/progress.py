@@ -9,6 +9,7 @@ from pathlib import Path
 from llmexp.launch.follow import SampleFollower
 from llmexp.launch.turns import Order
 from llmexp.plan.unheard import unheard
+from llmexp.record.digits import rounded, three_digits
 from llmexp.record.duration import duration
 from llmexp.record.plan import RunPlan
 from llmexp.record.printed import Logs, Output
@@ -80,10 +81,10 @@ class Progress:
         parts = [
             f"{self._plan.sample_name} {self._steps}{f'/{self.steps_per_repeat}' if self.steps_per_repeat else ''} "
             f"({'warm-up' if last.warmup else 'measured'})",
-            *([f"{self.rate:,.0f} {self._plan.rate_unit}"] if self._plan.rate else []),
+            *([f"{rounded(self.rate)} {self._plan.rate_unit}"] if self._plan.rate else []),
         ]
         if last.memory_bytes is not None:
-            parts.append(f"{last.memory_bytes / GIB:.2f} GiB")
+            parts.append(f"{three_digits(last.memory_bytes / GIB, '.2f')} GiB")
         if self.steps_per_repeat:
             parts.append(f"{duration(self.remaining_s)} left" if self._steps_left else "ending")
         return f"{repeat}{' · '.join(parts)}"

@@ -47,7 +47,7 @@ class ParallelDims(Record):
 
     @property
     def v_shaped(self) -> bool:
-        """Whether the first rank of a pipeline holds the last stage too."""
+        """Tell whether the first rank of a pipeline holds the last stage too."""
         return self.schedule is not None and SCHEDULES[self.schedule].v_shaped
 
     @property

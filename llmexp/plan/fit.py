@@ -1,4 +1,4 @@
-"""Whether a run fits its devices: an estimate of the most that a rank holds, with activations, and how sure it is."""
+"""The answer whether a run fits: an estimate of the most that a rank holds, with activations, and how sure it is."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Fit:
 
     @property
     def certain(self) -> bool:
-        """Whether state alone is more than there is, so that the answer no needs no estimate."""
+        """Tell whether state alone is more than there is, so that the answer no needs no estimate."""
         return self.state > self.capacity
 
     @property

@@ -36,11 +36,11 @@ class Between:
 
     @property
     def mean(self) -> float:
-        """See Distribution."""
+        """Return the tokens half-way between the bounds."""
         return (self.least + self.longest) / 2
 
     def at(self, share: float) -> int:
-        """See Distribution."""
+        """Return the length below which this share of all lengths lies."""
         return self.least + int(share * (self.longest - self.least + 1))
 
 
@@ -58,7 +58,7 @@ class CutLognormal:
     longest: int
 
     def at(self, share: float) -> int:
-        """See Distribution."""
+        """Return the length below which this share of the lengths inside lies."""
         low, high = self._probabilities
         drawn = NORMAL.inv_cdf(min(low + share * (high - low), BELOW_ONE))
         return min(max(round(exp(self._log_mean + self._log_deviation * drawn)), self.least), self.longest)
@@ -97,14 +97,14 @@ class Listed:
 
     @cached_property
     def longest(self) -> int:
-        """See Distribution."""
+        """Return the longest of the rows."""
         return max(self.rows)
 
     @cached_property
     def mean(self) -> float:
-        """See Distribution."""
+        """Return the mean of the rows."""
         return fmean(self.rows)
 
     def at(self, share: float) -> int:
-        """See Distribution."""
+        """Return the row at this share of them, in the file's order."""
         return self.rows[int(share * len(self.rows))]

@@ -37,9 +37,9 @@ class Gathered:
 
     bytes_per_parameter: float
     layers: bool
-    """Whether decoder layers are kept too, not only the parameters outside of them."""
+    """Decoder layers are kept too, not only the parameters outside of them."""
     beside_gradients: bool
-    """Whether they coexist with all gradients, as those of the pass before do where a step has several passes."""
+    """They coexist with all gradients, as those of the pass before do where a step has several passes."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Storage:
     """The gradients, copies included, that exist at the same time in the update; if empty, `gradients` applies."""
     gathered: Gathered | None = None
     gradients_stay: bool = False
-    """Whether gradients, or their buckets, exist from one pass to the next, so that activations are beside them."""
+    """Gradients, or their buckets, exist from one pass to the next, so that activations are beside them."""
     buffers: float = 0.0
     """Bytes that the engine fills on the device while it computes: buckets, and parameters that it has gathered."""
 

@@ -1,4 +1,4 @@
-"""Whether a server that runs already answers from this machine."""
+"""The question whether a server that runs already answers from this machine."""
 
 from __future__ import annotations
 

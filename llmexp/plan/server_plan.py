@@ -74,8 +74,8 @@ class ServerPlan(Record):
 
     The command's arguments may have '{folder}', the model's folder, '{port}', '{python}', '{own_python}', that of the
     load client, '{threads}', how many the server may take on a CPU, '{adapters}', the folder of the adapters' folders,
-    '{inner_port}', a further port for the server's own processes, '{name}', a container's name, and '{trace}', the
-    folder of its profiler's traces.
+    '{inner_port}', a further port for the server's own processes, '{name}', a container's name, '{trace}', the folder
+    of its profiler's traces, and '{scratch}', a folder that it makes, which is removed however its processes end.
     """
 
     command: Command = Field(description="empty for a server that runs already")

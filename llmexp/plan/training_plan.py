@@ -88,12 +88,12 @@ class TrainingPlan(RunPlan):
 
     @property
     def loads_host(self) -> bool:
-        """Whether the host's memory and links are busy, which they are with offload."""
+        """Tell whether the host's memory and links are busy, which they are with offload."""
         return self.techniques.offload_optimizer or self.techniques.offload_parameters
 
     @property
     def compiles(self) -> bool:
-        """Whether the run compiles, which it does with atom C."""
+        """Tell whether the run compiles, which it does with atom C."""
         return self.techniques.compilation
 
     @property

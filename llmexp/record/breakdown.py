@@ -146,7 +146,7 @@ class RunBreakdown(Record):
 
     @property
     def is_server(self) -> bool:
-        """Whether the steps are a server's, which differ in kind: each phase is that of steps of its own."""
+        """Tell whether the steps are a server's, which differ in kind: each phase is that of steps of its own."""
         return any(phase.phase in SERVER_PHASES for rank in self.ranks for phase in rank.phases)
 
     @property

@@ -19,8 +19,11 @@ def rounded(value: float, digits: int = DIGITS) -> str:
 def three_digits(value: float, form: str) -> str:
     """Write a number in a form such as ',.2f', with three significant digits where that would show more, or none.
 
-    Whole numbers and other forms, such as a duration or %, stay as they are.
+    The form 'g' is three significant digits always. Whole numbers and other forms, such as a duration or %, stay as
+    they are.
     """
+    if form == "g":
+        return rounded(value)
     text = format(value, form)
     if not form.endswith("f") or not isfinite(value):
         return text

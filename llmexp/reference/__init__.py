@@ -58,12 +58,12 @@ class PaperCell:
 
     @property
     def oom(self) -> bool:
-        """Whether the paper prints '-'."""
+        """Tell whether the paper prints '-'."""
         return self.tokens_per_s is None
 
     @property
     def doubtful(self) -> bool:
-        """Whether the printed figure or its label is probably wrong; `note` says why."""
+        """Tell whether the printed figure or its label is probably wrong; `note` says why."""
         return self.note.startswith(_DOUBT)
 
     @property

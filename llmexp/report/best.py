@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
+from llmexp.record.digits import rounded
 from llmexp.report.row import DOUBTS, Row
 from llmexp.tasks import get_task
 
@@ -34,7 +35,7 @@ def best_words(rows: Sequence[Row]) -> list[str]:
         if measured:
             value, row = max(measured, key=lambda pair: pair[0])
             doubt = f", {DOUBTS[row.stability.verdict]}" if row.doubt and row.stability else ""
-            lines.append(f"fastest of {name}: {row.subject}, {_short(value)} {row.plan.rate_unit}{doubt}")
+            lines.append(f"fastest of {name}: {row.subject}, {rounded(value)} {row.plan.rate_unit}{doubt}")
     return lines
 
 
@@ -55,7 +56,3 @@ def _groups(rows: Iterable[Row]) -> dict[str, list[Row]]:
         shared = list(row.plan.subject.values())[:-1]
         found[" ".join(shared) or row.plan.config.task.name].append(row)
     return found
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

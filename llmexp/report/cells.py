@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmexp.record.digits import three_digits
+from llmexp.record.digits import rounded, three_digits
 from llmexp.record.result import Metric
 from llmexp.report.notes import beside_note, ending_note, interruption_note, mark
 from llmexp.report.row import OOM, Row
 from llmexp.report.signs import doubt_sign, with_spread
 
 _NAMED_ELSEWHERE = ("engine.options.command=",)
+# How metrics of these units are written: losses with four places, and counts in full.
+_FORMS = {"nats": ",.4f", "parameters": ",.0f", "steps": ",.0f", "tokens": ",.0f"}
 
 
 def own_words(rows: Sequence[Row]) -> list[str]:
@@ -39,3 +41,8 @@ def rate_cell(row: Row, notes: list[str]) -> str:
 def mean_of(metric: Metric | None, form: str, factor: float = 1.0) -> str:
     """Format a metric's mean as a cell; empty where there is none."""
     return "" if metric is None else three_digits(metric.mean * factor, form)
+
+
+def in_unit(value: float, unit: str) -> str:
+    """Return a metric's value with three significant digits, losses and counts with theirs."""
+    return format(value, _FORMS[unit]) if unit in _FORMS else rounded(value)

@@ -42,6 +42,7 @@ class Ratio:
     a: Metric
     b: Metric
     better: Better = ""
+    unit: str = ""
 
     @property
     def value(self) -> float | None:
@@ -148,7 +149,8 @@ def _ratios(a: Row, b: Row) -> list[Ratio]:
     pairs = ((name, a.metric(name), b.metric(name)) for name in names)
     known = get_task(a.plan.config.task.name).metrics
     found = ((name, first, second) for name, first, second in pairs if first and second and (first.mean or second.mean))
-    return [Ratio(name, first, second, known[name].better if name in known else "") for name, first, second in found]
+    meant = {name: (spec.better, spec.unit) for name, spec in known.items()}
+    return [Ratio(name, first, second, *meant.get(name, ("", ""))) for name, first, second in found]
 
 
 def ending(row: Row) -> str:

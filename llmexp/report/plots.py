@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from llmexp.record.digits import three_digits
 from llmexp.report.columns import Bars
 from llmexp.report.picture import COLOURS, INK, can_draw, new_figure, plain, save
 from llmexp.report.run_plots import draw_run
@@ -92,15 +93,15 @@ def _write_beside(axes: Axes, bars: Bars) -> None:
     """Write each value, or why there is none, to the right of everything that is drawn in its row."""
     widest = max(bars.reach, default=0) or 1
     for row, (value, words, reach) in enumerate(zip(bars.ours, bars.words, bars.reach, strict=True)):
-        text, style = (words, "italic") if value is None else (f"{value:,.1f}{bars.signs[row]}", "normal")
+        told = words if value is None else f"{three_digits(value, ',.1f')}{bars.signs[row]}"
         axes.annotate(
-            text,
+            told,
             (reach, row),
             xytext=(7, 0),
             textcoords="offset points",
             va="center",
             fontsize=7,
-            style=style,
+            style="italic" if value is None else "normal",
             color=INK,
         )
     axes.set_xlim(0, 1.16 * widest)

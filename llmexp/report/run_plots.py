@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from llmexp.analysis.window import duration_s
+from llmexp.record.digits import rounded
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.samples import Sample, read_samples
@@ -118,7 +119,7 @@ def _show_from_zero(axes: Axes, repeats: Sequence[Sequence[float]]) -> None:
     cut = bool(rest) and first > 2 * rest
     axes.set_ylim(0, 1.25 * (rest if cut else max(first, rest)))
     if cut:
-        axes.set_title(f"cut off: the first step, {first:.3g} s", loc="left", fontsize=8, color=INK)
+        axes.set_title(f"cut off: the first step, {rounded(first)} s", loc="left", fontsize=8, color=INK)
 
 
 def steps_of(repeat: Path, kind: type[Sample]) -> Steps:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from llmexp.analysis.many_rows import MARGIN, Verdict, verdicts
-from llmexp.analysis.metric import Better
+from llmexp.analysis.metric import Better, MetricSpec
 from llmexp.errors import ConfigError, unknown
 from llmexp.record.result import Metric
 from llmexp.report.baseline import Measured
@@ -37,7 +37,7 @@ class SetComparison:
     """Two sets beside each other; `settings` and `environment` are what they differ in as a whole."""
 
     metric: str
-    better: Better
+    unit: str
     margin: float
     settings: tuple[Difference, ...]
     environment: tuple[Difference, ...]
@@ -66,7 +66,7 @@ def compare_sets(
     Raises ConfigError where no row is in both, or the metric is not known or has no better direction.
     """
     chosen = metric or a[0].rate
-    better = _better((*a, *b), chosen)
+    spec = _spec((*a, *b), chosen)
     if chosen.endswith("_bytes"):  # what makes a speed unstable leaves the memory as it is
         a, b = ([row.model_copy(update={"unstable": ""}) for row in rows] for rows in (a, b))
     apart = _differing([row.settings for row in a], [row.settings for row in b])
@@ -75,10 +75,10 @@ def compare_sets(
     if not shared:
         raise ConfigError(_nothing_in_common(a, b))
     names = _names([*first, *second])
-    rows = _judged([(names[key], first[key], second[key]) for key in shared], chosen, better, margin)
+    rows = _judged([(names[key], first[key], second[key]) for key in shared], chosen, spec.better, margin)
     return SetComparison(
         chosen,
-        better,
+        spec.unit,
         margin,
         settings=_differences(a, b, "settings"),
         environment=_differences(a, b, "environment"),
@@ -89,11 +89,11 @@ def compare_sets(
     )
 
 
-def _better(rows: Iterable[Measured], metric: str) -> Better:
+def _spec(rows: Iterable[Measured], metric: str) -> MetricSpec:
     specs = {name: spec for row in rows for name, spec in get_task(_task(row)).metrics.items() if spec.better}
     if metric not in specs:
         raise unknown("metric with a better direction", metric, specs)
-    return specs[metric].better
+    return specs[metric]
 
 
 def _task(row: Measured) -> str:

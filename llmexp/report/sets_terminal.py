@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from llmexp.analysis.many_rows import ERROR
+from llmexp.report.baseline import Measured
+from llmexp.report.cells import in_unit
 from llmexp.report.columns import Column
 from llmexp.report.compare import Difference
 from llmexp.report.sets import PairedRow, SetComparison
@@ -42,8 +44,8 @@ def _columns(found: SetComparison) -> list[Column]:
     rows = found.rows
     return [
         Column("row", tuple(row.name for row in rows), left=True),
-        Column(f"a: {found.metric}", tuple(_figure(row.a, found.metric) for row in rows)),
-        Column("b", tuple(_figure(row.b, found.metric) for row in rows)),
+        Column(f"a: {found.metric}", tuple(_figure(row.a, found) for row in rows)),
+        Column("b", tuple(_figure(row.b, found) for row in rows)),
         Column("n", tuple(_repeats(row, found.metric) for row in rows)),
         Column("b/a", tuple(_ratio(row) for row in rows)),
         Column("p", tuple(f"{row.verdict.p:.2g}" if row.verdict and row.verdict.p is not None else "" for row in rows)),
@@ -51,9 +53,9 @@ def _columns(found: SetComparison) -> list[Column]:
     ]
 
 
-def _figure(side: object, metric: str) -> str:
-    value = getattr(side, "metrics", {}).get(metric)
-    return f"{value.mean:,.4g}" if value and value.mean < 10_000 else f"{value.mean:,.0f}" if value else ""
+def _figure(side: Measured, found: SetComparison) -> str:
+    value = side.metrics.get(found.metric)
+    return in_unit(value.mean, found.unit) if value else ""
 
 
 def _repeats(row: PairedRow, metric: str) -> str:

@@ -1,4 +1,4 @@
-"""Whether code, libraries or devices changed between runs, and which versions differ between their runtimes."""
+"""What changed between runs: whether code, libraries or devices did, and which versions differ between runtimes."""
 
 from __future__ import annotations
 

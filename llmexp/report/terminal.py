@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from llmexp.report.cells import in_unit
 from llmexp.report.columns import Column, Detail
 from llmexp.report.compare import Comparison, Difference, Ratio, ending
 from llmexp.report.repeat import repeat_lines
@@ -162,21 +163,15 @@ def _difference_table(title: str, differences: Sequence[Difference]) -> Table:
 
 
 def _ratio_table(ratios: Sequence[Ratio]) -> Table:
-    rows = [(ratio.name, _figure(ratio.a.mean), _figure(ratio.b.mean), _ratio(ratio), ratio.better) for ratio in ratios]
-    name, a, b, over, better = zip(*rows, strict=True)
     return as_table(
         [
-            Column("metric", name, left=True),
-            Column("a", a),
-            Column("b", b),
-            Column("b/a", over),
-            Column("better", better, left=True),
+            Column("metric", tuple(ratio.name for ratio in ratios), left=True),
+            Column("a", tuple(in_unit(ratio.a.mean, ratio.unit) for ratio in ratios)),
+            Column("b", tuple(in_unit(ratio.b.mean, ratio.unit) for ratio in ratios)),
+            Column("b/a", tuple(map(_ratio, ratios))),
+            Column("better", tuple(ratio.better for ratio in ratios), left=True),
         ]
     )
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.5g}"
 
 
 def _ratio(ratio: Ratio) -> str:

@@ -43,12 +43,12 @@ class _Data(Tagged):
 
     @property
     def pads(self) -> bool:
-        """Whether sequences may end in padding."""
+        """Tell whether sequences may end in padding."""
         return False
 
     @property
     def isolates(self) -> bool:
-        """Whether a sequence holds several records, none of which may see another."""
+        """Tell whether a sequence holds several records, none of which may see another."""
         return False
 
     @model_validator(mode="after")
@@ -86,7 +86,7 @@ class WrittenData(_Data):
 
     @property
     def pads(self) -> bool:
-        """Whether sequences may end in padding, which they do where documents are not joined."""
+        """Tell whether sequences may end in padding, which they do where documents are not joined."""
         return not self.pack
 
 
@@ -156,7 +156,7 @@ class InstructionsData(WrittenData):
 
     @property
     def isolates(self) -> bool:
-        """Whether a sequence holds several records, which it does where they are packed."""
+        """Tell whether a sequence holds several records, which it does where they are packed."""
         return self.pack
 
     @model_validator(mode="after")

@@ -23,7 +23,7 @@ class _Runtime(Tagged):
 
     @property
     def plain(self) -> bool:
-        """Whether ranks run in llmexp's own interpreter with nothing before it."""
+        """Tell whether ranks run in llmexp's own interpreter with nothing before it."""
         return not (self.modules or self.setup)
 
 
@@ -52,7 +52,7 @@ class InterpreterRuntime(_Runtime):
 
     @property
     def plain(self) -> bool:
-        """Whether ranks run in llmexp's own interpreter with nothing before it."""
+        """Tell whether ranks run in llmexp's own interpreter with nothing before it."""
         return self.python is None and super().plain
 
 

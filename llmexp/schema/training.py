@@ -100,7 +100,7 @@ class BatchConfig(Section):
 
     @property
     def is_searched(self) -> bool:
-        """Whether the run itself finds its samples per rank and pass."""
+        """Tell whether the run itself finds its samples per rank and pass."""
         return self.micro == MAX
 
     @property

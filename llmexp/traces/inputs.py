@@ -30,7 +30,7 @@ class Places:
 
     @property
     def backward(self) -> bool:
-        """Whether the operator computes gradients: that of the result is the first input."""
+        """Tell whether the operator computes gradients: that of the result is the first input."""
         return self.query == 1
 
 

@@ -67,8 +67,8 @@ def test_a_load_that_is_shorter_than_an_answer_says_how_many_requests_it_takes()
     found = saturation([steady(50.0, 100)])
     assert found.verdict == "unknown"
     assert found.reasons == [
-        "too few requests to judge: they came within 99 s, and the first ones took 50 s; at least 310 are needed at "
-        "this rate"
+        "too few requests to judge: they came within 99.0 s, and the first ones took 50.0 s; at least 310 are needed "
+        "at this rate"
     ]
     assert saturation([steady(50.0, 310)]).verdict == "kept_up"
 
@@ -78,7 +78,7 @@ def test_far_too_much_load_needs_no_settled_backlog() -> None:
     due_s = [0.01 * place for place in range(60)]
     found = saturation([Load(due_s, [1.0 + place - due for place, due in enumerate(due_s)])])
     assert (found.verdict, found.served_share, found.growth_s_per_s) == ("overloaded", None, None)
-    assert "though all had come within 0.59 s" in found.reasons[0]
+    assert "though all had come within 0.590 s" in found.reasons[0]
 
 
 def test_what_was_not_answered_was_not_served() -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from benchmarks.commits import BASE, HEAD, HERE, checked_out, importable, turns
@@ -25,8 +26,33 @@ def test_a_commit_is_beside_the_working_tree_and_then_gone(tmp_path: Path) -> No
     with checked_out("HEAD", place):
         assert (place / "llmexp" / "__init__.py").exists()
     assert not place.exists()
-    listed = subprocess.run(["git", "-C", HERE, "worktree", "list"], capture_output=True, text=True, check=True).stdout
-    assert str(place) not in listed
+    assert str(place) not in _working_trees()
+
+
+@pytest.mark.skipif(not (HERE / ".git").exists(), reason="the tests run outside a checkout of git")
+def test_where_it_is_terminated_the_commit_and_what_measures_it_are_gone(tmp_path: Path) -> None:
+    busy = "import os, time; print(os.getpid(), flush=True); time.sleep(1000)"
+    code = (
+        "import sys; from benchmarks import commits; "
+        f"commits.LLMEXP = (sys.executable, '-c', {busy!r}); sys.argv[1:] = ['HEAD']; sys.exit(commits.main())"
+    )
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=HERE, env=environment, stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout
+        measuring, there_were = int(program.stdout.readline()), _working_trees()
+        program.terminate()
+    assert program.returncode == 143
+    assert str(tmp_path) in there_were
+    assert not psutil.pid_exists(measuring)
+    assert str(tmp_path) not in _working_trees()
+    assert not list(tmp_path.iterdir())
+
+
+def _working_trees() -> str:
+    words = ["git", "-C", str(HERE), "worktree", "list"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 def test_each_side_goes_first_as_often_as_the_other() -> None:

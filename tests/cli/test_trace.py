@@ -50,11 +50,11 @@ def multiplied(path: Path, device: str) -> Path:
 def test_the_rates_of_a_foreign_trace_stand_beside_the_peaks_of_its_gpu(llmexp, tmp_path: Path) -> None:
     known = multiplied(tmp_path / "known.json", "NVIDIA H100 80GB HBM3")
     unknown = multiplied(tmp_path / "unknown.json", "a GPU of tomorrow")
-    row = ["mm", "bf16", "1", "1,000", "1,000", "1,000", "1", "1.000", "2"]
+    row = ["mm", "bf16", "1", "1,000", "1,000", "1,000", "1", "1.00", "2.00"]
     for words, expected in (
-        ((known,), [*row, "0.2", "6", "0.2"]),
-        ((unknown,), [*row, "6"]),
-        (("--hardware=a800", unknown), [*row, "0.6", "6", "0.3"]),
+        ((known,), [*row, "0.2", "6.00", "0.2"]),
+        ((unknown,), [*row, "6.00"]),
+        (("--hardware=a800", unknown), [*row, "0.6", "6.00", "0.3"]),
     ):
         code, out, error = llmexp("trace", *map(str, words))
         assert (code, error) == (0, "")

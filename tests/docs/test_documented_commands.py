@@ -101,7 +101,7 @@ def of_llmexp(command: Command) -> tuple[str, ...] | None:
 
 
 def is_shown(command: Command) -> bool:
-    """Whether the page shows what it prints, without anything being measured."""
+    """Tell whether the page shows what it prints, without anything being measured."""
     words = of_llmexp(command) or ()
     return bool(command.output) and (words[:1] == ("plan",) or command.output.startswith("llmexp: "))
 

@@ -1,6 +1,6 @@
 import pytest
 
-from llmexp.record.digits import rounded, with_deviation
+from llmexp.record.digits import rounded, three_digits, with_deviation
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,23 @@ from llmexp.record.digits import rounded, with_deviation
 )
 def test_three_significant_digits(value, text):
     assert rounded(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "text"),
+    [
+        (1234.5, ",.2f", "1,230"),
+        (12.345, ",.2f", "12.3"),
+        (0.5, ",.2f", "0.50"),
+        (0.001234, ",.2f", "0.00123"),
+        (0.0, ",.2f", "0.00"),
+        (1234.5, "g", "1,230"),
+        (0.5, "g", "0.500"),
+        (0.1234, ".1%", "12.3%"),
+    ],
+)
+def test_a_form_has_three_significant_digits_at_most_and_never_none(value, form, text):
+    assert three_digits(value, form) == text
 
 
 @pytest.mark.parametrize(

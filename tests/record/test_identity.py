@@ -1,4 +1,4 @@
-"""Whether a process runs, asked from where it is and from where it cannot be seen."""
+"""The question whether a process runs, asked from where it is and from where it cannot be seen."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def test_the_highest_rate_and_the_lowest_memory_of_each_model_are_its_best(make_
         f"best/{model}/peak_rss_bytes": 7e9,
         f"best/{model}/mfu": 0.4,
     }
-    assert best_words(rows) == ["2 runs: 2 success", f"fastest of {model}: R, 1,234 tokens/s"]
+    assert best_words(rows) == ["2 runs: 2 success", f"fastest of {model}: R, 1,230 tokens/s"]
     assert headlines(rows) == ("tokens_per_s", "mfu", "peak_rss_bytes")
 
 
@@ -33,7 +33,7 @@ def test_what_speaks_against_the_fastest_run_and_how_all_ended_is_said(make_run)
         make_run(method="Z2", status="oom"),
     )
     model = rows[0].plan.config.model.name
-    assert best_words(rows) == ["3 runs: 2 oom, 1 success", f"fastest of {model}: F, 50 tokens/s, unstable"]
+    assert best_words(rows) == ["3 runs: 2 oom, 1 success", f"fastest of {model}: F, 50.0 tokens/s, unstable"]
 
 
 def test_a_sweep_without_a_measurement_has_no_best_figure(make_run):

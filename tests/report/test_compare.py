@@ -99,17 +99,22 @@ def test_the_terminal_shows_all_of_it(make_run, capsys):
     assert "NOT the same work:" in out
     assert "trainable_parameters" in out
     assert "2.000 (1.841 to 2.172)" in out
-    print_comparison(
-        compare(
-            make_run("Naive", metrics={"peak_rss_bytes": 6.7439e8}), make_run("Q", metrics={"peak_rss_bytes": 6.7439e8})
-        )
-    )
-    assert "674,390,000" in capsys.readouterr().out
     print_comparison(compare(make_run("Naive"), make_run("F", "failed", reason="broke")))
     out = capsys.readouterr().out
     assert "same work" in out
     assert "NOT" not in out
     assert "(failed: broke)" in out
+
+
+def test_figures_have_three_digits_but_counts_have_all_and_losses_four_places(make_run, capsys):
+    metrics = {"peak_rss_bytes": 6.7439e8, "trainable_parameters": 1_234_567, "final_loss": 2.34567}
+    print_comparison(compare(make_run("Naive", metrics=metrics), make_run("F", metrics=metrics)))
+    shown = {line.split()[0]: line.split()[1] for line in capsys.readouterr().out.splitlines() if "1.000" in line}
+    assert shown == {
+        "peak_rss_bytes": "674,000,000",
+        "trainable_parameters": "1,234,567",
+        "final_loss": "2.3457",
+    }
 
 
 def test_an_unstable_run_and_one_that_cannot_be_judged_are_called_so(make_run, capsys):

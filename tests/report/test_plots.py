@@ -31,7 +31,7 @@ def test_a_bar_a_run_with_the_papers_values_and_endings(make_run, figures, tmp_p
     assert speed.get_xlabel() == "tokens/s"
     assert memory.get_xlabel() == "peak allocated (GB a rank)"
     assert [label.get_text() for label in speed.get_yticklabels()] == ["Naive", "F", "R"]
-    assert texts(speed) == ["7,000.0", "out of memory", "timeout"]
+    assert texts(speed) == ["7,000", "out of memory", "timeout"]
     assert [bar.get_width() for bar in speed.patches] == [7000, 0, 0]
     assert [list(line.get_xdata()) for line in speed.lines if line.get_marker() == "D"] == [[7488.3, 7694.1, 7236.8]]
     assert imread(tmp_path / "figures" / "report.png").shape[1] == 1260
@@ -105,7 +105,7 @@ def test_one_runs_loss_and_step_time(make_run, write_samples, figures):
     assert [list(line.get_ydata()) for line in loss.lines] == [[6.5, 5.5, 4.5]] * 2
     assert [list(line.get_ydata()) for line in step_time.lines] == [[5.0, 2.0, 2.0]] * 2
     assert step_time.get_ylim() == (0, 2.5)
-    assert step_time.get_title(loc="left") == "cut off: the first step, 5 s"
+    assert step_time.get_title(loc="left") == "cut off: the first step, 5.00 s"
     assert [text.get_text() for text in figures[0].legends[0].texts] == [
         "repeat 0, mean over ranks",
         "repeat 1, mean over ranks",

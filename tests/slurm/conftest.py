@@ -110,14 +110,14 @@ class Shell:
         return submitted.job.number
 
     def has_job(self, behaviour: str) -> bool:
-        """Whether the run's submission has been noted."""
+        """Tell whether the run's submission has been noted."""
         try:
             return bool(self.job(behaviour))
         except (StopIteration, ValueError):
             return False
 
     def samples(self, behaviour: str) -> bool:
-        """Whether the run has measured something in this attempt."""
+        """Tell whether the run has measured something in this attempt."""
         try:
             return (self.run(behaviour).repeat(0) / "samples.0.jsonl").exists()
         except StopIteration:

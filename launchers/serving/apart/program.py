@@ -1,7 +1,8 @@
 """The program that starts two servers by one command, and routes requests between them; it ends with the first of both.
 
-Its arguments are a connector, how many devices each server has, and the command of a server with its `--port`, which
-is this program's: the servers get others, and devices or cores of their own.
+Its arguments are a connector, a folder for its files, which whoever started the program removes, how many devices each
+server has, and the command of a server with its `--port`, which is this program's: the servers get others, and devices
+or cores of their own.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import asyncio
 import os
 import signal
 import sys
-import tempfile
 from asyncio.subprocess import Process
 from collections.abc import Sequence
+from pathlib import Path
 
 from llmexp.launchers.serving.apart.connectors import Role, flags, variables
 from llmexp.launchers.serving.apart.router import Router
@@ -50,21 +51,21 @@ def shares(number: int) -> dict[Role, dict[str, str]]:
     }
 
 
-async def run(connector: str, devices: int, argv: Sequence[str]) -> int:
+async def run(connector: str, folder: Path, devices: int, argv: Sequence[str]) -> int:
     """Serve until a server ends, whose exit code is returned, or SIGTERM comes."""
     port, ports = int(argv[list(argv).index("--port") + 1]), {role: Port(hold=True) for role in ROLES}
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    with tempfile.TemporaryDirectory(prefix="llmexp-kv-") as folder:
-        every: list[Process] = []
-        for role, own in shares(devices).items():
-            env = os.environ | own | variables(connector, Port(hold=False).number)
-            words = command_of(argv, ports[role].number) + flags(connector, role, folder)
-            every.append(await asyncio.create_subprocess_exec(*words, env=env))
-        router = Router(connector, ports["prefill"].number, ports["decode"].number)
-        async with await asyncio.start_server(router.handle, HOST, port, backlog=BACKLOG):
-            code = await _first_end(every, ended)
-        await _end(every)
+    folder.mkdir(mode=0o700)
+    every: list[Process] = []
+    for role, own in shares(devices).items():
+        env = os.environ | own | variables(connector, Port(hold=False).number)
+        words = command_of(argv, ports[role].number) + flags(connector, role, str(folder))
+        every.append(await asyncio.create_subprocess_exec(*words, env=env))
+    router = Router(connector, ports["prefill"].number, ports["decode"].number)
+    async with await asyncio.start_server(router.handle, HOST, port, backlog=BACKLOG):
+        code = await _first_end(every, ended)
+    await _end(every)
     return code
 
 
@@ -93,8 +94,8 @@ async def _end(every: Sequence[Process]) -> None:
 
 def main() -> None:
     """Read the arguments, and serve."""
-    connector, devices, *argv = sys.argv[1:]
-    sys.exit(asyncio.run(run(connector, int(devices), argv)))
+    connector, folder, devices, *argv = sys.argv[1:]
+    sys.exit(asyncio.run(run(connector, Path(folder), int(devices), argv)))
 
 
 if __name__ == "__main__":

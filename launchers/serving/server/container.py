@@ -13,6 +13,11 @@ from llmexp.plan.server_plan import ContainerProgram
 ASK_S = 30.0
 
 
+def lasting_name(log: Path) -> str:
+    """Return a name that is the same at every start of the same run, which ends first what a killed one has left."""
+    return f"llmexp-{sha256(bytes(log.absolute())).hexdigest()[:12]}"
+
+
 @dataclass(frozen=True)
 class Container:
     """A container by its name; docker and podman take the same words."""
@@ -22,11 +27,8 @@ class Container:
 
     @classmethod
     def of(cls, program: ContainerProgram | None, log: Path) -> Container | None:
-        """Return the container whose output goes to this log; None without a program.
-
-        Its name is the same at every start of the same run, which ends first what a killed one has left.
-        """
-        return cls(program, f"llmexp-{sha256(bytes(log.absolute())).hexdigest()[:12]}") if program else None
+        """Return the container whose output goes to this log; None without a program."""
+        return cls(program, lasting_name(log)) if program else None
 
     @property
     def ending(self) -> list[str]:

@@ -23,6 +23,7 @@ from llmexp.errors import ServerDiedError, ServerError, ServerHungError, ServerN
 from llmexp.launch.spawn import Agent
 from llmexp.launchers.serving.server.container import Container
 from llmexp.launchers.serving.server.port import HOST, Port
+from llmexp.launchers.serving.server.scratch import Scratch
 from llmexp.launchers.serving.server.server_log import LogWatch, ServerLog, is_no_memory
 from llmexp.machine.memory import oom_kills
 from llmexp.machine.process_tree import descendants
@@ -62,6 +63,7 @@ class Server:
         self._code: int | None = None
         self._oom_kills = oom_kills()
         self._container = Container.of(plan.container, log)
+        self._scratch = Scratch.of(plan.command.argv, log)
         self._root, self._started_s = 0, 0.0
         self._begin(hold=True)
 
@@ -186,14 +188,15 @@ class Server:
             threads=self.threads,
             inner_port=Port(hold=False).number,
             name=self._container.name if self._container else "",
+            scratch=self._scratch.path if self._scratch else "",
         )
         # Servers that have no option for it take the variables; torch takes MKL's, and ranks have that of all cores.
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.threads))
         env = {**threads, "PATH": _path(python), **command.env, **self._key()}
         # A key of the shell's would be asked for, and no request has it.
         unset = [*command.unset, *([self.plan.key_variable] if self.plan.key_variable else [])]
-        ending = self._container.ending if self._container else ()
-        self._agent = Agent(argv, _environment(env, unset), self.log, ending)
+        outside = self._container or self._scratch
+        self._agent = Agent(argv, _environment(env, unset), self.log, outside.ending if outside else ())
         self._root = self._agent.pid
         self._started_s = time.monotonic()
 

@@ -43,7 +43,33 @@ def parser() -> Parser:
         help=f"runs, sweeps, folders of them, or bundles of llmexp export; default {OUTPUTS}; "
         "'findings PATHS' decides the paper's claims on them, 'paper [TABLES] PATHS' fills its tables",
     )
+    _add_form(parser)
+    _add_content(parser)
+    parser.add_argument(
+        "--claims", type=Path, metavar="FILE", help="with findings: claims of your own, as rows of YAML"
+    )
+    parser.add_argument(
+        "--missing", action="store_true", help="with paper: print the commands that fill the cells without a run"
+    )
+    return parser
+
+
+def _add_form(parser: Parser) -> None:
+    """Add what the table is written as, and where to."""
     parser.add_argument("--format", choices=("terminal", "markdown", "csv", "latex"), default="terminal")
+    parser.add_argument(
+        "--into", type=Path, metavar="FOLDER", help="leave it as FOLDER/<hardware>/<sweep>.md and .csv instead"
+    )
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it too: a PNG, SVG or PDF")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write it as one page that needs no network")
+    parser.add_argument(
+        "--open", action="store_true", help="show the page in the browser; without --html a passing one"
+    )
+    parser.add_argument("--setup", action="store_true", help="print the set-up as a paragraph for a paper instead")
+
+
+def _add_content(parser: Parser) -> None:
+    """Add which rows the table has, in which order, and what is added to them."""
     parser.add_argument(
         "--largest-batch",
         action="store_true",
@@ -53,28 +79,12 @@ def parser() -> Parser:
         "--sort", metavar="COLUMN", help="rows by a column of the CSV, such as tokens_per_s; default: the sweep's order"
     )
     parser.add_argument(
-        "--into", type=Path, metavar="FOLDER", help="leave it as FOLDER/<hardware>/<sweep>.md and .csv instead"
-    )
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw it too: a PNG, SVG or PDF")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write it as one page that needs no network")
-    parser.add_argument(
-        "--open", action="store_true", help="show the page in the browser; without --html a passing one"
-    )
-    parser.add_argument(
         "--for",
         dest="stated",
         type=read_stated,
         metavar="TRAINING",
         help="add what a whole training would take by these speeds: tokens=300e9, or epochs=3",
     )
-    parser.add_argument("--setup", action="store_true", help="print the set-up as a paragraph for a paper instead")
-    parser.add_argument(
-        "--claims", type=Path, metavar="FILE", help="with findings: claims of your own, as rows of YAML"
-    )
-    parser.add_argument(
-        "--missing", action="store_true", help="with paper: print the commands that fill the cells without a run"
-    )
-    return parser
 
 
 def main(args: Namespace) -> int:

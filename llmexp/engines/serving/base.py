@@ -82,14 +82,14 @@ class Served:
     adapters: ServedAdapters | None = None
     seed: int = 0
     is_checkpoint: bool = False
-    """Whether it is a folder with weights and a tokenizer of its own."""
+    """It is a folder with weights and a tokenizer of its own."""
     own_weights: bool = False
-    """Whether a server that can may draw random weights itself: it starts sooner, and its outputs are its own."""
+    """A server that can may draw random weights itself: it starts sooner, and its outputs are its own."""
     knobs: Mapping[str, Any] = field(default_factory=dict)
     profile: bool = False
-    """Whether the server is started so that its profiler can be used."""
+    """The server is started so that its profiler can be used."""
     is_running: bool = False
-    """Whether the server runs already, so that only its form of requests and its routes are asked for."""
+    """The server runs already, so that only its form of requests and its routes are asked for."""
 
     @property
     def copies(self) -> int:
@@ -158,20 +158,20 @@ class ServingEngine(Engine[ServingRunConfig]):
     """Of the knobs, those that say how a server is asked, and so count for one that runs already too."""
 
     has_stages: ClassVar[bool] = False
-    """Whether it can cut a model into pipeline stages."""
+    """It can cut a model into pipeline stages."""
     has_replicas: ClassVar[bool] = False
-    """Whether it can keep several copies of a model behind one address."""
+    """It can keep several copies of a model behind one address."""
     has_adapters: ClassVar[bool] = False
-    """Whether requests can ask for one of several LoRA adapters."""
+    """Requests can ask for one of several LoRA adapters."""
     takes_checkpoints: ClassVar[bool] = True
-    """Whether it can serve a folder with a checkpoint of one's own."""
+    """It can serve a folder with a checkpoint of one's own."""
     has_profiler: ClassVar[bool] = False
-    """Whether its server can be profiled while it serves."""
+    """Its server can be profiled while it serves."""
 
     reads_int4: ClassVar[bool] = False
-    """Whether it reads weights in the formats of GPTQ and AWQ."""
+    """It reads weights in the formats of GPTQ and AWQ."""
     draws_own: ClassVar[bool] = False
-    """Whether it can draw random weights itself."""
+    """It can draw random weights itself."""
     kv_tokens_told: ClassVar[tuple[Told, ...]] = ()
     """Where its server says for how many tokens its KV cache has room."""
 

@@ -226,7 +226,7 @@ def _apart(served: Served, argv: list[str]) -> list[str]:
     """Return the command of the program that starts two of these servers, where they are asked for."""
     devices = 0 if served.device == "cpu" else served.devices * served.stages
     connector = _connector(served)
-    return ["{own_python}", "-m", _PROGRAM, connector, str(devices), *argv] if connector else argv
+    return ["{own_python}", "-m", _PROGRAM, connector, "{scratch}", str(devices), *argv] if connector else argv
 
 
 def _shared_cores(served: Served) -> dict[str, str]:

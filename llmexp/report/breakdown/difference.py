@@ -6,9 +6,14 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from llmexp.record.breakdown import RunBreakdown
+from llmexp.record.digits import three_digits
 from llmexp.report.breakdown.kernels import MOST_KERNELS, cut
 from llmexp.report.breakdown.parts import TOTAL, Part, Profiled, parts_ms, step_ms
 from llmexp.report.columns import Column, Detail
+
+MS = ",.2f"
+# Of a millisecond: a trace tells nanoseconds, and what is less is a sum's rounding.
+PLACES = 6
 
 
 def difference_detail(a: Profiled, b: Profiled) -> Detail:
@@ -46,13 +51,18 @@ def _differences(
     columns = [
         Column("", tuple(part[0] for part in shown), left=True),
         Column("what", tuple(part[1] for part in shown), left=True),
-        Column("a ms", tuple(f"{before.get(part, 0):,.2f}" for part in shown)),
-        Column("b ms", tuple(f"{after.get(part, 0):,.2f}" for part in shown)),
-        Column("b-a ms", tuple(f"{deltas[part]:+,.2f}" for part in shown)),
+        Column("a ms", tuple(three_digits(before.get(part, 0.0), MS) for part in shown)),
+        Column("b ms", tuple(three_digits(after.get(part, 0.0), MS) for part in shown)),
+        Column("b-a ms", tuple(_signed(deltas[part]) for part in shown)),
         Column("%", tuple(f"{round(100 * deltas[part] / whole_ms)}" if whole_ms else "" for part in shown)),
     ]
     return Detail(
         title,
         columns,
-        [f"b's step takes {whole_ms:+,.2f} ms, of which % is the share; ms a step, as a mean over ranks"],
+        [f"b's step takes {_signed(whole_ms)} ms, of which % is the share; ms a step, as a mean over ranks"],
     )
+
+
+def _signed(difference_ms: float) -> str:
+    known = round(difference_ms, PLACES)
+    return f"{'-' if known < 0 else '+'}{three_digits(abs(known), MS)}"

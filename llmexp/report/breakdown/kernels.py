@@ -19,7 +19,7 @@ def kernels_detail(run: Profiled) -> Detail:
         Column("kernel" if rank.on_device else "operator", tuple(cut(each.name) for each in shown), left=True),
         Column("kind", tuple(each.kind for each in shown), left=True),
         Column("calls", tuple(f"{each.calls:,}" for each in shown)),
-        Column("ms", tuple(f"{each.work_ns / 1e6:,.3f}" for each in shown)),
+        Column("ms", tuple(three_digits(each.work_ns / 1e6, ",.3f") for each in shown)),
         Column("us/call", tuple(three_digits(each.work_ns / each.calls / 1e3, ",.1f") for each in shown)),
         Column("GB/s", tuple(map(_bandwidth, shown))),
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from llmexp.analysis.step_limits import flops_limit
 from llmexp.record.breakdown import Breakdown
 from llmexp.record.counted import AttentionTime, GemmTime, Peaks
+from llmexp.record.digits import rounded, three_digits
 from llmexp.report.breakdown.kernels import MOST_KERNELS
 from llmexp.report.breakdown.parts import Profiled
 from llmexp.report.columns import Column, Detail
@@ -76,7 +77,7 @@ def _coverage(rank: Breakdown) -> str:
     share = 100 * rank.counted_ns / max(1, rank.compute_ns)
     rate = rank.counted_flops / max(1, rank.counted_ns) / 1e3
     return (
-        f"the trace tells the shapes of {share:.1f}% of the computing time, at {rate:,.3g} TFLOP/s; the rest "
+        f"the trace tells the shapes of {share:.1f}% of the computing time, at {rounded(rate)} TFLOP/s; the rest "
         "multiplies no matrices, or no operator tells its shapes, as with kernels that torch.compile writes"
     )
 
@@ -91,7 +92,7 @@ class _Rates:
         flops = [each.flops_per_s for each in shown]
         moved = [each.bytes_per_s for each in shown]
         columns = [
-            Column("ms", tuple(f"{each.work_ns / 1e6:,.3f}" for each in shown)),
+            Column("ms", tuple(three_digits(each.work_ns / 1e6, ",.3f") for each in shown)),
             Column("TFLOP/s", tuple(_rate(value, 1e12) for value in flops)),
             _shares("% peak", self._of_peak_flops(shown)),
             _shares("% limit", [_over(each.flops_per_s, flops_limit(each, self._limits)) for each in shown]),
@@ -124,7 +125,7 @@ def _over(value: float | None, limit: float | None) -> float | None:
 
 
 def _rate(value: float | None, unit: float) -> str:
-    return "" if value is None else f"{value / unit:,.3g}" if value < 1e3 * unit else f"{value / unit:,.0f}"
+    return "" if value is None else rounded(value / unit)
 
 
 def _share(share: float | None) -> str:

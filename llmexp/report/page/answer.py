@@ -9,6 +9,7 @@ from typing import Literal
 
 from llmexp.analysis.inference import Estimate, log_ratio
 from llmexp.analysis.stability import RELEVANT
+from llmexp.record.digits import rounded, three_digits
 from llmexp.record.result import Metric
 from llmexp.report.row import OOM, Row
 from llmexp.report.text_list import listed
@@ -101,7 +102,7 @@ def _head(said: str, best: Row, others: Sequence[Beside], rows: Sequence[Row], l
     if not others:
         return f"{said}. It is the only one that was measured, so nothing says whether another is faster."
     naive = next((one for one in others if one.row.subject == "Naive" and one.row.work == best.work), others[-1])
-    times = f"{_mean(best) / _mean(naive.row):.2f} times {label(naive.row)}"
+    times = f"{three_digits(_mean(best) / _mean(naive.row), '.2f')} times {label(naive.row)}"
     if len(others) == measured - 1 and all(one.verdict == "slower" for one in others):
         did_not_fit = any(row.state == OOM for row in rows)
         which = "that fits" if did_not_fit else f"of the {measured} that were measured to their end"
@@ -149,14 +150,9 @@ def speed(row: Row) -> str:
     assert rate
     devices, unit = max(row.plan.devices, 1), row.plan.rate_unit.replace("output_", "output ")
     if devices == 1 or row.plan.rate != "tokens_per_s":
-        return f"{figure(rate.mean)} {unit}"
+        return f"{rounded(rate.mean)} {unit}"
     one = "GPU" if row.plan.config.hardware.device != "cpu" else "rank"
-    return f"{figure(rate.mean / devices)} {unit} a {one}"
-
-
-def figure(value: float) -> str:
-    """Return a number with three or more significant digits, whole from a hundred on."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{rounded(rate.mean / devices)} {unit} a {one}"
 
 
 def _mean(row: Row) -> float:

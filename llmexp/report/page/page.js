@@ -47,7 +47,7 @@
       xaxis: axis(chart.x), yaxis: { ...axis(chart.y), rangemode: chart.from_zero ? "tozero" : "normal" },
       font: { color: ink, family: "system-ui, sans-serif", size: 12 }, paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 10, r: 10, t: 34, b: 10 }, modebar: { bgcolor: "rgba(0,0,0,0)", color: ink, activecolor: colours[0] }, showlegend: chart.traces.length > 1,
-      legend: { orientation: "h", y: -0.22, yanchor: "top" }, hoverlabel: { align: "left" },
+      legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom" }, hoverlabel: { align: "left" },
       autosize: true,
     };
     const traces = chart.traces.map((trace, number) => traced(trace, number, colours));

@@ -10,6 +10,7 @@ from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.request_latency import latencies
 from llmexp.analysis.stability import interval, too_wide
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.record.digits import rounded
 from llmexp.record.result import Stability
 from llmexp.tasks.serving.points import ServingRepeat, floor_of, requests_of
 
@@ -69,11 +70,12 @@ def _client(point: LoadPoint, repeat: ServingRepeat) -> Iterator[str]:
         found_s = percentile(times_s[name], 50) if times_s[name] else 0.0
         if own_s > CLIENTS_SHARE * found_s:
             words = {"ttft": "time to first token", "end_to_end": "end-to-end latency"}[name]
-            yield f"client: {own_s * 1e3:.3g} of {found_s * 1e3:.3g} ms of the median {words} at {point} are its own"
+            share = f"{rounded(own_s * 1e3)} of {rounded(found_s * 1e3)} ms"
+            yield f"client: {share} of the median {words} at {point} are its own"
     seconds = max(one.end_s for one in whole) - min(one.scheduled_s for one in whole)
     rate = len(whole) / seconds
     if point.rate_per_s is None and rate > CLIENTS_SHARE * floor.requests_per_s:
         yield (
-            f"client: {rate:.3g} requests/s at {point}, and it can send {floor.requests_per_s:.3g} itself to a server "
-            "that answers at once"
+            f"client: {rounded(rate)} requests/s at {point}, and it can send {rounded(floor.requests_per_s)} itself to "
+            "a server that answers at once"
         )

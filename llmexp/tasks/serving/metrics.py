@@ -25,13 +25,13 @@ def total_tokens_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement 
     return _highest("total_tokens_per_s", repeat, plan)
 
 
-@METRICS.add("requests/s", "higher", Shown("requests/s", ",.3g"))
+@METRICS.add("requests/s", "higher", Shown("requests/s", "g"))
 def requests_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
     """Requests answered per second, at the load point with the most."""
     return _highest("requests_per_s", repeat, plan)
 
 
-@METRICS.add("requests/s", "higher", Shown("goodput, requests/s", ",.3g", dispensable=4))
+@METRICS.add("requests/s", "higher", Shown("goodput, requests/s", "g", dispensable=4))
 def goodput_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
     """Requests per second that kept serve.slo, at the load point with the most."""
     return _highest("goodput_per_s", repeat, plan)
@@ -57,13 +57,13 @@ def gpu_peak_memory_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measureme
     return Measurement(max(found)) if found else None
 
 
-@METRICS.add("bytes", "lower", Shown("weights, GiB", ",.3g", 1 / GIB, dispensable=1))
+@METRICS.add("bytes", "lower", Shown("weights, GiB", "g", 1 / GIB, dispensable=1))
 def weights_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
     """All weights of the model on the server's devices together, as they are held."""
     return _of(repeat.ranks[0].held.weights_bytes)
 
 
-@METRICS.add("bytes", "", Shown("KV cache, GiB", ",.3g", 1 / GIB, dispensable=1))
+@METRICS.add("bytes", "", Shown("KV cache, GiB", "g", 1 / GIB, dispensable=1))
 def kv_cache_bytes(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
     """The KV cache that the server set aside on its devices together."""
     return _of(repeat.ranks[0].held.kv_cache_bytes)

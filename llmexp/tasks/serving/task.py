@@ -8,6 +8,7 @@ from pathlib import Path
 from llmexp.analysis.contention import Machine
 from llmexp.errors import RecordError
 from llmexp.plan.serving_plan import ServingPlan
+from llmexp.record.digits import rounded
 from llmexp.record.requests import RequestSample
 from llmexp.record.result import Metric, ResultPoint, Stability
 from llmexp.record.serving import ServingSummary
@@ -96,7 +97,7 @@ class Serve(Task[ServingRunConfig, ServingPlan]):
     def outcome(self, plan: ServingPlan, metrics: dict[str, Metric | None]) -> str:
         """Return the most output tokens a second."""
         rate = metrics.get(plan.rate)
-        return f"{rate.mean:,.1f} output tokens/s" if rate else ""
+        return f"{rounded(rate.mean)} output tokens/s" if rate else ""
 
 
 def _profile(plan: ServingPlan) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from llmexp.analysis.batch_search import BatchSearch, LargestBatch, Probe
 from llmexp.engines.resolve import resolve
+from llmexp.plan.fit import largest_micro
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import PointVerdict, ResultPoint, RunResult, RunStatus
 from llmexp.schema.section import MAX
 from llmexp.schema.training import FIT_TRIES, BatchConfig
-from llmexp.tasks.training.first_batch import first_batch
 
 # The optimizer's states come with the first step and the allocator's peak with the second; the others tell the speed.
 TRIAL_WARMUP_STEPS, TRIAL_STEPS = 2, 5
@@ -65,6 +65,11 @@ def points_of(trials: Sequence[RunResult]) -> list[ResultPoint]:
 def search_of(batch: BatchConfig, first: int = 1) -> BatchSearch:
     """Return the search that the configuration asks for, begun at `first` samples a rank."""
     return BatchSearch(first, batch.search, batch.largest, batch.fits, FIT_TRIES)
+
+
+def first_batch(plan: TrainingPlan) -> int:
+    """Return the samples a rank of the first trial, where arithmetic says that the search ends; 1 for unknown sizes."""
+    return largest_micro(plan) or 1
 
 
 def _step(plan: TrainingPlan, trials: Sequence[RunResult]) -> int | LargestBatch:

@@ -9,21 +9,18 @@ each metric counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
-from statistics import fmean
-from typing import Literal
 
 from llmexp.analysis.metric import Metrics, Shown
 from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.window import duration_s, slowest, timed_shares
 from llmexp.errors import RecordError
-from llmexp.record.flops import Flops
-from llmexp.record.samples import Energy, StepSample
+from llmexp.record.samples import Energy
 from llmexp.tasks.training import flops
 from llmexp.tasks.training.convergence import curve_of
 from llmexp.tasks.training.memory_metrics import add_memory
-from llmexp.tasks.training.repeats import RunConstants, Step, TrainingRepeat
+from llmexp.tasks.training.over_steps import loss_of, mean_of, phase_time, rate_of, tflops_of
+from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
 
 # Clocks of host and device differ by parts in a million, and an event is exact to less than a microsecond, so a
 # difference of a percent has another cause.
@@ -39,7 +36,7 @@ metric = METRICS.add
 @metric("tokens/s", "higher")
 def tokens_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """Positions of the measured window of all replicas a second."""
-    return _rate(repeat, facts, "positions")
+    return rate_of(repeat, facts, "positions")
 
 
 @metric("tokens/s", "higher")
@@ -53,7 +50,7 @@ def real_tokens_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Measuremen
     """Tokens that are not padding, of all replicas, a second;
     None of a program of one's own, which tells of tokens alone.
     """
-    return None if "program" in repeat.ranks[0].what_ran else _rate(repeat, facts, "real_tokens")
+    return None if "program" in repeat.ranks[0].what_ran else rate_of(repeat, facts, "real_tokens")
 
 
 @metric("samples/s", "higher", Shown("samples/s", ",.2f", dispensable=3))
@@ -61,9 +58,8 @@ def samples_per_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | 
     """Sequences of all replicas a second, of packed instructions the records in them;
     None where samples do not count them.
     """
-    return (
-        _rate(repeat, facts, "samples") if all(sample.samples for step in repeat.measured for sample in step) else None
-    )
+    counted = all(sample.samples for step in repeat.measured for sample in step)
+    return rate_of(repeat, facts, "samples") if counted else None
 
 
 @metric("s", "lower")
@@ -105,31 +101,31 @@ def timed_share_of_wall(repeat: TrainingRepeat, facts: RunConstants) -> Measurem
 @metric("s", "lower", Shown("step time s", ".3f", dispensable=4))
 def step_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """Wall time of an optimizer step on the slowest rank of that step."""
-    return _mean_of([duration_s(slowest(step)) for step in repeat.measured])
+    return mean_of([duration_s(slowest(step)) for step in repeat.measured])
 
 
 @metric("s", "lower")
 def forward_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Forward passes of a step, all accumulated ones, on the slowest rank of that step."""
-    return _phase(repeat, "forward")
+    return phase_time(repeat, "forward")
 
 
 @metric("s", "lower")
 def backward_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Backward passes of a step, all accumulated ones, on the slowest rank of that step."""
-    return _phase(repeat, "backward")
+    return phase_time(repeat, "backward")
 
 
 @metric("s", "lower")
 def optimizer_time_s(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """The optimizer's part of a step, on the slowest rank of that step."""
-    return _phase(repeat, "optimizer")
+    return phase_time(repeat, "optimizer")
 
 
 @metric("TFLOP/s", "higher")
 def tflops_per_s_per_gpu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Model TFLOP/s of one device."""
-    return _tflops(repeat, facts, flops.model)
+    return tflops_of(repeat, facts, flops.model)
 
 
 @metric("share", "higher", Shown("MFU %", ".1f", 100, dispensable=6))
@@ -143,14 +139,14 @@ def mfu_full_attention(repeat: TrainingRepeat, facts: RunConstants) -> Measureme
     """mfu with every pair of each sequence counted, as PaLM does;
     above 1 it may be, for causal kernels leave half of them out.
     """
-    return _share_of_peak(_tflops(repeat, facts, flops.full_attention), facts)
+    return _share_of_peak(tflops_of(repeat, facts, flops.full_attention), facts)
 
 
 @metric("share", "higher")
 def useful_mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """mfu of tokens that are no padding; None of a program of one's own, which tells of tokens alone."""
     return (
-        None if "program" in repeat.ranks[0].what_ran else _share_of_peak(_tflops(repeat, facts, flops.useful), facts)
+        None if "program" in repeat.ranks[0].what_ran else _share_of_peak(tflops_of(repeat, facts, flops.useful), facts)
     )
 
 
@@ -158,7 +154,7 @@ def useful_mfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | Non
 def hfu(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """What the devices computed, useful or not, over the dense peak; raises RecordError above 1."""
     kernel = repeat.ranks[0].what_ran.get("attention_kernel")
-    done = _tflops(repeat, facts, partial(flops.computed, kernel=kernel))
+    done = tflops_of(repeat, facts, partial(flops.computed, kernel=kernel))
     return _checked("HFU", _share_of_peak(done, facts), repeat, facts)
 
 
@@ -176,7 +172,7 @@ def usd_per_million_tokens(repeat: TrainingRepeat, facts: RunConstants) -> Measu
     return Measurement(1e6 * _usd_per_s(facts) / tokens_per_s(repeat, facts).value)
 
 
-@metric("tokens/USD", "higher", Shown("M tokens /USD", ",.3g", 1e-6, dispensable=1))
+@metric("tokens/USD", "higher", Shown("M tokens /USD", "g", 1e-6, dispensable=1))
 def tokens_per_usd(repeat: TrainingRepeat, facts: RunConstants) -> Measurement | None:
     """Positions that a USD pays for, all devices paid for; None where the hardware has no price."""
     return (
@@ -208,13 +204,13 @@ add_memory(METRICS)
 @metric("nats")
 def first_loss(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """Loss of the very first step, warm-up or not, as the mean over ranks."""
-    return _loss((repeat.warmup or repeat.measured)[0])
+    return loss_of((repeat.warmup or repeat.measured)[0])
 
 
 @metric("nats", "lower")
 def final_loss(repeat: TrainingRepeat, facts: RunConstants) -> Measurement:
     """Loss of the last measured step, as the mean over ranks."""
-    return _loss(repeat.measured[-1])
+    return loss_of(repeat.measured[-1])
 
 
 @metric("tokens")
@@ -249,36 +245,6 @@ def _count(parameters: int | None) -> Measurement | None:
     return None if parameters is None else Measurement(parameters)
 
 
-def _rate(
-    repeat: TrainingRepeat, facts: RunConstants, counter: Literal["positions", "real_tokens", "samples"]
-) -> Measurement:
-    return _over_time(
-        repeat, [facts.counted_share * sum(getattr(sample, counter) for sample in step) for step in repeat.measured]
-    )
-
-
-def _over_time(repeat: TrainingRepeat, counts: Sequence[float]) -> Measurement:
-    """Divide the work of all steps by the window's wall time, and the work of each step by its own time."""
-    window_s = max(rank.window_wall_s for rank in repeat.ranks)
-    rates = (count / duration_s(slowest(step)) for count, step in zip(counts, repeat.measured, strict=True))
-    return Measurement(sum(counts) / window_s, tuple(rates))
-
-
-def _tflops(
-    repeat: TrainingRepeat, facts: RunConstants, count: Callable[[StepSample, Flops], float | None]
-) -> Measurement | None:
-    """Return the TFLOP/s of one device.
-
-    It is None where the plan does not know the model, the ranks saw another one, or a step cannot be counted.
-    """
-    if facts.flops is None or "no_flops" in repeat.ranks[0].what_ran:
-        return None
-    steps = [[count(sample, facts.flops) for sample in step] for step in repeat.measured]
-    known = [sum(one for one in step if one is not None) for step in steps if None not in step]
-    per_device = facts.counted_share / facts.world_size / 1e12
-    return _over_time(repeat, [per_device * work for work in known]) if len(known) == len(steps) else None
-
-
 def _share_of_peak(tflops: Measurement | None, facts: RunConstants) -> Measurement | None:
     return tflops.times(1e12 / facts.peak_flops_per_s) if tflops and facts.peak_flops_per_s else None
 
@@ -293,19 +259,6 @@ def _checked(name: str, share: Measurement | None, repeat: TrainingRepeat, facts
     )
 
 
-def _phase(repeat: TrainingRepeat, name: str) -> Measurement | None:
-    phases = [slowest(step).phases_s or {} for step in repeat.measured]
-    return _mean_of([phase[name] for phase in phases]) if all(name in phase for phase in phases) else None
-
-
 def _tells(energy: Energy) -> bool:
     """Tell whether the window was long enough for the energy counters and each of them increased."""
     return energy.seconds >= SHORTEST_FOR_ENERGY_S and all(joules > 0 for joules in energy.joules.values())
-
-
-def _mean_of(steps: Sequence[float]) -> Measurement:
-    return Measurement(fmean(steps), tuple(steps))
-
-
-def _loss(step: Step) -> Measurement:
-    return Measurement(fmean(sample.loss for sample in step))

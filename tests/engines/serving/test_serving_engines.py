@@ -9,30 +9,18 @@ from importlib import import_module
 from math import ceil
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any
 
 import pytest
+from served_models import small_models
 
 from llmexp.engines import serving
 from llmexp.engines.serving.base import Served, ServingEngine
 from llmexp.errors import ConfigError
 from llmexp.launchers.serving.client.completions import body_of
-from llmexp.schema import DenseModel, MixtralModel
 from llmexp.schema.load import ServedAdapters
 
 ROOT = Path(__file__).parents[3]
-SIZES: dict[str, Any] = {
-    "vocab_size": 512,
-    "hidden_size": 128,
-    "intermediate_size": 344,
-    "num_layers": 4,
-    "num_heads": 4,
-    "num_kv_heads": 2,
-    "head_dim": 32,
-    "max_positions": 4096,
-}
-TINY = DenseModel(name="tiny", architecture="llama", **SIZES)
-MIXTURE = MixtralModel(name="mixture", architecture="mixtral", num_experts=4, experts_per_token=2, **SIZES)
+TINY, MIXTURE = small_models(intermediate_size=344)
 SERVED = Served(TINY, "fp32", "cpu", positions=544, requests=16)
 GPU = replace(SERVED, device="cuda", dtype="bf16")
 COMMAND = {"command": "my-server {folder} --port {port}"}

@@ -6,23 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from served_models import small_models
 
 from llmexp.engines.serving import sglang, tgi, transformers, vllm
 from llmexp.engines.serving.base import Served, ServingEngine
-from llmexp.schema import DenseModel, MixtralModel
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 512,
-    "hidden_size": 128,
-    "intermediate_size": 384,
-    "num_layers": 4,
-    "num_heads": 4,
-    "num_kv_heads": 2,
-    "head_dim": 32,
-    "max_positions": 4096,
-}
-DENSE = DenseModel(name="tiny", architecture="llama", **SIZES)
-MIXTURE = MixtralModel(name="mixture", architecture="mixtral", num_experts=4, experts_per_token=2, **SIZES)
+DENSE, MIXTURE = small_models()
 CPU = Served(DENSE, "fp32", "cpu", positions=544, requests=16)
 GPU = replace(CPU, device="cuda", dtype="bf16")
 NARROW = DENSE.model_copy(update={"intermediate_size": 344})
@@ -83,7 +72,8 @@ def test_two_servers_are_started_by_one_program(served: Served, connector: str, 
     asked = with_knobs(served, prefill_apart=True)
     assert vllm.ENGINE.unsupported(asked) is None
     argv, one = vllm.ENGINE.server(asked).command.argv, vllm.ENGINE.server(with_knobs(served)).command.argv
-    assert argv == ["{own_python}", "-m", "llmexp.launchers.serving.apart.program", connector, devices, *one]
+    program = ["{own_python}", "-m", "llmexp.launchers.serving.apart.program"]
+    assert argv == [*program, connector, "{scratch}", devices, *one]
     assert asked.every_device == 2 * served.every_device
     assert vllm.ENGINE.holdings(asked).folder_copies == 2
     assert vllm.ENGINE.server(with_knobs(served, prefill_apart=False)).command.argv == one
@@ -109,7 +99,7 @@ def test_experts_lie_in_host_memory_and_nothing_else_does() -> None:
     assert vllm.ENGINE.unsupported(with_knobs(mixture, experts_offload_gb=4)) is None
     both = with_knobs(mixture, experts_offload_gb=4, weights_offload_gb=2)
     for asked, why in (
-        (with_knobs(GPU, experts_offload_gb=4), "model=tiny has no experts"),
+        (with_knobs(GPU, experts_offload_gb=4), "model=dense has no experts"),
         (both, "share one limit of the server"),
         (with_knobs(replace(CPU, model=MIXTURE), experts_offload_gb=4), "in the host's memory already"),
     ):

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from peft import PeftModel
+from served_models import small_models
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from llmexp.cli.resolvers import server_python
@@ -31,7 +32,6 @@ from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.machine.processor import instruction_sets
 from llmexp.plan.server_plan import ServerPlan
-from llmexp.schema import DenseModel, MixtralModel
 from llmexp.schema.load import ServedAdapters
 
 pytestmark = [
@@ -39,18 +39,9 @@ pytestmark = [
     pytest.mark.skipif(server_python("vllm") is None, reason="needs an environment with vLLM: make serve-venv"),
     pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning"),
 ]
-SIZES: dict[str, Any] = {
-    "vocab_size": 300,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_layers": 2,
-    "num_heads": 2,
-    "num_kv_heads": 2,
-    "head_dim": 32,
-    "max_positions": 2048,
-}
-DENSE = DenseModel(name="dense", architecture="llama", **SIZES)
-MIXTURE = MixtralModel(name="mixture", architecture="mixtral", num_experts=4, experts_per_token=2, **SIZES)
+DENSE, MIXTURE = small_models(
+    vocab_size=300, hidden_size=64, intermediate_size=128, num_layers=2, num_heads=2, max_positions=2048
+)
 SERVED = Served(DENSE, "fp32", "cpu", positions=2048, requests=8)
 # It begins as none of the others does, so that the cache of prefixes has nothing of it.
 PROMPT = [(150 + 11 * index) % 300 for index in range(1, 129)]

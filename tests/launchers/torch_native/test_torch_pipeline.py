@@ -212,7 +212,7 @@ def test_what_ran_is_said(observed: Measurement) -> None:
 
 
 def torch_takes(pipeline: Pipeline) -> bool:
-    """Whether torch's own class lays it out."""
+    """Tell whether torch's own class lays it out."""
     kind = schedules.get_schedule_class(CLASSES[pipeline.schedule])
     stage = SimpleNamespace(
         num_stages=pipeline.stages, group_size=pipeline.pp, group_rank=0, stage_index=0, submod=nn.Identity()

@@ -60,10 +60,10 @@ def test_rates_stand_beside_the_peak_of_their_dtype() -> None:
     (detail,) = rate_details(run(gemm(), gemm("aten::addmm", "fp32"), peaks=peaks))
     found = cells(detail)
     assert found["operator"] == ["mm", "addmm"]
-    assert found["TFLOP/s"] == ["2", "2"]
-    assert found["GB/s"] == ["6", "12"]
+    assert found["TFLOP/s"] == ["2.00", "2.00"]
+    assert found["GB/s"] == ["6.00", "12.0"]
     assert found["% peak"] == ["50.0", "", "25.0", "50.0"]  # no peak is known for fp32
-    assert "the trace tells the shapes of 20.0% of the computing time, at 2 TFLOP/s" in detail.legend[0]
+    assert "the trace tells the shapes of 20.0% of the computing time, at 2.00 TFLOP/s" in detail.legend[0]
 
 
 def test_rates_stand_beside_the_limits_that_were_measured() -> None:
@@ -101,14 +101,14 @@ def test_attention_has_its_shape_and_its_convention() -> None:
     assert found["heads"] == ["10 on 5"] * 2
     assert found["queries"] == ["1,000", "~12.5"]
     assert found["causal"] == ["no", "yes"]
-    assert found["TFLOP/s"][0] == "4"
+    assert found["TFLOP/s"][0] == "4.00"
     assert any("half of the pairs" in line for line in detail.legend)
     assert any("mean of packed sequences" in line for line in detail.legend)
 
 
 def test_work_without_time_has_no_rate() -> None:
     (detail,) = rate_details(run(gemm(ms=0), gemm()))
-    assert cells(detail)["TFLOP/s"] == ["", "2"]
+    assert cells(detail)["TFLOP/s"] == ["", "2.00"]
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("bf16", 2), ("fp32", 4), ("fp8", 1)])

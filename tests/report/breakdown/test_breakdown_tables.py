@@ -110,8 +110,8 @@ def test_a_profiled_step_stands_beside_the_measured_one() -> None:
 def test_the_difference_of_two_is_that_of_its_parts() -> None:
     phase, what, a, b, delta, percent = (column.cells for column in difference_detail(run(), run("b", rank(2))).columns)
     rows = {(one, name): rest for one, name, *rest in zip(phase, what, a, b, delta, percent, strict=True)}
-    assert rows["forward", "QKV"] == ["40.00", "80.00", "+40.00", "40"]
-    assert rows["backward", IDLE][2] == "+30.00"
+    assert rows["forward", "QKV"] == ["40.0", "80.0", "+40.0", "40"]
+    assert rows["backward", IDLE][2] == "+30.0"
     assert sum(float(row[2]) for row in rows.values()) == pytest.approx(100)
     assert sum(int(row[3]) for row in rows.values()) == 100
 

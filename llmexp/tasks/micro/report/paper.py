@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from llmexp.record.digits import three_digits
 from llmexp.record.result import ResultPoint
 from llmexp.reference import SOURCE, PaperGemm, paper_gemm
 from llmexp.report.columns import Column
@@ -43,4 +44,4 @@ def _printed(point: ResultPoint) -> PaperGemm | None:
 
 def _over(point: ResultPoint, printed: PaperGemm | None) -> str:
     ours = point.metrics.get("time_s")
-    return f"{ours.mean / printed.time_s:.2f}" if ours and printed else ""
+    return three_digits(ours.mean / printed.time_s, ".2f") if ours and printed else ""

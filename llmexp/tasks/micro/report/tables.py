@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from llmexp.analysis.metric import MetricSpec
 from llmexp.plan.micro_plan import MicroPlan
+from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
 from llmexp.report.columns import Column, Detail
 from llmexp.report.row import Row
@@ -96,7 +97,7 @@ def _columns(points: Sequence[ResultPoint], row: Row) -> Iterator[Column]:
         if any(name in point.metrics for point in points):
             header, divisor = heading_of(name, points)
             values = [_mean(point, name) for point in points]
-            yield Column(header, tuple("" if value is None else f"{value / divisor:,.4g}" for value in values))
+            yield Column(header, tuple("" if value is None else rounded(value / divisor) for value in values))
     percents = [percent_of_peak(point, row) for point in points]
     if any(percents):
         yield Column("% of peak", tuple("" if each is None else f"{each:.1f}" for each in percents))
@@ -157,7 +158,7 @@ def _limit(row: Row, spec: MetricSpec) -> str:
     if metric is None:
         return ""
     prefix, divisor = _prefix(metric.mean)
-    return f"{metric.mean / divisor:,.4g} {prefix}{spec.unit.replace('bytes', 'B')}"
+    return f"{rounded(metric.mean / divisor)} {prefix}{spec.unit.replace('bytes', 'B')}"
 
 
 def _mean(point: ResultPoint, name: str) -> float | None:

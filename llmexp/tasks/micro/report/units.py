@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from llmexp.record.digits import rounded
+
 
 def in_bytes(size: int) -> str:
     """Return a number of bytes in the largest binary unit that keeps it whole, such as 64 KiB."""
@@ -13,5 +15,5 @@ def in_seconds(seconds: float) -> str:
     """Return a time in s, ms or µs with three figures."""
     for unit, length in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= length:
-            return f"{seconds / length:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"
+            return f"{rounded(seconds / length)} {unit}"
+    return f"{rounded(seconds * 1e6)} µs"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from llmexp.analysis.load_judgement import LOAD, OBJECTIVE
 from llmexp.plan.serving_plan import ServingPlan, load_name
+from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
 from llmexp.report.columns import Column, Detail
 from llmexp.report.row import Row
@@ -70,13 +71,6 @@ def loads_table(rows: Sequence[Row], label: Callable[[Row], str]) -> Detail | No
     return Detail("load points", list(_columns(loads, label)), legend)
 
 
-def three_digits(value: float | None) -> str:
-    """Return a number with three significant digits; empty for None."""
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
 def knee_lines(rows: Sequence[Row], label: Callable[[Row], str]) -> Iterator[str]:
     """Yield between which rates each run's server stopped to keep up, and what is not known of its loads."""
     for row in rows:
@@ -104,7 +98,7 @@ def _client(loads: Sequence[Load], label: Callable[[Row], str]) -> Iterator[str]
         share, own_s, found_s, where = max(shares)
         yield (
             f"of median latencies at most {share:.1%} are the client's own, measured on a server that answers at once: "
-            f"{three_digits(1e3 * own_s)} of {three_digits(1e3 * found_s)} ms {where}"
+            f"{rounded(1e3 * own_s)} of {rounded(1e3 * found_s)} ms {where}"
         )
 
 
@@ -128,8 +122,8 @@ def _columns(loads: Sequence[Load], label: Callable[[Row], str]) -> Iterator[Col
     if len({load.row.id for load in loads}) > 1:
         yield Column("run", tuple(label(load.row) for load in loads), left=True, widest=WIDEST_LABEL)
     yield Column("load", tuple(load.name.replace(" ", "\u00a0") for load in loads), left=True)
-    yield _column("requests/s", loads, lambda load: three_digits(load.mean("requests_per_s")) or "-", 4)
-    yield _column("output tokens/s", loads, lambda load: three_digits(load.mean("output_tokens_per_s")))
+    yield _column("requests/s", loads, lambda load: _rate(load.mean("requests_per_s")) or "-", 4)
+    yield _column("output tokens/s", loads, lambda load: _rate(load.mean("output_tokens_per_s")))
     for kind, (words, dispensable) in LATENCIES.items():
         cells = tuple(_pair(load, kind) for load in loads)
         yield Column(f"{words},\u00a0ms {PAIR}", cells, dispensable=dispensable)
@@ -141,13 +135,24 @@ def _columns(loads: Sequence[Load], label: Callable[[Row], str]) -> Iterator[Col
     if any(OBJECTIVE in load.point.verdicts for load in loads):
         yield _column("kept serve.slo", loads, lambda load: _answer(load, OBJECTIVE))
     if any(load.mean("goodput_per_s") is not None for load in loads):
-        yield _column("goodput, requests/s", loads, lambda load: three_digits(load.mean("goodput_per_s")), 5)
+        yield _column("goodput, requests/s", loads, lambda load: _rate(load.mean("goodput_per_s")), 5)
     if any(load.mean("failed_requests") for load in loads):
-        yield _column("failed", loads, lambda load: three_digits(load.mean("failed_requests")))
+        yield _column("failed", loads, lambda load: _count(load.mean("failed_requests")))
 
 
 def _column(header: str, loads: Sequence[Load], cell: Callable[[Load], str], dispensable: int = 0) -> Column:
     return Column(header, tuple(cell(load) for load in loads), dispensable=dispensable)
+
+
+def _rate(per_s: float | None) -> str:
+    return "" if per_s is None else rounded(per_s)
+
+
+def _count(mean: float | None) -> str:
+    """Return a count, which may be a fraction as the mean over repeats."""
+    if mean is None:
+        return ""
+    return f"{mean:,.0f}" if mean.is_integer() else rounded(mean)
 
 
 def _answer(load: Load, question: str) -> str:
@@ -164,4 +169,4 @@ def _turns(load: Load) -> str:
 
 
 def _milliseconds(*seconds: float | None) -> str:
-    return "\u00a0/\u00a0".join(three_digits(each * 1e3) for each in seconds if each is not None)
+    return "\u00a0/\u00a0".join(rounded(each * 1e3) for each in seconds if each is not None)

@@ -13,6 +13,7 @@ from statistics import fmean
 from llmexp.plan.serving_plan import ServingPlan
 from llmexp.record import ranges
 from llmexp.record.breakdown import Breakdown, ModuleTime, Share
+from llmexp.record.digits import three_digits
 from llmexp.reference import SOURCE, read_table, remark_of
 from llmexp.report.columns import Column, Detail
 from llmexp.tasks.serving.report.profiled import ProfiledRun
@@ -182,7 +183,9 @@ def _mean(table: _Table, run: ProfiledRun) -> dict[Labels, float]:
 
 
 def _cell(times: Mapping[Labels, float], labels: Labels) -> str:
-    return f"{times[labels]:.2f} ({100 * times[labels] / times[()]:.1f})" if labels in times else ""
+    if labels not in times:
+        return ""
+    return f"{three_digits(times[labels], ',.2f')} ({100 * times[labels] / times[()]:.1f})"
 
 
 def _compared(runs: Sequence[ProfiledRun]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from llmexp.errors import RecordError
 from llmexp.plan.serving_plan import ServingPlan
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
+from llmexp.record.digits import rounded
 from llmexp.record.profiled_load import ProfiledLoad, read_profiled_load
 from llmexp.record.ranges import LAYER
 from llmexp.record.result import RunStatus
@@ -45,7 +46,7 @@ class ProfiledRun:
         if not self.profiled:
             why = self.breakdown.remark if self.breakdown else "it has no trace"
             return f"{self.name}: where its profiled time went is not known: {why or 'its trace marks no steps'}"
-        seconds = " and ".join(f"{each:.2g} s" for each in load.windows_s)
+        seconds = " and ".join(f"{rounded(each)} s" for each in load.windows_s)
         return f"{self.name} was profiled at {load.load} for {seconds}{self._slower}{self._without_modules}"
 
     @property
@@ -65,8 +66,8 @@ class ProfiledRun:
         measured = points[-1].metrics.get(RATE) if points else None
         if measured is None or self.load.output_tokens_per_s is None:
             return ""
-        profiled, before = self.load.output_tokens_per_s, measured.mean
-        return f", where it gave {profiled:,.0f} output tokens/s, with the ends of its profiler, and {before:,.0f} else"
+        profiled, before = rounded(self.load.output_tokens_per_s), rounded(measured.mean)
+        return f", where it gave {profiled} output tokens/s, with the ends of its profiler, and {before} else"
 
 
 def profiled_runs(rows: Sequence[Row], label: Callable[[Row], str]) -> list[ProfiledRun]:

@@ -1,4 +1,4 @@
-"""Whether servers did the same work: the greedy tokens of the same requests, compared."""
+"""The question whether servers did the same work: the greedy tokens of the same requests, compared."""
 
 from __future__ import annotations
 

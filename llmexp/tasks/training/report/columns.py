@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from llmexp.tasks.training.report.searched_batch import batch_cell, search_note
 if TYPE_CHECKING:
     from llmexp.tasks.training.report.section import TrainingSection
 
-
+Cell = Callable[[TrainingRow], str]
 # Each heading stands over one cell of Converged.cells; the number says which column is dropped first where there is no
 # room.
 LOSS_COLUMNS = (("final loss", 9), ("loss over baseline", 9), ("s to loss", 9))
@@ -33,52 +33,70 @@ LOSS_COLUMNS = (("final loss", 9), ("loss over baseline", 9), ("s to loss", 9))
 
 def columns(report: TrainingSection) -> list[Column]:
     """Return all columns that are not empty for these rows, in the paper's order."""
-    unit, divisor = memory_unit(report)
-    notes = report.notes
-
-    def column(header: str, cell: Callable[[TrainingRow], str], dispensable: int = 0) -> Column:
-        return Column(header, tuple(cell(row) for row in report.rows), dispensable=dispensable)
-
-    def metric(name: str, cell: Callable[[TrainingRow], Metric | None] | None = None) -> Column:
-        return report.metric_column(METRICS[name], cell)
-
-    def finetuned(name: str) -> Column:
-        return metric(name, lambda row: row.finetuned(name))
-
     found = [
         *report.identity_columns(),
-        column("largest batch", lambda row: batch_cell(row) + mark(search_note(row), notes), 11),
-        report.rate_column(),
-        metric("real_tokens_per_s", lambda row: row.metric("real_tokens_per_s") if report.has_padding else None),
-        column(memory_header(report), lambda row: _memory(row, divisor)),
-        finetuned("samples_per_s"),
-        column("epoch", lambda row: _time(row.finetuned("epoch_time_s")), 4),
-        finetuned("epoch_usd"),
-        finetuned("trainable_parameters"),
-        column("peak in", lambda row: row.peak_phase, 2),
-        metric("step_time_s"),
-        column("x Naive", lambda row: _ratio(report.over_naive(row)), 10),
-        column(f"x {report.first_engine}", lambda row: _ratio(report.over_first_engine(row)), 9),
-        *(column(f"{kind} scaling %", partial(_efficiency, report, kind), 8) for kind in KINDS),
-        column("paper scaling %", lambda row: _paper_efficiency(report, notes, row), 8),
-        *(
-            column(header, partial(_loss, report, notes, place), rank)
-            for place, (header, rank) in enumerate(LOSS_COLUMNS)
-        ),
-        metric("mfu"),
-        column(flops_header(report), partial(flops_cell, flops_unit(report)), 2),
-        metric("tokens_per_joule"),
-        metric("tokens_per_usd"),
-        column("paper tokens/s", lambda row: _paper_speed(row, notes), 8),
-        column(
-            "x paper",
-            lambda row: (ratio.cell() if (ratio := over_paper(row)) else "") + mark(unlike_note(row), notes).lstrip(),
-            7,
-        ),
-        column(f"paper {unit}", lambda row: _paper_memory(row, divisor), 3),
-        column(f"{unit} x paper", lambda row: _number(row.memory_over_paper, ".2f"), 1),
+        *_measured(report),
+        *_compared(report),
+        *_share_of_hardware(report),
+        *_papers(report),
     ]
     return [column for column in found if not column.dispensable or any(column.cells)]
+
+
+def _column(report: TrainingSection, header: str, cell: Cell, dispensable: int = 0) -> Column:
+    return Column(header, tuple(cell(row) for row in report.rows), dispensable=dispensable)
+
+
+def _metric(report: TrainingSection, name: str, value: Callable[[TrainingRow], Metric | None] | None = None) -> Column:
+    return report.metric_column(METRICS[name], value)
+
+
+def _finetuned(report: TrainingSection, name: str) -> Column:
+    return _metric(report, name, lambda row: row.finetuned(name))
+
+
+def _measured(report: TrainingSection) -> Iterator[Column]:
+    """Yield speed, memory and time, with what fine-tuning asks besides."""
+    notes, divisor = report.notes, memory_unit(report)[1]
+    yield _column(report, "largest batch", lambda row: batch_cell(row) + mark(search_note(row), notes), 11)
+    yield report.rate_column()
+    real = "real_tokens_per_s"
+    yield _metric(report, real, lambda row: row.metric(real) if report.has_padding else None)
+    yield _column(report, memory_header(report), lambda row: _memory(row, divisor))
+    yield _finetuned(report, "samples_per_s")
+    yield _column(report, "epoch", lambda row: _time(row.finetuned("epoch_time_s")), 4)
+    yield _finetuned(report, "epoch_usd")
+    yield _finetuned(report, "trainable_parameters")
+    yield _column(report, "peak in", lambda row: row.peak_phase, 2)
+    yield _metric(report, "step_time_s")
+
+
+def _compared(report: TrainingSection) -> Iterator[Column]:
+    """Yield each row beside others of the table: Naive, the first engine, fewer ranks, the baseline's loss."""
+    yield _column(report, "x Naive", lambda row: _ratio(report.over_naive(row)), 10)
+    yield _column(report, f"x {report.first_engine}", lambda row: _ratio(report.over_first_engine(row)), 9)
+    for kind in KINDS:
+        yield _column(report, f"{kind} scaling %", partial(_efficiency, report, kind), 8)
+    yield _column(report, "paper scaling %", partial(_paper_efficiency, report), 8)
+    for place, (header, dispensable) in enumerate(LOSS_COLUMNS):
+        yield _column(report, header, partial(_loss, report, place), dispensable)
+
+
+def _share_of_hardware(report: TrainingSection) -> Iterator[Column]:
+    """Yield what a device computed, and what a joule and a dollar gave."""
+    yield _metric(report, "mfu")
+    yield _column(report, flops_header(report), partial(flops_cell, flops_unit(report)), 2)
+    yield _metric(report, "tokens_per_joule")
+    yield _metric(report, "tokens_per_usd")
+
+
+def _papers(report: TrainingSection) -> Iterator[Column]:
+    """Yield the paper's cells and the ratios to them."""
+    notes, (unit, divisor) = report.notes, memory_unit(report)
+    yield _column(report, "paper tokens/s", lambda row: _paper_speed(row, notes), 8)
+    yield _column(report, "x paper", lambda row: _ratio(over_paper(row)) + mark(unlike_note(row), notes).lstrip(), 7)
+    yield _column(report, f"paper {unit}", lambda row: _paper_memory(row, divisor), 3)
+    yield _column(report, f"{unit} x paper", lambda row: _number(row.memory_over_paper, ".2f"), 1)
 
 
 def _ratio(ratio: RateRatio | None) -> str:
@@ -96,17 +114,17 @@ def _efficiency(report: TrainingSection, kind: Kind, row: TrainingRow) -> str:
     return share.cell(1, 100) if share else ""
 
 
-def _paper_efficiency(report: TrainingSection, notes: list[str], row: TrainingRow) -> str:
+def _paper_efficiency(report: TrainingSection, row: TrainingRow) -> str:
     paper = paper_of(row) if report.efficiency(row, "weak") is not None else None
-    return _number(paper.percent, ".1f") + mark(scaling_note(row), notes) if paper else ""
+    return _number(paper.percent, ".1f") + mark(scaling_note(row), report.notes) if paper else ""
 
 
-def _loss(report: TrainingSection, notes: list[str], place: int, row: TrainingRow) -> str:
+def _loss(report: TrainingSection, place: int, row: TrainingRow) -> str:
     one = report.converged.get(row.id)
     if not one:
         return ""
     cell = one.cells[place]
-    return cell + mark(ending_note(row), notes) if cell == DIVERGED else cell
+    return cell + mark(ending_note(row), report.notes) if cell == DIVERGED else cell
 
 
 def _paper_speed(row: TrainingRow, notes: list[str]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from llmexp.errors import RecordError
+from llmexp.record.digits import rounded
 from llmexp.report.cells import own_words
 from llmexp.tasks.training.convergence import REACHED_WITHIN, SMOOTHED_SHARE, LossCurve, curve_of
 from llmexp.tasks.training.repeats import RunConstants, read_training
@@ -66,7 +67,7 @@ class Converged:
         return (
             f"{loss:.4f}" if isfinite(loss) else DIVERGED,
             f"{over:+.4f}" if isfinite(over) and not self.is_baseline else "",
-            NEVER if seconds is None else f"{seconds:.3g}",
+            NEVER if seconds is None else rounded(seconds),
         )
 
 

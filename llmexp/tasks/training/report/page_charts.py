@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from llmexp.analysis.window import duration_s
 from llmexp.errors import RecordError
+from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
 from llmexp.record.samples import StepSample
 from llmexp.report.page.chart import Chart, Matrix, Trace
@@ -199,7 +200,7 @@ def _matrix(section: TrainingSection, name: str, value: Callable[[TrainingRow], 
 def _heat(row: TrainingRow | None, highest: float) -> tuple[str, float | None]:
     if row is None:
         return "", None
-    return (f"{_a_rank(row):,.0f}", _a_rank(row) / highest) if row.rate and highest else (row.state, None)
+    return (rounded(_a_rank(row)), _a_rank(row) / highest) if row.rate and highest else (row.state, None)
 
 
 def _over(

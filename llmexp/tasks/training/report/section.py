@@ -25,7 +25,7 @@ from llmexp.report.signs import PARTLY_TRAINED
 from llmexp.tasks.training.report.batches import largest_batches
 from llmexp.tasks.training.report.columns import columns
 from llmexp.tasks.training.report.conclusion import conclusion
-from llmexp.tasks.training.report.converged import NAIVE, Converged, converged
+from llmexp.tasks.training.report.converged import Converged, converged
 from llmexp.tasks.training.report.legend import legend
 from llmexp.tasks.training.report.memory_column import memory_header, memory_unit
 from llmexp.tasks.training.report.page_charts import training_charts, training_matrices
@@ -37,6 +37,7 @@ from llmexp.tasks.training.report.paper_tables.figure5 import Figure5, figure5, 
 from llmexp.tasks.training.report.paper_tables.matching import Place, breakdown_of, places
 from llmexp.tasks.training.report.paper_tables.tables import paper_tables
 from llmexp.tasks.training.report.programs import engine_names
+from llmexp.tasks.training.report.relative_speeds import RelativeSpeeds
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.scaling_series import KINDS, Kind, Series, series_of
 from llmexp.tasks.training.report.searched_batch import search_note
@@ -162,19 +163,19 @@ class TrainingSection(Section):
     @property
     def details(self) -> Sequence[Detail]:
         """The table of phases and modules of the profiled runs, if they fit beside each other, and the paper's."""
-        runs = self._profiled
+        runs = self.profiled
         modules = [module_detail(runs, whole=False), limits_detail(runs)] if 0 < len(runs) <= MOST_PROFILED else []
         return [
             *self.asked_details,
             *modules,
             *(table for place in self._places for _, table in paper_tables(place)),
-            *map(figure5_detail, self._figures5),
+            *map(figure5_detail, self.figures5),
         ]
 
     def paper_views(self, asked: Container[str] = ()) -> list[PaperView]:
         """Return tables II to IV and IX, figure 4, and what profiled runs answer of those on time."""
         found = [(ROMAN[number], table) for place in self._places for number, table in paper_tables(place)]
-        found += [("fig05", figure5_detail(figure)) for figure in self._figures5]
+        found += [("fig05", figure5_detail(figure)) for figure in self.figures5]
         return [
             *cell_views(self.rows, asked),
             *scaling_views(self.rows, asked),
@@ -220,11 +221,13 @@ class TrainingSection(Section):
         return places(self.rows)
 
     @cached_property
-    def _figures5(self) -> list[Figure5]:
+    def figures5(self) -> list[Figure5]:
+        """What profiled runs answer of the paper's figure 5, one for each of their places."""
         return [figure for place in self._places if (figure := figure5(place))]
 
     @cached_property
-    def _profiled(self) -> list[Profiled]:
+    def profiled(self) -> list[Profiled]:
+        """The runs whose breakdowns can be shown, MOST_BARS at most."""
         # A breakdown is a file of its own, and more than MOST_BARS are never shown.
         found = ((row, breakdown_of(row)) for row in self.rows if row.state == RunStatus.SUCCESS)
         profiled = (
@@ -235,35 +238,18 @@ class TrainingSection(Section):
         return list(islice(profiled, MOST_BARS))
 
     def draw_more(self, path: Path) -> list[Path]:
-        """Write the pictures beside the bars and return their paths.
+        """Write the pictures beside the bars and return their paths."""
+        from llmexp.tasks.training.report.pictures import draw_pictures
 
-        <name>_loss.png is for runs with a token budget, <name>_scaling.png for series over ranks, <name>_modules.png
-        for runs that were profiled, and <name>_figure5.png for those that answer the paper's figure 5.
-        """
-        from llmexp.report.breakdown.plot import draw_breakdowns
-        from llmexp.tasks.training.report.loss_plot import draw_losses
-        from llmexp.tasks.training.report.paper_tables.figure5_plot import draw_figure5
-        from llmexp.tasks.training.report.scaling_plot import draw_scaling
+        return draw_pictures(self, path)
 
-        written = []
-        if self.converged:
-            written.append(_beside(path, "loss"))
-            draw_losses(list(self.converged.values()), self.title, written[-1])
-        if self.series:
-            written.append(_beside(path, "scaling"))
-            draw_scaling(self.series, self.title, written[-1])
-        if self._profiled:
-            written.append(_beside(path, "modules"))
-            draw_breakdowns(self._profiled[:MOST_BARS], self.title, written[-1])
-        for number, found in enumerate(self._figures5):
-            written.append(_beside(path, f"figure5_{number + 1}" if number else "figure5"))
-            draw_figure5(found, written[-1])
-        return written
+    @cached_property
+    def _speeds(self) -> RelativeSpeeds:
+        return RelativeSpeeds(self.rows)
 
     def over_naive(self, row: Row) -> RateRatio | None:
         """Return the speed relative to Naive with the same work in this table."""
-        naive = self._naive.get(tuple(row.work.values()))
-        return RateRatio(row, naive) if naive and row.rate else None
+        return self._speeds.over_naive(row)
 
     @property
     def first_engine(self) -> str:
@@ -272,18 +258,7 @@ class TrainingSection(Section):
 
     def over_first_engine(self, row: Row) -> RateRatio | None:
         """Return the speed relative to the first engine's run of the same method and work, where others have it too."""
-        first = self._of_first_engine.get(_but_for_engine(row))
-        return RateRatio(row, first) if first and row.rate else None
-
-    @cached_property
-    def _of_first_engine(self) -> dict[tuple[str, ...], TrainingRow]:
-        alike: dict[tuple[str, ...], list[TrainingRow]] = {}
-        for row in self.rows:
-            if row.rate:
-                alike.setdefault(_but_for_engine(row), []).append(row)
-        several = {key: rows for key, rows in alike.items() if len({row.work["engine"] for row in rows}) > 1}
-        firsts = ((key, row) for key, rows in several.items() for row in reversed(rows))
-        return {key: row for key, row in firsts if row.work["engine"] == self.rows[0].work["engine"]}
+        return self._speeds.over_first_engine(row)
 
     @cached_property
     def has_padding(self) -> bool:
@@ -306,19 +281,3 @@ class TrainingSection(Section):
         return next(
             (series.efficiency_of(row) for series in self.series if series.kind == kind and row in series.rows), None
         )
-
-    @cached_property
-    def _naive(self) -> dict[tuple[str, ...], TrainingRow]:
-        found: dict[tuple[str, ...], TrainingRow] = {}
-        for row in self.rows:
-            if row.method == NAIVE and row.rate:
-                found.setdefault(tuple(row.work.values()), row)
-        return found
-
-
-def _but_for_engine(row: Row) -> tuple[str, ...]:
-    return (*row.plan.subject.values(), *(value for name, value in row.work.items() if name != "engine"))
-
-
-def _beside(path: Path, what: str) -> Path:
-    return path.with_name(f"{path.stem}_{what}{path.suffix}")

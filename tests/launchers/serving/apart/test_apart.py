@@ -6,7 +6,7 @@ import json
 import select
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ ASKED = {"prompt": [5, 6], "max_tokens": 9, "stream": True, "stream_options": {"
 
 @contextmanager
 def apart(folder: Path, connector: str = "ExampleConnector") -> Iterator[Server]:
-    program = ["{own_python}", "-m", "llmexp.launchers.serving.apart.program", connector, "0"]
+    program = ["{own_python}", "-m", "llmexp.launchers.serving.apart.program", connector, "{scratch}", "0"]
     plan = ServerPlan(
         command=Command(argv=[*program, sys.executable, TWO, "--port", "{port}"]),
         form=RequestForm.completions(token_ids=True),
@@ -68,6 +68,34 @@ def test_a_request_goes_to_the_server_that_generates_as_it_was_and_both_share_a_
         every = server.processes()
     assert not storage.exists()
     assert psutil.wait_procs(every, timeout=PATIENCE_S)[1] == []
+
+
+def test_a_router_that_is_killed_leaves_no_server_and_no_files(tmp_path: Path) -> None:
+    with apart(tmp_path) as server:
+        config = streamed(server, ASKED)["config"]
+        storage = Path(config["kv_connector_extra_config"]["shared_storage_path"])
+        (storage / "of a prompt").write_text("keys and values")
+        (router,) = psutil.Process(server.pid).children()
+        every = server.processes()
+        router.kill()
+        assert select.select([server], [], [], PATIENCE_S)[0]
+        assert not storage.exists()
+        assert psutil.wait_procs(every, timeout=PATIENCE_S)[1] == []
+
+
+def test_what_a_killed_supervisor_has_left_is_removed_by_the_next_start_of_the_run(tmp_path: Path) -> None:
+    with apart(tmp_path) as server:
+        storage = Path(streamed(server, ASKED)["config"]["kv_connector_extra_config"]["shared_storage_path"])
+        (storage / "of a prompt").write_text("keys and values")
+        every = server.processes()
+        for process in (psutil.Process(server.pid), *every):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(every, timeout=PATIENCE_S)
+    assert storage.exists()
+    with apart(tmp_path):
+        assert not list(storage.iterdir())
+    assert not storage.exists()
 
 
 def test_with_nixl_the_prefill_says_where_its_keys_lie_and_the_decode_is_told(tmp_path: Path) -> None:

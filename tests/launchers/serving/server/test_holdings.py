@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from bitsandbytes.nn import Linear4bit, Linear8bitLt, Params4bit
 from safetensors.torch import save_file
+from served_models import small_models
 from torch import nn
 from transformers import BitsAndBytesConfig
 
@@ -20,20 +20,8 @@ from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.serving.server.holdings import FOLDER, held, tensor_bytes
 from llmexp.plan.quantised import quantised_weights
 from llmexp.plan.server_holdings import Told
-from llmexp.schema import DenseModel, MixtralModel
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 300,
-    "hidden_size": 64,
-    "intermediate_size": 160,
-    "num_layers": 2,
-    "num_heads": 4,
-    "num_kv_heads": 2,
-    "head_dim": 32,
-    "max_positions": 2048,
-}
-DENSE = DenseModel(name="dense", architecture="llama", **SIZES)
-MIXTURE = MixtralModel(name="mixture", architecture="mixtral", num_experts=4, experts_per_token=2, **SIZES)
+DENSE, MIXTURE = small_models(vocab_size=300, hidden_size=64, intermediate_size=160, num_layers=2, max_positions=2048)
 CPU = Served(DENSE, "fp32", "cpu", positions=2048, requests=8)
 GPU = replace(CPU, device="cuda", dtype="bf16")
 TOKEN_BYTES = 2 * 2 * 2 * 32 * 4

@@ -84,7 +84,7 @@ def test_few_samples_are_marked_and_repeats_have_a_deviation() -> None:
     few = {"time_s": 1.0, "time_p5_s": 0.9, "time_p95_s": 1.1, "samples": 5}
     (detail,) = point_tables(row(point(GEMM, std=0.25, **few)))
     found = cells(detail)
-    assert (found["median time"], found["p5 to p95"]) == (("1 s ± 250 ms",), ("900 ms to 1.1 s *",))
+    assert (found["median time"], found["p5 to p95"]) == (("1.00 s ± 250 ms",), ("900 ms to 1.10 s *",))
     assert detail.legend[0] == "*: fewer than 100 samples fitted measure.point_limit_s"
     assert "±: standard deviation between repeats, in fresh processes" in detail.legend
 
@@ -96,7 +96,7 @@ def test_limits_of_several_runs_stand_side_by_side_in_units_that_people_read() -
     assert cells(detail) == {
         "limit": ("matrix products in bf16", "STREAM's triad in the device's memory"),
         "a": ("250 TFLOP/s", ""),
-        "b": ("400 GFLOP/s", "20 GB/s"),
+        "b": ("400 GFLOP/s", "20.0 GB/s"),
     }
     assert limits_table([row()], MICRO.metrics, str) is None
 
@@ -122,7 +122,7 @@ def test_sizes_and_times_are_in_the_unit_that_keeps_them_short() -> None:
     assert [in_bytes(size) for size in (1, 1023, 1024, 65536, 3 * 2**20, 2**30)] == [
         *("1 B", "1,023 B", "1 KiB", "64 KiB", "3 MiB", "1 GiB")
     ]
-    assert [in_seconds(seconds) for seconds in (2.5, 0.0125, 3.14e-6)] == ["2.5 s", "12.5 ms", "3.14 µs"]
+    assert [in_seconds(seconds) for seconds in (2.5, 0.0125, 3.14e-6)] == ["2.50 s", "12.5 ms", "3.14 µs"]
 
 
 def test_points_of_the_papers_table_and_figures_are_views_of_it() -> None:

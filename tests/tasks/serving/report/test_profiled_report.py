@@ -118,7 +118,7 @@ def test_parts_are_those_of_one_step_of_their_phase(tmp_path: Path) -> None:
     assert decode["exposed communication"] == "0.02 (20.0%)"
     assert decode["idle"] == "0.02 (20.0%)"
     assert "between steps, of the profiled time: transformers 26%" in detail.legend
-    told = "transformers was profiled at max for 0.5 s and 1.2 s, where it gave 2 output tokens/s"
+    told = "transformers was profiled at max for 0.500 s and 1.25 s, where it gave 2.00 output tokens/s"
     assert any(line.startswith(told) for line in detail.legend)
     assert not [each for each in section.details if "of the paper" in each.title]
     assert (tmp_path / "report_modules.png") in section.draw_more(tmp_path / "report.png")
@@ -141,12 +141,12 @@ def test_steps_of_decode_stand_beside_tables_x_and_xi(tmp_path: Path) -> None:
     assert [view.name for view in section.paper_views()][:2] == ["table10", "table11"]
     assert lines(kernels) == {
         ("computation", "total"): ("0.06 (60.0)", "70.44"),
-        ("computation", "Element-Wise"): ("0.00 (1.0)", "3.30"),
-        ("computation", "RoPE"): ("0.00 (3.0)", "0.37"),
+        ("computation", "Element-Wise"): ("0.00100 (1.0)", "3.30"),
+        ("computation", "RoPE"): ("0.00300 (3.0)", "0.37"),
         ("computation", "Triton"): ("0.02 (20.0)", "45.10"),
         ("computation", "GeMM"): ("0.03 (28.0)", "18.40"),
         ("computation", "RMSNorm"): ("0.01 (5.0)", "2.31"),
-        ("computation", "Other"): ("0.00 (3.0)", "0.96"),
+        ("computation", "Other"): ("0.00300 (3.0)", "0.96"),
         ("communication", "total"): ("0.02 (20.0)", "22.11"),
         ("communication", "AllReduce"): ("0.01 (15.0)", "21.01"),
         ("communication", "AllGather"): ("0.01 (5.0)", "0.90"),
@@ -154,13 +154,13 @@ def test_steps_of_decode_stand_beside_tables_x_and_xi(tmp_path: Path) -> None:
         ("other", "Other"): ("0.02 (20.0)", "7.55*"),
     }
     assert lines(stages) == {
-        ("before_transformer", "all"): ("0.00 (2.0)", "3.25"),
+        ("before_transformer", "all"): ("0.00200 (2.0)", "3.25"),
         ("transformer", "total"): ("0.05 (52.0)", "93.13"),
         ("transformer", "32 x Attention"): ("0.02 (24.0)", "68.73"),
         ("transformer", "32 x FFN"): ("0.03 (25.0)", "24.40"),
         ("after_transformer", "all"): ("0.01 (5.0)", "3.62"),
-        ("", "rest of the layers"): ("0.00 (3.0)", ""),
-        ("", "outside modules"): ("0.00 (1.0)", ""),
+        ("", "rest of the layers"): ("0.00300 (3.0)", ""),
+        ("", "outside modules"): ("0.00100 (1.0)", ""),
         ("", "communication"): ("0.02 (20.0)", ""),
         ("", "idle, copies"): ("0.02 (20.0)", ""),
     }

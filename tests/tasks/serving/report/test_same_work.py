@@ -1,4 +1,4 @@
-"""Whether servers did the same work."""
+"""The question whether servers did the same work."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_every_load_of_every_run_has_a_line(tmp_path: Path) -> None:
     assert section.title == "serving tiny, on cpu, fp32, 64 tokens in, 32 tokens out, 2 requests a load"
     assert found["run"] == ("transformers", "transformers", "llama_cpp", "llama_cpp")
     assert found["load"] == ("2/s", "max", "2/s", "max")
-    assert found["requests/s"] == ("0.667", "1", "0.667", "-")
+    assert found["requests/s"] == ("0.667", "1.00", "0.667", "-")
     pair = "1,000\u00a0/\u00a01,000"
     assert found["TTFT, ms p50 / p99"] == (pair, pair, pair, "")
     assert "not measured: no request was answered wholly: gone" in detail.legend
@@ -92,7 +92,7 @@ def test_the_clients_own_share_stands_below_the_loads(tmp_path: Path) -> None:
     row = served_row(tmp_path / "a", plan, answer(0), floors=[floor(ttft_p50_s=0.02)])
     (detail,) = ServingSection((row,)).details
     said = "of median latencies at most 2.0% are the client's own, measured on a server that answers at once: "
-    assert said + "20 of 1,000 ms TTFT of transformers at max" in detail.legend
+    assert said + "20.0 of 1,000 ms TTFT of transformers at max" in detail.legend
 
 
 def test_without_answers_there_is_no_picture(tmp_path: Path) -> None:

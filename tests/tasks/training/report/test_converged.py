@@ -57,14 +57,14 @@ def test_each_run_is_held_against_the_first_naive_one_at_equal_tokens(trained):
     final, over, seconds = shown(*runs)
     assert final == ["2.0000", "2.0000", "2.7500"]
     assert over == ["+0.0000", "", "+0.7500"]
-    assert seconds == ["2.5", "5", "never"]
+    assert seconds == ["2.50", "5.00", "never"]
     assert f"baseline: Naive ({build_report(runs).rows[1].id})" in "\n".join(build_report(runs).sections[0].legend)
 
 
 def test_other_batches_compare_at_equal_tokens(trained):
     # Half as many steps of twice the tokens: one of 20 is averaged, and its 3.0 is that of 4,000 tokens.
     _, over, seconds = shown(trained(FALLING), trained([5.0, *[3.0] * 19], batch__micro=2))
-    assert (over, seconds) == (["", "+1.0000"], ["5", "never"])
+    assert (over, seconds) == (["", "+1.0000"], ["5.00", "never"])
 
 
 def test_runs_of_one_method_are_told_apart_by_what_was_asked_for(trained):
@@ -96,7 +96,7 @@ def test_a_diverged_run_says_so_and_is_no_baseline(trained):
         trained(lost, reason="the loss diverged: no finite number at step 10 of repeat 0"),
         trained(FALLING, method="F"),
     ]
-    assert shown(*runs) == [["diverged (1)", "2.0000"], None, ["never", "5"]]
+    assert shown(*runs) == [["diverged (1)", "2.0000"], None, ["never", "5.00"]]
     assert build_report(runs).sections[0].notes == ["the loss diverged: no finite number at step 10 of repeat 0"]
     table = {column.header: column.cells for column in build_report(runs).sections[0].columns}
     assert table["tokens/s"] == ("10.0 (1)", "10.0")

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 from math import exp, log
 from statistics import fmean
 
+from llmexp.record.digits import three_digits
 from llmexp.reference import ENGINE
 from llmexp.tasks.training.report.paper_cells.blocks import MEASURED, NO_RUN, OUT_OF_MEMORY, Block, Cell
 from llmexp.tasks.training.report.paper_cells.lines import ENGINES, Line
@@ -49,11 +50,11 @@ def outcome(block: Block) -> str:
     fair = [cell.ratio.value for cell in block.shown if cell.is_fair and cell.ratio]
     if not fair:
         return "No cell compares fairly with the paper's: the letters in the cells say why."
-    mean = exp(fmean(map(log, fair)))
+    mean, least, most = (three_digits(value, ".2f") for value in (exp(fmean(map(log, fair))), min(fair), max(fair)))
     cells = "the 1 cell" if len(fair) == 1 else f"the {len(fair)} cells"
     return (
-        f"In {cells} in which nothing known speaks against it, tokens/s are {mean:.2f} times the paper's "
-        f"({min(fair):.2f} to {max(fair):.2f})."
+        f"In {cells} in which nothing known speaks against it, tokens/s are {mean} times the paper's "
+        f"({least} to {most})."
     )
 
 

@@ -101,7 +101,7 @@ def _ratio(cell: Cell, notes: Notes) -> str:
 
 
 def _times(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+    return "" if value is None else three_digits(value, ".2f")
 
 
 def _batch(cell: Cell) -> str:
