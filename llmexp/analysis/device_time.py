@@ -10,6 +10,7 @@ from pathlib import Path
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
+from llmexp.record.paths import names_in
 from llmexp.record.reading import read_text
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.record.samples import RankSummary
@@ -33,10 +34,15 @@ def _measured_s(run: RunFolder) -> float:
 
     Raises RecordError where a rank's summary is not valid.
     """
-    return sum(max((_window_s(path) for path in repeat.glob("rank.*.json")), default=0.0) for repeat in run.repeats())
+    return sum(max(map(_window_s, _summaries(repeat)), default=0.0) for repeat in run.repeats())
 
 
-def _window_s(path: Path) -> float:
+def _summaries(repeat: Path) -> list[str]:
+    found = (name for name in names_in(str(repeat)) if name.startswith("rank.") and name.endswith(".json"))
+    return [f"{repeat}/{name}" for name in found]
+
+
+def _window_s(path: str) -> float:
     try:
         return RankSummary.model_validate_json(read_text(path)).window_wall_s
     except ValueError as error:
