@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 from pydantic import BaseModel
@@ -22,6 +22,9 @@ from llmexp.record.paths import folders_in, is_there, names_in
 from llmexp.record.reading import LONGEST_LINES_BYTES, parsed, read_text
 from llmexp.record.result import RunResult, RunStatus, to_json
 from llmexp.record.unreadable_record import unreadable_record
+
+if TYPE_CHECKING:
+    from llmexp.record.shared_parts import SharedParts
 
 PLAN = "plan.json"
 RESULT = "result.json"
@@ -161,19 +164,23 @@ class RunFolder:
         except OSError as error:
             raise RecordError(f"{self.events_path} cannot be read: {error.strerror}") from None
 
-    def result(self) -> RunResult | None:
-        """Return the result, or None where the run has not ended.
+    def result(self, parts: SharedParts | None = None) -> RunResult | None:
+        """Return the result, or None where the run has not ended; `parts` are those of the results read before.
 
         Raises RecordError for a result that this version cannot read, DamagedError for one that no version wrote.
         """
         try:
-            return RunResult.model_validate_json(read_text(f"{self.path}/{RESULT}"))
+            result = RunResult.model_validate_json(read_text(f"{self.path}/{RESULT}"))
         except FileNotFoundError:
             return None
         except ValueError as error:
             raise unreadable_record(self.result_path, "result", error) from None
         except OSError as error:
             raise RecordError(f"{self.result_path} cannot be read: {error.strerror}") from None
+        if parts:
+            result.environment = parts.shared(result.environment)
+            result.what_ran = parts.one("what_ran", result.what_ran)
+        return result
 
     def lost_samples(self, result: RunResult) -> str:
         """Return the name of the first samples file that a successful run has lost; '' where none is missing."""
