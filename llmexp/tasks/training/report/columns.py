@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ LOSS_COLUMNS = (("final loss", 9), ("loss over baseline", 9), ("s to loss", 9))
 def columns(report: TrainingSection) -> list[Column]:
     """Return all columns that are not empty for these rows, in the paper's order."""
     unit, divisor = memory_unit(report)
-    notes = report.notes
+    numbers = report.numbers
 
     def column(header: str, cell: Callable[[TrainingRow], str], dispensable: int = 0) -> Column:
         return Column(header, tuple(cell(row) for row in report.rows), dispensable=dispensable)
@@ -47,7 +47,7 @@ def columns(report: TrainingSection) -> list[Column]:
 
     found = [
         *report.identity_columns(),
-        column("largest batch", lambda row: batch_cell(row) + mark(search_note(row), notes), 11),
+        column("largest batch", lambda row: batch_cell(row) + mark(search_note(row), numbers), 11),
         report.rate_column(),
         metric("real_tokens_per_s", lambda row: row.metric("real_tokens_per_s") if report.has_padding else None),
         column(memory_header(report), lambda row: _memory(row, divisor)),
@@ -60,19 +60,19 @@ def columns(report: TrainingSection) -> list[Column]:
         column("x Naive", lambda row: _ratio(report.over_naive(row)), 10),
         column(f"x {report.first_engine}", lambda row: _ratio(report.over_first_engine(row)), 9),
         *(column(f"{kind} scaling %", partial(_efficiency, report, kind), 8) for kind in KINDS),
-        column("paper scaling %", lambda row: _paper_efficiency(report, notes, row), 8),
+        column("paper scaling %", lambda row: _paper_efficiency(report, numbers, row), 8),
         *(
-            column(header, partial(_loss, report, notes, place), rank)
+            column(header, partial(_loss, report, numbers, place), rank)
             for place, (header, rank) in enumerate(LOSS_COLUMNS)
         ),
         metric("mfu"),
         column(flops_header(report), partial(flops_cell, flops_unit(report)), 2),
         metric("tokens_per_joule"),
         metric("tokens_per_usd"),
-        column("paper tokens/s", lambda row: _paper_speed(row, notes), 8),
+        column("paper tokens/s", lambda row: _paper_speed(row, numbers), 8),
         column(
             "x paper",
-            lambda row: (ratio.cell() if (ratio := over_paper(row)) else "") + mark(unlike_note(row), notes).lstrip(),
+            lambda row: (ratio.cell() if (ratio := over_paper(row)) else "") + mark(unlike_note(row), numbers).lstrip(),
             7,
         ),
         column(f"paper {unit}", lambda row: _paper_memory(row, divisor), 3),
@@ -96,23 +96,23 @@ def _efficiency(report: TrainingSection, kind: Kind, row: TrainingRow) -> str:
     return share.cell(1, 100) if share else ""
 
 
-def _paper_efficiency(report: TrainingSection, notes: list[str], row: TrainingRow) -> str:
+def _paper_efficiency(report: TrainingSection, numbers: Mapping[str, int], row: TrainingRow) -> str:
     paper = paper_of(row) if report.efficiency(row, "weak") is not None else None
-    return _number(paper.percent, ".1f") + mark(scaling_note(row), notes) if paper else ""
+    return _number(paper.percent, ".1f") + mark(scaling_note(row), numbers) if paper else ""
 
 
-def _loss(report: TrainingSection, notes: list[str], place: int, row: TrainingRow) -> str:
+def _loss(report: TrainingSection, numbers: Mapping[str, int], place: int, row: TrainingRow) -> str:
     one = report.converged.get(row.id)
     if not one:
         return ""
     cell = one.cells[place]
-    return cell + mark(ending_note(row), notes) if cell == DIVERGED else cell
+    return cell + mark(ending_note(row), numbers) if cell == DIVERGED else cell
 
 
-def _paper_speed(row: TrainingRow, notes: list[str]) -> str:
+def _paper_speed(row: TrainingRow, numbers: Mapping[str, int]) -> str:
     if not row.paper:
         return ""
-    return f"{row.paper.tokens_per_s:,.1f}" + mark(paper_note(row), notes) if not row.paper.oom else "-"
+    return f"{row.paper.tokens_per_s:,.1f}" + mark(paper_note(row), numbers) if not row.paper.oom else "-"
 
 
 def _paper_memory(row: TrainingRow, divisor: float) -> str:
