@@ -8,12 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
 from llmexp.record.paths import names_in
 from llmexp.record.reading import read_text
 from llmexp.record.result import RunResult, RunStatus
-from llmexp.record.samples import RankSummary
+
+
+class _Window(BaseModel):
+    """What every rank's summary has; the rest, such as the environment, takes long to build for thousands of runs."""
+
+    rank: int
+    window_wall_s: float
+    peak_rss_bytes: int
 
 
 def useful_fraction(runs: Iterable[tuple[RunFolder, RunResult | None]]) -> float | None:
@@ -44,6 +53,6 @@ def _summaries(repeat: Path) -> list[str]:
 
 def _window_s(path: str) -> float:
     try:
-        return RankSummary.model_validate_json(read_text(path)).window_wall_s
+        return _Window.model_validate_json(read_text(path)).window_wall_s
     except ValueError as error:
         raise RecordError(f"not a rank's summary: {error}") from None

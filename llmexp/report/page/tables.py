@@ -82,7 +82,7 @@ def commands_table(section: Section) -> Table:
 
 def environment_table(section: Section) -> Table | None:
     """Return what differs between the environments of the runs, each value with its runs; None where nothing does."""
-    groups = list(_same_environment(section.rows))
+    groups = [(places, values) for places, values in _same_environment(section.rows) if values]
     keys = dict.fromkeys(key for _, values in groups for key in values)
     rows = []
     for key in keys:
@@ -102,13 +102,11 @@ def _same_environment(rows: Sequence[Row]) -> Iterator[tuple[list[int], dict[str
     """
     groups: dict[tuple[Any, ...], list[int]] = {}
     for place, row in enumerate(rows):
-        lasting = _lasting(row.result.environment) if row.result else {}
-        if lasting:
-            parts = (id(value) if isinstance(value, dict) else json.dumps(value) for value in lasting.values())
-            groups.setdefault((*lasting, *parts), []).append(place)
+        lasting = _lasting(row)
+        parts = (id(value) if isinstance(value, dict) else json.dumps(value) for value in lasting.values())
+        groups.setdefault((*lasting, *parts), []).append(place)
     for places in groups.values():
-        result = rows[places[0]].result
-        yield places, _flat(_lasting(result.environment) if result else {})
+        yield places, _flat(_lasting(rows[places[0]]))
 
 
 def _named(section: Section, places: Sequence[int]) -> str:
@@ -117,7 +115,8 @@ def _named(section: Section, places: Sequence[int]) -> str:
     return ", ".join(labels) + (f" and {more} more" if more > 0 else "")
 
 
-def _lasting(environment: Mapping[str, Any]) -> dict[str, Any]:
+def _lasting(row: Row) -> dict[str, Any]:
+    environment = row.result.environment if row.result else {}
     return {key: value for key, value in environment.items() if key not in _PASSING}
 
 
