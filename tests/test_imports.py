@@ -76,7 +76,7 @@ ONLY_IN = {
     "pynvml": ("machine.nvml",),
     "numpy": ("traces",),
     "pandas": ("frame",),
-    "msgspec": ("traces", "launchers.serving"),
+    "msgspec": ("record.shared_parts", "traces", "launchers.serving"),
     "httptools": ("launchers.serving",),
     "uvloop": ("launchers.serving",),
 }
@@ -120,8 +120,8 @@ LAZY = (
     "jinja2",
 )
 
-# These are imported by those who need what is heavy: ranks, and who reads a trace.
-HEAVY = ("measure", "launchers", "hydra_plugins", "traces", "cli.commands.trace", "cli.timeline")
+# These are imported by those who need what is heavy: ranks, and who reads a trace or many runs.
+HEAVY = ("measure", "launchers", "hydra_plugins", "traces", "cli.commands.trace", "cli.timeline", "record.shared_parts")
 
 
 def modules() -> dict[str, Path]:

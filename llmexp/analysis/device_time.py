@@ -8,11 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
+from llmexp.record.paths import names_in
 from llmexp.record.reading import read_text
 from llmexp.record.result import RunResult, RunStatus
-from llmexp.record.samples import RankSummary
+
+
+class _Window(BaseModel):
+    """What every rank's summary has; the rest, such as the environment, takes long to build for thousands of runs."""
+
+    rank: int
+    window_wall_s: float
+    peak_rss_bytes: int
 
 
 def useful_fraction(runs: Iterable[tuple[RunFolder, RunResult | None]]) -> float | None:
@@ -33,11 +43,16 @@ def _measured_s(run: RunFolder) -> float:
 
     Raises RecordError where a rank's summary is not valid.
     """
-    return sum(max((_window_s(path) for path in repeat.glob("rank.*.json")), default=0.0) for repeat in run.repeats())
+    return sum(max(map(_window_s, _summaries(repeat)), default=0.0) for repeat in run.repeats())
 
 
-def _window_s(path: Path) -> float:
+def _summaries(repeat: Path) -> list[str]:
+    found = (name for name in names_in(str(repeat)) if name.startswith("rank.") and name.endswith(".json"))
+    return [f"{repeat}/{name}" for name in found]
+
+
+def _window_s(path: str) -> float:
     try:
-        return RankSummary.model_validate_json(read_text(path)).window_wall_s
+        return _Window.model_validate_json(read_text(path)).window_wall_s
     except ValueError as error:
         raise RecordError(f"not a rank's summary: {error}") from None

@@ -13,6 +13,7 @@ from llmexp.bundle.archive import is_bundle, unpacked
 from llmexp.cli.check import keys
 from llmexp.errors import ConfigError
 from llmexp.record.folder import RunFolder, find_runs
+from llmexp.record.paths import RealPaths
 from llmexp.record.tracking_uri import check_uri
 from llmexp.terms import meant_by
 
@@ -105,7 +106,8 @@ def runs_in(paths: Sequence[Path]) -> list[RunFolder]:
         if not path.exists():
             raise ConfigError(f"there is no {path}: name a run's folder, a sweep's or one that holds them")
     folders = [unpacked(path) if is_bundle(path) else path for path in paths]
-    found = {run.path.resolve(): run for folder in folders for run in find_runs(folder)}
+    real = RealPaths()
+    found = {real.of(run.path): run for folder in folders for run in find_runs(folder)}
     if not found:
         raise ConfigError(f"no runs in {', '.join(map(str, paths))}: python -m llmexp method=Naive makes one")
     return list(found.values())

@@ -18,8 +18,6 @@ from llmexp.report.table import Report, build_report
 from llmexp.report.terminal import as_table, console, write
 from llmexp.report.text import detail_lines
 
-FINDINGS = "findings"
-
 
 def show_findings(args: Namespace, words: Sequence[Path | str]) -> int:
     """Print the table of claims. Raises ConfigError for flags that belong to the table of runs."""

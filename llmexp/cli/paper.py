@@ -17,7 +17,6 @@ from llmexp.report.paper.view import PaperView
 from llmexp.report.table import Report, build_report
 from llmexp.report.terminal import console, write
 
-PAPER = "paper"
 _NOT_HERE = ("largest_batch", "figure", "setup", "claims")
 
 

@@ -82,7 +82,7 @@ def told_apart(folders: Sequence[RunFolder], found: Sequence[RunOverview]) -> di
     by_sweep: dict[Path, dict[Path, list[str]]] = {}
     for folder, standing in zip(folders, found, strict=True):
         if standing.state != UNREADABLE:
-            by_sweep.setdefault(folder.path.parent, {})[folder.path] = standing.words
+            by_sweep.setdefault(folder.sweep, {})[folder.path] = standing.words
     return {
         path: words for runs in by_sweep.values() for path, words in zip(runs, apart(list(runs.values())), strict=True)
     }
@@ -90,7 +90,7 @@ def told_apart(folders: Sequence[RunFolder], found: Sequence[RunOverview]) -> di
 
 def row(folder: RunFolder, standing: RunOverview, told: str) -> tuple[str, ...]:
     """Return a line's cells; what cannot be read is said in the reason."""
-    name = f"{folder.path.parent.name}/{folder.path.name}"
+    name = f"{folder.sweep.name}/{folder.path.name}"
     if standing.state == UNREADABLE:
         return (name, standing.state, "", "", told, standing.reason)
     repeats, measured = (

@@ -9,17 +9,22 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 from pydantic import BaseModel
 
 from llmexp.errors import RecordError
 from llmexp.record.identity import is_alive, is_same, is_visible
+from llmexp.record.paths import folders_in, is_there, names_in
 from llmexp.record.reading import LONGEST_LINES_BYTES, parsed, read_text
 from llmexp.record.result import RunResult, RunStatus, to_json
 from llmexp.record.unreadable_record import unreadable_record
+
+if TYPE_CHECKING:
+    from llmexp.record.shared_parts import SharedParts
 
 PLAN = "plan.json"
 RESULT = "result.json"
@@ -39,6 +44,11 @@ class RunFolder:
 
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r})"
+
+    @cached_property
+    def sweep(self) -> Path:
+        """The folder of its sweep, kept because listings of many runs ask for it again and again."""
+        return self.path.parent
 
     @property
     def plan_path(self) -> Path:
@@ -93,10 +103,8 @@ class RunFolder:
 
     def repeats(self) -> list[Path]:
         """Return the folders of the repeats begun so far, in order."""
-        return sorted(
-            (path for path in self.path.glob("repeat.*") if path.suffix[1:].isdecimal()),
-            key=lambda path: int(path.suffix[1:]),
-        )
+        found = (name.removeprefix("repeat.") for name in names_in(str(self.path)) if name.startswith("repeat."))
+        return [self.path / f"repeat.{index}" for index in sorted(filter(str.isdecimal, found), key=int)]
 
     @property
     def trials_path(self) -> Path:
@@ -156,19 +164,23 @@ class RunFolder:
         except OSError as error:
             raise RecordError(f"{self.events_path} cannot be read: {error.strerror}") from None
 
-    def result(self) -> RunResult | None:
-        """Return the result, or None where the run has not ended.
+    def result(self, parts: SharedParts | None = None) -> RunResult | None:
+        """Return the result, or None where the run has not ended; `parts` are those of the results read before.
 
         Raises RecordError for a result that this version cannot read, DamagedError for one that no version wrote.
         """
         try:
-            return RunResult.model_validate_json(read_text(self.result_path))
+            result = RunResult.model_validate_json(read_text(f"{self.path}/{RESULT}"))
         except FileNotFoundError:
             return None
         except ValueError as error:
             raise unreadable_record(self.result_path, "result", error) from None
         except OSError as error:
             raise RecordError(f"{self.result_path} cannot be read: {error.strerror}") from None
+        if parts:
+            result.environment = parts.shared(result.environment)
+            result.what_ran = parts.one("what_ran", result.what_ran)
+        return result
 
     def lost_samples(self, result: RunResult) -> str:
         """Return the name of the first samples file that a successful run has lost; '' where none is missing."""
@@ -179,7 +191,7 @@ class RunFolder:
             for index in range(result.repeats)
             for rank in range(result.processes)
         )
-        return next((name for name in needed if not (self.path / name).exists()), "")
+        return next((name for name in needed if not is_there(f"{self.path}/{name}")), "")
 
     def state(self) -> str:
         """Return 'planned', 'running', 'waiting' between interleaved repeats, or the RunStatus that the run ended with.
@@ -223,13 +235,16 @@ class RunFolder:
 
 def find_runs(root: Path) -> list[RunFolder]:
     """Return all run folders at or below `root`, in the order of their paths, also those that have lost their plan."""
-    if _is_run(root):
+    if root.parent.name != PREVIOUS and _is_run(str(root)):
         return [RunFolder(root)]
-    return [RunFolder(path) for pattern in ("*/", "*/*/") for path in sorted(root.glob(pattern)) if _is_run(path)]
+    near = folders_in(str(root))
+    far = [path for folder in near if os.path.basename(folder) != PREVIOUS for path in folders_in(folder)]
+    found = far if root.name == PREVIOUS else [*near, *far]
+    return [RunFolder(path) for path in found if _is_run(path)]
 
 
-def _is_run(path: Path) -> bool:
-    return path.parent.name != PREVIOUS and any((path / name).exists() for name in (PLAN, RESULT))
+def _is_run(path: str) -> bool:
+    return any(is_there(f"{path}/{name}") for name in (PLAN, RESULT))
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from llmexp.errors import RecordError
-from llmexp.record.folder import RunFolder, write_atomically
+from llmexp.record.folder import PLAN, RESULT, RunFolder, write_atomically
 from llmexp.record.naming import own_words
 from llmexp.record.plan import RunPlan
 from llmexp.record.reading import read_json
@@ -25,6 +26,8 @@ from llmexp.record.samples import Sample, read_samples
 INDEX = ".index.json"
 UNREADABLE = "unreadable"
 _VERSION = 3
+# An entry is of these as they were when it was made.
+_STAMPED = (RESULT, PLAN, "repeat.0")
 _Stamp = list[list[int] | None]
 _Index = dict[str, tuple[_Stamp, "RunOverview"]]
 
@@ -59,13 +62,9 @@ def overviews(folders: Sequence[RunFolder]) -> list[RunOverview]:
     """Return the runs' overviews in their order; it reads only what has changed since the last call and never fails."""
     by_sweep: dict[Path, list[RunFolder]] = {}
     for folder in folders:
-        by_sweep.setdefault(folder.path.parent, []).append(folder)
-    found = {
-        folder.path: standing
-        for sweep, runs in by_sweep.items()
-        for folder, standing in zip(runs, _of_sweep(sweep, runs), strict=True)
-    }
-    return [found[folder.path] for folder in folders]
+        by_sweep.setdefault(folder.sweep, []).append(folder)
+    found = {sweep: iter(_of_sweep(sweep, runs)) for sweep, runs in by_sweep.items()}
+    return [next(found[folder.sweep]) for folder in folders]
 
 
 def kind_of(plan: RunPlan) -> str:
@@ -77,7 +76,7 @@ def _of_sweep(sweep: Path, runs: Iterable[RunFolder]) -> list[RunOverview]:
     earlier = _read(sweep / INDEX)
     known, found = dict(earlier), []
     for run in runs:
-        stamp, name = [_stat(path) for path in (run.result_path, run.plan_path, run.repeat(0))], run.path.name
+        stamp, name = [_stat(f"{run.path}/{part}") for part in _STAMPED], run.path.name
         entry = earlier.get(name)
         if stamp[0] is None or entry is None or entry[0] != stamp:
             standing = _look(run)
@@ -91,10 +90,10 @@ def _of_sweep(sweep: Path, runs: Iterable[RunFolder]) -> list[RunOverview]:
     return found
 
 
-def _stat(path: Path) -> list[int] | None:
+def _stat(path: str) -> list[int] | None:
     """Return numbers that change when a file is replaced or a folder's content changes; None where it is missing."""
     try:
-        stat = path.stat()
+        stat = os.stat(path)
     except OSError:
         return None
     return [stat.st_mtime_ns, stat.st_size, stat.st_ino]

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from pydantic import ConfigDict, Field
 
 from llmexp.errors import ConfigError, RecordError
 from llmexp.record.naming import name_of
-from llmexp.record.reading import read_json
+from llmexp.record.reading import parsed, read_text
 from llmexp.record.samples import Record, StateBytes
 from llmexp.record.unreadable_record import unreadable_record
 from llmexp.schema import HfModel, RunConfig, RuntimeConfig
 from llmexp.tasks import get_task
+
+if TYPE_CHECKING:
+    from llmexp.record.shared_parts import SharedParts
 
 PLAN_SCHEMA_VERSION = 1
 
@@ -251,18 +254,22 @@ class RunPlan(Record):
 
         Raises ConfigError for a task that is not installed, ValueError for a plan that is not valid.
         """
-        kind: Any = get_task(found["config"]["task"]["name"]).plan_type if cls is RunPlan else cls
-        plan: Self = kind.model_validate(found, strict=False)
-        return plan
+        return cls._kind(found["config"]["task"]["name"]).model_validate(found, strict=False)
 
     @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read a plan.json as its own task's type or, on a subclass, as that type.
+    def _kind(cls, task: str) -> type[Self]:
+        return cast(type[Self], get_task(task).plan_type) if cls is RunPlan else cls
+
+    @classmethod
+    def read(cls, path: Path, parts: SharedParts | None = None) -> Self:
+        """Read a plan.json as its own task's type or, on a subclass, as that type; `parts` are of those read before.
 
         Raises RecordError where it is not a plan of this version, DamagedError where it is missing or no version's.
         """
         try:
-            return cls.of(read_json(path))
+            text = read_text(path)
+            shared = parts.read(cls._kind(task), text) if parts and (task := parts.task_of(text)) else None
+            return shared or cls.of(parsed(text))
         except ConfigError as error:
             raise RecordError(f"{path}: {error}") from None
         except (FileNotFoundError, ValueError, KeyError, TypeError) as error:

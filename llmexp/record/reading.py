@@ -11,11 +11,14 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
+
+from pydantic_core import from_json
 
 LARGEST_BYTES = 2**28
 # Samples and events have one line or more per step; a million steps take a third of this.
 LONGEST_LINES_BYTES = 2**30
+_LEAST_READ_BYTES = 2**16
 # The characters that a terminal obeys, those that reverse the direction of text too, and colours, which `plain` keeps.
 # Line ends and the letters of every script are not among them.
 _OBEYED = re.compile(r"\x1b\[[\d;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -27,29 +30,38 @@ class OddFileError(ValueError):
     """The error for a file that no version of llmexp leaves like this."""
 
 
-def read_text(path: Path, largest_bytes: int = LARGEST_BYTES) -> str:
+def read_text(path: Path | str, largest_bytes: int = LARGEST_BYTES) -> str:
     """Read a regular file of at most that size; raises OddFileError for any other file, and OSError.
 
     A pipe is refused too, because reading it would wait.
     """
-    with _opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > largest_bytes:
-            raise OddFileError(f"it has {size} bytes, more than {largest_bytes}")
-        return file.read().decode()
-
-
-def _opened(path: Path) -> BinaryIO:
+    descriptor = _opened(path)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OddFileError("it is no regular file")
+        if found.st_size > largest_bytes:
+            raise OddFileError(f"it has {found.st_size} bytes, more than {largest_bytes}")
+        return _content(descriptor, found.st_size).decode()
+    finally:
+        os.close(descriptor)
+
+
+def _opened(path: Path | str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OddFileError("it is a link to itself") from None
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OddFileError("it is no regular file")
-    return open(descriptor, "rb")
+
+
+def _content(descriptor: int, size: int) -> bytes:
+    """Read to the end, which is elsewhere than the size says where the file is still written to."""
+    parts = []
+    while part := os.read(descriptor, max(size + 1, _LEAST_READ_BYTES)):
+        parts.append(part)
+    return b"".join(parts)
 
 
 def read_json(path: Path) -> Any:
@@ -59,6 +71,10 @@ def read_json(path: Path) -> Any:
 
 def parsed(text: str) -> Any:
     """Parse JSON; raises ValueError where the text is not JSON or its values are nested too deeply."""
+    try:
+        return from_json(text)
+    except ValueError:
+        pass  # Python's own parser takes longer, allows a little more, and its messages say more
     try:
         return json.loads(text)
     except RecursionError:

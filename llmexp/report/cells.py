@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from llmexp.record.digits import rounded, three_digits
 from llmexp.record.result import Metric
@@ -20,7 +20,8 @@ def own_words(rows: Sequence[Row]) -> list[str]:
 
     The subject and the program are left out, because they have columns of their own.
     """
-    words = [[word for word in row.words if not word.lstrip("+").startswith(_named_elsewhere(row))] for row in rows]
+    named = ((row.words, _named_elsewhere(row)) for row in rows)
+    words = [[word for word in typed if not word.lstrip("+").startswith(elsewhere)] for typed, elsewhere in named]
     shared = set(words[0]).intersection(*words) if words else set()
     return [" ".join(word for word in own if word not in shared) for own in words]
 
@@ -29,13 +30,13 @@ def _named_elsewhere(row: Row) -> tuple[str, ...]:
     return (*_NAMED_ELSEWHERE, *(f"{name}=" for name in row.plan.subject))
 
 
-def rate_cell(row: Row, notes: list[str]) -> str:
+def rate_cell(row: Row, numbers: Mapping[str, int]) -> str:
     """Return a row's rate with deviation, sign and the numbers of its notes, or how the run ended without one."""
     if row.rate:
-        sign = f" {doubt_sign(row)}{mark(row.doubt, notes)}" if row.doubt else ""
-        marks = (mark(note(row), notes) for note in (beside_note, interruption_note, ending_note))
+        sign = f" {doubt_sign(row)}{mark(row.doubt, numbers)}" if row.doubt else ""
+        marks = (mark(note(row), numbers) for note in (beside_note, interruption_note, ending_note))
         return f"{with_spread(row.rate)}{sign}{''.join(marks)}"
-    return "-" if row.state == OOM else row.state + mark(ending_note(row), notes)
+    return "-" if row.state == OOM else row.state + mark(ending_note(row), numbers)
 
 
 def mean_of(metric: Metric | None, form: str, factor: float = 1.0) -> str:

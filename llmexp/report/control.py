@@ -20,8 +20,9 @@ _SAID: dict[Answer, str] = {
 
 def control_lines(rows: Sequence[Row]) -> list[str]:
     """Return a line for each measured control whose first run was measured too."""
-    first = {_measured(row): row for row in rows if not row.is_control}
-    pairs = ((first.get(_measured(row)), row) for row in rows if row.is_control)
+    controls = [row for row in rows if row.is_control]
+    first = {_measured(row): row for row in rows if not row.is_control} if controls else {}
+    pairs = ((first.get(_measured(row)), row) for row in controls)
     return [line for one, again in pairs if one and (line := _line(one, again))]
 
 

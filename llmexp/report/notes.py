@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from llmexp.record.duration import duration
@@ -38,6 +39,6 @@ def interruption_note(row: Row) -> str:
     return f"its sweep was interrupted and went on later: {', '.join(gaps)}" if gaps else ""
 
 
-def mark(note: str, notes: list[str]) -> str:
+def mark(note: str, numbers: Mapping[str, int]) -> str:
     """Return the number of a note for the cell that it belongs to."""
-    return f" ({notes.index(note) + 1})" if note else ""
+    return f" ({numbers[note]})" if note else ""

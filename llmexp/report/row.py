@@ -5,12 +5,15 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import Metric, RunResult, RunStatus, Stability
 from llmexp.tasks import get_task
+
+if TYPE_CHECKING:
+    from llmexp.record.shared_parts import SharedParts
 
 HERE = "here"
 OOM = RunStatus.OOM.value
@@ -91,7 +94,7 @@ class Row:
         """Return a metric of a run that was measured to its end; None for every other run."""
         return self.result.metrics.get(name) if self.result and self.state == RunStatus.SUCCESS else None
 
-    @property
+    @cached_property
     def rate(self) -> Metric | None:
         """The metric that says how fast the run was."""
         return self.metric(self.plan.rate)
@@ -108,9 +111,12 @@ class Row:
         return f"{DOUBTS[judged.verdict]}: {'; '.join(judged.reasons)}" if judged and judged.verdict in DOUBTS else ""
 
 
-def read_row(folder: RunFolder) -> Row:
-    """Read a run's folder at any moment of its life; raises RecordError where its files are not valid."""
-    plan, result = RunPlan.read(folder.plan_path), folder.result()
+def read_row(folder: RunFolder, parts: SharedParts | None = None) -> Row:
+    """Read a run's folder at any moment of its life; raises RecordError where its files are not valid.
+
+    `parts` are those of the rows read before, which this row shares.
+    """
+    plan, result = RunPlan.read(folder.plan_path, parts), folder.result(parts)
     state, reason = folder.standing(result)
     if result and result.status is RunStatus.SUCCESS and result.evidence != "measured":
         state, reason = result.evidence, f"{result.evidence}, not measured"

@@ -108,7 +108,7 @@ class Section:
 
     def rate_column(self) -> Column:
         """Return the rate with its deviation, or how the run ended, with the numbers of its notes."""
-        return self.column(self.rate_unit, lambda row: rate_cell(row, self.notes))
+        return self.column(self.rate_unit, lambda row: rate_cell(row, self.numbers))
 
     def metric_column(self, spec: MetricSpec, cell: Callable[[Any], Metric | None] | None = None) -> Column:
         """Return a metric's own column; `cell` picks the metric of a row, or None to hide it."""
@@ -151,6 +151,11 @@ class Section:
     def notes(self) -> list[str]:
         """Reasons why rows have no figures or doubtful ones; the table refers to them by number from 1."""
         return list(dict.fromkeys(note for row in self.rows for note in self.notes_of(row) if note))
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each note."""
+        return {note: number for number, note in enumerate(self.notes, 1)}
 
     def notes_of(self, row: Row) -> Sequence[str]:
         """Return the notes of one row; some may be empty."""

@@ -54,10 +54,12 @@ class Report:
 
 def build_report(folders: Sequence[RunFolder]) -> Report:
     """Read run folders into a report; a folder that cannot be read is named and hides no other."""
-    rows, unreadable = [], []
+    from llmexp.record.shared_parts import SharedParts
+
+    rows, unreadable, parts = [], [], SharedParts()
     for folder in folders:
         try:
-            rows.append(read_row(folder))
+            rows.append(read_row(folder, parts))
         except RecordError as error:
             unreadable.append(str(error))
     return Report.of(rows, unreadable)

@@ -129,12 +129,12 @@ def submissions(folders: Iterable[RunFolder]) -> list[Submitted]:
 def readable(folders: Sequence[RunFolder]) -> tuple[list[RunFolder], list[RecordError]]:
     """Return the runs of sweeps whose jobs can be read, and the errors of the other sweeps."""
     wrong: dict[Path, RecordError] = {}
-    for sweep in dict.fromkeys(folder.path.parent for folder in folders):
+    for sweep in dict.fromkeys(folder.sweep for folder in folders):
         try:
             _lines(sweep)
         except RecordError as error:
             wrong[sweep] = error
-    return [folder for folder in folders if folder.path.parent not in wrong], list(wrong.values())
+    return [folder for folder in folders if folder.sweep not in wrong], list(wrong.values())
 
 
 def unanswered(folders: Iterable[RunFolder]) -> list[Intent]:
@@ -163,7 +163,7 @@ def run_of(sweep: Path, name: str, task: int | None) -> RunFolder | None:
 def _by_sweep(folders: Iterable[RunFolder]) -> Iterable[tuple[Path, dict[str, RunFolder]]]:
     by_sweep: dict[Path, dict[str, RunFolder]] = {}
     for folder in folders:
-        by_sweep.setdefault(folder.path.parent, {})[folder.path.name] = folder
+        by_sweep.setdefault(folder.sweep, {})[folder.path.name] = folder
     return by_sweep.items()
 
 

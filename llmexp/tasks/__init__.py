@@ -5,6 +5,7 @@ Other packages add theirs by entry points.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,17 @@ def task_names() -> list[str]:
 def get_task(name: str) -> Task[Any, Any]:
     """Return the task of this name, or raise ConfigError that lists the known names."""
     if name in TASKS:
-        module, _, attribute = TASKS[name].partition(":")
-        own: Task[Any, Any] = getattr(import_module(module), attribute)
-        return own
+        return _own(TASKS[name])
     if name not in task_names():
         raise unknown("task", name, task_names())
     from llmexp.tasks.base import Task
 
     found: Task[Any, Any] = plugins.load(plugins.points(plugins.TASKS, frozenset(TASKS))[name], Task)
     return found
+
+
+@cache
+def _own(place: str) -> Task[Any, Any]:
+    module, _, attribute = place.partition(":")
+    own: Task[Any, Any] = getattr(import_module(module), attribute)
+    return own

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from llmexp.cli.arguments import OUTPUTS, Parser, command_parser, runs_in
-from llmexp.cli.findings import FINDINGS, show_findings
 from llmexp.cli.pages import write_page
-from llmexp.cli.paper import PAPER, show_paper
 from llmexp.errors import ConfigError
 from llmexp.report.latex import latex
 from llmexp.report.page.document import page
@@ -23,12 +22,12 @@ from llmexp.report.terminal import print_report
 from llmexp.report.text import comma_separated, markdown
 
 _TEXTS = {"markdown": markdown, "csv": comma_separated, "latex": latex}
-_VIEWS = {FINDINGS: show_findings, PAPER: show_paper}
+FINDINGS, PAPER = "findings", "paper"
 
 
 def path_or_view(word: str) -> Path | str:
     """Return `findings`, `paper` and tables' names as they are, other words as paths: ./findings is a folder."""
-    return word if word in _VIEWS or name_of(word) else Path(word)
+    return word if word in (FINDINGS, PAPER) or name_of(word) else Path(word)
 
 
 def parser() -> Parser:
@@ -87,11 +86,22 @@ def _add_content(parser: Parser) -> None:
     )
 
 
+def _view(name: str) -> Callable[[Namespace, Sequence[Path | str]], int]:
+    """Import the view when it is typed: both take a while, and the table of runs needs neither."""
+    if name == FINDINGS:
+        from llmexp.cli.findings import show_findings
+
+        return show_findings
+    from llmexp.cli.paper import show_paper
+
+    return show_paper
+
+
 def main(args: Namespace) -> int:
     """Print or write the table, and draw it."""
     paths = [Path(path) for path in args.paths]
-    if args.paths and (show := _VIEWS.get(args.paths[0])):
-        return show(args, args.paths[1:])
+    if args.paths and args.paths[0] in (FINDINGS, PAPER):
+        return _view(args.paths[0])(args, args.paths[1:])
     if args.claims:
         raise ConfigError(f"--claims {args.claims} is of llmexp report findings")
     if args.missing:

@@ -82,26 +82,41 @@ def commands_table(section: Section) -> Table:
 
 def environment_table(section: Section) -> Table | None:
     """Return what differs between the environments of the runs, each value with its runs; None where nothing does."""
-    known = [(section.named(row), _flat(_lasting(row.result.environment))) for row in section.rows if row.result]
-    known = [(label, values) for label, values in known if values]
-    keys = dict.fromkeys(key for _, values in known for key in values)
+    groups = [(places, values) for places, values in _same_environment(section.rows) if values]
+    keys = dict.fromkeys(key for _, values in groups for key in values)
     rows = []
     for key in keys:
-        by: dict[str, list[str]] = {}
-        for label, values in known:
-            by.setdefault(values.get(key, _MISSING), []).append(label)
+        by: dict[str, list[int]] = {}
+        for places, values in groups:
+            by.setdefault(values.get(key, _MISSING), []).extend(places)
         if len(by) > 1:
-            rows += [[key, value, _named(labels)] for value, labels in by.items()]
+            rows += [[key, value, _named(section, sorted(places))] for value, places in by.items()]
     title = "What differs between the environments of runs"
     return Table(title, ["what", "value", "runs"], [True] * 3, rows) if rows else None
 
 
-def _named(labels: Sequence[str]) -> str:
-    more = len(labels) - NAMED
-    return ", ".join(labels[:NAMED]) + (f" and {more} more" if more > 0 else "")
+def _same_environment(rows: Sequence[Row]) -> Iterator[tuple[list[int], dict[str, str]]]:
+    """Yield the places of rows whose environments have the same parts, with all values by their dotted names.
+
+    Rows share the parts that were read once, which need not be compared (record/shared_parts.py).
+    """
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for place, row in enumerate(rows):
+        lasting = _lasting(row)
+        parts = (id(value) if isinstance(value, dict) else json.dumps(value) for value in lasting.values())
+        groups.setdefault((*lasting, *parts), []).append(place)
+    for places in groups.values():
+        yield places, _flat(_lasting(rows[places[0]]))
 
 
-def _lasting(environment: Mapping[str, Any]) -> dict[str, Any]:
+def _named(section: Section, places: Sequence[int]) -> str:
+    more = len(places) - NAMED
+    labels = [section.named(section.rows[place]) for place in places[:NAMED]]
+    return ", ".join(labels) + (f" and {more} more" if more > 0 else "")
+
+
+def _lasting(row: Row) -> dict[str, Any]:
+    environment = row.result.environment if row.result else {}
     return {key: value for key, value in environment.items() if key not in _PASSING}
 
 

@@ -13,6 +13,7 @@ import pytest
 from llmexp.record.result import Metric, Stability
 from llmexp.report.page import document
 from llmexp.report.page.document import page
+from llmexp.report.page.tables import environment_table
 from llmexp.report.table import Report, build_report
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)></script>"
@@ -130,6 +131,23 @@ def test_doubts_stand_in_words(make_run):
 def test_without_charts_the_page_is_small_and_no_runs_are_a_page_too(make_run):
     assert len(page(build_report([make_run("F", status="oom")]))) < 60_000
     assert "No runs." in page(build_report([]))
+
+
+def test_a_value_of_the_environment_names_its_runs_in_their_order_whatever_else_differs(make_run):
+    folders, values = [], (("2.1", "3.11"), ("2.2", "3.12"), ("2.1", "3.12"), ("2.1", "3.11"))
+    for number, (torch, python) in enumerate(values):
+        folder = make_run("F", seed=number)
+        environment = {"torch": torch, "python": python, "load_average": number, "distributions": {"a": "1"}}
+        folder.write(folder.result_path, folder.result().model_copy(update={"environment": environment}))
+        folders.append(folder)
+    section = build_report(folders).sections[0]
+    names = [section.named(row) for row in section.rows]
+    assert environment_table(section).rows == [
+        ["torch", "2.1", ", ".join((names[0], names[2], names[3]))],
+        ["torch", "2.2", names[1]],
+        ["python", "3.11", ", ".join((names[0], names[3]))],
+        ["python", "3.12", ", ".join((names[1], names[2]))],
+    ]
 
 
 def test_environments_that_differ_are_named(make_run):

@@ -47,9 +47,9 @@ class MicroSection(Section):
 
     def _measured(self, row: Row) -> str:
         if not row.result or row.state != RunStatus.SUCCESS:
-            return row.state + mark(ending_note(row), self.notes)
+            return row.state + mark(ending_note(row), self.numbers)
         known = sum(not point.problem for point in row.result.points)
-        sign = f" {doubt_sign(row)}{mark(row.doubt, self.notes)}" if row.doubt else ""
+        sign = f" {doubt_sign(row)}{mark(row.doubt, self.numbers)}" if row.doubt else ""
         return f"{known} of {len(row.result.points)}{sign}"
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -57,8 +57,8 @@ def _finetuned(report: TrainingSection, name: str) -> Column:
 
 def _measured(report: TrainingSection) -> Iterator[Column]:
     """Yield speed, memory and time, with what fine-tuning asks besides."""
-    notes, divisor = report.notes, memory_unit(report)[1]
-    yield _column(report, "largest batch", lambda row: batch_cell(row) + mark(search_note(row), notes), 11)
+    numbers, divisor = report.numbers, memory_unit(report)[1]
+    yield _column(report, "largest batch", lambda row: batch_cell(row) + mark(search_note(row), numbers), 11)
     yield report.rate_column()
     real = "real_tokens_per_s"
     yield _metric(report, real, lambda row: row.metric(real) if report.has_padding else None)
@@ -92,9 +92,9 @@ def _share_of_hardware(report: TrainingSection) -> Iterator[Column]:
 
 def _papers(report: TrainingSection) -> Iterator[Column]:
     """Yield the paper's cells and the ratios to them."""
-    notes, (unit, divisor) = report.notes, memory_unit(report)
-    yield _column(report, "paper tokens/s", lambda row: _paper_speed(row, notes), 8)
-    yield _column(report, "x paper", lambda row: _ratio(over_paper(row)) + mark(unlike_note(row), notes).lstrip(), 7)
+    numbers, (unit, divisor) = report.numbers, memory_unit(report)
+    yield _column(report, "paper tokens/s", lambda row: _paper_speed(row, numbers), 8)
+    yield _column(report, "x paper", lambda row: _ratio(over_paper(row)) + mark(unlike_note(row), numbers).lstrip(), 7)
     yield _column(report, f"paper {unit}", lambda row: _paper_memory(row, divisor), 3)
     yield _column(report, f"{unit} x paper", lambda row: _number(row.memory_over_paper, ".2f"), 1)
 
@@ -116,7 +116,7 @@ def _efficiency(report: TrainingSection, kind: Kind, row: TrainingRow) -> str:
 
 def _paper_efficiency(report: TrainingSection, row: TrainingRow) -> str:
     paper = paper_of(row) if report.efficiency(row, "weak") is not None else None
-    return _number(paper.percent, ".1f") + mark(scaling_note(row), report.notes) if paper else ""
+    return _number(paper.percent, ".1f") + mark(scaling_note(row), report.numbers) if paper else ""
 
 
 def _loss(report: TrainingSection, place: int, row: TrainingRow) -> str:
@@ -124,13 +124,13 @@ def _loss(report: TrainingSection, place: int, row: TrainingRow) -> str:
     if not one:
         return ""
     cell = one.cells[place]
-    return cell + mark(ending_note(row), report.notes) if cell == DIVERGED else cell
+    return cell + mark(ending_note(row), report.numbers) if cell == DIVERGED else cell
 
 
-def _paper_speed(row: TrainingRow, notes: list[str]) -> str:
+def _paper_speed(row: TrainingRow, numbers: Mapping[str, int]) -> str:
     if not row.paper:
         return ""
-    return f"{row.paper.tokens_per_s:,.1f}" + mark(paper_note(row), notes) if not row.paper.oom else "-"
+    return f"{row.paper.tokens_per_s:,.1f}" + mark(paper_note(row), numbers) if not row.paper.oom else "-"
 
 
 def _paper_memory(row: TrainingRow, divisor: float) -> str:

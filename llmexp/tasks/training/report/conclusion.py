@@ -28,15 +28,16 @@ def conclusion(rows: Sequence[TrainingRow]) -> list[str]:
     The line says which methods' intervals overlap with Naive's.
     """
     measured = [row for row in rows if _interval(row) and not row.is_control]
-    return [
-        _line(naive, _beside(naive, measured))
-        for naive in measured
-        if naive.method == NAIVE and _beside(naive, measured)
-    ]
+    beside: dict[tuple[str, ...], list[TrainingRow]] = {}
+    for row in measured:
+        if row.method != NAIVE:
+            beside.setdefault(_work(row), []).append(row)
+    pairs = ((row, beside.get(_work(row))) for row in measured if row.method == NAIVE)
+    return [_line(naive, others) for naive, others in pairs if others]
 
 
-def _beside(naive: TrainingRow, rows: Iterable[TrainingRow]) -> list[TrainingRow]:
-    return [row for row in rows if row.method != NAIVE and row.work == naive.work]
+def _work(row: TrainingRow) -> tuple[str, ...]:
+    return tuple(row.work.values())
 
 
 def _line(naive: TrainingRow, others: Iterable[TrainingRow]) -> str:

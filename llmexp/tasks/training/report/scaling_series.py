@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from llmexp.analysis.scaling import efficiency
@@ -25,7 +26,7 @@ class Series:
     kind: Kind
     rows: tuple[TrainingRow, ...]
 
-    @property
+    @cached_property
     def least(self) -> TrainingRow:
         """The run on the fewest ranks, which counts as 100 %."""
         return min(self.rows, key=lambda row: row.processes)

@@ -278,6 +278,10 @@ class TrainingSection(Section):
 
     def efficiency(self, row: TrainingRow, kind: Kind) -> RateRatio | None:
         """Return a row's scaling efficiency in its series of that kind; None where it is in none."""
-        return next(
-            (series.efficiency_of(row) for series in self.series if series.kind == kind and row in series.rows), None
-        )
+        found = self._series_by_row.get((kind, id(row)))
+        return found.efficiency_of(row) if found else None
+
+    @cached_property
+    def _series_by_row(self) -> dict[tuple[Kind, int], Series]:
+        found = [((series.kind, id(row)), series) for series in self.series for row in series.rows]
+        return dict(reversed(found))
