@@ -96,7 +96,7 @@ def _host(machine: Machine) -> Iterator[str]:
         took = " and ".join(f"{taker} took {cores:.2f}" for taker, cores in takers.items() if cores >= NAMED_CORES)
         yield (
             f"contention: {took} of {machine.cores} cores while the ranks compute with {machine.wanted_cores} "
-            f"(load average up to {load:.1f})"
+            f"(highest load average {load:.1f})"
         )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from llmexp.record.duration import duration
 from llmexp.record.result import seconds_between
-from llmexp.report.row import OOM, Row
+from llmexp.report.row import DOUBTS, OOM, Row
 
 NAMED_NEIGHBOURS = 4
+_NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w.]*\w)")
 
 
 def ending_note(row: Row) -> str:
@@ -37,6 +39,28 @@ def interruption_note(row: Row) -> str:
         if one.driver != other.driver
     ]
     return f"its sweep was interrupted and went on later: {', '.join(gaps)}" if gaps else ""
+
+
+def folded(notes: Iterable[str]) -> dict[str, str]:
+    """Return for each note the one that is shown: doubts that differ in numbers alone are one, with the least to most.
+
+    Other notes stay as they are: exit codes 1 and 137 are no range.
+    """
+    alike: dict[str, list[str]] = {}
+    for note in notes:
+        is_doubt = note.startswith(tuple(f"{words}: " for words in DOUBTS.values()))
+        alike.setdefault(_NUMBER.sub("#", note) if is_doubt else note, []).append(note)
+    return {note: _with_ranges(several) for several in alike.values() for note in several}
+
+
+def _with_ranges(notes: list[str]) -> str:
+    ranges = iter([_range(numbers) for numbers in zip(*map(_NUMBER.findall, notes), strict=True)])
+    return _NUMBER.sub(lambda _: next(ranges), notes[0]) if len(notes) > 1 else notes[0]
+
+
+def _range(numbers: Iterable[str]) -> str:
+    by_size = sorted(numbers, key=lambda number: float(number.replace(",", "")))
+    return by_size[0] if by_size[0] == by_size[-1] else f"{by_size[0]} to {by_size[-1]}"
 
 
 def mark(note: str, numbers: Mapping[str, int]) -> str:

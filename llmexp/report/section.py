@@ -19,7 +19,7 @@ from llmexp.report.columns import Bars, Column, Detail
 from llmexp.report.control import control_lines
 from llmexp.report.csv_line import csv_line, identity
 from llmexp.report.legend import legend_of_runs, legend_of_signs, small
-from llmexp.report.notes import beside_note, ending_note, interruption_note
+from llmexp.report.notes import beside_note, ending_note, folded, interruption_note
 from llmexp.report.page.answer import answers, leaders
 from llmexp.report.page.chart import Chart, Matrix
 from llmexp.report.paper.view import PaperView
@@ -150,12 +150,17 @@ class Section:
     @cached_property
     def notes(self) -> list[str]:
         """Reasons why rows have no figures or doubtful ones; the table refers to them by number from 1."""
-        return list(dict.fromkeys(note for row in self.rows for note in self.notes_of(row) if note))
+        return list(dict.fromkeys(self._folded.values()))
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The number of each note."""
-        return {note: number for number, note in enumerate(self.notes, 1)}
+        """The number of each row's note among those shown."""
+        places = {shown: number for number, shown in enumerate(self.notes, 1)}
+        return {note: places[shown] for note, shown in self._folded.items()}
+
+    @cached_property
+    def _folded(self) -> dict[str, str]:
+        return folded(dict.fromkeys(note for row in self.rows for note in self.notes_of(row) if note))
 
     def notes_of(self, row: Row) -> Sequence[str]:
         """Return the notes of one row; some may be empty."""

@@ -172,7 +172,7 @@ def test_contention_is_told_even_of_a_run_too_short_to_judge(repeat_of):
     assert judged(repeat_of([1.0] * 2), machine=CONTENDED).verdict == "unstable"
     steady = judged(repeat_of([1.0] * 60), machine=CONTENDED)
     assert steady.reasons == [
-        "contention: other processes took 0.90 of 2 cores while the ranks compute with 2 (load average up to 3.2)"
+        "contention: other processes took 0.90 of 2 cores while the ranks compute with 2 (highest load average 3.2)"
     ]
 
 

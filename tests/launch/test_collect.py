@@ -57,7 +57,7 @@ def test_another_machine_of_the_run_is_judged_by_its_own_samples(measured, folde
     environment = cores(8) | {"other_nodes_cpu": [cores(2)["cpu"]]}
     judged = conclude(measured.model_copy(update={"config": config}), folder, SUCCESS, environment).stability
     said = (
-        "node 1: contention: other processes took 1.00 of 2 cores while the ranks compute with 2 (load average up to "
+        "node 1: contention: other processes took 1.00 of 2 cores while the ranks compute with 2 (highest load average "
         "0.0)"
     )
     assert (judged.reasons, judged.other_cores) == ([said] if other_cores else [], max(other_cores, 0.1))

@@ -20,3 +20,8 @@ def test_words_with_blanks_stay_quoted():
         "#2   'b=2 3'",
         "#3   (no more words)",
     ]
+
+
+def test_runs_that_differ_in_their_method_have_one_line():
+    lines = repeat_lines(["python -m llmexp method=F+R model=7b", "python -m llmexp method=Z2 model=7b"])
+    assert lines == ["to repeat a run, add its method, such as method=F+R: python -m llmexp model=7b"]
