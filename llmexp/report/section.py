@@ -236,7 +236,8 @@ class Section:
 
     def named(self, row: Row) -> str:
         """Return a row's name in a sentence: its subject, and in brackets by name what else differs between rows."""
-        differing = [f"{name} {value}" for name, value in self.shown(row).items() if name not in self.shared and value]
+        told = {name: value for name, value in self.shown(row).items() if name not in self.shared}
+        differing = [f"{name} {value}" for name, value in told.items() if value and value != row.subject]
         own = [self.own_words[row.id]] if self.own_words[row.id] else []
         return f"{row.subject} ({', '.join([*differing, *own])})" if differing or own else row.subject
 
