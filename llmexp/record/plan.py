@@ -141,7 +141,7 @@ class RunPlan(Record):
     @property
     def rate_unit(self) -> str:
         """The unit of the rate, such as tokens/s."""
-        return self.rate.replace("_per_", "/")
+        return self.rate.replace("_per_", "/").replace("_", " ")
 
     @property
     def subject(self) -> dict[str, str]:

@@ -148,7 +148,7 @@ def speed(row: Row) -> str:
     """Return the mean rate with its unit, for one device where there are several."""
     rate: Metric | None = row.rate
     assert rate
-    devices, unit = max(row.plan.devices, 1), row.plan.rate_unit.replace("output_", "output ")
+    devices, unit = max(row.plan.devices, 1), row.plan.rate_unit
     if devices == 1 or row.plan.rate != "tokens_per_s":
         return f"{rounded(rate.mean)} {unit}"
     one = "GPU" if row.plan.config.hardware.device != "cpu" else "rank"
