@@ -11,6 +11,7 @@ import pytest
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.identity import process_identity
+from llmexp.record.shared_parts import SharedParts
 from llmexp.report.row import read_row
 
 QUIET = ("tracking=none", "model=tiny", "hardware=cpu")
@@ -59,9 +60,9 @@ def test_runs_of_other_drivers_and_broken_folders_are_told_as_they_stand(
 def test_each_run_is_read_once_for_a_report(llmexp, runner, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    def note(folder: RunFolder):
+    def note(folder: RunFolder, parts: SharedParts):
         read.append(folder.path.name)
-        return read_row(folder)
+        return read_row(folder, parts)
 
     llmexp("method=Q,Z2", *QUIET)
     monkeypatch.setattr("llmexp.report.table.read_row", note)
