@@ -83,7 +83,7 @@ def _ours(url: str, load: tuple[str, int], folder: Path) -> Found:
         raise RuntimeError(f"llmexp measured nothing: {result.reason if result else 'no result'}")
     metrics = result.points[0].metrics
     # The others count from the sending, llmexp's own table from when a request was due.
-    return {name: metrics[FROM_SEND.get(name, name)].mean for name in METRICS}
+    return {name: metric.mean for name in METRICS if (metric := metrics[FROM_SEND.get(name, name)])}
 
 
 def _vllm(python: str, tokenizer: Path, url: str, load: tuple[str, int], folder: Path) -> Found:
