@@ -84,11 +84,8 @@ def main() -> int:
         measure = partial(RIVALS[args.suite], rivals=args.rivals)
     with tempfile.TemporaryDirectory(prefix="llmexp-bench-") as folder:
         for figure in measure(Path(folder)):
-            print(
-                f"{figure.name}: {figure.measured.mean:.3f} {figure.unit}, {figure.verdict}",
-                file=sys.stderr,
-                flush=True,
-            )
+            said = f"{figure.name}: {figure.measured.mean:.3f} {figure.unit}, {figure.verdict}"
+            print(said, file=sys.stderr, flush=True)
             found.append(figure)
     Console(width=None if sys.stdout.isatty() else 140).print(table(found))
     print(
