@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from pathlib import Path
 
 from llmexp.launch.follow import SampleFollower
+from llmexp.launch.recent import Recent
 from llmexp.launch.turns import Order
 from llmexp.plan.unheard import unheard
 from llmexp.record.digits import rounded, three_digits
 from llmexp.record.duration import duration
 from llmexp.record.plan import RunPlan
 from llmexp.record.printed import Logs, Output
-from llmexp.record.samples import Sample
 from llmexp.tasks import get_task
 
-RECENT_STEPS = 10
 # After this much printing without a step, the program is taken to report no steps to llmexp.
 UNHEARD_AFTER_S = 30.0
 GIB = 1024**3
@@ -34,7 +32,7 @@ class Progress:
         self.repeats = plan.config.measure.repeats
         self._repeat = 0
         self._steps = 0
-        self._recent: deque[Sample] = deque(maxlen=RECENT_STEPS)
+        self._recent = Recent()
         self._startup_s = 0.0
         self._logs: Logs | None = None
         self._printing_since_s: float | None = None
@@ -77,7 +75,7 @@ class Progress:
         repeat = f"repeat {self._repeat + 1}/{self.repeats} · " if self.repeats > 1 else ""
         if not self._recent:
             return f"{repeat}starting{self._unheard}"
-        last = self._recent[-1]
+        last = self._recent.last
         parts = [
             f"{self._plan.sample_name} {self._steps}{f'/{self.steps_per_repeat}' if self.steps_per_repeat else ''} "
             f"({'warm-up' if last.warmup else 'measured'})",
@@ -103,12 +101,12 @@ class Progress:
     @property
     def rate(self) -> float:
         """Amount done per second over the recent steps, assuming that each replica does as much as rank 0."""
-        return self._plan.replicas * sum(sample.amount for sample in self._recent) / self._recent_s
+        return self._plan.replicas * self._recent.amount / self._recent.seconds
 
     @property
     def remaining_s(self) -> float:
         """Seconds until the last repeat's last step at the recent pace, start-ups included."""
-        return self._steps_left * self._recent_s / len(self._recent) + self._repeats_left * self._startup_s
+        return self._steps_left * self._recent.seconds / len(self._recent) + self._repeats_left * self._startup_s
 
     @property
     def _repeats_left(self) -> int:
@@ -117,7 +115,3 @@ class Progress:
     @property
     def _steps_left(self) -> int:
         return max(0, self.steps_per_repeat - self._steps) + self._repeats_left * self.steps_per_repeat
-
-    @property
-    def _recent_s(self) -> float:
-        return max(self._recent[-1].t_end_s - self._recent[0].t_start_s, 1e-9)
