@@ -118,9 +118,9 @@ def _safe(content: dict[str, Any]) -> dict[str, Any]:
     """Hide secrets and characters that control a terminal, in all texts but the pictures."""
     pictures = [section.pop("pictures") for section in content["sections"]]
     together = json.dumps(content, ensure_ascii=False)  # redacting each text takes long and is seldom needed
-    if redact(together) != together:
-        together = json.dumps(redact_all(content), ensure_ascii=False)
-    safe: dict[str, Any] = json.loads(plain(together))
+    safe = content
+    if redact(together) != together or plain(together) != together:
+        safe = json.loads(plain(json.dumps(redact_all(content), ensure_ascii=False)))
     for section, drawn in zip(safe["sections"], pictures, strict=True):
         section["pictures"] = drawn
     return safe
