@@ -44,10 +44,10 @@ class Recent:
 
     @property
     def amount(self) -> float:
-        """What was done in them, in the unit of the task's rate."""
+        """The work done in them, in the unit of the task's rate."""
         return sum(sample.amount for sample in self._samples)
 
     @property
     def seconds(self) -> float:
-        """The time in which they ended, more than 0."""
+        """The seconds in which they ended, more than 0."""
         return max(self.last.t_end_s - self._begin_s, 1e-9)

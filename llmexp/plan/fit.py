@@ -16,7 +16,7 @@ Verdict = Literal["surely", "likely", "no"]
 # writable memory of an interpreter with torch, transformers and deepspeed, 542 MiB by /proc/self/status (VmData).
 DEVICE_BASE_BYTES, HOST_BASE_BYTES = 1_500_000_000, 570_000_000
 # What a cpu rank's data grows by beyond its libraries and its tensors, mostly stacks of 8 MiB for the threads that it
-# starts: 45 to 70 MB in runs of the tiny model on engine=torch and engine=deepspeed.
+# starts: 44 to 76 MB in runs of the tiny model on engine=torch and engine=deepspeed (VmData, Naive and R, batch 1).
 GROWTH_BASE_BYTES = 70_000_000
 # The memory that activations take, over the tensors themselves: the allocator's waste and what passes between kernels.
 # docs/numbers.md shows how little the verdicts on the paper's cells depend on both.
