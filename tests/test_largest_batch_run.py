@@ -31,7 +31,7 @@ def test_ranks_run_out_of_memory_until_the_largest_batch_is_known(llmexp, tmp_pa
     assert result.metrics["tokens_per_s"].mean > 0
     assert f"{found} a rank fits (2 of 2 tries), {2 * found} does not" in " ".join(table.split())
     assert (run.figures / "batch_search.png").exists()
-    assert "trial 1, batch 1" in said
+    assert "trial 1, batch " in said
 
     code, _, said = llmexp(*words, *search, "data.seq_len=128", "measure=smoke", "tracking=none")
     assert code == 0

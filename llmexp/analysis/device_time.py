@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import msgspec
+from pydantic import BaseModel
 
 from llmexp.errors import RecordError
 from llmexp.record.folder import RunFolder
@@ -17,15 +17,12 @@ from llmexp.record.reading import read_text
 from llmexp.record.result import RunResult, RunStatus
 
 
-class _Window(msgspec.Struct):
+class _Window(BaseModel):
     """What every rank's summary has; the rest, such as the environment, takes long to build for thousands of runs."""
 
     rank: int
     window_wall_s: float
     peak_rss_bytes: int
-
-
-_WINDOW = msgspec.json.Decoder(_Window)
 
 
 def useful_fraction(runs: Iterable[tuple[RunFolder, RunResult | None]]) -> float | None:
@@ -56,6 +53,6 @@ def _summaries(repeat: Path) -> list[str]:
 
 def _window_s(path: str) -> float:
     try:
-        return _WINDOW.decode(read_text(path)).window_wall_s
-    except (ValueError, RecursionError) as error:
+        return _Window.model_validate_json(read_text(path)).window_wall_s
+    except ValueError as error:
         raise RecordError(f"not a rank's summary: {error}") from None
