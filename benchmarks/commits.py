@@ -19,7 +19,7 @@ from benchmarks.commands import LLMEXP, METHODS, TINY
 
 HERE = Path(__file__).parents[1]
 BASE, HEAD = "base", "head"
-PROTOCOL = ("measure=quick", "measure.profile=false", "tracking=none", "rerun=all")
+PROTOCOL = ("measure=quick", "measure.repeats=1", "measure.profile=false", "tracking=none", "rerun=all")
 
 
 def importable(checkout: Path, place: Path) -> Path:
@@ -46,15 +46,24 @@ def checked_out(commit: str, place: Path) -> Iterator[Path]:
             subprocess.run(["git", "-C", HERE, "worktree", "remove", "--force", "--force", place], check=True)
 
 
-def turns(methods: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (method, side) in the order of measuring: each side goes first for every other method."""
+def turns(methods: Sequence[str], repeats: int) -> list[tuple[int, str, str]]:
+    """Return (repeat, method, side) in the order of measuring.
+
+    The sides take turns repeat by repeat, so that a slower minute falls on both. Each goes first for every other
+    method, and for every other repeat of one.
+    """
     sides = ((BASE, HEAD), (HEAD, BASE))
-    return [(method, side) for number, method in enumerate(methods) for side in sides[number % 2]]
+    return [
+        (repeat, method, side)
+        for repeat in range(repeats)
+        for number, method in enumerate(methods)
+        for side in sides[(repeat + number) % 2]
+    ]
 
 
-def measured(path: Path, side: str, method: str, repeats: int, folder: Path) -> int:
-    """Measure one method with one side's code into the sweep `side`; return the command's exit code."""
-    words = (*TINY, *PROTOCOL, f"method={method}", f"measure.repeats={repeats}", f"sweep.name={side}")
+def measured(path: Path, side: str, method: str, repeat: int, folder: Path) -> int:
+    """Measure a method once with one side's code, into a sweep of its own; return the command's exit code."""
+    words = (*TINY, *PROTOCOL, f"method={method}", f"sweep.name={side}-{repeat}")
     return _exit_code(words, folder, PYTHONPATH=str(path))
 
 
@@ -84,11 +93,11 @@ def main() -> int:
             BASE: importable(checkout, folder / "base-packages"),
             HEAD: importable(HERE, folder / "head-packages"),
         }
-        for method, side in turns(METHODS):
-            if measured(paths[side], side, method, args.repeats, folder):
+        for repeat, method, side in turns(METHODS, args.repeats):
+            if measured(paths[side], side, method, repeat, folder):
                 return 2
-        sets = [str(folder / "outputs" / side) for side in (BASE, HEAD)]
-        return _exit_code(["compare", *sets, "--margin", args.margin], folder)
+        base, head = (str(folder / "outputs" / f"{side}-*") for side in (BASE, HEAD))
+        return _exit_code(["compare", base, head, "--pool", "--margin", args.margin], folder)
 
 
 if __name__ == "__main__":

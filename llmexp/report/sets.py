@@ -12,6 +12,7 @@ from llmexp.errors import ConfigError, unknown
 from llmexp.record.result import Metric
 from llmexp.report.baseline import Measured
 from llmexp.report.compare import Difference
+from llmexp.report.pool import pool
 from llmexp.tasks import get_task
 
 Outcome = Literal["better", "worse", "within", "unknown", "lost", "not compared"]
@@ -45,6 +46,7 @@ class SetComparison:
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     repeated: int
+    pooled: bool
 
     @property
     def failed(self) -> bool:
@@ -59,18 +61,23 @@ class SetComparison:
 
 
 def compare_sets(
-    a: Sequence[Measured], b: Sequence[Measured], metric: str | None = None, margin: float = MARGIN
+    a: Sequence[Measured],
+    b: Sequence[Measured],
+    metric: str | None = None,
+    margin: float = MARGIN,
+    pooled: bool = False,
 ) -> SetComparison:
     """Compare the second set with the first, by a metric or else the task's rate.
 
-    Raises ConfigError where no row is in both, or the metric is not known or has no better direction.
+    Of runs of one set that measure the same the last to end counts, or all repeats if they are pooled. Raises
+    ConfigError where no row is in both, or the metric is not known or has no better direction.
     """
     chosen = metric or a[0].rate
     spec = _spec((*a, *b), chosen)
     if chosen.endswith("_bytes"):  # what makes a speed unstable leaves the memory as it is
         a, b = ([row.model_copy(update={"unstable": ""}) for row in rows] for rows in (a, b))
     apart = _differing([row.settings for row in a], [row.settings for row in b])
-    first, second = _by_key(a, apart), _by_key(b, apart)
+    first, second = _by_key(a, apart, pooled), _by_key(b, apart, pooled)
     shared = [key for key in first if key in second]
     if not shared:
         raise ConfigError(_nothing_in_common(a, b))
@@ -86,6 +93,7 @@ def compare_sets(
         only_a=tuple(names[key] for key in first if key not in second),
         only_b=tuple(names[key] for key in second if key not in first),
         repeated=len(a) - len(first) + len(b) - len(second),
+        pooled=pooled,
     )
 
 
@@ -115,13 +123,14 @@ def _differences(a: Sequence[Measured], b: Sequence[Measured], part: str) -> tup
     return tuple(Difference(key, *values) for key, values in _differing(*ran).items())
 
 
-def _by_key(rows: Sequence[Measured], apart: Iterable[str]) -> dict[Key, Measured]:
-    """Return the rows by what they measure; of several that measure the same, the last to end counts."""
+def _by_key(rows: Sequence[Measured], apart: Iterable[str], pooled: bool) -> dict[Key, Measured]:
+    """Return the rows by what they measure, in the order in which they ended."""
     left_out = set(apart)
-    return {
-        tuple(sorted((key, value) for key, value in row.settings.items() if key not in left_out)): row
-        for row in sorted(rows, key=lambda row: row.ended_at)
-    }
+    found: dict[Key, list[Measured]] = {}
+    for row in sorted(rows, key=lambda row: row.ended_at):
+        key = tuple(sorted((key, value) for key, value in row.settings.items() if key not in left_out))
+        found.setdefault(key, []).append(row)
+    return {key: pool(runs) if pooled else runs[-1] for key, runs in found.items()}
 
 
 def _names(keys: Sequence[Key]) -> dict[Key, str]:

@@ -29,7 +29,8 @@ def print_sets(found: SetComparison, file: TextIO | None = None) -> None:
         if names:
             write(screen, f"only in the {side} set: {', '.join(names)}")
     if found.repeated:
-        write(screen, f"{found.repeated} more measure the same as another run of their set: the last to end counts")
+        which = "the repeats of all count" if found.pooled else "the last to end counts; --pool counts all"
+        write(screen, f"{found.repeated} more measure the same as another run of their set: {which}")
     write(screen, _legend(found), "dim")
     write(screen, _sentence(found))
 

@@ -128,6 +128,16 @@ def test_the_last_of_several_runs_of_a_row_counts(row):
     assert found.repeated == 1
 
 
+def test_pooled_the_repeats_of_all_runs_of_a_row_count(row):
+    first = [row(mean=mean, n=1) for mean in (99.9, 100.0, 100.1)]
+    second = [row(mean=mean, n=1) for mean in (89.9, 90.0, 90.1)]
+    assert outcomes(compare_sets(first, second)) == {"Naive": "unknown"}
+    found = compare_sets(first, second, pooled=True)
+    assert outcomes(found) == {"Naive": "worse"}
+    assert found.rows[0].a.metrics["tokens_per_s"].n == 3
+    assert "4 more measure the same as another run of their set: the repeats of all count" in printed(found)
+
+
 def test_a_baseline_gives_the_same_answers_as_the_runs(row, tmp_path):
     a, b = [row("Naive"), row("R")], [row("Naive", 95), row("R", 100)]
     save(tmp_path / "baseline.json", a)

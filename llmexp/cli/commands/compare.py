@@ -37,6 +37,9 @@ def parser() -> Parser:
     parser.add_argument(
         "--margin", type=_share, help=f"the least difference that matters, such as 2%%; {MARGIN:g} without it"
     )
+    parser.add_argument(
+        "--pool", action="store_true", help="of runs of one set that measure the same, count the repeats of all"
+    )
     parser.add_argument("--strict", action="store_true", help="exit 1 too where a row has no answer or no partner")
     return parser
 
@@ -50,7 +53,8 @@ def main(args: Namespace) -> int:
         print_comparison(compare(first[0], second[0]))
         return 0
     a = load(args.baseline) if args.baseline else _measured(first or [])
-    found = compare_sets(a, _measured(second), args.metric, MARGIN if args.margin is None else args.margin)
+    margin = MARGIN if args.margin is None else args.margin
+    found = compare_sets(a, _measured(second), args.metric, margin, pooled=args.pool)
     print_sets(found)
     return int(found.failed or (args.strict and not found.is_complete))
 
@@ -83,7 +87,7 @@ def _sides(args: Namespace) -> tuple[list[RunFolder] | None, list[RunFolder]]:
 
 
 def _asks_for_sets(args: Namespace) -> bool:
-    return bool(args.metric or args.margin is not None or args.strict)
+    return bool(args.metric or args.margin is not None or args.strict or args.pool)
 
 
 def _runs(names: Sequence[str]) -> list[RunFolder]:

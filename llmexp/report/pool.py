@@ -1,0 +1,37 @@
+"""Several runs that measure the same, as one whose repeats are those of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum, sqrt
+
+from llmexp.errors import ConfigError
+from llmexp.record.result import Metric
+from llmexp.report.baseline import Measured
+
+
+def pool(runs: Sequence[Measured]) -> Measured:
+    """Take the repeats of those that were measured together, of runs in the order in which they ended.
+
+    What else is said is of the last. Raises ConfigError where they did not do the same work.
+    """
+    counted = [run for run in runs if run.is_measured] or runs[-1:]
+    last = counted[-1]
+    if any(run.work != last.work for run in counted):
+        name = " ".join(last.settings[key] for key in ("model.name", "method") if key in last.settings)
+        raise ConfigError(f"--pool: runs of {name} did not do the same work; name only those that did")
+    names = dict.fromkeys(name for run in counted for name in run.metrics)
+    metrics = {name: _of_all([run.metrics[name] for run in counted if name in run.metrics]) for name in names}
+    reasons = dict.fromkeys(run.unstable for run in counted if run.unstable)
+    return last.model_copy(update={"metrics": metrics, "unstable": "; ".join(reasons)})
+
+
+def _of_all(metrics: Sequence[Metric]) -> Metric:
+    """Return the mean and the deviation that the repeats of all would have had in one run."""
+    n = sum(metric.n for metric in metrics)
+    mean = fsum(metric.n * metric.mean for metric in metrics) / n
+    squares = fsum(
+        (metric.n - 1) * (metric.std_between_repeats or 0.0) ** 2 + metric.n * (metric.mean - mean) ** 2
+        for metric in metrics
+    )
+    return Metric(mean=mean, std_between_repeats=sqrt(squares / (n - 1)) if n > 1 else None, n=n)
