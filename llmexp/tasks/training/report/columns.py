@@ -20,7 +20,7 @@ from llmexp.tasks.training.report.memory_column import memory_header, memory_uni
 from llmexp.tasks.training.report.paper import over_paper, paper_note, scaling_note, unlike_note
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.scaling_series import KINDS, Kind, paper_of
-from llmexp.tasks.training.report.searched_batch import batch_cell, search_note
+from llmexp.tasks.training.report.searched_batch import batch_cell
 
 if TYPE_CHECKING:
     from llmexp.tasks.training.report.section import TrainingSection
@@ -58,7 +58,7 @@ def _finetuned(report: TrainingSection, name: str) -> Column:
 def _measured(report: TrainingSection) -> Iterator[Column]:
     """Yield speed, memory and time, with what fine-tuning asks besides."""
     numbers, divisor = report.numbers, memory_unit(report)[1]
-    yield _column(report, "largest batch", lambda row: batch_cell(row) + mark(search_note(row), numbers), 11)
+    yield _column(report, "largest batch", lambda row: batch_cell(row) + mark(report.search_note(row), numbers), 11)
     yield report.rate_column()
     real = "real_tokens_per_s"
     yield _metric(report, real, lambda row: row.metric(real) if report.has_padding else None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from llmexp.analysis.batch_gain import WORTH, BatchGain, batch_gain
@@ -23,6 +24,27 @@ _PAYS = {
 }
 
 
+@dataclass(frozen=True)
+class BatchSearch:
+    """What a search for the largest batch has shown, in samples a rank.
+
+    `fits` of `tries` of the largest were not out of memory; 0 where not even 1 sample fits. `too_large` is the smallest
+    batch above it that was; None where none was tried. `tokens_per_s` has the means of the trials up to the largest.
+    """
+
+    largest: int
+    fits: int
+    tries: int
+    too_large: int | None
+    tokens_per_s: Mapping[int, float]
+    gain: BatchGain | None
+
+    @property
+    def fastest(self) -> int | None:
+        """The batch of the fastest trials; None where none has a speed."""
+        return max(self.tokens_per_s, key=lambda micro: self.tokens_per_s[micro], default=None)
+
+
 def trials_of(row: TrainingRow) -> Sequence[ResultPoint]:
     """Return the account of the search; empty where the run did not search, or has not ended."""
     return [point for point in row.result.points if FITS in point.verdicts] if row.result else []
@@ -40,12 +62,33 @@ def batch_cell(row: TrainingRow) -> str:
 
 def search_note(row: TrainingRow) -> str:
     """Say how the search ended and what it shows of speed; empty where the run did not search."""
+    found = search_of(row)
+    if not found:
+        return ""
+    if not found.fits:
+        return "searched for the largest batch: not even 1 sample a rank fits"
+    parts = [_bounds(found), *_fastest(found)]
+    return "; ".join([*parts, _gained(found.gain)] if found.gain and row.rate else parts)
+
+
+def search_of(row: TrainingRow) -> BatchSearch | None:
+    """Return what the run's trials say; None where it did not search, or has not ended."""
     trials = trials_of(row)
     if not trials:
-        return ""
-    parts = [_bounds(row, trials), *_fastest(row, trials)]
-    gain = batch_gain(_speeds(row, trials), row.rate)
-    return "; ".join([*parts, _gained(gain)] if gain and row.rate else parts)
+        return None
+    micro = row.batch.micro
+    tries = [trial for trial in trials if trial.params[BATCH] == micro]
+    failed = [trial.params[BATCH] for trial in trials if not fitted(trial) and trial.params[BATCH] > micro]
+    # A larger batch than the one that was found may have fitted by luck.
+    speeds = {one: some for one, some in over_batches(trials, "tokens_per_s").items() if one <= micro}
+    return BatchSearch(
+        largest=micro,
+        fits=sum(map(fitted, tries)),
+        tries=len(tries),
+        too_large=min(failed, default=None),
+        tokens_per_s={one: fmean(some) for one, some in speeds.items()},
+        gain=batch_gain(speeds, row.rate),
+    )
 
 
 def over_batches(trials: Sequence[ResultPoint], metric: str) -> dict[int, list[float]]:
@@ -58,40 +101,35 @@ def over_batches(trials: Sequence[ResultPoint], metric: str) -> dict[int, list[f
     return dict(found)
 
 
-def _speeds(row: TrainingRow, trials: Sequence[ResultPoint]) -> dict[int, list[float]]:
-    """Return the tokens/s of the trials up to the batch that was found; a larger one may have fitted by luck."""
-    return {micro: some for micro, some in over_batches(trials, "tokens_per_s").items() if micro <= row.batch.micro}
-
-
 def memory_of(trials: Sequence[ResultPoint]) -> str:
     """Return the name of the metric that gives the trials' memory; empty where none does."""
     return next((name for name in MEMORY if any(trial.metrics.get(name) for trial in trials)), "")
 
 
-def _bounds(row: TrainingRow, trials: Sequence[ResultPoint]) -> str:
-    found = [trial for trial in trials if trial.params[BATCH] == row.batch.micro]
-    failed = [trial.params[BATCH] for trial in trials if not fitted(trial) and trial.params[BATCH] > row.batch.micro]
-    if not any(map(fitted, found)):
-        return "searched for the largest batch: not even 1 sample a rank fits"
-    tries = f"{sum(map(fitted, found))} of {len(found)} tries"
-    end = f"{min(failed)} does not" if failed else "larger ones were not asked for"
-    return f"searched for the largest batch: {row.batch.micro} a rank fits ({tries}), {end}"
+def _bounds(found: BatchSearch) -> str:
+    end = "larger ones were not asked for" if found.too_large is None else f"{found.too_large} does not"
+    tries = f"{found.fits} of {found.tries} tries"
+    return f"searched for the largest batch: {found.largest} a rank fits ({tries}), {end}"
 
 
-def _fastest(row: TrainingRow, trials: Sequence[ResultPoint]) -> list[str]:
-    speeds = {micro: fmean(some) for micro, some in _speeds(row, trials).items()}
-    if len(speeds) < 2:
+def _fastest(found: BatchSearch) -> list[str]:
+    speeds, best, largest = found.tokens_per_s, found.fastest, found.largest
+    if best is None or len(speeds) < 2:
         return []
-    best = max(speeds, key=lambda micro: speeds[micro])
-    own = f", {row.batch.micro} at {rounded(speeds[row.batch.micro])}" if best != row.batch.micro in speeds else ""
+    own = f", {largest} at {rounded(speeds[largest])}" if best != largest in speeds else ""
     return [f"fastest of {len(speeds)} batches tried: {best} at {rounded(speeds[best])} tokens/s{own}"]
 
 
 def _gained(gain: BatchGain) -> str:
-    low, high = gain.doubling.ratio_interval()
-    if high > WIDEST * gain.doubling.ratio:
+    if is_vague(gain):
         return f"what a doubling between {gain.smaller} and {gain.largest} brings cannot be told from so few trials"
+    low, high = gain.doubling.ratio_interval()
     return (
         f"from {gain.smaller} to {gain.largest} each doubling brought {gain.doubling.ratio - 1:+.1%} tokens/s "
         f"({low - 1:+.1%} to {high - 1:+.1%}): {_PAYS[gain.answer]}"
     )
+
+
+def is_vague(gain: BatchGain) -> bool:
+    """Tell whether the interval is too wide to be of help."""
+    return gain.doubling.ratio_interval()[1] > WIDEST * gain.doubling.ratio

@@ -40,7 +40,8 @@ from llmexp.tasks.training.report.programs import engine_names
 from llmexp.tasks.training.report.relative_speeds import RelativeSpeeds
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.scaling_series import KINDS, Kind, Series, series_of
-from llmexp.tasks.training.report.searched_batch import search_note
+from llmexp.tasks.training.report.search_detail import search_details
+from llmexp.tasks.training.report.searched_batch import BatchSearch, search_note, search_of
 from llmexp.tasks.training.report.stated_detail import check_stated, stated_detail, stated_of, stated_record
 
 # As many columns fit a terminal, and as many bars a picture.
@@ -93,7 +94,16 @@ class TrainingSection(Section):
     def notes_of(self, row: Row) -> Sequence[str]:
         """Return the row's notes, and what is doubtful in the paper's cell."""
         assert isinstance(row, TrainingRow)
-        return *super().notes_of(row), search_note(row), paper_note(row), unlike_note(row), scaling_note(row)
+        return *super().notes_of(row), self.search_note(row), paper_note(row), unlike_note(row), scaling_note(row)
+
+    def search_note(self, row: TrainingRow) -> str:
+        """Say how the row's search for the largest batch ended, where no table of searches does."""
+        return search_note(row) if len(self.searches) == 1 else ""
+
+    @cached_property
+    def searches(self) -> dict[str, BatchSearch]:
+        """What the runs that searched for their largest batch found, by run id."""
+        return {row.id: found for row in self.rows if (found := search_of(row))}
 
     def identity(self, row: Row) -> dict[str, Any]:
         """Return the row's identity with its batch, precision and sequence length."""
@@ -167,6 +177,7 @@ class TrainingSection(Section):
         modules = [module_detail(runs, whole=False), limits_detail(runs)] if 0 < len(runs) <= MOST_PROFILED else []
         return [
             *self.asked_details,
+            *search_details([(self.named(row), self.searches[row.id]) for row in self.rows if row.id in self.searches]),
             *modules,
             *(table for place in self._places for _, table in paper_tables(place)),
             *map(figure5_detail, self.figures5),

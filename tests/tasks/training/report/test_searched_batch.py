@@ -105,6 +105,16 @@ def test_the_table_has_the_batch_and_the_note(searched):
     assert "searched for the largest batch: 7 a rank fits" in table
 
 
+def test_several_searches_are_a_table_of_their_own(searched):
+    report = build_report([searched(7, steady), searched(9, steady, fits=3)])
+    table = markdown(report)
+    assert "the searches for the largest batch a rank" in table
+    assert "searched for the largest batch: " not in table
+    (section,) = report.sections
+    columns = {column.header: column.cells for column in section.details[0].columns}
+    assert (columns["largest batch"], columns["too large"]) == (("7", "9"), ("8", "10"))
+
+
 def test_where_nothing_fits_the_table_says_so(searched):
     table = markdown(build_report([searched(0, steady)]))
     assert "not even 1 sample a rank fits" in table
