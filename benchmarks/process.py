@@ -5,14 +5,16 @@ It also says what the rest of the machine did meanwhile.
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
-import time
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+SPAWNED = (sys.executable, "-I", "-S", str(Path(__file__).with_name("spawned.py")))
 
 
 @dataclass(frozen=True)
@@ -31,21 +33,16 @@ class Cost:
 
 def cost_of(command: Sequence[str], folder: Path, beside: Callable[[], None] = lambda: None) -> Cost:
     """Run a command in a folder to its end, and `beside` while it runs; raise RuntimeError where it fails."""
-    machine_s, start_s = _busy_s(), time.perf_counter()
-    with (folder / "output.txt").open("w") as output:
-        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
+    machine_s, said, found = _busy_s(), folder / "output.txt", folder / "cost.json"
+    with said.open("w") as output:
+        process = subprocess.Popen([*SPAWNED, found.absolute(), *command], cwd=folder, stdout=output, stderr=output)
     beside()
-    # The process has ended but is not reaped yet: only now the kernel tells its own time apart from its children's.
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    wall_s, machine_s = time.perf_counter() - start_s, _busy_s() - machine_s
-    times = psutil.Process(process.pid).cpu_times()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{(folder / 'output.txt').read_text()[-4000:]}")
-    own_s = times.user + times.system
-    all_s = own_s + times.children_user + times.children_system
-    return Cost(own_s, all_s, wall_s, max(0.0, (machine_s - all_s) / wall_s), usage.ru_maxrss * 1024)
+    if process.wait():
+        raise RuntimeError(f"{' '.join(command)} cannot be run:\n{said.read_text()[-4000:]}")
+    machine_s, cost = _busy_s() - machine_s, json.loads(found.read_text())
+    if cost.pop("exit_code"):
+        raise RuntimeError(f"{' '.join(command)} failed:\n{said.read_text()[-4000:]}")
+    return Cost(**cost, others_cores=max(0.0, (machine_s - cost["all_cpu_s"]) / cost["wall_s"]))
 
 
 def _busy_s() -> float:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -42,13 +40,15 @@ def test_a_failure_is_told_with_the_commands_own_words(tmp_path: Path) -> None:
         cost_of([sys.executable, "-c", "raise SystemExit('not today')"], tmp_path)
 
 
-def test_the_peak_of_memory_is_the_commands_own(tmp_path: Path) -> None:
-    """Asked by a small process, as benchmarks are: a child's peak begins with what its parent held when it forked."""
-    imports = "import sys; from pathlib import Path; from benchmarks.process import cost_of"
-    asks = f"{imports}; print(cost_of([sys.executable, '-c', sys.argv[1]], Path.cwd()).peak_rss_bytes)"
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    held = [f"held = b'x' * {size}" for size in (1, 10**8)]
+def test_the_peak_of_memory_is_the_commands_own_whatever_asks_for_it(tmp_path: Path) -> None:
+    size = 200_000_000
+    held = b"x" * size
     small, large = (
-        int(subprocess.check_output([sys.executable, "-c", asks, one], cwd=tmp_path, env=env)) for one in held
+        cost_of([sys.executable, "-c", f"held = b'x' * {many}"], tmp_path).peak_rss_bytes for many in (1, size)
     )
-    assert small < 10**8 < large
+    assert small < len(held) < large
+
+
+def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)no-such-program cannot be run:.*No such file"):
+        cost_of(["no-such-program"], tmp_path)
