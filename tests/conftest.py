@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -30,6 +31,10 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.result import Metric, RunResult, RunStatus, Stability
 from llmexp.record.samples import StateBytes, StepSample, TrainingSummary
 
+# Begun by nohup or in the background of a script, the tests ignore these signals, and so would all that they start.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
 # Let oneDNN and precision=auto leave bf16 instructions alone, so that every machine plans and runs the same:
 # fp32 where no test says otherwise.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")

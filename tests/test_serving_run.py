@@ -222,10 +222,10 @@ def test_a_server_that_refuses_all_has_failed(sweep: Sweep) -> None:
 @pytest.mark.parametrize(
     ("who", "number"),
     [
-        ("client", signal.SIGTERM),
+        pytest.param("client", signal.SIGTERM, marks=pytest.mark.sweep),
         ("client", signal.SIGKILL),
         ("driver", signal.SIGINT),
-        ("driver", signal.SIGTERM),
+        pytest.param("driver", signal.SIGTERM, marks=pytest.mark.sweep),
         ("driver", signal.SIGKILL),
     ],
 )

@@ -199,7 +199,9 @@ def start(surroundings: Surroundings) -> Iterator[Callable[[], Driver]]:
             driver.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.sweep), signal.SIGINT]
+)
 def test_a_killed_sweep_goes_on_with_the_repeats_that_are_missing(
     surroundings: Surroundings, start: Callable[[], Driver], number: signal.Signals
 ) -> None:

@@ -72,7 +72,10 @@ def check_greedy(folder: Path, run: RunFolder, monkeypatch: pytest.MonkeyPatch) 
         assert one.text == tokenizer.decode(tokens)
 
 
-@pytest.mark.parametrize("words", [(), ("serve.texts.path=a.jsonl",)], ids=["words", "texts"])
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param((), id="words", marks=pytest.mark.sweep), pytest.param(("serve.texts.path=a.jsonl",), id="texts")],
+)
 def test_transformers_serves_it(folder: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     check_greedy(folder, served(folder, *words), monkeypatch)
 
