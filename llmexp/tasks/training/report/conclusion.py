@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from llmexp.analysis.inference import of_repeats
 from llmexp.record.result import Stability
@@ -22,31 +22,33 @@ SLOWER, FASTER, ALIKE, DISTURBED = (
 )
 
 
-def conclusion(rows: Sequence[TrainingRow]) -> list[str]:
-    """Return a line for each kind of work that was measured with Naive and other methods over several repeats.
+def conclusion(rows: Sequence[TrainingRow], named: Callable[[TrainingRow], str] = lambda row: row.method) -> list[str]:
+    """Return a line for each run of Naive that was measured over several repeats, and other methods at the same work.
 
-    The line says which methods' intervals overlap with Naive's.
+    The line says which methods' intervals overlap with Naive's. `named` tells a row from all others.
     """
     measured = [row for row in rows if _interval(row) and not row.is_control]
     beside: dict[tuple[str, ...], list[TrainingRow]] = {}
     for row in measured:
         if row.method != NAIVE:
             beside.setdefault(_work(row), []).append(row)
-    pairs = ((row, beside.get(_work(row))) for row in measured if row.method == NAIVE)
-    return [_line(naive, others) for naive, others in pairs if others]
+    pairs = [(row, beside[_work(row)]) for row in measured if row.method == NAIVE and _work(row) in beside]
+    said = [(naive, _line(naive, others, named)) for naive, others in pairs]
+    return [f"beside {named(naive)}: {line}" if len(said) > 1 else line for naive, line in said]
 
 
 def _work(row: TrainingRow) -> tuple[str, ...]:
     return tuple(row.work.values())
 
 
-def _line(naive: TrainingRow, others: Iterable[TrainingRow]) -> str:
+def _line(naive: TrainingRow, others: Sequence[TrainingRow], named: Callable[[TrainingRow], str]) -> str:
     if _is_disturbed(naive):
         return "no method is judged beside Naive, because something stood in Naive's way"
     found: dict[str, list[str]] = {SLOWER: [], FASTER: [], ALIKE: [], DISTURBED: []}
+    methods = [row.method for row in others]
     for row in others:
-        found[_verdict(naive, row)].append(row.method)
-    told = [f"{verdict}: {', '.join(methods)}" for verdict, methods in found.items() if methods]
+        found[_verdict(naive, row)].append(row.method if methods.count(row.method) == 1 else named(row))
+    told = [f"{verdict}: {', '.join(names)}" for verdict, names in found.items() if names]
     return f"by the {100 * CONFIDENCE:.0f} % intervals of the repeats, {'; '.join(told)}"
 
 

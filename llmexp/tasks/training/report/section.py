@@ -215,7 +215,7 @@ class TrainingSection(Section):
     @property
     def answers(self) -> list[str]:
         """The fastest, and which methods are told apart from Naive."""
-        return [*super().answers, *(f"{line[:1].upper()}{line[1:]}." for line in dict.fromkeys(conclusion(self.rows)))]
+        return [*super().answers, *(f"{line[:1].upper()}{line[1:]}." for line in conclusion(self.rows, self.named))]
 
     @property
     def charts(self) -> Sequence[Chart]:

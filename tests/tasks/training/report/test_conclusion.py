@@ -42,6 +42,19 @@ def test_methods_are_sorted_by_what_their_intervals_tell():
     ]
 
 
+def test_where_several_runs_are_naive_each_line_says_beside_which():
+    speeds = [99, 100, 101]
+    rows = [row(method, speeds, work=work) for work in ("tiny", "small") for method in ("Naive", "F")]
+    said = "by the 96 % intervals of the repeats, not told apart from it: "
+    assert conclusion(rows, lambda row: f"{row.method} ({row.work['model']})") == [
+        f"beside Naive (tiny): {said}F",
+        f"beside Naive (small): {said}F",
+    ]
+    again = [row("Naive", speeds), row("F", speeds), row("F", speeds)]
+    numbers = {id(one): number for number, one in enumerate(again)}
+    assert conclusion(again, lambda row: f"{row.method} {numbers[id(row)]}") == [f"{said}F 1, F 2"]
+
+
 def test_a_wide_interval_is_judged_and_a_disturbed_run_is_not():
     rows = [
         row("Naive", [99, 100, 101], ("noise: …",)),
