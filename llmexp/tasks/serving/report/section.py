@@ -25,7 +25,7 @@ from llmexp.tasks.serving.report.profiled import ProfiledRun, profile_details, p
 from llmexp.tasks.serving.report.same_work import same_work_lines
 
 LENGTHS = {"prompt": "{} in", "output": "{} out"}
-
+_IN_LABEL = LENGTHS | {"devices": "tp {}", "requests": "{} requests", "loads": "at {}"}
 
 # The name of the load that is the paper's, in conf/serve.
 PAPER = "paper"
@@ -55,9 +55,9 @@ class ServingSection(Section):
     def label(self, row: Row) -> str:
         """Return a run's name in tables and pictures: its engine, and what else differs between runs."""
         varying = [
-            LENGTHS.get(name, "{}").format(value)
+            _IN_LABEL.get(name, "{}").format(value)
             for name, value in self.shown(row).items()
-            if name not in (*self.shared, "engine")
+            if value and name not in (*self.shared, "engine")
         ]
         return " ".join(filter(None, [row.subject, *varying, self.own_words[row.id]]))
 

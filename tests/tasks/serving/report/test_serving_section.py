@@ -35,6 +35,16 @@ def test_every_load_of_every_run_has_a_line(tmp_path: Path) -> None:
     assert "not measured: no request was answered wholly: gone" in detail.legend
 
 
+def test_what_differs_between_runs_is_said_with_its_name(tmp_path: Path) -> None:
+    rates = ("serve.rate=max", "serve.requests=2"), ("serve.rate=4", "serve.requests=3")
+    one, other = (served_row(tmp_path / words[0], serving_plan(*words), answer(0)) for words in rates)
+    section = ServingSection((one, other))
+    assert [section.label(row) for row in (one, other)] == [
+        "transformers 2 requests at max",
+        "transformers 3 requests at 4/s",
+    ]
+
+
 def test_the_pictures_are_the_distributions_and_throughput_against_interactivity(tmp_path: Path) -> None:
     plan = serving_plan("serve.rate=2,max", "serve.requests=2")
     answers = [answer(0), answer(1, 1.0), *(answer(index, point=1, takes_s=4.0) for index in range(2))]
