@@ -99,18 +99,18 @@ def sweeps(folder: Path, times: int) -> list[Figure]:
 
 def _to_first_step(folder: Path) -> tuple[float, Cost]:
     shutil.rmtree(folder / "outputs", ignore_errors=True)
-    seconds: list[float] = []
-    start_s = time.perf_counter()
+    seen_s: list[float] = []
+    patient_until_s = time.monotonic() + PATIENCE_S
 
     def wait() -> None:
         while not any(path.stat().st_size for path in folder.glob("outputs/*/*/repeat.0/samples.0.jsonl")):
-            if time.perf_counter() - start_s > PATIENCE_S:
+            if time.monotonic() > patient_until_s:
                 raise RuntimeError(f"no step within {PATIENCE_S:.0f} s: see {folder / 'output.txt'}")
             time.sleep(0.01)
-        seconds.append(time.perf_counter() - start_s)
+        seen_s.append(time.monotonic())
 
     cost = cost_of([*LLMEXP, *TINY, "rerun=all", "measure=smoke", "tracking=none"], folder, beside=wait)
-    return seconds[0], cost
+    return seen_s[0] - cost.begun_s, cost
 
 
 def _sweep(folder: Path, name: str, tracking: str, measure: str, rerun: str = "all") -> Cost:

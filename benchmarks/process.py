@@ -22,10 +22,12 @@ class Cost:
     """Seconds and bytes of a command.
 
     `all_cpu_s` counts every process that was waited for, `others_cores` the cores that other programs used, on average.
+    `begun_s` is on the clock of time.monotonic, which all processes share.
     """
 
     own_cpu_s: float
     all_cpu_s: float
+    begun_s: float
     wall_s: float
     others_cores: float
     peak_rss_bytes: int

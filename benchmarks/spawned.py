@@ -14,17 +14,18 @@ from pathlib import Path
 
 def main() -> None:
     """Run the command to its end; its exit code, seconds and bytes are the result, whatever they are."""
-    begun_s = time.perf_counter()
+    begun_s = time.monotonic()
     process = subprocess.Popen(sys.argv[2:])
     # The process has ended but is not reaped yet: only now the kernel tells its own time apart from its children's.
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    wall_s = time.perf_counter() - begun_s
+    wall_s = time.monotonic() - begun_s
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     own_s, all_s = (sum(map(int, fields[11:end])) / os.sysconf("SC_CLK_TCK") for end in (13, 15))
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    cost = {"own_cpu_s": own_s, "all_cpu_s": all_s, "wall_s": wall_s, "peak_rss_bytes": usage.ru_maxrss * 1024}
-    Path(sys.argv[1]).write_text(json.dumps(cost | {"exit_code": process.returncode}))
+    cost = {"own_cpu_s": own_s, "all_cpu_s": all_s, "begun_s": begun_s, "wall_s": wall_s}
+    cost |= {"peak_rss_bytes": usage.ru_maxrss * 1024, "exit_code": process.returncode}
+    Path(sys.argv[1]).write_text(json.dumps(cost))
 
 
 if __name__ == "__main__":

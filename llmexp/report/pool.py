@@ -13,13 +13,16 @@ from llmexp.report.baseline import Measured
 def pool(runs: Sequence[Measured]) -> Measured:
     """Take the repeats of those that were measured together, of runs in the order in which they ended.
 
-    What else is said is of the last. Raises ConfigError where they did not do the same work.
+    What else is said is of the last. Raises ConfigError where they did not do the same work in the same environment.
     """
     counted = [run for run in runs if run.is_measured] or runs[-1:]
     last = counted[-1]
-    if any(run.work != last.work for run in counted):
-        name = " ".join(last.settings[key] for key in ("model.name", "method") if key in last.settings)
-        raise ConfigError(f"--pool: runs of {name} did not do the same work; name only those that did")
+    for run in counted:
+        for one, other in ((run.work, last.work), (run.environment, last.environment)):
+            if key := next((key for key in {**one, **other} if one.get(key) != other.get(key)), None):
+                name = " ".join(last.settings[each] for each in ("model.name", "method") if each in last.settings)
+                values = f"{one.get(key, 'not known')} and {other.get(key, 'not known')}"
+                raise ConfigError(f"--pool: runs of {name} differ in {key}, {values}: name only those that agree")
     names = dict.fromkeys(name for run in counted for name in run.metrics)
     metrics = {name: _of_all([run.metrics[name] for run in counted if name in run.metrics]) for name in names}
     reasons = dict.fromkeys(run.unstable for run in counted if run.unstable)

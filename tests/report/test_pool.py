@@ -43,6 +43,14 @@ def test_what_disturbed_one_run_disturbs_the_whole() -> None:
     assert found.unstable == "contention"
 
 
-def test_other_work_is_not_pooled() -> None:
-    with pytest.raises(ConfigError, match="--pool: runs of tiny F did not do the same work"):
-        pool([run(100.0), run(100.0, work={"tokens": "2048"})])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"work": {"tokens": "2048"}}, "tokens, 4096 and 2048"),
+        ({"environment": {"distributions.torch": "9.9"}}, "distributions.torch, not known and 9.9"),
+    ],
+    ids=["work", "environment"],
+)
+def test_what_did_not_do_the_same_in_the_same_environment_is_not_pooled(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=f"--pool: runs of tiny F differ in {said}: name only those that agree"):
+        pool([run(100.0), run(100.0, **changes)])

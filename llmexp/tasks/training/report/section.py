@@ -102,7 +102,7 @@ class TrainingSection(Section):
 
     @cached_property
     def searches(self) -> dict[str, BatchSearch]:
-        """What the runs that searched for their largest batch found, by run id."""
+        """The searches for the largest batch, by run id."""
         return {row.id: found for row in self.rows if (found := search_of(row))}
 
     def identity(self, row: Row) -> dict[str, Any]:
