@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ BURN = "import time\nwhile time.process_time() < 0.3: pass"
 
 def test_a_command_and_its_children_are_told_apart(tmp_path: Path) -> None:
     parent = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}])"
+    asked_s = time.monotonic()
     cost = cost_of([sys.executable, "-c", parent], tmp_path)
+    assert asked_s < cost.begun_s < cost.begun_s + cost.wall_s < time.monotonic()
     assert cost.own_cpu_s < 0.3 <= cost.all_cpu_s + 0.02
     assert cost.wall_s >= 0.29
 
