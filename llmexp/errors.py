@@ -16,9 +16,13 @@ LlmexpError
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from llmexp.terms import meant_by
+
+# How torch's CPU allocator, CUDA, cuBLAS, cuDNN, NCCL, glibc and C++ say that memory ran out.
+NO_MEMORY = re.compile(r"can(?:'t|not) allocate memory|out of memory|STATUS_ALLOC_FAILED|std::bad_alloc", re.IGNORECASE)
 
 
 class LlmexpError(Exception):

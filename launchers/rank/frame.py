@@ -5,7 +5,6 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
-import re
 import resource
 import signal
 import sys
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
 import psutil
 
-from llmexp.errors import ServerError, ServerHungError, ServerNotReadyError
+from llmexp.errors import NO_MEMORY, ServerError, ServerHungError, ServerNotReadyError
 from llmexp.launchers.rank.communication import log_connections
 from llmexp.launchers.rank.meeting import serve_store, take_leave
 from llmexp.record.folder import RunFolder, write_atomically
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from llmexp.schema import HardwareConfig
 
 P = TypeVar("P", bound="RunPlan")
-# How torch's CPU allocator, CUDA, cuBLAS, cuDNN and NCCL say that memory ran out.
-_NO_MEMORY = re.compile(r"can't allocate memory|out of memory|STATUS_ALLOC_FAILED", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
         return True
     if isinstance(error, ServerError):
         return error.is_out_of_memory
-    return isinstance(error, RuntimeError) and bool(_NO_MEMORY.search(str(error)))
+    return isinstance(error, RuntimeError) and bool(NO_MEMORY.search(str(error)))
 
 
 def _allocator() -> dict[str, int]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from llmexp.errors import NO_MEMORY
 from llmexp.launch.ending import SUCCESS, Ending
 from llmexp.record.result import RunStatus
 from llmexp.record.samples import RankFailure
@@ -25,6 +26,10 @@ TORCHRUN_FAILURE = re.compile(r"time +: (?P<at>\S+)\n.*\n +rank +: (?P<rank>\d+)
 DEEPSPEED_FAILURE = re.compile(r"exits with return code = (?P<code>-\d+)")
 # The supervisor's report on each rank, where ranks are forked.
 FORKED_FAILURE = re.compile(r"^rank (?P<rank>\d+) ended with exit code (?P<code>-?\d+)$", re.MULTILINE)
+# What the fault handler writes below the last words of C or C++ code that aborts.
+ABORTED = "\nFatal Python error: Aborted"
+# C++ begins so where nobody caught an exception; the exception's own lines follow.
+UNCAUGHT = "terminate called"
 PYTHON_ERROR = re.compile(r"^(?:\[rank\d+\]: )?((?:\w+\.)*\w+(?:Error|Exception|Exit)(?::.*)?)$", re.MULTILINE)
 
 
@@ -45,14 +50,19 @@ class Ended:
 
 @dataclass(frozen=True)
 class Death:
-    """The end of a rank by a signal; `rank` is None where the launcher does not say which rank."""
+    """The end of a rank by a signal, and its last words where its own code aborted.
+
+    `rank` is None where the launcher does not say which rank.
+    """
 
     rank: int | None
     signal: int
+    words: str = ""
 
     def __str__(self) -> str:
         who = "a rank" if self.rank is None else f"rank {self.rank}"
-        return f"{who} was killed by {_signal_name(self.signal)}"
+        words = f": {self.words}" if self.words else ""
+        return f"{who} was killed by {_signal_name(self.signal)}{words}"
 
 
 def classify(ended: Ended) -> Ending:
@@ -62,6 +72,8 @@ def classify(ended: Ended) -> Ending:
     own = next((death for death in deaths if death.signal not in SIGNALS_OF_A_PEERS_END), None)
     if "oom" in by_kind:
         return _told(by_kind["oom"], RunStatus.OOM)
+    if starved := next((death for death in deaths if NO_MEMORY.search(death.words)), None):
+        return Ending(RunStatus.OOM, str(starved))
     if own:
         return _killed(str(own), own.signal, ended)
     if failures:
@@ -117,6 +129,11 @@ def _finished(ended: Ended) -> Ending:
 
 
 def _deaths(repeat: Path) -> list[Death]:
+    """Return the ranks that a signal ended, with their last words."""
+    return [_with_words(death, repeat) for death in _told_deaths(repeat)]
+
+
+def _told_deaths(repeat: Path) -> list[Death]:
     """Return the ranks that a signal ended, from the launcher's log.
 
     Only those of the first second count, because the clean-up killed the rest.
@@ -140,6 +157,27 @@ def _deaths(repeat: Path) -> list[Death]:
     return [Death(rank, -code) for _, rank, code in early]
 
 
+def _with_words(death: Death, repeat: Path) -> Death:
+    """Return the death with what the rank's log says of it, where the rank's own code aborted."""
+    if death.signal != signal.SIGABRT:
+        return death
+    logs = _rank_logs(repeat) if death.rank is None else [repeat / f"log.{death.rank}.txt"]
+    words = [words for path in logs if (words := _abort(_text(path)))]
+    return replace(death, words=next(filter(NO_MEMORY.search, words), next(iter(words), "")))
+
+
+def _abort(log: str) -> str:
+    """Return the line that says why code aborted, that of memory first; empty where none did."""
+    said, aborted, _ = log.rpartition(ABORTED)
+    if not aborted:
+        return ""
+    _, uncaught, about = said.rpartition(UNCAUGHT)
+    lines = [line.strip() for line in (uncaught + about).splitlines()] if uncaught else said.splitlines()[-1:]
+    what = [line for line in lines if line.startswith("what():")]
+    telling = next(filter(NO_MEMORY.search, lines), next(iter(what + lines), ""))
+    return telling.removeprefix("what():").strip()
+
+
 def _broke(repeat: Path) -> bool:
     """Say whether a rank ended by itself before it could write a report, for example where an import fails.
 
@@ -153,11 +191,14 @@ def _broke(repeat: Path) -> bool:
 
 def _last_words(repeat: Path) -> str:
     """Return the last Python error in the logs of the ranks, else of the launcher, else the last line of either."""
-    logs = [*sorted(repeat.glob("log.[0-9]*.txt")), *sorted(repeat.glob("log.agent*.txt"))]
-    texts = [_text(path) for path in logs]
+    texts = [_text(path) for path in [*_rank_logs(repeat), *sorted(repeat.glob("log.agent*.txt"))]]
     errors = [error for text in texts for error in _errors(text)[-1:]]
     lines = [line for text in texts for line in text.strip().splitlines()[-1:]]
     return next(iter(errors + lines), "nothing was printed")
+
+
+def _rank_logs(repeat: Path) -> list[Path]:
+    return sorted(repeat.glob("log.[0-9]*.txt"))
 
 
 def _launchers_say(repeat: Path) -> str:

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -48,13 +49,20 @@ def _reap(*_: object) -> None:
 
 
 def _keep(words: Sequence[str], line: int, log: int) -> None:
-    """Hold one repeat's ranks until they or the driver end, send the exit code over the line and exit."""
+    """Hold one repeat's ranks until they or the driver end, send the exit code over the line and exit.
+
+    The code is 1 where they could not be started.
+    """
     die_with_parent()
     os.setsid()
     for source, target in ((line, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    code = hold(lambda: forked(*words).poll)
+    try:
+        code = hold(lambda: forked(*words).poll)
+    except Exception:
+        traceback.print_exc()
+        code = 1
     with suppress(OSError), socket.socket(fileno=0) as driver:
         driver.sendall(str(code).encode())
     os._exit(0)
@@ -75,7 +83,12 @@ def forked(worker: str, ranks: str, port: str, folder: str) -> Ranks:
         for signalled in (signal.SIGCHLD, signal.SIGUSR2):
             signal.signal(signalled, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
-        start(worker, folder)
+        try:
+            start(worker, folder)
+        except Exception:
+            # Here, or this rank would answer in its supervisor's place.
+            traceback.print_exc()
+            os._exit(1)
         os._exit(0)
 
     return Ranks(fork, int(ranks), store=store)

@@ -151,10 +151,11 @@ def _run_repeat(
     plan: RunPlan, repeat: Path, env: Mapping[str, str], limits: Limits, tick: Callable[[], None]
 ) -> Ending:
     kills, team = oom_kills(), _team(plan, RunFolder(repeat.parent))
-    words = plan.command.words(folder=repeat.absolute(), **team.start(repeat, stack_digest(plan)))
-    with Group(Runtime(plan).start(words, agent_log(repeat), env), team.members) as group:
-        reached = watch(group, repeat, limits, tick)
-        exit_code = group.stop()
+    with team.started(repeat, stack_digest(plan)) as places:
+        words = plan.command.words(folder=repeat.absolute(), **places)
+        with Group(Runtime(plan).start(words, agent_log(repeat), env), team.members) as group:
+            reached = watch(group, repeat, limits, tick)
+            exit_code = group.stop()
     killed_for_memory = oom_kills() > kills or any(member.killed_for_memory for member in team.members)
     launcher = "rank 0" if plan.config.engine.launcher == PYTHON else group.launcher
     ending = (

@@ -103,6 +103,44 @@ def test_abort_of_a_watchdog_does_not_hide_the_error(repeat):
     assert ending(repeat) == (RunStatus.FAILED, "rank 1: error here")
 
 
+GLIBC = "step 1\nFatal glibc error: failed to register TLS destructor: out of memory\n"
+CPP = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
+CUDA = """\
+terminate called after throwing an instance of 'c10::AcceleratorError'
+  what():  CUDA error: out of memory
+CUDA kernel errors might be asynchronously reported at some other API call.
+frame #0: c10::Error::Error
+"""
+STACKS = 'Fatal Python error: Aborted\n\nThread 0x00007f3e (most recent call first):\n  File "x.py", line 1 in x\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (GLIBC, "Fatal glibc error: failed to register TLS destructor: out of memory"),
+        (CPP, "terminate called after throwing an instance of 'std::bad_alloc'"),
+        (CUDA, "CUDA error: out of memory"),
+    ],
+)
+@pytest.mark.parametrize("launchers_words", ["rank 1 ended with exit code -6\n", "exits with return code = -6\n"])
+def test_abort_for_want_of_memory_is_out_of_memory_whatever_its_peers_tell(repeat, words, line, launchers_words):
+    fail(repeat, 0, "error")
+    (repeat / "log.agent.txt").write_text(launchers_words)
+    (repeat / "log.0.txt").write_text("RuntimeError: Connection reset by peer\n")
+    (repeat / "log.1.txt").write_text(words + STACKS)
+    who = "rank 1" if launchers_words.startswith("rank") else "a rank"
+    assert ending(repeat) == (RunStatus.OOM, f"{who} was killed by SIGABRT: {line}")
+
+
+def test_abort_is_named_with_its_last_words(repeat):
+    uncaught = (
+        "terminate called after throwing an instance of 'gloo::IoException'\n  what():  [enforce fail] of a pair\n"
+    )
+    (repeat / "log.agent.txt").write_text("rank 0 ended with exit code -6\n")
+    (repeat / "log.0.txt").write_text(f"a warning that memory may run out of memory\n{uncaught}{STACKS}")
+    assert ending(repeat) == (RunStatus.KILLED, "rank 0 was killed by SIGABRT: [enforce fail] of a pair")
+
+
 def test_signal_without_any_account_is_named(repeat):
     torchrun_says(repeat, -15, -15)
     assert ending(repeat) == (RunStatus.KILLED, "rank 0 was killed by SIGTERM")

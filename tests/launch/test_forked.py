@@ -15,6 +15,7 @@ import pytest
 from planning import make_plan as plan_words
 
 from llmexp.launch.forked import ForkedAgent
+from llmexp.launch.ranks import LOOPBACK, listening
 from llmexp.launch.run import run_one
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import Command
@@ -90,6 +91,11 @@ def test_ranks_have_what_their_server_imported_and_the_threads_of_the_plan(make_
     [
         ("killed", RunStatus.KILLED, "rank 1 was killed by SIGKILL"),
         ("out_of_memory", RunStatus.OOM, "rank 1: MemoryError: no more"),
+        (
+            "abort",
+            RunStatus.OOM,
+            "rank 1 was killed by SIGABRT: Fatal glibc error: failed to register TLS destructor: out of memory",
+        ),
     ],
 )
 def test_one_ranks_end_ends_the_run_and_its_peers(make_forked_plan, folder, processes, behaviour, status, reason):
@@ -129,6 +135,25 @@ def test_a_killed_server_takes_its_ranks_along_and_the_run_says_so(
     driver.wait()
     until(lambda: not processes(), within_s=30)
     assert re.search("was killed by SIGKILL", folder.result().reason)
+
+
+def test_a_rank_that_breaks_before_it_can_report_is_the_reason(make_forked_plan, folder):
+    result = run_one(make_forked_plan("broken"), folder)
+    assert (result.status, result.reason) == (
+        RunStatus.FAILED,
+        "the launcher ended with exit code 1: RuntimeError: broken before it is a rank",
+    )
+
+
+def test_ranks_that_cannot_be_started_say_why(make_forked_plan, folder):
+    plan = make_forked_plan("train")
+    with listening(LOOPBACK, 0) as taken:
+        port = str(taken.getsockname()[1])
+        argv = [word.replace("{port}", port) for word in plan.command.argv]
+        result = run_one(plan.model_copy(update={"command": plan.command.model_copy(update={"argv": argv})}), folder)
+    assert result.status is RunStatus.FAILED
+    assert "Address already in use" in result.reason
+    assert port in result.reason
 
 
 def test_a_worker_that_cannot_be_imported_is_the_runs_reason_and_the_next_repeat_gets_another_server(

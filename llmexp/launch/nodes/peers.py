@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import select
 import socket
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address
@@ -60,18 +63,21 @@ class PeerNodes:
         self.place, self._within_s, self._sweep = place, within_s, sweep
         self.members: list[Member] = []
 
-    def start(self, repeat: Path, stack: str) -> dict[str, Any]:
-        """Start the others' parts of a repeat; return the values for the first machine's command; raises NodeError.
+    @contextmanager
+    def started(self, repeat: Path, stack: str) -> Iterator[dict[str, Any]]:
+        """Start the others' parts of a repeat; yield the values for the first machine's command; raises NodeError.
 
-        Only a machine whose stack is `stack` takes part.
+        Only a machine whose stack is `stack` takes part. The port at which they meet is theirs until the block ends.
         """
         self.gather()
         address = next((member.channel.own_address for member in self.members), LOOPBACK)
-        meeting = {"address": address, "port": _free_port(address)}
-        for member in self.members:
-            member.code, member.reason, member.killed_for_memory = None, "", False
-            member.channel.say(Start(repeat=str(repeat.absolute()), stack=stack, **meeting))
-        return meeting | {"node": 0}
+        port, held = _reserve(address)
+        with held:
+            meeting = {"address": address, "port": port}
+            for member in self.members:
+                member.code, member.reason, member.killed_for_memory = None, "", False
+                member.channel.say(Start(repeat=str(repeat.absolute()), stack=stack, **meeting))
+            yield meeting | {"node": 0}
 
     def close(self) -> None:
         """Close the connections, so that the others stop waiting."""
@@ -153,6 +159,17 @@ def _bound(address: str) -> str:
     return found if not ip_address(found).is_loopback or address in ("localhost", found) else ""
 
 
-def _free_port(address: str) -> int:
-    with listening(address, 0) as probe:
-        return int(probe.getsockname()[1])
+def _reserve(address: str) -> tuple[int, socket.socket]:
+    """Return a free port, and the socket that keeps it from every program that lets the kernel choose one.
+
+    Ranks take seconds until they listen there. On Linux they can although the socket is bound, because both set
+    SO_REUSEADDR and it does not listen; elsewhere the port is only free at present.
+    """
+    family = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]
+    held = socket.socket(family, socket.SOCK_STREAM)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind((address, 0))
+    port = int(held.getsockname()[1])
+    if sys.platform != "linux":
+        held.close()
+    return port, held

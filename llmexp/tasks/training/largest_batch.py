@@ -62,6 +62,12 @@ def points_of(trials: Sequence[RunResult]) -> list[ResultPoint]:
     ]
 
 
+def has_ended(batch: BatchConfig, points: Sequence[ResultPoint]) -> bool:
+    """Tell from the account of a search's trials whether they led to an answer."""
+    probes = [(point.params[BATCH], point.verdicts[FITS].answer == "yes") for point in points]
+    return isinstance(search_of(batch).step(probes), LargestBatch)
+
+
 def search_of(batch: BatchConfig, first: int = 1) -> BatchSearch:
     """Return the search that the configuration asks for, begun at `first` samples a rank."""
     return BatchSearch(first, batch.search, batch.largest, batch.fits, FIT_TRIES)

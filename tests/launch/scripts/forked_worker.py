@@ -24,6 +24,8 @@ def build(plan, device):
 
 
 def run_rank(join, build):
+    if (os.environ["BEHAVIOUR"], os.environ["RANK"]) == ("broken", "1"):
+        raise RuntimeError("broken before it is a rank")
     train(work)
 
 
@@ -45,8 +47,14 @@ def out_of_memory():
     raise MemoryError("no more")
 
 
+def abort():
+    """As glibc does where a thread's first destructor finds no memory."""
+    os.write(2, b"Fatal glibc error: failed to register TLS destructor: out of memory\n")
+    os.abort()
+
+
 def hang():
     time.sleep(1000)
 
 
-BEHAVIOURS = {"killed": killed, "out_of_memory": out_of_memory, "hang": hang}
+BEHAVIOURS = {"killed": killed, "out_of_memory": out_of_memory, "abort": abort, "hang": hang}

@@ -25,7 +25,7 @@ def search_details(found: Sequence[tuple[str, BatchSearch]]) -> list[Detail]:
     names, searches = zip(*found, strict=True)
     columns = [
         Column("method", names, left=True),
-        Column("largest batch", tuple(str(one.largest) if one.fits else "none" for one in searches)),
+        Column("largest batch", tuple(map(_largest, searches))),
         Column("fits", tuple(f"{one.fits} of {one.tries}" for one in searches)),
         Column("too large", tuple("" if one.too_large is None else str(one.too_large) for one in searches)),
         Column("fastest batch", tuple("" if one.fastest is None else str(one.fastest) for one in searches)),
@@ -35,6 +35,12 @@ def search_details(found: Sequence[tuple[str, BatchSearch]]) -> list[Detail]:
         Column("with more memory", tuple(_pays(one.gain) for one in searches), left=True),
     ]
     return [Detail("the searches for the largest batch a rank", columns, _LEGEND)]
+
+
+def _largest(found: BatchSearch) -> str:
+    if not found.ended:
+        return "not ended"
+    return str(found.largest) if found.fits else "none"
 
 
 def _speed(found: BatchSearch, micro: int | None) -> str:

@@ -10,7 +10,7 @@ from statistics import fmean
 from llmexp.analysis.batch_gain import WORTH, BatchGain, batch_gain
 from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
-from llmexp.tasks.training.largest_batch import BATCH, FITS
+from llmexp.tasks.training.largest_batch import BATCH, FITS, has_ended
 from llmexp.tasks.training.report.row import TrainingRow
 
 # The allocator's peak is a GPU's; on cpu the process's own memory is all that grows with the batch.
@@ -28,8 +28,9 @@ _PAYS = {
 class BatchSearch:
     """What a search for the largest batch has shown, in samples a rank.
 
-    `fits` of `tries` of the largest were not out of memory; 0 where not even 1 sample fits. `too_large` is the smallest
+    `fits` of `tries` of the largest were not out of memory; 0 where nothing has fitted. `too_large` is the smallest
     batch above it that was; None where none was tried. `tokens_per_s` has the means of the trials up to the largest.
+    A search that has not ended, because a trial failed otherwise, has only what was tried.
     """
 
     largest: int
@@ -38,6 +39,7 @@ class BatchSearch:
     too_large: int | None
     tokens_per_s: Mapping[int, float]
     gain: BatchGain | None
+    ended: bool = True
 
     @property
     def fastest(self) -> int | None:
@@ -65,6 +67,8 @@ def search_note(row: TrainingRow) -> str:
     found = search_of(row)
     if not found:
         return ""
+    if not found.ended:
+        return f"the search for the largest batch has not ended: {_so_far(found)}"
     if not found.fits:
         return "searched for the largest batch: not even 1 sample a rank fits"
     parts = [_bounds(found), *_fastest(found)]
@@ -76,7 +80,8 @@ def search_of(row: TrainingRow) -> BatchSearch | None:
     trials = trials_of(row)
     if not trials:
         return None
-    micro = row.batch.micro
+    ended = bool(row.result and row.result.status.is_answer) or has_ended(row.plan.config.batch, trials)
+    micro = row.batch.micro if ended else max((trial.params[BATCH] for trial in trials if fitted(trial)), default=0)
     tries = [trial for trial in trials if trial.params[BATCH] == micro]
     failed = [trial.params[BATCH] for trial in trials if not fitted(trial) and trial.params[BATCH] > micro]
     # A larger batch than the one that was found may have fitted by luck.
@@ -87,7 +92,8 @@ def search_of(row: TrainingRow) -> BatchSearch | None:
         tries=len(tries),
         too_large=min(failed, default=None),
         tokens_per_s={one: fmean(some) for one, some in speeds.items()},
-        gain=batch_gain(speeds, row.rate),
+        gain=batch_gain(speeds, row.rate) if ended else None,
+        ended=ended,
     )
 
 
@@ -104,6 +110,11 @@ def over_batches(trials: Sequence[ResultPoint], metric: str) -> dict[int, list[f
 def memory_of(trials: Sequence[ResultPoint]) -> str:
     """Return the name of the metric that gives the trials' memory; empty where none does."""
     return next((name for name in MEMORY if any(trial.metrics.get(name) for trial in trials)), "")
+
+
+def _so_far(found: BatchSearch) -> str:
+    fitted = f"{found.largest} a rank fitted" if found.fits else "nothing has fitted"
+    return fitted if found.too_large is None else f"{fitted}, {found.too_large} did not"
 
 
 def _bounds(found: BatchSearch) -> str:

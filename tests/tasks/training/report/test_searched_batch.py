@@ -7,11 +7,11 @@ import pytest
 
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import Metric, ResultPoint
+from llmexp.record.result import Metric, ResultPoint, RunStatus
 from llmexp.report.row import read_row
 from llmexp.report.table import build_report
 from llmexp.report.text import markdown
-from llmexp.tasks.training.largest_batch import next_trial, points_of, settled
+from llmexp.tasks.training.largest_batch import next_trial, points_of, settled, with_batch
 from llmexp.tasks.training.report.searched_batch import search_note
 from llmexp.tasks.training.report.searched_batch_plot import draw_search
 
@@ -118,6 +118,20 @@ def test_several_searches_are_a_table_of_their_own(searched):
 def test_where_nothing_fits_the_table_says_so(searched):
     table = markdown(build_report([searched(0, steady)]))
     assert "not even 1 sample a rank fits" in table
+
+
+def test_a_search_that_a_trial_broke_off_claims_nothing(searched):
+    """Three trials ended; the fourth was killed, so that the run was too."""
+    folder = searched(7, steady)
+    plan, result = TrainingPlan.read(folder.plan_path), folder.result()
+    unfinished = {"status": RunStatus.KILLED, "reason": "trial 4", "metrics": {}, "points": result.points[:3]}
+    folder.write(folder.plan_path, with_batch(plan, 1))
+    folder.write(folder.result_path, result.model_copy(update=unfinished | {"batch": with_batch(plan, 1).batch}))
+    assert search_note(read_row(folder)) == "the search for the largest batch has not ended: 4 a rank fitted"
+    report = build_report([folder, searched(9, steady, fits=3)])
+    (section,) = report.sections
+    columns = {column.header: column.cells for column in section.details[0].columns}
+    assert columns["largest batch"] == ("not ended", "9")
 
 
 def test_a_given_batch_has_no_note(make_run):
