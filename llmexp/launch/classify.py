@@ -72,8 +72,8 @@ def classify(ended: Ended) -> Ending:
     own = next((death for death in deaths if death.signal not in SIGNALS_OF_A_PEERS_END), None)
     if "oom" in by_kind:
         return _told(by_kind["oom"], RunStatus.OOM)
-    if starved := next((death for death in deaths if NO_MEMORY.search(death.words)), None):
-        return Ending(RunStatus.OOM, str(starved))
+    if starved := _starved(ended.repeat):
+        return Ending(RunStatus.OOM, starved)
     if own:
         return _killed(str(own), own.signal, ended)
     if failures:
@@ -129,8 +129,13 @@ def _finished(ended: Ended) -> Ending:
 
 
 def _deaths(repeat: Path) -> list[Death]:
-    """Return the ranks that a signal ended, with their last words."""
-    return [_with_words(death, repeat) for death in _told_deaths(repeat)]
+    """Return the ranks that a signal ended, with their last words where their own code aborted."""
+    return [
+        replace(death, words=_native_words(_text(repeat / f"log.{death.rank}.txt")))
+        if death.signal == signal.SIGABRT
+        else death
+        for death in _told_deaths(repeat)
+    ]
 
 
 def _told_deaths(repeat: Path) -> list[Death]:
@@ -157,22 +162,24 @@ def _told_deaths(repeat: Path) -> list[Death]:
     return [Death(rank, -code) for _, rank, code in early]
 
 
-def _with_words(death: Death, repeat: Path) -> Death:
-    """Return the death with what the rank's log says of it, where the rank's own code aborted."""
-    if death.signal != signal.SIGABRT:
-        return death
-    logs = _rank_logs(repeat) if death.rank is None else [repeat / f"log.{death.rank}.txt"]
-    words = [words for path in logs if (words := _abort(_text(path)))]
-    return replace(death, words=next(filter(NO_MEMORY.search, words), next(iter(words), "")))
+def _starved(repeat: Path) -> str | None:
+    """Return the last words of a rank that native code ended for want of memory: such a rank can write no report."""
+    for path in _rank_logs(repeat):
+        rank = path.suffixes[0].removeprefix(".")
+        told = any((repeat / f"{name}.{rank}.json").exists() for name in ("rank", "failure"))
+        if not told and NO_MEMORY.search(words := _native_words(_text(path))):
+            return f"rank {rank}: {words}"
+    return None
 
 
-def _abort(log: str) -> str:
-    """Return the line that says why code aborted, that of memory first; empty where none did."""
+def _native_words(log: str) -> str:
+    """Return the line that says why C or C++ code ended the process, that of memory first; the last line where none."""
     said, aborted, _ = log.rpartition(ABORTED)
-    if not aborted:
-        return ""
     _, uncaught, about = said.rpartition(UNCAUGHT)
-    lines = [line.strip() for line in (uncaught + about).splitlines()] if uncaught else said.splitlines()[-1:]
+    if uncaught:
+        lines = [line.strip() for line in (uncaught + about).splitlines()]
+    else:
+        lines = (said if aborted else log).splitlines()[-1:]
     what = [line for line in lines if line.startswith("what():")]
     telling = next(filter(NO_MEMORY.search, lines), next(iter(what + lines), ""))
     return telling.removeprefix("what():").strip()

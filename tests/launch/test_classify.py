@@ -104,6 +104,7 @@ def test_abort_of_a_watchdog_does_not_hide_the_error(repeat):
 
 
 GLIBC = "step 1\nFatal glibc error: failed to register TLS destructor: out of memory\n"
+LOADER = "cannot allocate memory for thread-local data: ABORT\n"
 CPP = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
 CUDA = """\
 terminate called after throwing an instance of 'c10::AcceleratorError'
@@ -117,19 +118,30 @@ STACKS = 'Fatal Python error: Aborted\n\nThread 0x00007f3e (most recent call fir
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (GLIBC, "Fatal glibc error: failed to register TLS destructor: out of memory"),
-        (CPP, "terminate called after throwing an instance of 'std::bad_alloc'"),
-        (CUDA, "CUDA error: out of memory"),
+        (LOADER, "cannot allocate memory for thread-local data: ABORT"),
+        (GLIBC + STACKS, "Fatal glibc error: failed to register TLS destructor: out of memory"),
+        (CPP + STACKS, "terminate called after throwing an instance of 'std::bad_alloc'"),
+        (CUDA + STACKS, "CUDA error: out of memory"),
     ],
 )
-@pytest.mark.parametrize("launchers_words", ["rank 1 ended with exit code -6\n", "exits with return code = -6\n"])
-def test_abort_for_want_of_memory_is_out_of_memory_whatever_its_peers_tell(repeat, words, line, launchers_words):
+@pytest.mark.parametrize(
+    "launchers_words",
+    ["rank 1 ended with exit code -6\n", "rank 1 ended with exit code 127\n", "exits with return code = -6\n"],
+)
+def test_native_codes_end_for_want_of_memory_is_out_of_memory_whatever_its_peers_tell(
+    repeat, words, line, launchers_words
+):
     fail(repeat, 0, "error")
     (repeat / "log.agent.txt").write_text(launchers_words)
     (repeat / "log.0.txt").write_text("RuntimeError: Connection reset by peer\n")
-    (repeat / "log.1.txt").write_text(words + STACKS)
-    who = "rank 1" if launchers_words.startswith("rank") else "a rank"
-    assert ending(repeat) == (RunStatus.OOM, f"{who} was killed by SIGABRT: {line}")
+    (repeat / "log.1.txt").write_text(words)
+    assert ending(repeat) == (RunStatus.OOM, f"rank 1: {line}")
+
+
+def test_a_rank_that_reported_another_error_is_not_out_of_memory_for_its_words(repeat):
+    fail(repeat, 0, "error")
+    (repeat / "log.0.txt").write_text("ValueError: of a text that tells how one runs out of memory\n")
+    assert ending(repeat) == (RunStatus.FAILED, "rank 0: error here")
 
 
 def test_abort_is_named_with_its_last_words(repeat):

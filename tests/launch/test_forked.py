@@ -94,7 +94,7 @@ def test_ranks_have_what_their_server_imported_and_the_threads_of_the_plan(make_
         (
             "abort",
             RunStatus.OOM,
-            "rank 1 was killed by SIGABRT: Fatal glibc error: failed to register TLS destructor: out of memory",
+            "rank 1: Fatal glibc error: failed to register TLS destructor: out of memory",
         ),
     ],
 )
