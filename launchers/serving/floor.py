@@ -17,9 +17,9 @@ from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.instant_server import FORM
 from llmexp.launchers.serving.load import Load, run
 from llmexp.launchers.serving.prompting.source import PromptSource
-from llmexp.launchers.serving.server.port import HOST
 from llmexp.launchers.serving.session import put
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
+from llmexp.record.port import HOST
 from llmexp.record.requests import RequestSample
 from llmexp.record.serving import ClientFloor
 

@@ -22,7 +22,6 @@ from llmexp.launchers.serving.client.client import Client
 from llmexp.launchers.serving.client.connection import Patience, TransferError
 from llmexp.launchers.serving.load import Load, run
 from llmexp.launchers.serving.prompting.source import PromptSource
-from llmexp.launchers.serving.server.port import HOST
 from llmexp.launchers.serving.server.process import Server
 from llmexp.launchers.serving.server.running_server import AnyServer
 from llmexp.launchers.serving.session import Session, put
@@ -30,6 +29,7 @@ from llmexp.launchers.serving.watch.server_watch import ServerWatch
 from llmexp.plan.server_plan import ProfilerRoutes
 from llmexp.plan.serving_plan import LoadPoint, ServingPlan
 from llmexp.record.folder import write_atomically
+from llmexp.record.port import HOST
 from llmexp.record.profiled_load import REQUESTS, TRACES, ProfiledLoad, profiled_load_path
 from llmexp.record.requests import RequestSample
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from llmexp.launchers.serving.apart.connectors import Role, flags, variables
 from llmexp.launchers.serving.apart.router import Router
-from llmexp.launchers.serving.server.port import HOST, Port
 from llmexp.machine.processor import bound_core_numbers, logical_cores
+from llmexp.record.port import HOST, Port
 
 ROLES: tuple[Role, Role] = ("prefill", "decode")
 # All requests of a burst may wait to be accepted.

@@ -25,6 +25,7 @@ from llmexp.launch.nodes.place import NodeError, Place
 from llmexp.launch.nodes.secret import make_secret
 from llmexp.launch.ranks import LOOPBACK, listening
 from llmexp.record.duration import duration
+from llmexp.record.port import Port
 from llmexp.record.result import RunStatus
 
 # Further connections wait until some of these strangers have been rejected.
@@ -71,9 +72,9 @@ class PeerNodes:
         """
         self.gather()
         address = next((member.channel.own_address for member in self.members), LOOPBACK)
-        port, held = _reserve(address)
-        with held:
-            meeting = {"address": address, "port": port}
+        # It takes seconds until they listen there.
+        with Port(hold=sys.platform == "linux", address=address) as port:
+            meeting = {"address": address, "port": port.number}
             for member in self.members:
                 member.code, member.reason, member.killed_for_memory = None, "", False
                 member.channel.say(Start(repeat=str(repeat.absolute()), stack=stack, **meeting))
@@ -157,19 +158,3 @@ def _bound(address: str) -> str:
     """
     found = str(socket.getaddrinfo(address, None)[0][4][0])
     return found if not ip_address(found).is_loopback or address in ("localhost", found) else ""
-
-
-def _reserve(address: str) -> tuple[int, socket.socket]:
-    """Return a free port, and the socket that keeps it from every program that lets the kernel choose one.
-
-    Ranks take seconds until they listen there. On Linux they can although the socket is bound, because both set
-    SO_REUSEADDR and it does not listen; elsewhere the port is only free at present.
-    """
-    family = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]
-    held = socket.socket(family, socket.SOCK_STREAM)
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind((address, 0))
-    port = int(held.getsockname()[1])
-    if sys.platform != "linux":
-        held.close()
-    return port, held

@@ -28,11 +28,11 @@ from llmexp.engines.serving.vllm import ENGINE as VLLM
 from llmexp.launchers.models.building import build, configuration
 from llmexp.launchers.models.weights import seeded
 from llmexp.launchers.serving.client.completions import body_of
-from llmexp.launchers.serving.server.port import HOST
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.launchers.serving.words import tokens_of
 from llmexp.plan.server_plan import ServerPlan
+from llmexp.record.port import HOST
 from llmexp.schema import DenseModel
 
 pytestmark = [pytest.mark.ranks, pytest.mark.long]

@@ -27,11 +27,11 @@ from llmexp.engines.serving.base import Served
 from llmexp.engines.serving.vllm import ENGINE as VLLM
 from llmexp.launchers.serving.client.completions import body_of
 from llmexp.launchers.serving.server.holdings import held
-from llmexp.launchers.serving.server.port import HOST
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
 from llmexp.machine.processor import instruction_sets
 from llmexp.plan.server_plan import ServerPlan
+from llmexp.record.port import HOST
 from llmexp.schema.load import ServedAdapters
 
 pytestmark = [
@@ -215,8 +215,9 @@ def test_without_prefix_caching_nothing_is_found_and_the_shortest_of_the_waiting
             found.tokens(PROMPT, 1)
         assert found.total("prefix_cache_hits_total") == 0
 
-        # First come, first served gives 600, 200, 400. A try is lost where these came after the long one had ended.
-        assert any([count for count in ended_in_order(found) if count < 1900] == [200, 400, 600] for _ in range(TRIES))
+        # First come, first served takes 600. A try is lost where these came after the long one had ended.
+        first = [next(count for count in ended_in_order(found) if count < 1900) for _ in range(TRIES)]
+        assert first.count(200) >= 3, first
 
 
 NGRAM = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3, "prompt_lookup_min": 1}

@@ -19,11 +19,11 @@ import psutil
 import pytest
 
 from llmexp.errors import ServerDiedError, ServerNotReadyError
-from llmexp.launchers.serving.server.port import HOST, Port
 from llmexp.launchers.serving.server.process import Patience, Server
 from llmexp.plan.server_address import API_KEY
 from llmexp.plan.server_plan import RequestForm, ServerPlan
 from llmexp.record.plan import Command
+from llmexp.record.port import HOST
 
 SPEAKING = Path(__file__).with_name("speaking_server.py")
 Start = Callable[..., Server]
@@ -187,15 +187,6 @@ def test_a_server_that_another_program_answers_for_is_not_ready(start: Start) ->
         Thread(target=answer, daemon=True).start()
         with pytest.raises(ServerNotReadyError):
             server.wait_ready(Patience(silent_s=0.5, in_all_s=600, between_s=0.02, answer_s=0.2))
-
-
-def test_ports_that_are_held_at_the_same_time_differ_and_are_given_to_nobody_else() -> None:
-    held = [Port(hold=True) for _ in range(50)]
-    others = [socket.create_server((HOST, 0)) for _ in range(50)]
-    numbers = [port.number for port in held] + [other.getsockname()[1] for other in others]
-    assert len(set(numbers)) == 100
-    for one in (*held, *others):
-        one.release() if isinstance(one, Port) else one.close()
 
 
 KILLED = """
