@@ -97,7 +97,13 @@ class DeepSpeedEngine(TrainingEngine):
             else replace(made.gradients, bytes_per_parameter=made.parameters.bytes_per_parameter)
         )
         return replace(
-            made, gradients=reduced, update=_update(config, techniques), buffers=_buffers(config, techniques)
+            made,
+            gradients=reduced,
+            update=_update(config, techniques),
+            brief=_brief(config, techniques),
+            # ZeRO-3 allocates memory for its share at the start.
+            gradients_stay=techniques.zero_stage == 3,
+            buffers=_buffers(config, techniques),
         )
 
     def native_config(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> dict[str, Any]:
@@ -174,13 +180,14 @@ def _zero(config: TrainingConfig, techniques: Techniques) -> dict[str, Any]:
 def _buffers(config: TrainingConfig, techniques: Techniques) -> float:
     """Return the bytes of ZeRO's buckets, two where they are reduced in the background, and of what Z3 has gathered.
 
-    The defaults are those of DeepSpeed 0.19.8 (runtime/zero/config.py). Stage 0 fills its buckets after backward.
+    Z3 copies a full bucket to reduce it. The defaults are those of DeepSpeed 0.19.8 (runtime/zero/config.py). Stage 0
+    fills its buckets after backward.
     """
     stage, shape, size = techniques.zero_stage, shape_of(config.model), BYTES_PER_ELEMENT[config.precision.parameters]
     if stage == 0 or shape is None:
         return 0.0
     zero = _zero(config, techniques) | config.engine.options.get("zero_optimization", {})
-    buckets = zero["reduce_bucket_size"] * (2 if zero.get("overlap_comm", False) and stage < 3 else 1)
+    buckets = zero["reduce_bucket_size"] * (2 if zero.get("overlap_comm", False) or stage == 3 else 1)
     live = min(zero.get("stage3_max_live_parameters", DEFAULT_LIVE_ELEMENTS), shape.parameters) if stage == 3 else 0
     return float(size * (buckets + live))
 
@@ -213,6 +220,22 @@ def _update(config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacem
             ),
         )
     return StatePlacement(size[precision.parameters], True, on_host), copies
+
+
+def _brief(config: TrainingConfig, techniques: Techniques) -> tuple[tuple[StatePlacement, ...], ...]:
+    """Return the gradients that ZeRO-1 and 2 hold for a moment (0.19.8, stage_1_and_2.py); without O they are here.
+
+    The update flattens a rank's share before it is copied to the master's dtype. Stage 1 takes the share at the end of
+    backward, out of whole gradients.
+    """
+    stage, precision = techniques.zero_stage, config.precision
+    if stage not in (1, 2) or techniques.offload_optimizer:
+        return ()
+    whole = StatePlacement(BYTES_PER_ELEMENT[precision.parameters])
+    share = replace(whole, partitioned=True)
+    copies = StatePlacement(BYTES_PER_ELEMENT[precision.master], partitioned=True)
+    flattened = (share, share, copies) if precision.master != precision.parameters else (share, share)
+    return ((whole, share), flattened) if stage == 1 else (flattened,)
 
 
 def _uses_bf16_section(config: TrainingConfig, techniques: Techniques) -> bool:

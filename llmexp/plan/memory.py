@@ -54,6 +54,8 @@ class Storage:
     optimizer: StatePlacement
     update: tuple[StatePlacement, ...] = ()
     """The gradients, copies included, that exist at the same time in the update; if empty, `gradients` applies."""
+    brief: tuple[tuple[StatePlacement, ...], ...] = ()
+    """Gradients with copies that exist at one time inside a call of the engine, where nothing counts them."""
     gathered: Gathered | None = None
     gradients_stay: bool = False
     """Gradients, or their buckets, exist from one pass to the next, so that activations are beside them."""
@@ -115,7 +117,7 @@ def estimate(shape: ModelShape, storage: Storage, trained: Trained, dims: Parall
     """Count the bytes of the fullest rank; frozen parameters are held like the trained ones, or in 4 bits."""
     four_bit = trained.four_bit // (dims.tp * dims.pp)
     counts = _Counts.of(shape, trained, four_bit, dims)
-    gradients, gradient_words = _gradients(storage, counts)
+    gradients, brief, gradient_words = _gradients(storage, counts)
     frozen, scales, frozen_words = _frozen(
         storage.parameters, counts.shares(storage.parameters), trained.frozen, four_bit
     )
@@ -124,6 +126,7 @@ def estimate(shape: ModelShape, storage: Storage, trained: Trained, dims: Parall
     made = MemoryEstimate(
         parameters=StateBytes(device=weights.device + scales, host=weights.host),
         gradients=_place(gradients, storage.gradients.on_host),
+        brief_gradients=brief,
         optimizer=_place(counts.size(storage.optimizer), storage.optimizer.on_host),
         gathered=whole,
         gathered_beside_gradients=kept,
@@ -132,7 +135,7 @@ def estimate(shape: ModelShape, storage: Storage, trained: Trained, dims: Parall
         arithmetic="",
     )
     passing = [gradient_words] + [f"{kept / GIB:.4g} GiB of gathered parameters"] * (kept > 0)
-    if whole > kept + gradients:
+    if whole > kept + gradients + brief:
         passing = [f"{whole / GIB:.4g} GiB of gathered parameters at the end of forward"]
     cut = f" of {trained.trainable / 1e9:.4g}e9 ({dims.cut})" if counts.held < trained.trainable else ""
     terms = counts.words("weights", storage.parameters), *passing, counts.words("optimizer states", storage.optimizer)
@@ -143,12 +146,20 @@ def estimate(shape: ModelShape, storage: Storage, trained: Trained, dims: Parall
     return made.model_copy(update={"arithmetic": words})
 
 
-def _gradients(storage: Storage, counts: _Counts) -> tuple[int, str]:
-    """Return the bytes of gradients at the end of backward or in the update, whichever is more, and the arithmetic."""
-    moments = ("gradients", (storage.gradients,)), ("gradients in the update", storage.update)
+def _gradients(storage: Storage, counts: _Counts) -> tuple[int, int, str]:
+    """Return the bytes of gradients at the end of backward or in the update, whichever is more, and the arithmetic.
+
+    Between them stands how many more there are briefly, inside a call of the engine.
+    """
+    moments = (
+        ("gradients", (storage.gradients,)),
+        ("gradients in the update", storage.update),
+        *(("gradients at a time", kinds) for kinds in storage.brief),
+    )
     sizes = [sum(map(counts.size, kinds)) for _, kinds in moments]
-    name, kinds = moments[sizes[1] > sizes[0]]
-    return max(sizes), " + ".join(counts.words(name, kind) for kind in kinds)
+    name, kinds = moments[sizes.index(max(sizes))]
+    lasting = max(sizes[:2])
+    return lasting, max(sizes) - lasting, " + ".join(counts.words(name, kind) for kind in kinds)
 
 
 def _frozen(weights: StatePlacement, shares: int, frozen: int, four_bit: int) -> tuple[int, int, str]:

@@ -56,12 +56,16 @@ class OutsideServer:
 class MemoryEstimate(Record):
     """The bytes of training state that one rank certainly holds at one time.
 
+    A rank counts what lasts from one call of the engine to the next, so `brief_gradients` are in no run's counts.
     Activations and the allocator's waste come on top, and `buffers`, which are no part of what is certain.
     """
 
     parameters: StateBytes
     gradients: StateBytes = Field(description="the most between backward and update, copies for the update among them")
     optimizer: StateBytes
+    brief_gradients: int = Field(
+        0, description="more gradients than `gradients`, copies among them, inside a call of the engine, on the device"
+    )
     gathered: int = Field(
         0, description="whole parameters on the device at the end of forward, beside the rank's part of them"
     )
@@ -86,7 +90,7 @@ class MemoryEstimate(Record):
         return (
             self.parameters.device
             + self.optimizer.device
-            + max(self.gathered, self.gathered_beside_gradients + self.gradients.device)
+            + max(self.gathered, self.gathered_beside_gradients + self.gradients.device + self.brief_gradients)
         )
 
     @property
@@ -101,9 +105,8 @@ class MemoryEstimate(Record):
         It is less than the sum of both where their peaks are at different times.
         """
         lasting = sum(kind.device + kind.host for kind in (self.parameters, self.optimizer))
-        return lasting + max(
-            self.gathered, self.gathered_beside_gradients + self.gradients.device + self.gradients.host
-        )
+        gradients = self.gradients.device + self.gradients.host + self.brief_gradients
+        return lasting + max(self.gathered, self.gathered_beside_gradients + gradients)
 
 
 class RunPlan(Record):

@@ -6,6 +6,7 @@ Beside it is what is counted in the first step.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -48,6 +49,7 @@ def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str
     moments, living.peak = {"forward": 0, "backward": 0, "update": 0}, 0
 
     def note(moment: str) -> None:
+        time.sleep(0.05)  # Gloo's threads hold what they have sent for a moment longer
         moments[moment] = max(moments[moment], living.bytes())
 
     handle = register_optimizer_step_pre_hook(lambda *_: note("update"))

@@ -14,11 +14,14 @@ SIZE = 6_738_415_616
         (["precision=bf16_mixed", "optimizer=deepspeed_adamw"], 18, 0),
         (["precision=bf16_pure"], 8, 0),
         (["precision=fp32"], 16, 0),
-        (["method=Z1"], 4 + 12 / 8, 0),
-        (["method=Z2"], 2 + 16 / 8, 0),
+        # Stage 1 takes its share of the gradients while all of them are there; then the share is flattened and copied.
+        (["method=Z1"], 4 + (12 + 2) / 8, 0),
+        (["method=Z1", "parallelism.dp=2"], 2 + (12 + 2 + 2 + 4) / 2, 0),
+        (["method=Z2"], 2 + (12 + 2 + 2 + 4) / 8, 0),
         (["method=Z3"], 20 / 8, 0),
         (["method=Z3", "+engine.options.zero_optimization.sub_group_size=1_000"], 16 / 8, 0),
-        (["method=Z2", "precision=bf16_pure"], 2 + 8 / 8, 0),  # DeepSpeed's ZeRO keeps a second copy of the parameters
+        # DeepSpeed's ZeRO keeps a second copy of the parameters, and flattens gradients of its dtype without a copy.
+        (["method=Z2", "precision=bf16_pure"], 2 + (6 + 2 + 2) / 8, 0),
         (["method=Z2+O", "precision=bf16_pure"], 2, 8 / 8),
         (["method=Z3+O", "precision=bf16_pure"], 0, 12 / 8),
     ],
