@@ -188,7 +188,9 @@ def _buffers(config: TrainingConfig, techniques: Techniques) -> float:
         return 0.0
     zero = _zero(config, techniques) | config.engine.options.get("zero_optimization", {})
     buckets = zero["reduce_bucket_size"] * (2 if zero.get("overlap_comm", False) or stage == 3 else 1)
-    live = min(zero.get("stage3_max_live_parameters", DEFAULT_LIVE_ELEMENTS), shape.parameters) if stage == 3 else 0
+    # The first bounds what is gathered ahead, the second what is kept for its next use.
+    bounds = (zero.get(f"stage3_max_{what}", DEFAULT_LIVE_ELEMENTS) for what in ("live_parameters", "reuse_distance"))
+    live = min(max(bounds), shape.parameters) if stage == 3 else 0
     return float(size * (buckets + live))
 
 

@@ -20,8 +20,10 @@ class Living(TorchDispatchMode):
     It does not hold that memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: str | None = None) -> None:
+        """Count what lives on devices of this type; by default on all that have memory."""
         super().__init__()
+        self._device = device
         self._seen: dict[int, ref[torch.UntypedStorage]] = {}
         self.peak = 0
         """The largest total since this was last set."""
@@ -39,10 +41,13 @@ class Living(TorchDispatchMode):
         """Of all that live now; memory without content, such as FSDP2 leaves of what it drops, has none."""
         self._seen = {key: known for key, known in self._seen.items() if known() is not None}
         storages = [storage for known in self._seen.values() if (storage := known()) is not None]
-        return sum(storage.nbytes() for storage in storages if storage.device.type != "meta")
+        return sum(storage.nbytes() for storage in storages)
 
     def _see(self, tensor: torch.Tensor) -> bool:
-        storage = getattr(tensor, "_local_tensor", tensor).untyped_storage()
+        part = getattr(tensor, "_local_tensor", tensor)
+        if part.device.type != self._device if self._device else part.device.type == "meta":
+            return False
+        storage = part.untyped_storage()
         known = self._seen.get(id(storage))
         self._seen[id(storage)] = ref(storage)
         return known is None or known() is not storage

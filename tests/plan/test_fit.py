@@ -64,9 +64,16 @@ def test_buckets_of_ddp_are_beside_activations_and_gradients_that_are_freed_are_
 def test_zeros_buckets_and_gathered_parameters_are_the_engines_own(plan: Made):
     words = ["model=7b", "method=Z3", "precision=bf16_mixed"]
     default = plan(*words).memory
-    small = plan(*words, "+engine.options.zero_optimization.stage3_max_live_parameters=100_000_000").memory
+    less = [
+        f"+engine.options.zero_optimization.stage3_max_{what}=100_000_000"
+        for what in ("live_parameters", "reuse_distance")
+    ]
+    ahead, small = plan(*words, less[0]).memory, plan(*words, *less).memory
     assert default is not None
     assert small is not None
+    assert ahead is not None
+    # What is used again soon stays, however little is gathered ahead.
+    assert ahead.buffers == default.buffers
     assert default.buffers == 2 * (2 * 500_000_000 + 1_000_000_000)
     assert small.buffers == 2 * (2 * 500_000_000 + 100_000_000)
     assert default.device == small.device

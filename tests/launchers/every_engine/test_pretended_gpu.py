@@ -1,0 +1,131 @@
+"""What a rank does on a GPU, shown without one: see pretended.
+
+The model is small, and ZeRO's buckets and what Z3 gathers are too, so that their shares are near those of 7B.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planning import make_plan
+from pretended.library import compile_with
+
+from llmexp.plan.fit import DEVICE_BASE_BYTES, fit_of
+from llmexp.plan.training_plan import TrainingPlan
+from llmexp.record.installed import look
+from llmexp.record.result import to_json
+
+pytestmark = [pytest.mark.ranks, pytest.mark.long]
+
+LAYERS = 6
+# Embedding, head, the last norm, and nine tensors a layer.
+TENSORS = 3 + 9 * LAYERS
+SMALL = (
+    *("hardware=h200", "model=7b", f"model.num_layers={LAYERS}", "model.vocab_size=512", "model.hidden_size=1024"),
+    *(
+        "model.intermediate_size=2752",
+        "model.num_heads=8",
+        "model.num_kv_heads=8",
+        "data=synthetic",
+        "data.seq_len=256",
+    ),
+)
+BUCKET, LIVE = 5_000_000, 10_000_000
+ZERO = (
+    f"+engine.options.zero_optimization.reduce_bucket_size={BUCKET}",
+    f"+engine.options.zero_optimization.allgather_bucket_size={BUCKET}",
+)
+GATHERED = (
+    f"+engine.options.zero_optimization.stage3_max_live_parameters={LIVE}",
+    f"+engine.options.zero_optimization.stage3_max_reuse_distance={LIVE}",
+    f"+engine.options.zero_optimization.stage3_prefetch_bucket_size={LIVE // 4}",
+)
+PURE, MIXED = "precision=bf16_pure", "precision=bf16_mixed"
+# By engine, ranks and words: how often the host waits for the device in a step.
+RUNS = {
+    ("torch", 1, "F", PURE): 0,
+    ("torch", 1, "F+R", MIXED): 0,
+    ("torch", 1, "Z3", MIXED): 0,
+    ("torch", 8, "Z2", MIXED): 0,
+    ("torch", 8, "F+R+Z3", MIXED): 0,
+    ("deepspeed", 1, "Naive", PURE): 0,
+    # It reads from each gradient whether it is finite, and then two norms and a flag.
+    ("deepspeed", 1, "F", MIXED): TENSORS + 3,
+    ("deepspeed", 1, "Z2", MIXED): 2,
+    # On one rank the parameters of a module are copied, and waited for.
+    ("deepspeed", 1, "F+R+Z3", PURE): 74,
+    ("deepspeed", 8, "Z1", MIXED): 2,
+    ("deepspeed", 8, "Z2", PURE): 2,
+    ("deepspeed", 8, "F+Z3", MIXED): 3,
+    ("deepspeed", 8, "F+Z3+O", MIXED): 4,
+    # Without TransformerEngine and Apex it reads the norm of each gradient: queries, keys and values are one tensor,
+    # gate and up another.
+    ("megatron", 1, "F", MIXED): TENSORS - 3 * LAYERS + 1,
+    ("megatron", 8, "Z1", MIXED): 6,
+}
+Run = tuple[str, int, str, str]
+Observed = dict[str, Any]
+
+
+def name_of(run: Run) -> str:
+    return " ".join(map(str, run))
+
+
+def plan(engine: str, ranks: int, method: str, precision: str) -> TrainingPlan:
+    options = ZERO + GATHERED * ("Z3" in method) if engine == "deepspeed" and "Z" in method else ()
+    return make_plan(*SMALL, *options, f"engine={engine}", f"parallelism.dp={ranks}", f"method={method}", precision)
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Callable[[Run], Observed]:
+    folder, compiler = tmp_path_factory.mktemp("pretended"), look().compiler
+    if not compiler:
+        pytest.skip("no C++ compiler is here")
+    compile_with(compiler, folder / "cuda.so")
+    for run in {item.callspec.params["run"] for item in request.session.items if item.path == request.path}:
+        (folder / f"{name_of(run)}.plan.json").write_text(to_json(plan(*run)))
+    done = subprocess.run(
+        [sys.executable, "-m", "pretended.worker", str(folder / "cuda.so"), str(folder)],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cuda"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return lambda run: json.loads((folder / f"{name_of(run)}.plan.observed").read_text())
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_step_runs_on_the_device_by_the_kernel_of_its_method(observed: Callable[..., Observed], run: Run) -> None:
+    """No operator was given tensors of two devices: fake tensors refuse it as real ones do."""
+    found, atoms = observed(run), run[2].split("+")
+    assert found["loss"] == "cuda:0"
+    times = LAYERS * (1 + ("R" in atoms)) * ("F" in atoms)
+    assert found["operators"].get("aten::_scaled_dot_product_flash_attention", 0) == times
+    assert ("cpu" in found["places"]) == (run[0] == "torch" and "O" in atoms)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_host_waits_for_the_device_no_more_often_than_the_docs_say(
+    observed: Callable[..., Observed], run: Run
+) -> None:
+    waits = observed(run)["waits"]
+    assert sum(waits.values()) == RUNS[run], waits
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_plan_knows_what_lives_on_the_device_at_the_worst_moment(
+    observed: Callable[..., Observed], run: Run
+) -> None:
+    """What is sure is there, and no more than is estimated, but for what a layer holds while it is reduced."""
+    made = plan(*run)
+    fit, most = fit_of(made, made.batch.micro), max(observed(run)["peaks"].values())
+    assert fit is not None
+    assert 0.999 * fit.state <= most <= 1.05 * (fit.need - DEVICE_BASE_BYTES)

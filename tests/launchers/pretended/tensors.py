@@ -1,0 +1,154 @@
+"""Operators of fake tensors on the pretended GPU: their answers to the host, and the host's waits for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import accelerate
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.distributed import device_mesh
+from torch.distributed.device_mesh import DeviceMesh
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+from pretended.answers import waited
+
+OPERATORS: Counter[str] = Counter()
+# Operators whose result is on the host, or has a shape that the host has to know.
+_HOST = ("aten::_local_scalar_dense", "aten::equal", "aten::nonzero", "aten::masked_select")
+_ATEN = torch.ops.aten
+
+
+class Answering(TorchDispatchMode):
+    """Every number that the host reads from the device is 0, every flag off and every count 1."""
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs, name = kwargs or {}, func._schema.name  # type: ignore[attr-defined]
+        OPERATORS[name] += 1
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        on_device = any(tensor.device.type == "cuda" for tensor in tensors)
+        if on_device and (name in _HOST or _copies_and_waits(name, args, kwargs)):
+            waited()
+        if name == "aten::_local_scalar_dense" and isinstance(tensors[0], FakeTensor):
+            return _number(tensors[0])
+        for tensor in tensors:
+            # A fake tensor keeps a small content that it was made of, and operators would compute with it.
+            if isinstance(tensor, FakeTensor) and (on_device or name == "aten::_to_copy"):
+                tensor.constant = None
+        return func(*args, **kwargs)
+
+
+def _number(tensor: torch.Tensor) -> float:
+    return 0.0 if tensor.is_floating_point() else 0 if tensor.dtype in (torch.bool, torch.uint8) else 1
+
+
+def _copies_and_waits(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    if name == "aten::copy_":
+        places, goes_on = {args[0].device.type, args[1].device.type}, len(args) > 2 and args[2]
+    elif name == "aten::_to_copy":
+        places = {args[0].device.type, torch.device(kwargs.get("device") or args[0].device).type}
+        goes_on = kwargs.get("non_blocking", False)
+    else:
+        return False
+    return len(places) > 1 and not goes_on
+
+
+def expect_no_content() -> None:
+    """Replace what would look at the content of tensors; call it before a launcher is imported."""
+    for module, name, function in _WITHOUT_CONTENT:
+        setattr(module, name, function)
+
+
+@contextmanager
+def fake_tensors() -> Iterator[None]:
+    """Make every tensor a fake one; call it after a launcher is imported, as modules may compile functions of torch."""
+    with FakeTensorMode(allow_non_fake_inputs=True), Answering():
+        # There is no device that torch.tensor could copy its numbers to.
+        torch._C._set_only_lift_cpu_tensors(True)  # type: ignore[attr-defined]
+        torch.tensor = _tensor
+        yield
+
+
+def with_content(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function make real tensors, on the host."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            return function(*args, **kwargs)
+
+    return call
+
+
+def _tensor(
+    content: Any, *args: Any, device: Any = None, real: Callable[..., Any] = torch.tensor, **options: Any
+) -> Any:
+    fake = [leaf for leaf in tree_leaves(content) if isinstance(leaf, FakeTensor)]
+    for tensor in fake:
+        if tensor.device.type == "cuda":
+            waited()
+    made = real(tree_map(lambda leaf: _number(leaf) if isinstance(leaf, FakeTensor) else leaf, content), **options)
+    return made if device is None else made.to(device)
+
+
+def _attention(query: Any, key: Any, value: Any, *, is_causal: bool, scale: float | None, **_: Any) -> Any:
+    """As torch would choose it: its choice asks the real device."""
+    return _ATEN._scaled_dot_product_flash_attention(query, key, value, 0.0, is_causal, scale=scale)[0]
+
+
+def _apply(module: nn.Module, change: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
+    """As torch does it where tensors cannot be swapped."""
+    for child in module.children():
+        child._apply(change)
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            with torch.no_grad():
+                new = change(parameter)
+            if (new.device, new.dtype) != (parameter.device, parameter.dtype):
+                module._parameters[name] = nn.Parameter(new, requires_grad=parameter.requires_grad)
+    for name, buffer in module._buffers.items():
+        module._buffers[name] = None if buffer is None else change(buffer)
+    return module
+
+
+@contextmanager
+def empty_weights(*_: Any, **__: Any) -> Iterator[None]:
+    """As accelerate makes parameters on the meta device, which copies what a fake tensor says of its own."""
+    real = nn.Module.register_parameter
+
+    def register(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        if parameter is not None:
+            empty = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
+            parameter = nn.Parameter(empty, requires_grad=parameter.requires_grad)
+        real(module, name, parameter)
+
+    nn.Module.register_parameter = register  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        nn.Module.register_parameter = real  # type: ignore[method-assign]
+
+
+_WITHOUT_CONTENT: tuple[tuple[Any, str, Any], ...] = (
+    (torch.Tensor, "pin_memory", lambda tensor, *_: tensor.clone()),
+    (torch.Tensor, "is_pinned", lambda *_: True),
+    (torch.Tensor, "record_stream", lambda *_: None),
+    (torch.UntypedStorage, "data_ptr", lambda storage: storage._cdata),
+    (functional, "scaled_dot_product_attention", _attention),
+    (nn.Module, "_apply", _apply),
+    (accelerate, "init_empty_weights", empty_weights),
+    # Which rank is where in a mesh is looked up in a tensor on the host.
+    (
+        DeviceMesh,
+        "_compute_coordinates_from_mesh",
+        staticmethod(with_content(DeviceMesh._compute_coordinates_from_mesh)),
+    ),
+    (device_mesh, "init_device_mesh", with_content(device_mesh.init_device_mesh)),
+)
