@@ -17,6 +17,9 @@ from llmexp.record.plan import RunPlan
 
 # The variable of torch's allocator, by its older and its newer name.
 _ALLOCATOR, _RENAMED_IN = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), (2, 9)
+# torch rounds pinned memory up to powers of two. Larger blocks than this, such as ZeRO's state on the host, are not
+# rounded, nor kept when they are freed. Older versions refuse the word.
+_EXACTLY_PINNED, _EXACTLY_PINNED_FROM = "pinned_max_cached_size_mb:1024", (2, 13)
 
 
 def prepare(plan: RunPlan, log: Path) -> dict[str, str]:
@@ -58,13 +61,15 @@ def _interfaces(plan: RunPlan) -> dict[str, str]:
 def _allocator(plan: RunPlan) -> dict[str, str]:
     """Return the variable that lets CUDA's allocator grow its segments, unless a user has set one of its own.
 
-    Without it, memory that is free in pieces of other sizes is a reason to run out of memory.
+    Without it, memory that is free in pieces of other sizes is a reason to run out of memory. Large blocks of pinned
+    memory have the size that the plan counts.
     """
     if plan.config.hardware.device != "cuda" or any(name in os.environ for name in _ALLOCATOR):
         return {}
     torch = Runtime(plan).installed.distributions.get("torch")
-    older, newer = _ALLOCATOR
-    return {newer if torch and version_of(torch) >= _RENAMED_IN else older: "expandable_segments:True"}
+    version, (older, newer) = version_of(torch) if torch else (), _ALLOCATOR
+    settings = ["expandable_segments:True", *[_EXACTLY_PINNED] * (version >= _EXACTLY_PINNED_FROM)]
+    return {newer if version >= _RENAMED_IN else older: ",".join(settings)}
 
 
 def _threads(plan: RunPlan) -> dict[str, str]:

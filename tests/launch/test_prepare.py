@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from llmexp.launch import prepare
 from llmexp.launch.prepare import environment
@@ -27,14 +28,24 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("version", "name"), [("2.6.0", OLDER), ("2.8.1+cu128", OLDER), ("2.11.0+cu130", NEWER), (None, OLDER)]
+    ("version", "name", "more"),
+    [
+        *((version, OLDER, "") for version in ("2.6.0", "2.8.1+cu128", None)),
+        ("2.11.0+cu130", NEWER, ""),
+        ("2.13.0+cu130", NEWER, ",pinned_max_cached_size_mb:1024"),
+    ],
 )
 def test_cudas_allocator_may_grow_its_segments_by_the_name_that_this_torch_reads(
-    tiny_plan: Any, installed: Any, version: str | None, name: str
+    tiny_plan: Any, installed: Any, version: str | None, name: str, more: str
 ) -> None:
     installed(version)
     found = environment(tiny_plan(hardware__name="a800"), {})
-    assert {key: found[key] for key in (OLDER, NEWER) if key in found} == {name: "expandable_segments:True"}
+    assert {key: found[key] for key in (OLDER, NEWER) if key in found} == {name: f"expandable_segments:True{more}"}
+
+
+def test_torchs_allocator_knows_the_word_for_pinned_blocks_of_their_own_size() -> None:
+    with pytest.raises(ValueError, match="stoull"):
+        torch._C._accelerator_setAllocatorSettings("pinned_max_cached_size_mb:many")
 
 
 def test_a_users_own_setting_and_a_cpu_have_none_of_it(
