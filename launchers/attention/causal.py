@@ -1,4 +1,4 @@
-"""Causal attention with torch alone, by its flash kernel or in three unfused steps."""
+"""Causal attention with torch alone, by a fused kernel or in three unfused steps."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
-def flash(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None) -> Tensor:
-    """Compute causal attention by torch's flash kernel only; raise RuntimeError where it cannot take the inputs.
+def flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None = None,
+    kernel: SDPBackend = SDPBackend.FLASH_ATTENTION,
+) -> Tensor:
+    """Compute causal attention by one fused kernel of torch only; raise RuntimeError where it cannot take the inputs.
 
     query and the result are [batch, heads, seq, head_dim], key and value [batch, kv_heads, seq, head_dim].
     """
     grouped = key.shape[1] != query.shape[1]
-    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+    with sdpa_kernel(kernel):
         return functional.scaled_dot_product_attention(
             query, key, value, is_causal=True, scale=scale, enable_gqa=grouped
         )

@@ -46,7 +46,12 @@ def _kind(plan: TrainingPlan, device: torch.device) -> tuple[PreTrainedConfig, t
     attention = (
         ULYSSES
         if plan.dims.cp > 1
-        else implementation(method_of(plan).techniques, device, records=plan.config.data.isolates)
+        else implementation(
+            method_of(plan).techniques,
+            device,
+            records=plan.config.data.isolates,
+            cudnn=plan.config.kernels.cudnn_attention,
+        )
     )
     return building.configuration(model), dtype, attention, model.target
 

@@ -79,6 +79,7 @@ class KernelsConfig(Section):
     liger: bool = Field(
         False, description="Liger's fused kernels for norms, rotary embeddings, gated MLPs and the loss; GPUs only"
     )
+    cudnn_attention: bool = Field(False, description="F runs cuDNN's fused attention; GPUs only")
 
 
 class BatchConfig(Section):

@@ -1,4 +1,4 @@
-"""memory.activation_offload and kernels.liger: what does not go with them is a skip that says what would."""
+"""memory.activation_offload and the switches of kernels: what does not go with them is a skip that says what would."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from planning import make_plan
 from llmexp.engines import get_engine
 from llmexp.plan.training_plan import TrainingPlan
 
-OFFLOAD, LIGER = "memory.activation_offload=true", "kernels.liger=true"
+OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.cudnn_attention=true"
 
 
 def plan(*words: str) -> TrainingPlan:
@@ -27,6 +27,14 @@ def plan(*words: str) -> TrainingPlan:
         ([LIGER], "Liger's kernels are Triton's, for GPUs"),
         ([LIGER, "hardware=a800", "engine=megatron"], "not those of engine=megatron"),
         ([LIGER, "hardware=a800", "method=C"], "leave one of them out"),
+        ([CUDNN, "method=F"], "it is for GPUs"),
+        ([CUDNN, "hardware=h100"], "add F to the method"),
+        ([CUDNN, "hardware=h100", "method=F", "engine=megatron"], "not those of engine=megatron"),
+        ([CUDNN, "hardware=h100", "method=F", "parallelism.cp=2"], "set parallelism.cp=1"),
+        (
+            [CUDNN, "hardware=h100", "method=F", "task=finetune", "data=instructions", "data.pack=true"],
+            "set data.pack=false",
+        ),
     ],
 )
 def test_the_reason_says_what_would_do(words: list[str], reason: str) -> None:

@@ -32,7 +32,12 @@ METHODS = ["Naive", "F", "R", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3+O", "Q",
 
 # Without Liger there is nothing to switch on: it is in the extra gpu alone.
 LIGER = {"liger": ("kernels.liger=true",)} if find_spec("liger_kernel") else {}
-SWITCHES: dict[str, tuple[str, ...]] = {"neither": (), "offload": ("memory.activation_offload=true",)} | LIGER
+SWITCHES: dict[str, tuple[str, ...]] = {
+    "neither": (),
+    "offload": ("memory.activation_offload=true",),
+    "cudnn": ("kernels.cudnn_attention=true",),
+    **LIGER,
+}
 
 
 def plan(method: str, *overrides: str) -> TrainingPlan:
@@ -140,6 +145,12 @@ def test_ligers_kernels_run_and_compute_the_same(switched: dict[str, dict[str, A
     assert any("rms_norm" in name and name.startswith("_") for name in switched["liger"]["operators"])
     assert not any("rms_norm" in name and name.startswith("_") for name in switched["neither"]["operators"])
     assert switched["liger"]["losses"] == pytest.approx(switched["neither"]["losses"], abs=2e-2)
+
+
+def test_cudnns_attention_runs_and_computes_the_same(switched: dict[str, dict[str, Any]]) -> None:
+    assert "cudnn" in switched["cudnn"]["attention_kernel"]
+    assert "cudnn" not in switched["neither"]["attention_kernel"]
+    assert switched["cudnn"]["losses"] == pytest.approx(switched["neither"]["losses"], abs=2e-2)
 
 
 def test_offloaded_activations_leave_the_gpu(switched: dict[str, dict[str, Any]]) -> None:

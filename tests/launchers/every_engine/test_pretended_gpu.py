@@ -48,9 +48,11 @@ GATHERED = (
     f"+engine.options.zero_optimization.stage3_prefetch_bucket_size={LIVE // 4}",
 )
 PURE, MIXED = "precision=bf16_pure", "precision=bf16_mixed"
-# By engine, ranks and words: how often the host waits for the device in a step.
+CUDNN = "precision=bf16_pure kernels.cudnn_attention=true"
+# By engine, ranks, method and words: how often the host waits for the device in a step.
 RUNS = {
     ("torch", 1, "F", PURE): 0,
+    ("torch", 1, "F", CUDNN): 0,
     ("torch", 1, "F+R", MIXED): 0,
     ("torch", 1, "Z3", MIXED): 0,
     ("torch", 8, "Z2", MIXED): 0,
@@ -78,9 +80,11 @@ def name_of(run: Run) -> str:
     return " ".join(map(str, run))
 
 
-def plan(engine: str, ranks: int, method: str, precision: str) -> TrainingPlan:
+def plan(engine: str, ranks: int, method: str, words: str) -> TrainingPlan:
     options = ZERO + GATHERED * ("Z3" in method) if engine == "deepspeed" and "Z" in method else ()
-    return make_plan(*SMALL, *options, f"engine={engine}", f"parallelism.dp={ranks}", f"method={method}", precision)
+    return make_plan(
+        *SMALL, *options, f"engine={engine}", f"parallelism.dp={ranks}", f"method={method}", *words.split()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +112,8 @@ def test_a_step_runs_on_the_device_by_the_kernel_of_its_method(observed: Callabl
     found, atoms = observed(run), run[2].split("+")
     assert found["loss"] == "cuda:0"
     times = LAYERS * (1 + ("R" in atoms)) * ("F" in atoms)
-    assert found["operators"].get("aten::_scaled_dot_product_flash_attention", 0) == times
+    kernel = "cudnn" if run[3] == CUDNN else "flash"
+    assert found["operators"].get(f"aten::_scaled_dot_product_{kernel}_attention", 0) == times
     assert ("cpu" in found["places"]) == (run[0] == "torch" and "O" in atoms)
 
 
