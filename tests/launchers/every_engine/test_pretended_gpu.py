@@ -88,13 +88,17 @@ def plan(engine: str, ranks: int, method: str, words: str) -> TrainingPlan:
 
 
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Callable[[Run], Observed]:
+def observed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Callable[[str], Observed]:
     folder, compiler = tmp_path_factory.mktemp("pretended"), look().compiler
     if not compiler:
         pytest.skip("no C++ compiler is here")
     compile_with(compiler, folder / "cuda.so")
-    for run in {item.callspec.params["run"] for item in request.session.items if item.path == request.path}:
+    mine = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
+    for run in {item.callspec.params["run"] for item in mine}:
         (folder / f"{name_of(run)}.plan.json").write_text(to_json(plan(*run)))
+    (folder / "measured.plan.json").write_text(
+        to_json(make_plan(*SMALL, "parallelism.dp=1", "method=F+R", PURE, "measure=smoke"))
+    )
     done = subprocess.run(
         [sys.executable, "-m", "pretended.worker", str(folder / "cuda.so"), str(folder)],
         cwd=Path(__file__).parents[1],
@@ -103,13 +107,13 @@ def observed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
         text=True,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    return lambda run: json.loads((folder / f"{name_of(run)}.plan.observed").read_text())
+    return lambda name: json.loads((folder / f"{name}.plan.observed").read_text())
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_a_step_runs_on_the_device_by_the_kernel_of_its_method(observed: Callable[..., Observed], run: Run) -> None:
+def test_a_step_runs_on_the_device_by_the_kernel_of_its_method(observed: Callable[[str], Observed], run: Run) -> None:
     """No operator was given tensors of two devices: fake tensors refuse it as real ones do."""
-    found, atoms = observed(run), run[2].split("+")
+    found, atoms = observed(name_of(run)), run[2].split("+")
     assert found["loss"] == "cuda:0"
     times = LAYERS * (1 + ("R" in atoms)) * ("F" in atoms)
     kernel = "cudnn" if run[3] == CUDNN else "flash"
@@ -119,18 +123,31 @@ def test_a_step_runs_on_the_device_by_the_kernel_of_its_method(observed: Callabl
 
 @pytest.mark.parametrize("run", RUNS)
 def test_the_host_waits_for_the_device_no_more_often_than_the_docs_say(
-    observed: Callable[..., Observed], run: Run
+    observed: Callable[[str], Observed], run: Run
 ) -> None:
-    waits = observed(run)["waits"]
+    waits = observed(name_of(run))["waits"]
     assert sum(waits.values()) == RUNS[run], waits
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_the_plan_knows_what_lives_on_the_device_at_the_worst_moment(
-    observed: Callable[..., Observed], run: Run
+    observed: Callable[[str], Observed], run: Run
 ) -> None:
     """What is sure is there, and no more than is estimated, but for what a layer holds while it is reduced."""
     made = plan(*run)
-    fit, most = fit_of(made, made.batch.micro), max(observed(run)["peaks"].values())
+    fit, most = fit_of(made, made.batch.micro), max(observed(name_of(run))["peaks"].values())
     assert fit is not None
     assert 0.999 * fit.state <= most <= 1.05 * (fit.need - DEVICE_BASE_BYTES)
+
+
+def test_a_rank_measures_from_its_first_step_to_its_summary(observed: Callable[[str], Observed]) -> None:
+    found = observed("measured")
+    assert (found["environment"]["device_name"], found["what_ran"]["device"]) == ("NVIDIA H200", "cuda:0")
+    assert found["what_ran"]["attention_kernel"] == "aten::_scaled_dot_product_flash_attention"
+    # The storages of fake tensors are on no device.
+    assert sum(found["state_bytes"]["parameters"].values()) == 2 * found["parameters"]
+    measured = [sample for sample in found["samples"] if not sample["warmup"]]
+    assert len(measured) == 2
+    for sample in measured:
+        assert sample["t_end_s"] > sample["t_start_s"]
+        assert sample["phases_s"].keys() == {"forward", "backward", "optimizer"}

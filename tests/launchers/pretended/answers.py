@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch.cuda.nccl
 
 DEVICE = torch.device("cuda", 0)
 PROPERTIES = SimpleNamespace(
@@ -127,6 +128,7 @@ def answer() -> None:
     torch.cuda.default_generators = (Generator(),)
     torch.version.cuda = "13.0"  # type: ignore[misc]
     torch.accelerator.current_stream = lambda *_: stream
+    torch.cuda.nccl.version = lambda: (2, 28, 9)
     for name in ("range_push", "range_pop"):
         setattr(torch.cuda.nvtx, name, lambda *_, **__: 0)
     torch._C._cuda_getCurrentRawStream = lambda _: 0  # type: ignore[attr-defined]

@@ -1,6 +1,7 @@
 """Rank 0 of each plan on a pretended GPU: where its tensors are, what lives there, and for what the host waits.
 
 `python -m pretended.worker LIBRARY FOLDER` reads the folder's plans and leaves beside each what was observed, as JSON.
+Plans named `measured` are measured as a run would be.
 Imports take longer than steps, so that they are done once for all engines; plans of one engine and number of ranks then
 share a process, as a group of ranks can be joined once.
 """
@@ -64,7 +65,8 @@ def _observe_all(launcher: Any, ranks: int, plans: Mapping[Path, Any]) -> None:
         if launcher.__name__.startswith("llmexp.launchers.deepspeed"):
             _join_deepspeed(launcher)
         for path, plan in plans.items():
-            path.with_suffix(".observed").write_text(json.dumps(_observe(plan, launcher)))
+            found = _measure(plan, launcher, path.parent) if "measured" in path.name else _observe(plan, launcher)
+            path.with_suffix(".observed").write_text(json.dumps(found))
             _forget()
 
 
@@ -106,6 +108,24 @@ def _observe(plan: Any, launcher: Any) -> dict[str, Any]:
             "waits": dict(WAITS),
             "peaks": peaks,
         }
+
+
+def _measure(plan: Any, launcher: Any, folder: Path) -> dict[str, Any]:
+    """Take the samples and make the summary of the rank, except that kernels of a GPU cannot be traced."""
+    from torch.profiler import ProfilerActivity
+
+    from llmexp.launchers.rank.frame import Rank, device_of
+    from llmexp.launchers.training import measuring
+    from llmexp.measure import kernels
+    from llmexp.record.samples import StepSample, read_samples
+    from pretended.tensors import with_content
+
+    kernels._activities = lambda: [ProfilerActivity.CPU]
+    measuring._sequences = with_content(measuring._sequences)  # type: ignore[assignment]
+    device, rank = device_of(plan.config.hardware, 0), Rank(0, 0, plan.processes, folder)
+    summary = measuring.measure_training(plan, rank, launcher.build(plan, device), device)
+    samples = [sample.model_dump(mode="json") for sample in read_samples(rank.samples_path, StepSample)]
+    return summary.model_dump(mode="json") | {"samples": samples}
 
 
 def _batches(plan: Any, training: Any) -> Iterator[Sequence[Any]]:
