@@ -102,7 +102,7 @@ class DeepSpeedEngine(TrainingEngine):
             update=_update(config, techniques),
             brief=_brief(config, techniques),
             # ZeRO-3 allocates memory for its share at the start.
-            gradients_stay=techniques.zero_stage == 3,
+            gradients_stay=made.gradients_stay or techniques.zero_stage == 3,
             buffers=_buffers(config, techniques),
         )
 

@@ -61,6 +61,15 @@ def test_buckets_of_ddp_are_beside_activations_and_gradients_that_are_freed_are_
     assert one.device == several.device
 
 
+@pytest.mark.parametrize("engine", ["deepspeed", "torch"])
+def test_gradients_of_earlier_passes_are_beside_activations(engine: str, plan: Made):
+    words = [f"engine={engine}", "model=7b", "precision=bf16_pure", "parallelism.dp=1"]
+    one, two = (plan(*words, f"batch.accumulation={passes}").memory for passes in (1, 2))
+    assert one is not None
+    assert two is not None
+    assert two.before_backward - one.before_backward == two.gradients.device > 0
+
+
 def test_zeros_buckets_and_gathered_parameters_are_the_engines_own(plan: Made):
     words = ["model=7b", "method=Z3", "precision=bf16_mixed"]
     default = plan(*words).memory

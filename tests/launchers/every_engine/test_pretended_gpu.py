@@ -49,7 +49,8 @@ GATHERED = (
     f"+engine.options.zero_optimization.stage3_prefetch_bucket_size={LIVE // 4}",
 )
 PURE, MIXED = "precision=bf16_pure", "precision=bf16_mixed"
-CUDNN = "precision=bf16_pure kernels.cudnn_attention=true"
+CUDNN = f"{PURE} kernels.cudnn_attention=true"
+TWICE = f"{MIXED} batch.accumulation=2"
 # By engine, ranks, method and words: how often the host waits for the device in a step.
 RUNS = {
     ("torch", 1, "F", PURE): 0,
@@ -65,6 +66,7 @@ RUNS = {
     # On one rank the parameters of a module are copied, and waited for.
     ("deepspeed", 1, "F+R+Z3", PURE): 74,
     ("deepspeed", 8, "Z1", MIXED): 2,
+    ("deepspeed", 8, "F+Z1", TWICE): 2,
     ("deepspeed", 8, "Z2", PURE): 2,
     ("deepspeed", 8, "F+Z3", MIXED): 3,
     ("deepspeed", 8, "F+Z3+O", MIXED): 4,
@@ -116,7 +118,7 @@ def test_a_step_runs_on_the_device_by_the_kernel_of_its_method(observed: Callabl
     """No operator was given tensors of two devices: fake tensors refuse it as real ones do."""
     found, atoms = observed(name_of(run)), run[2].split("+")
     assert found["loss"] == "cuda:0"
-    times = LAYERS * (1 + ("R" in atoms)) * ("F" in atoms)
+    times = LAYERS * (1 + ("R" in atoms)) * ("F" in atoms) * plan(*run).batch.accumulation
     kernel = "cudnn" if run[3] == CUDNN else "flash"
     assert found["operators"].get(f"aten::_scaled_dot_product_{kernel}_attention", 0) == times
     assert ("cpu" in found["places"]) == (run[0] == "torch" and "O" in atoms)
