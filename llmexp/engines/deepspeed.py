@@ -94,7 +94,11 @@ class DeepSpeedEngine(TrainingEngine):
         reduced = (
             made.gradients
             if techniques.offload_optimizer
-            else replace(made.gradients, bytes_per_parameter=made.parameters.bytes_per_parameter)
+            else replace(
+                made.gradients,
+                bytes_per_parameter=made.parameters.bytes_per_parameter,
+                partitioned=made.gradients.partitioned or _partitions_as_they_come(config, techniques),
+            )
         )
         return replace(
             made,
@@ -227,8 +231,8 @@ def _update(config: TrainingConfig, techniques: Techniques) -> tuple[StatePlacem
 def _brief(config: TrainingConfig, techniques: Techniques) -> tuple[tuple[StatePlacement, ...], ...]:
     """Return the gradients that ZeRO-1 and 2 hold for a moment (0.19.8, stage_1_and_2.py); without O they are here.
 
-    The update flattens a rank's share before it is copied to the master's dtype. Stage 1 takes the share at the end of
-    backward, out of whole gradients.
+    The update flattens a rank's share before it is copied to the master's dtype. Stage 1 mostly takes the share at the
+    end of backward, out of whole gradients.
     """
     stage, precision = techniques.zero_stage, config.precision
     if stage not in (1, 2) or techniques.offload_optimizer:
@@ -237,7 +241,14 @@ def _brief(config: TrainingConfig, techniques: Techniques) -> tuple[tuple[StateP
     share = replace(whole, partitioned=True)
     copies = StatePlacement(BYTES_PER_ELEMENT[precision.master], partitioned=True)
     flattened = (share, share, copies) if precision.master != precision.parameters else (share, share)
-    return ((whole, share), flattened) if stage == 1 else (flattened,)
+    at_the_end = stage == 1 and not _partitions_as_they_come(config, techniques)
+    return ((whole, share), flattened) if at_the_end else (flattened,)
+
+
+def _partitions_as_they_come(config: TrainingConfig, techniques: Techniques) -> bool:
+    """Tell whether stage 1 holds no whole gradients: it reduces in the background, in the only pass of a step."""
+    in_background = config.engine.options.get("zero_optimization", {}).get("overlap_comm", False)
+    return techniques.zero_stage == 1 and bool(in_background) and config.batch.accumulation == 1
 
 
 def _uses_bf16_section(config: TrainingConfig, techniques: Techniques) -> bool:

@@ -17,6 +17,7 @@ SIZE = 6_738_415_616
         # Stage 1 takes its share of the gradients while all of them are there; then the share is flattened and copied.
         (["method=Z1"], 4 + (12 + 2) / 8, 0),
         (["method=Z1", "parallelism.dp=2"], 2 + (12 + 2 + 2 + 4) / 2, 0),
+        (["method=Z1", "+engine.options.zero_optimization.overlap_comm=true"], 2 + (12 + 2 + 2 + 4) / 8, 0),
         (["method=Z2"], 2 + (12 + 2 + 2 + 4) / 8, 0),
         (["method=Z3"], 20 / 8, 0),
         (["method=Z3", "+engine.options.zero_optimization.sub_group_size=1_000"], 16 / 8, 0),

@@ -51,6 +51,7 @@ GATHERED = (
 PURE, MIXED = "precision=bf16_pure", "precision=bf16_mixed"
 CUDNN = f"{PURE} kernels.cudnn_attention=true"
 TWICE = f"{MIXED} batch.accumulation=2"
+IN_BACKGROUND = f"{MIXED} +engine.options.zero_optimization.overlap_comm=true"
 # By engine, ranks, method and words: how often the host waits for the device in a step.
 RUNS = {
     ("torch", 1, "F", PURE): 0,
@@ -67,6 +68,7 @@ RUNS = {
     ("deepspeed", 1, "F+R+Z3", PURE): 74,
     ("deepspeed", 8, "Z1", MIXED): 2,
     ("deepspeed", 8, "F+Z1", TWICE): 2,
+    ("deepspeed", 8, "F+Z1", IN_BACKGROUND): 3,
     ("deepspeed", 8, "Z2", PURE): 2,
     ("deepspeed", 8, "F+Z3", MIXED): 3,
     ("deepspeed", 8, "F+Z3+O", MIXED): 4,
