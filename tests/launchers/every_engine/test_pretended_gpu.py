@@ -56,6 +56,10 @@ IN_BACKGROUND = f"{MIXED} +engine.options.zero_optimization.overlap_comm=true"
 RUNS = {
     ("torch", 1, "F", PURE): 0,
     ("torch", 1, "F", CUDNN): 0,
+    # bitsandbytes waits after each tensor's update; LOMO reads from each gradient whether it is finite.
+    ("torch", 1, "F", f"{PURE} optimizer=lion"): TENSORS,
+    ("torch", 1, "F", f"{PURE} optimizer=adamw8bit"): TENSORS,
+    ("torch", 1, "F", f"{PURE} optimizer=lomo"): TENSORS,
     ("torch", 1, "F+R", MIXED): 0,
     ("torch", 1, "Z3", MIXED): 0,
     ("torch", 8, "Z2", MIXED): 0,

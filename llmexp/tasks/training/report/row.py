@@ -130,7 +130,7 @@ class TrainingRow(Row):
 
     @property
     def settings_unlike_paper(self) -> list[str]:
-        """The same settings one by one."""
+        """List the same settings one by one."""
         config, precision = self.plan.config, self.plan.config.precision
         states = {precision.parameters, precision.gradients, precision.master, precision.moments}
         differences = {
