@@ -11,7 +11,7 @@ LOCKED ?= $(wildcard $(VENV)/.locked)
 TABLES ?= gpu_modules gpu_mfu gpu_7b gpu_finetune
 WORDS  ?=
 
-# SLURM_TESTS='slurm and not long' leaves out what takes half a minute or more each, or another test shows more quickly.
+# SLURM_TESTS='slurm and not slow' leaves out what takes half a minute or more each, or another test shows more quickly.
 SLURM_TESTS ?= slurm
 SLURM_PACKAGES := slurm-wlm slurmdbd munge mariadb-server
 
@@ -59,7 +59,7 @@ PURE_SDISTS := antlr4-python3-runtime deepspeed
 GLIBC_2_28 := $(addsuffix _x86_64,manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014)
 FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constraints.txt
 
-.PHONY: help run test test-sweeps test-older lint ui bench chaos gpu serve-venv slurm-test slurm-packages wheelhouse lock clean .installed-older .runs-vllm .serve-vllm .serve-llama_cpp .unmixed
+.PHONY: help run test test-slow test-all test-sweeps test-older lint ui bench chaos gpu serve-venv slurm-test slurm-packages wheelhouse lock clean .installed-older .runs-vllm .serve-vllm .serve-llama_cpp .unmixed
 .DEFAULT_GOAL := help
 
 UNLOCKED := $(filter lock serve-venv test-older wheelhouse,$(MAKECMDGOALS))
@@ -71,8 +71,13 @@ help:  ## list the targets
 run: $(VENV)/.installed-train,serve  ## install into .venv, measure the first sweep, print its table
 	@$(BIN)/python -m llmexp +experiment=first_run
 
-test: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run the tests that need no GPU
+test: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run the quick tests: those that would be the first to fail
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test-slow: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run what make test leaves out because it takes long
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m 'slow and not gpu and not slurm and not sweep'
+
+test-all: test test-slow  ## run all tests that need no GPU
 
 test-sweeps: $(VENV)/.installed-train,megatron,serve,slurm,dev  ## run the tests that measure whole experiments, some fifteen to twenty minutes more
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m sweep

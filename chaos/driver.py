@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import psutil
 
-from chaos.surroundings import Surroundings
+from chaos.surroundings import IDLE_S, LOOK_EVERY_S, Surroundings
+from llmexp.machine.standstill import StandstillWatch
 
 READ_WITHIN_S = 2.0
+# One that computes in vain is given up after this many times the patience with one that stands still.
+AT_MOST = 10
 # The words to put before a command, so that it starts in that place.
 Place = tuple[str, ...]
 HERE: Place = ()
@@ -104,6 +108,14 @@ class Driver:
             return None
         with suppress(subprocess.TimeoutExpired):
             self._reader.wait(READ_WITHIN_S)
+        return code
+
+    def ends(self) -> int | None:
+        """Return the exit code, or None where the driver and what it started stand still."""
+        watch, deadline_s = StandstillWatch(self._process.pid, IDLE_S), time.monotonic() + AT_MOST * IDLE_S
+        while (code := self.ends_within(LOOK_EVERY_S)) is None:
+            if watch.stands_still() or time.monotonic() > deadline_s:
+                return None
         return code
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping
@@ -23,8 +22,6 @@ PROTOCOL = ("measure=smoke", "measure.steps=15", "measure.profile=false")
 # The longest pause between two faults, and the longest time that one lasts.
 SPAN_S = 2.5
 OUTAGE_S = 1.5
-ENDS_WITHIN_S = 120.0
-LEFTOVERS_END_WITHIN_S = 20.0
 
 
 @dataclass
@@ -118,8 +115,8 @@ class Episode:
         return [driver.pid for driver in self._living()]
 
     def _ending_of(self, driver: Driver) -> int | None:
-        """Return a driver's exit code, or None where it does not end in time."""
-        return driver.ends_within(ENDS_WITHIN_S)
+        """Return a driver's exit code, or None where it stands still for too long."""
+        return driver.ends()
 
     def _await_the_rest(self) -> None:
         """Wait for what may go on without a driver; here that is nothing."""
@@ -163,10 +160,7 @@ class Episode:
             if "Traceback" in driver.said and "KeyboardInterrupt" not in driver.said:
                 self._lose(f"a driver printed a traceback:\n{driver.said}")
         self._await_the_rest()
-        deadline = time.monotonic() + LEFTOVERS_END_WITHIN_S
-        while (left := self.surroundings.processes()) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        if left:
+        if left := self.surroundings.outliving():
             self._lose(f"processes outlived their driver: {[process.cmdline() for process in left]}")
         self._look()
         if self._keeps_answers and not self._answered.items() <= answers(self.sweep).items():
@@ -184,13 +178,7 @@ class Episode:
         self._end()
         self._check(is_answered(self.sweep, len(METHODS), self.out_of_memory))
         words = ["sync", str(self.sweep), "--uri", self.store]
-        done = subprocess.run(
-            self.surroundings.llmexp(*words),
-            env=self.surroundings.environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = self.surroundings.run(*words)
         if done.returncode:
             self._lose(f"sync ended with {done.returncode}: {done.stderr.strip()}")
 

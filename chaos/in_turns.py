@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chaos.driver import Driver
-from chaos.episode import ENDS_WITHIN_S, Episode
+from chaos.episode import Episode
 
 REPEATS = 2
 
 
 @dataclass
 class InterleavedEpisode(Episode):
-    """An episode of several repeats, which may take as many times as long."""
+    """An episode of several repeats."""
 
     @property
     def runs(self) -> tuple[str, ...]:
         """The words of the sweep's runs."""
         return (*super().runs, "measure.order=interleaved", f"measure.repeats={REPEATS}")
-
-    def _ending_of(self, driver: Driver) -> int | None:
-        return driver.ends_within(REPEATS * ENDS_WITHIN_S)

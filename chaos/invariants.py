@@ -6,7 +6,6 @@ Each check yields a text for everything that is broken.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Collection, Hashable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,13 +34,7 @@ def status_is_true(
     if not (sweep.exists() and find_runs(sweep)):
         return
     before, drivers = answers(sweep), set(under_way())
-    done = subprocess.run(
-        surroundings.llmexp("status", str(sweep)),
-        env=surroundings.environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = surroundings.run("status", str(sweep))
     if done.returncode or "Traceback" in done.stderr:
         yield f"status ended with {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
         return

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from chaos.driver import Driver, Place
-from chaos.episode import ENDS_WITHIN_S, Episode
+from chaos.episode import Episode
 from chaos.faults import Fault, Heal, MissedError
 from chaos.tracker import free_port
 
@@ -54,7 +54,7 @@ class NodesEpisode(Episode):
         if SECOND not in driver.words:
             return super()._ending_of(driver)
         for first in self._living():
-            first.ends_within(ENDS_WITHIN_S)
+            first.ends()
         if driver.ends_within(LEFT_FOR_S) is None:
             driver.send(signal.SIGTERM)
         return super()._ending_of(driver)

@@ -8,19 +8,21 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from chaos.cluster import Cluster, QueuedJob
 from chaos.cluster_files import NODES
 from chaos.driver import HERE, Driver, Place
-from chaos.episode import ENDS_WITHIN_S, Episode
+from chaos.episode import Episode
 from chaos.faults import FAULTS, Fault, Heal, MissedError
+from chaos.surroundings import IDLE_S
+from llmexp.record.folder import find_runs
 from llmexp.slurm.queue import LAUNCH_FAILED
 
-# This allows for a controller that is down, and for jobs that are requeued.
-JOBS_END_WITHIN_S = 2 * ENDS_WITHIN_S
+# Without a word of its runs. This allows for a controller that is down, and for jobs that are requeued.
+JOBS_IDLE_S = 2 * IDLE_S
 
 
 @dataclass(kw_only=True)
@@ -31,7 +33,7 @@ class SlurmEpisode(Episode):
     further_words: tuple[str, ...] = (
         "hydra/launcher=slurm",
         "hydra.launcher.poll_s=1",
-        f"hydra.launcher.patience_s={ENDS_WITHIN_S:g}",
+        f"hydra.launcher.patience_s={IDLE_S:g}",
     )
 
     @property
@@ -48,8 +50,8 @@ class SlurmEpisode(Episode):
         return [job.number for job in self._jobs()]
 
     def _ending_of(self, driver: Driver) -> int | None:
-        deadline_s = time.monotonic() + JOBS_END_WITHIN_S
-        while (code := driver.ends_within(1)) is None and time.monotonic() < deadline_s:
+        silence = self._silence()
+        while (code := driver.ends_within(1)) is None and next(silence) < JOBS_IDLE_S:
             self.cluster.hurry()
         return code
 
@@ -58,13 +60,22 @@ class SlurmEpisode(Episode):
         self.cluster.hurry()
 
     def _await_the_rest(self) -> None:
-        deadline_s = time.monotonic() + JOBS_END_WITHIN_S
-        while (left := self._going()) and time.monotonic() < deadline_s:
+        silence = self._silence()
+        while (left := self._going()) and next(silence) < JOBS_IDLE_S:
             self.cluster.hurry()
             time.sleep(0.5)
         if left:
             self._lose(f"jobs do not end: {left}")
             self.cluster.run("scancel", *(job.number for job in left))
+
+    def _silence(self) -> Iterator[float]:
+        """Yield at each look for how many seconds no run of the sweep has changed its state."""
+        known, since_s = None, time.monotonic()
+        while True:
+            states = {run.path: (run.state(), len(run.repeats())) for run in find_runs(self.sweep)}
+            if states != known:
+                known, since_s = states, time.monotonic()
+            yield time.monotonic() - since_s
 
     def _going(self) -> list[QueuedJob]:
         """Return the jobs that go on by themselves: the next driver has to take up the others."""

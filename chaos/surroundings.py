@@ -6,7 +6,9 @@ It has the scripted engine beside llmexp, an outputs folder, and a mark that ide
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,9 +19,13 @@ import psutil
 from chaos.broken_files import BELOW, ERROR_FILE
 from chaos.clock import SHIFT_FILE
 from chaos.power import FORCED_FILE
+from llmexp.machine.standstill import StandstillWatch
 
 ROOT = Path(__file__).parents[1]
 MARK = "CHAOS_MARK"
+# How long a process may stand still before it counts as one that does not end.
+IDLE_S = 120.0
+LEAVES_WITHIN_S, LOOK_EVERY_S = 60.0, 0.2
 ENTRY_POINTS = "[llmexp.engines]\nscripted = chaos.engine:ENGINE\n[llmexp.conf]\nchaos = chaos.conf\n"
 IN_EVERY_PROCESS = (
     "from chaos import broken_files, clock, power\nfor fault in (broken_files, clock, power):\n    fault.install()\n"
@@ -112,6 +118,31 @@ class Surroundings:
             return False
         return not module or (line[1:3] == ["-m", module] and any(argument.startswith(word) for argument in line[3:]))
 
+    def outliving(self) -> list[psutil.Process]:
+        """Wait for all processes to end, and return those that are left when none has ended for a minute."""
+        left, deadline_s = self.processes(), time.monotonic() + LEAVES_WITHIN_S
+        while left and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+            still = self.processes()
+            if len(still) < len(left):
+                deadline_s = time.monotonic() + LEAVES_WITHIN_S
+            left = still
+        return left
+
     def llmexp(self, *words: str) -> list[str]:
         """Return the command line of llmexp with these words."""
         return [sys.executable, "-m", "llmexp", *words]
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Carry out a command of llmexp; raises subprocess.TimeoutExpired where it stands still."""
+        pipe, command = subprocess.PIPE, self.llmexp(*words)
+        with subprocess.Popen(command, env=self.environment, stdout=pipe, stderr=pipe, text=True) as process:
+            watch = StandstillWatch(process.pid, IDLE_S)
+            while True:
+                try:
+                    out, err = process.communicate(timeout=LOOK_EVERY_S)
+                    return subprocess.CompletedProcess(command, process.returncode, out, err)
+                except subprocess.TimeoutExpired:
+                    if watch.stands_still():
+                        process.kill()
+                        raise

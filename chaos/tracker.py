@@ -14,7 +14,9 @@ import time
 import urllib.request
 from pathlib import Path
 
-START_WITHIN_S = 300.0
+from chaos.surroundings import IDLE_S
+from llmexp.machine.standstill import StandstillWatch
+
 SLOW_S = 0.2
 
 
@@ -55,10 +57,10 @@ class Server:
         env = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         with (self._folder / "log.txt").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True)
-        deadline = time.monotonic() + START_WITHIN_S
+        watch = StandstillWatch(self._process.pid, IDLE_S)
         while not self._answers():
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"no tracking server within {START_WITHIN_S:g} s: {self._folder}/log.txt")
+            if watch.stands_still():
+                raise RuntimeError(f"no tracking server, and nothing done for {IDLE_S:g} s: {self._folder}/log.txt")
             time.sleep(0.1)
 
     def send(self, number: signal.Signals) -> None:

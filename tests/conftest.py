@@ -16,6 +16,7 @@ from tempfile import gettempdir
 from types import SimpleNamespace
 from typing import Any
 
+import cpu_seconds
 import psutil
 import pytest
 from hydra._internal.sources_registry import SourcesRegistry
@@ -68,6 +69,24 @@ IN_NO_GROUP = {
     "rerun": "none",
 }
 GPU = {"device": "cuda", "devices_per_node": 8}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu", action="store_true", help="print the seconds and CPU seconds of each folder's tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.cpu:
+        config.pluginmanager.register(cpu_seconds)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files unread that have no test with the first mark of `-m`, such as `-m gpu`."""
+    mark = config.option.markexpr.split(" ")[0]
+    if mark in ("", "not") or not collection_path.name.startswith("test_"):
+        return None
+    source = collection_path.read_text()
+    return None if f"mark.{mark}" in source or (mark == "slow" and "slow(" in source) else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from llmexp.record.folder import find_runs
 
-pytestmark = pytest.mark.ranks
+pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
 
 def test_a_hog_beside_the_run_makes_it_unstable(tmp_path: Path) -> None:
@@ -30,7 +31,9 @@ def test_a_hog_beside_the_run_makes_it_unstable(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as hog:
         try:
             command = [sys.executable, "-m", "llmexp", *words]
-            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+            done = subprocess.run(
+                command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANG_S
+            )
         finally:
             hog.kill()
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ import pytest
 from llmexp.record.folder import find_runs
 from llmexp.record.plan import RunPlan
 
-pytestmark = pytest.mark.ranks
+pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
 
 def test_ranks_run_out_of_memory_until_the_largest_batch_is_known(llmexp, tmp_path: Path, monkeypatch) -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import psutil
+from patience import HANG_S
 
 BIN = Path(sys.executable).parent
 SCRIPT = (
@@ -87,7 +88,7 @@ def test_a_containers_first_process_ends_at_sigterm(tmp_path: Path, namespace: l
         assert any("waits for node 0" in line for line in started.stderr)
         psutil.Process(started.pid).children()[0].terminate()
         try:
-            assert started.wait(timeout=30) == 130
+            assert started.wait(timeout=HANG_S) == 130
         finally:
             started.kill()
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from llmexp.record.folder import RunFolder, find_runs
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.ranks
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "llmexp", *WORDS, *words], cwd=folder, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "llmexp", *WORDS, *words], cwd=folder, capture_output=True, text=True, timeout=HANG_S
     )
 
 
@@ -38,6 +39,7 @@ def the_run(folder: Path) -> RunFolder:
     return found
 
 
+@pytest.mark.slow
 def test_two_ranks_measure_every_limit_and_the_report_shows_tables_and_curves(tmp_path: Path) -> None:
     done = run(tmp_path, *SMALL)
     assert done.returncode == 0, done.stderr
@@ -69,6 +71,7 @@ def test_one_rank_has_no_collectives_and_says_so(tmp_path: Path) -> None:
     assert "not measured: needs two ranks or more" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_is_ended_keeps_its_points(tmp_path: Path) -> None:
     """The second point takes longer than the run may, and its ranks are killed."""
     done = run(
@@ -96,7 +99,7 @@ def test_on_a_gpu_every_limit_is_measured_with_its_clock(tmp_path: Path) -> None
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, done.stderr
     result = the_run(tmp_path).result()

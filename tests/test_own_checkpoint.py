@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from patience import HANG_S
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from llmexp.record.folder import RunFolder
@@ -36,7 +37,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "tracking=none",
     )
     return subprocess.run(
-        [sys.executable, "-m", "llmexp", *always, *words], cwd=folder, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "llmexp", *always, *words], cwd=folder, capture_output=True, text=True, timeout=HANG_S
     )
 
 

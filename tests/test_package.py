@@ -16,6 +16,7 @@ from zipfile import ZipFile
 
 import pytest
 import yaml
+from patience import HANG_S
 
 import llmexp
 
@@ -72,7 +73,7 @@ def built(kind: str, source: Path, into: Path) -> Path:
     """What setuptools makes of sources, called as pip and build call it."""
     asked = f"from setuptools.build_meta import build_{kind}; print('', build_{kind}({str(into)!r}), sep='\\n')"
     done = subprocess.run(
-        [sys.executable, "-c", asked], cwd=source, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", asked], cwd=source, capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert done.returncode == 0, done.stderr
     return into / done.stdout.splitlines()[-1]

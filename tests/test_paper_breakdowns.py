@@ -8,6 +8,7 @@ import pytest
 
 from llmexp.record.folder import find_runs
 
+pytestmark = pytest.mark.slow
 WORDS = ("model=tiny", "hardware=cpu", "measure=smoke", "data.seq_len=32", "tracking=none")
 SWEEP = "paper_modules"
 

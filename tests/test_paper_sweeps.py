@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
+from patience import HANG_S
 
 pytestmark = pytest.mark.sweep
 WORDS = (
@@ -29,7 +30,7 @@ def run(folder: Path, *words: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from chaos.invariants import store_equals_folders
 from llmexp.record.folder import find_runs
@@ -34,7 +35,7 @@ def test_all_methods_run_on_two_cpu_ranks_are_tracked_and_end_with_their_table(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, done.stderr
     sweep = tmp_path / "outputs" / experiment

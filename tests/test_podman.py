@@ -11,12 +11,12 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from patience import until
 
 from llmexp.record.folder import RunFolder, find_runs
 
@@ -94,14 +94,14 @@ def test_a_container_ends_where_driver_and_supervisor_are_killed_at_once(command
     driver = psutil.Popen(
         [*command, "measure.steps=100000"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    wait_for(lambda: [*tmp_path.glob("*/*/repeat.0/samples.0.jsonl")])
+    until(lambda: [*tmp_path.glob("*/*/repeat.0/samples.0.jsonl")])
     (container,) = running()
     supervisor = next(child for child in driver.children() if "llmexp.launch.supervisor" in child.cmdline())
     driver.suspend()
     supervisor.kill()
     driver.kill()
     driver.wait()
-    wait_for(lambda: container not in running())
+    until(lambda: container not in running())
     (folder,) = tmp_path.glob("*/*/repeat.0")
     assert RunFolder(folder.parent).state() == "killed"
     assert "the driver of this run has gone" in (folder / "log.0.txt").read_text()
@@ -110,10 +110,3 @@ def test_a_container_ends_where_driver_and_supervisor_are_killed_at_once(command
 def running() -> list[str]:
     said = subprocess.check_output(["podman", "ps", "--format", "{{.Names}}"], text=True)
     return [name for name in said.splitlines() if name.startswith("llmexp-")]
-
-
-def wait_for(condition) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)

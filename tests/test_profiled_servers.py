@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from llmexp.cli.resolvers import server_python
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
@@ -28,7 +29,7 @@ WORDS = (
 def profiled(folder: Path, *words: str) -> tuple[str, RunFolder, ProfiledLoad, RunBreakdown]:
     """Run paper_table10 and check that its measured requests are those without a profile."""
     command = [sys.executable, "-m", "llmexp", "experiment=paper_table10", *WORDS, *words]
-    done = subprocess.run(command, cwd=folder, env=os.environ, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(command, cwd=folder, env=os.environ, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = find_runs(folder / "outputs")
     repeat = run.repeats()[0]
@@ -55,6 +56,7 @@ def parts(found: RunBreakdown) -> set[str]:
     return {module.path[-1] for module in found.ranks[0].modules if module.path}
 
 
+@pytest.mark.slow
 def test_transformers_profiles_itself(tmp_path: Path) -> None:
     out, _, _, found = profiled(tmp_path, "engine=transformers")
     told = steps(found)
@@ -81,6 +83,6 @@ def test_vllm_is_profiled_by_its_routes(tmp_path: Path) -> None:
 def test_a_server_without_a_profiler_is_skipped_and_says_so(tmp_path: Path) -> None:
     words = ["task=serve", "hardware=cpu", "model=tiny", "engine=llama_cpp", "serve.profile=true", "tracking=none"]
     done = subprocess.run(
-        [sys.executable, "-m", "llmexp", "plan", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "llmexp", "plan", *words], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S
     )
     assert "serve.profile=true: engine=llama_cpp has no profiler that is known here" in done.stdout

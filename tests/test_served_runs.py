@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from patience import HANG_S
 from protocol_server import greedy, server
 
 from llmexp.launchers.serving.asked import requests_of
@@ -42,7 +43,7 @@ def llmexp(tmp_path: Path) -> Run:
         own = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
         command = [sys.executable, "-m", "llmexp", *WORDS, *words]
         env = {name: value for name, value in os.environ.items() if name != API_KEY} | own | env
-        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500)
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=HANG_S)
 
     return run
 
@@ -91,6 +92,7 @@ def expected(found: RunFolder) -> dict[tuple[int, int], list[int]]:
     return tokens
 
 
+@pytest.mark.slow
 def test_a_server_of_ones_own_command_is_started_measured_and_ended(llmexp: Run, tmp_path: Path) -> None:
     command = f"{{python}} {PROTOCOLS} {{port}} words {{folder}}"
     done = llmexp("engine=command", f"engine.options.command='{command}'", "tracking=none")
@@ -98,6 +100,7 @@ def test_a_server_of_ones_own_command_is_started_measured_and_ended(llmexp: Run,
     assert check_measured(tmp_path).server_start_s
 
 
+@pytest.mark.slow
 def test_a_server_that_is_started_gets_the_key_by_its_environment_alone(llmexp: Run, tmp_path: Path) -> None:
     command = f"{{python}} {PROTOCOLS} {{port}} words {{folder}}"
     done = llmexp("engine=command", f"engine.options.command='{command}'", "tracking=none", **{API_KEY: KEY})
@@ -110,6 +113,7 @@ def test_a_server_that_is_started_gets_the_key_by_its_environment_alone(llmexp: 
     assert KEY not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_server_that_runs_already_is_measured_and_its_key_is_recorded_nowhere(
     llmexp: Run, tmp_path: Path, address: str
 ) -> None:

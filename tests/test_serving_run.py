@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from marks import slow
 
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.requests import RequestSample
@@ -123,12 +124,12 @@ def until(holds: Callable[[], object], process: subprocess.Popen[str]) -> None:
 @pytest.mark.parametrize(
     ("fault", "status", "reason"),
     [
-        (f"dies {IN_THE_SECOND}", "failed", rf"ServerDiedError: the server was ended by SIGKILL; {LOG} ends: serving"),
-        (f"hangs {IN_THE_SECOND}", "timeout", rf"the server has stopped serving: it does not .*; {LOG} ends: serving"),
+        slow(f"dies {IN_THE_SECOND}", "failed", rf"ServerDiedError: .* ended by SIGKILL; {LOG} ends: serving"),
+        slow(f"hangs {IN_THE_SECOND}", "timeout", rf"the server has stopped serving: .*; {LOG} ends: serving"),
         (f"runs out {IN_THE_SECOND}", "oom", rf"exit code 1; {LOG} ends: torch.OutOfMemoryError: CUDA out of memory"),
-        ("ends at its start", "failed", rf"exit code 1; {LOG} ends: ValueError: no such model"),
-        ("runs out at its start", "oom", rf"exit code 1; {LOG} ends: torch.OutOfMemoryError: CUDA out of memory"),
-        ("is never ready", "timeout", rf"does not answer GET /health .* \(serve\.silent_timeout_s=5\); {LOG} ends: st"),
+        slow("ends at its start", "failed", rf"exit code 1; {LOG} ends: ValueError: no such model"),
+        slow("runs out at its start", "oom", rf"exit code 1; {LOG} ends: torch.OutOfMemoryError: CUDA out of memory"),
+        slow("is never ready", "timeout", rf"does not answer .* \(serve\.silent_timeout_s=5\); {LOG} ends: st"),
     ],
 )
 def test_a_server_that_ends_or_hangs_is_named_with_its_last_words(
@@ -151,6 +152,7 @@ def test_a_server_that_ends_or_hangs_is_named_with_its_last_words(
         assert re.search(r"\n max +\d", done.stdout), "the load point that was complete"
 
 
+@pytest.mark.slow
 def test_a_hang_is_noticed_while_requests_go_on_being_due(sweep: Sweep) -> None:
     """Two are due a second for half a minute; what is sent to a server is no sign of its life."""
     words = [word for word in sweep.words("hangs --after 4") if not word.startswith("serve.requests")]
@@ -166,11 +168,11 @@ def test_a_hang_is_noticed_while_requests_go_on_being_due(sweep: Sweep) -> None:
 @pytest.mark.parametrize(
     ("fault", "why"),
     [
-        ("answers 429", 'HTTP status 429: {"error": {"message": "the fault is 429"}}'),
+        slow("answers 429", 'HTTP status 429: {"error": {"message": "the fault is 429"}}'),
         ("answers 500", 'HTTP status 500: {"error": {"message": "the fault is 500"}}'),
-        ("resets", "the server broke the connection off"),
-        ("breaks off", "the stream ended before its last token"),
-        ("keeps silent", "the server sent nothing to anybody for serve.silent_timeout_s=5, though it answers"),
+        slow("resets", "the server broke the connection off"),
+        slow("breaks off", "the stream ended before its last token"),
+        slow("keeps silent", "the server sent nothing to anybody for serve.silent_timeout_s=5, though it answers"),
     ],
 )
 def test_requests_that_fail_are_counted_while_others_are_answered(sweep: Sweep, fault: str, why: str) -> None:
@@ -189,9 +191,9 @@ def test_requests_that_fail_are_counted_while_others_are_answered(sweep: Sweep, 
     ("fault", "why"),
     [
         ("is short", "8 output tokens were asked for, the server counted 7"),
-        ("counts more", "8 output tokens were asked for, the server counted 9"),
-        ("sends more", "8 output tokens were asked for, the server counted 9"),
-        ("repeats", "8 output tokens were asked for, it sent 9"),
+        slow("counts more", "8 output tokens were asked for, the server counted 9"),
+        slow("sends more", "8 output tokens were asked for, the server counted 9"),
+        slow("repeats", "8 output tokens were asked for, it sent 9"),
     ],
 )
 def test_a_load_whose_answers_are_other_work_has_no_figures(sweep: Sweep, fault: str, why: str) -> None:
@@ -204,6 +206,7 @@ def test_a_load_whose_answers_are_other_work_has_no_figures(sweep: Sweep, fault:
     assert second.problem == f"3 of 6 answers are not what was asked for: {why}"
 
 
+@pytest.mark.slow
 def test_a_run_without_any_figure_has_failed(sweep: Sweep) -> None:
     assert sweep.run("is short", "serve.rate=max").returncode == 1
     assert sweep.result.status == "failed"
@@ -211,6 +214,7 @@ def test_a_run_without_any_figure_has_failed(sweep: Sweep) -> None:
     sweep.is_accounted_for()
 
 
+@pytest.mark.slow
 def test_a_server_that_refuses_all_has_failed(sweep: Sweep) -> None:
     sweep.told.write_text("refuses all")
     assert sweep.run("", "serve.rate=max").returncode == 1
@@ -219,6 +223,7 @@ def test_a_server_that_refuses_all_has_failed(sweep: Sweep) -> None:
     sweep.is_accounted_for()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("who", "number"),
     [
@@ -257,6 +262,7 @@ def test_who_is_ended_leaves_a_true_record_and_the_same_command_measures_again(
     assert (sweep.only.path / "previous" / "1" / "repeat.0" / "samples.0.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_two_runs_side_by_side_have_servers_at_ports_of_their_own(sweep: Sweep) -> None:
     started = [sweep.start(sweep.words("", "serve.rate=max", f"sweep.name={name}")) for name in ("one", "two")]
     for driver in started:

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 from matplotlib.image import imread
+from patience import HANG_S
 
 from llmexp.record.folder import find_runs
 
-pytestmark = [pytest.mark.ranks, pytest.mark.long]
+pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 TOKENS = 12_000
 # Steps of 256 tokens, in fp32 and on one core, so that losses repeat to the last digits.
 WORDS = (
@@ -33,7 +34,7 @@ def run(folder: Path, *words: str) -> str:
         "COLUMNS": "300",
     }
     command = [sys.executable, "-m", "llmexp", *WORDS, *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

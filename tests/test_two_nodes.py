@@ -12,10 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from llmexp.record.folder import find_runs
 
-pytestmark = pytest.mark.ranks
+pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 RUN = [
     sys.executable,
     "-m",
@@ -47,7 +48,7 @@ def test_two_nodes_train_as_one_does_and_each_tells_what_disturbs_it(tmp_path: P
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as hog:
         try:
             for node in nodes:
-                said, _ = node.communicate(timeout=300)
+                said, _ = node.communicate(timeout=HANG_S)
                 assert node.returncode == 0, said.decode()
         finally:
             hog.kill()

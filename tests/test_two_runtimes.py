@@ -11,6 +11,7 @@ import venv
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from llmexp.record.folder import find_runs
 
@@ -43,7 +44,7 @@ def test_two_environments_stand_in_one_table(tmp_path: Path, other: Path) -> Non
         "tracking=none",
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "llmexp", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "llmexp", *words], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S
     )
     assert done.returncode == 0, done.stdout + done.stderr
     used = {run.result().environment["interpreter"] for run in find_runs(tmp_path / "outputs")}

@@ -142,13 +142,15 @@ def run(load: Coroutine[Any, Any, T]) -> T:
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    was_frozen = gc.get_freeze_count()
     gc.collect()
     gc.freeze()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(load)
     finally:
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from marks import slow
 
 from benchmarks.trust_sets import ROWS, Sets, simulated_sets
 from llmexp.analysis.inference import Estimate, t_factor
@@ -73,7 +74,7 @@ def test_more_rows_ask_for_more_evidence():
     assert verdicts([doubtful, *[equal] * 39])[0].answer == "unknown"
 
 
-@pytest.mark.parametrize("repeats", [2, 3, 5])
+@pytest.mark.parametrize("repeats", [2, slow(3), slow(5)])
 def test_at_most_one_in_twenty_equal_sweeps_of_forty_rows_has_a_false_row(repeats):
     rng = np.random.default_rng(1)
     false = sum(

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from chaos import power
 from chaos.container_daemon import IMAGE, NAME_TAKEN
@@ -45,10 +46,11 @@ def surroundings(tmp_path: Path) -> Surroundings:
     return Surroundings(tmp_path / "scratch", tmp_path / "outputs")
 
 
+@pytest.mark.slow
 @pytest.mark.ranks
 def test_a_few_faults_lose_nothing() -> None:
     command = [sys.executable, "-m", "chaos", "--faults", str(FAULTS), "--seed", "11"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stdout + done.stderr
     last = done.stdout.splitlines()[-1]
     assert last.startswith(f"{FAULTS} faults (")

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from marks import slow
 
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
@@ -17,6 +18,7 @@ from llmexp.tasks.training.report.paper_tables.matching import SWEEP
 
 CONF = Path(__file__).parents[2] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+LARGE = ("capabilities", "gpu_7b", "gpu_mfu", "gpu_finetune")
 
 # The experiments that share runs, with the paper's tables that they are for; figure 5 asks for the runs of XIII.
 BREAKDOWNS = {
@@ -182,7 +184,8 @@ def test_first_run_is_small_and_on_real_text():
     ]
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+# Planning hundreds of cells takes two seconds.
+@pytest.mark.parametrize("name", [slow(name) if name in LARGE else name for name in EXPERIMENTS])
 def test_an_experiment_is_its_own_sweep_or_one_with_those_whose_runs_it_shares(name):
     shared = dict.fromkeys(BREAKDOWNS, SWEEP) | dict.fromkeys(SERVING, SERVED) | dict.fromkeys(PROFILED, PROFILES)
     wanted = shared.get(name, name)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 PACKAGE = Path(__file__).parent / "outside"
 Llmexp = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -21,7 +22,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = shutil.copytree(PACKAGE, root / "source", ignore=shutil.ignore_patterns("__pycache__"))
     options = ["--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", "--no-build-isolation"]
     pip = [sys.executable, "-m", "pip", "install", *options, "--target", str(root / "site"), str(source)]
-    done = subprocess.run(pip, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(pip, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
     return root / "site"
 
@@ -36,7 +37,7 @@ def run_in(folder: Path, site: Path, *words: str) -> subprocess.CompletedProcess
     kept = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")}
     env = kept | {"PYTHONPATH": str(site), "CUDA_VISIBLE_DEVICES": ""}
     return subprocess.run(
-        [sys.executable, "-m", "llmexp", *words], cwd=folder, env=env, capture_output=True, text=True, timeout=600
+        [sys.executable, "-m", "llmexp", *words], cwd=folder, env=env, capture_output=True, text=True, timeout=HANG_S
     )
 
 

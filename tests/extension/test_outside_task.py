@@ -58,6 +58,7 @@ def test_it_sweeps_and_its_table_has_its_own_columns(swept: str, tmp_path: Path)
     assert "MB" not in rows
 
 
+@pytest.mark.slow
 def test_the_same_sweep_again_measures_nothing_and_another_key_does(
     swept: str, installed: Path, llmexp: Callable[..., object]
 ) -> None:
@@ -67,6 +68,7 @@ def test_the_same_sweep_again_measures_nothing_and_another_key_does(
     assert "(2 as runs like them took)" in again.stdout
 
 
+@pytest.mark.slow
 def test_two_of_its_runs_are_compared_and_one_is_reproduced_by_its_rate(
     swept: str, installed: Path, llmexp: Callable[..., object], tmp_path: Path
 ) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,19 +60,6 @@ def _mark(process: psutil.Process) -> str | None:
 
 
 @pytest.fixture
-def until() -> Callable[..., None]:
-    """Wait for a condition; fail where it does not come true in time."""
-
-    def wait(condition: Callable[[], Any], within_s: float = 20.0) -> None:
-        deadline = time.monotonic() + within_s
-        while not condition():
-            assert time.monotonic() < deadline, "it did not happen in time"
-            time.sleep(0.02)
-
-    return wait
-
-
-@pytest.fixture
 def signs_of_life(folder: RunFolder) -> Iterator[None]:
     """Give signs of life until a sample of rank 1 is there.
 
@@ -107,7 +93,7 @@ def make_plan(tiny_plan: Callable[..., TrainingPlan]) -> Callable[..., TrainingP
     """
 
     def make(behaviour: str = "well", argv: list[str] | None = None, **measure: Any) -> TrainingPlan:
-        limits = {"timeout_s": 60.0, "no_progress_timeout_s": 60.0}
+        limits = {"timeout_s": 600.0, "no_progress_timeout_s": 600.0}
         planned = tiny_plan(**{f"measure__{name}": value for name, value in (limits | measure).items()})
         config = planned.config.model_copy(
             update={"engine": planned.config.engine.model_copy(update={"name": "scripted"})}

@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from patience import until
 
 from llmexp.errors import RecordError
 from llmexp.launch import run
@@ -53,8 +54,9 @@ def test_second_driver_in_the_same_folder_is_refused_and_touches_nothing(make_pl
 ELSEWHERE = {"boot_id": "another's", "host": "elsewhere"}
 
 
+@pytest.mark.slow
 def test_a_driver_whose_run_another_took_while_it_stood_still_ends_its_ranks_and_leaves_the_others_result(
-    make_plan, folder, start_driver, processes, until
+    make_plan, folder, start_driver, processes
 ):
     driver = start_driver(make_plan("hang"))
     until((folder.repeat(0) / "samples.0.jsonl").exists)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from patience import HANG_S
+
 SPEAKING = """
 import sys
 from pathlib import Path
@@ -28,5 +30,5 @@ def test_nobody_who_listens_is_nothing_that_ends_a_run(tmp_path: Path) -> None:
             os.close(end)
         os.write(begins, b"\n")
         os.close(begins)
-        assert speaker.wait(timeout=60) == 0
+        assert speaker.wait(timeout=HANG_S) == 0
     assert done.exists()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from patience import until
 from planning import make_plan as plan_words
 
 from llmexp.launch.forked import ForkedAgent
@@ -66,6 +67,7 @@ def losses(samples: Path) -> list[float]:
     return [sample.loss for sample in found]
 
 
+@pytest.mark.slow
 def test_repeats_of_a_real_engine_are_forked_from_one_process_and_train_like_fresh_ones(tmp_path):
     forked = RunFolder(tmp_path / "main" / "forked")
     result = run_one(plan_words(*REAL, "measure.repeats=2"), forked)
@@ -78,7 +80,7 @@ def test_repeats_of_a_real_engine_are_forked_from_one_process_and_train_like_fre
         assert losses(forked.repeat(repeat) / "samples.1.jsonl") == pytest.approx(expected, abs=1e-6)
 
 
-def test_ranks_have_what_their_server_imported_and_the_threads_of_the_plan(make_forked_plan, folder, until):
+def test_ranks_have_what_their_server_imported_and_the_threads_of_the_plan(make_forked_plan, folder):
     run_one(make_forked_plan("out_of_memory", threads_per_rank=1), folder)
     assert ForkedAgent.server is not None
     # The time that they computed stays with it, or it would be taken for another program's.
@@ -104,6 +106,7 @@ def test_one_ranks_end_ends_the_run_and_its_peers(make_forked_plan, folder, proc
     assert [process.pid for process in processes()] == [ForkedAgent.server.process.pid]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("signs_of_life")
 def test_a_hang_is_a_timeout_with_the_stack_of_each_rank_in_its_log(make_forked_plan, folder):
     result = run_one(make_forked_plan("hang", no_progress_timeout_s=5.0), folder)
@@ -113,27 +116,25 @@ def test_a_hang_is_a_timeout_with_the_stack_of_each_rank_in_its_log(make_forked_
     assert "in hang" in stacks[1]
 
 
-def test_a_killed_driver_takes_server_and_ranks_along(make_forked_plan, folder, start_driver, until, processes):
+def test_a_killed_driver_takes_server_and_ranks_along(make_forked_plan, folder, start_driver, processes):
     driver = start_driver(make_forked_plan("hang"))
-    until((folder.repeat(0) / "samples.1.jsonl").exists, within_s=120)
+    until((folder.repeat(0) / "samples.1.jsonl").exists)
     assert len(processes()) >= 5
     driver.kill()
     driver.wait()
-    until(lambda: not processes(), within_s=30)
+    until(lambda: not processes())
     assert folder.state() == "killed"
 
 
-def test_a_killed_server_takes_its_ranks_along_and_the_run_says_so(
-    make_forked_plan, folder, start_driver, until, processes
-):
+def test_a_killed_server_takes_its_ranks_along_and_the_run_says_so(make_forked_plan, folder, start_driver, processes):
     driver = start_driver(make_forked_plan("hang"))
-    until((folder.repeat(0) / "samples.1.jsonl").exists, within_s=120)
+    until((folder.repeat(0) / "samples.1.jsonl").exists)
     (server,) = [
         process for process in psutil.Process(driver.pid).children() if "llmexp.launch.fork_server" in process.cmdline()
     ]
     server.kill()
     driver.wait()
-    until(lambda: not processes(), within_s=30)
+    until(lambda: not processes())
     assert re.search("was killed by SIGKILL", folder.result().reason)
 
 

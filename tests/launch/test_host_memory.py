@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from patience import HANG_S
 
 from llmexp.launch import host_memory
 from llmexp.launch.host_memory import HostMemory
@@ -145,7 +146,7 @@ def test_ranks_that_take_the_last_memory_of_their_group_are_out_of_memory(
     monkeypatch.setenv("LLMEXP_TEST_JOINS", str(group / "cgroup.procs"))
     monkeypatch.setenv("LLMEXP_TEST_LEAST_LEFT_SHARE", least_left)
     plan = make_plan(argv=[sys.executable, "-c", GROWING, every_s])
-    assert start_driver(plan).wait(timeout=60) == 0
+    assert start_driver(plan).wait(timeout=HANG_S) == 0
     result = folder.result()
     assert result is not None
     assert result.status is RunStatus.OOM, result.reason

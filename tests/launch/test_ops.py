@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from patience import until
 
 from llmexp.errors import BuildError
 from llmexp.launch import ops
@@ -130,7 +131,6 @@ def test_a_killed_builder_holds_up_nobody(
     tmp_path: Path,
     tally: Path,
     cache: Path,
-    until: Callable[..., None],
     processes: Callable[[], list[psutil.Process]],
 ) -> None:
     (tmp_path / "plan.json").write_text(to_json(plan_of()))
@@ -150,7 +150,6 @@ def test_two_drivers_build_once(
     builder: Callable[[str], tuple[str, ...]],
     tmp_path: Path,
     tally: Path,
-    until: Callable[..., None],
 ) -> None:
     (tmp_path / "plan.json").write_text(to_json(plan_of()))
     command = [sys.executable, "-c", DRIVER, str(tmp_path / "plan.json"), *builder("when released")]

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from marks import slow
+from patience import HANG_S, until
 
 from llmexp.launch.ranks import LOOPBACK, listening
 from llmexp.launch.run import run_one
@@ -63,22 +65,23 @@ def test_one_ranks_end_ends_the_run_within_seconds(make_started_plan, folder, la
     assert time.time() - met < 12
 
 
-@pytest.mark.parametrize("launcher", ["spawn", "deepspeed"])
+@pytest.mark.parametrize("launcher", ["spawn", slow("deepspeed")])
 def test_ranks_of_one_node_listen_on_loopback_alone_and_go_with_a_killed_driver(
-    make_started_plan, folder, start_driver, until, processes, launcher
+    make_started_plan, folder, start_driver, processes, launcher
 ):
     driver = start_driver(make_started_plan(launcher, "gloo_rank.py", "hang"))
-    until((folder.repeat(0) / "samples.1.jsonl").exists, within_s=60)
+    until((folder.repeat(0) / "samples.1.jsonl").exists)
     assert len(processes()) >= 5
     # The store, and each rank's end of Gloo.
     heard = [reachable(process) for process in processes()]
     assert [addresses for addresses in heard if addresses] == [{LOOPBACK}] * 2
     driver.kill()
     driver.wait()
-    until(lambda: not processes(), within_s=10)
+    until(lambda: not processes())
     assert folder.state() == "killed"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("signs_of_life")
 def test_a_hang_in_a_collective_is_a_timeout_with_the_stack_of_each_rank_in_its_log(
     make_started_plan, folder, processes
@@ -92,7 +95,7 @@ def test_a_hang_in_a_collective_is_a_timeout_with_the_stack_of_each_rank_in_its_
     assert processes() == []
 
 
-def test_ranks_of_an_ended_launcher_can_still_write_what_they_know(tmp_path: Path, until):
+def test_ranks_of_an_ended_launcher_can_still_write_what_they_know(tmp_path: Path):
     """The launcher passes SIGTERM on, and goes after them; the kernel would end them with it."""
     rank = (
         "import pathlib, signal, sys, time\n"
@@ -111,13 +114,13 @@ def test_ranks_of_an_ended_launcher_can_still_write_what_they_know(tmp_path: Pat
         port = str(probe.getsockname()[1])
     start = [sys.executable, "-m", "llmexp.launch.ranks", "1", "0", "1", LOOPBACK, port]
     launcher = subprocess.Popen([*start, str(tmp_path / "rank.py"), str(tmp_path)])
-    until((tmp_path / "ready").exists, within_s=60)
+    until((tmp_path / "ready").exists)
     launcher.terminate()
-    assert launcher.wait(timeout=60) == 5
+    assert launcher.wait(timeout=HANG_S) == 5
     assert (tmp_path / "told").exists()
 
 
-def test_nodes_meet_on_the_address_that_they_are_told_and_no_other(tmp_path: Path, until, processes):
+def test_nodes_meet_on_the_address_that_they_are_told_and_no_other(tmp_path: Path, processes):
     address = "127.0.0.2"
     with listening(address, 0) as probe:
         port = str(probe.getsockname()[1])
@@ -129,13 +132,13 @@ def test_nodes_meet_on_the_address_that_they_are_told_and_no_other(tmp_path: Pat
         )
         for node in ("0", "1")
     ]
-    until(lambda: any(address in reachable(process) for process in processes()), within_s=60)
+    until(lambda: any(address in reachable(process) for process in processes()))
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((LOOPBACK, int(port)))
-    assert nodes[1].wait(timeout=60) == 128 + 9
+    assert nodes[1].wait(timeout=HANG_S) == 128 + 9
     nodes[0].terminate()
     nodes[0].wait()
-    until(lambda: not processes(), within_s=10)
+    until(lambda: not processes())
     assert {path.name for path in tmp_path.glob("samples.*")} == {"samples.0.jsonl", "samples.1.jsonl"}
 
 

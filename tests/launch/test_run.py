@@ -6,6 +6,7 @@ import signal
 import sys
 
 import pytest
+from patience import HANG_S, until
 
 from llmexp.errors import BuildError
 from llmexp.launch import prepare
@@ -168,6 +169,7 @@ def test_timeout_ends_a_run_that_still_makes_progress(make_plan, folder):
     assert (folder.repeat(0) / "samples.0.jsonl").read_text().count("\n") > 3
 
 
+@pytest.mark.slow
 def test_timeout_of_a_program_whose_steps_are_not_heard_of_says_what_to_do(make_plan, folder):
     plan = make_plan("unheard", timeout_s=1.0)
     result = run_one(
@@ -195,45 +197,44 @@ def test_standstill_leaves_stacks_and_no_process(make_plan, folder):
         (signal.SIGHUP, "its terminal was closed, by SIGHUP"),
     ],
 )
-def test_interrupted_driver_leaves_a_result_and_no_process(
-    make_plan, folder, start_driver, until, processes, number, reason
-):
+def test_interrupted_driver_leaves_a_result_and_no_process(make_plan, folder, start_driver, processes, number, reason):
     driver = start_driver(make_plan("slow"))
     until(lambda: _sampled(folder))
     driver.send_signal(number)
-    assert driver.wait(timeout=20) != 0
+    assert driver.wait(timeout=HANG_S) != 0
     assert (folder.result().status, folder.result().reason) == (RunStatus.KILLED, reason)
     assert processes() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
-def test_signals_that_follow_the_first_do_not_cost_the_result(make_plan, folder, start_driver, until, number):
+def test_signals_that_follow_the_first_do_not_cost_the_result(make_plan, folder, start_driver, number):
     driver = start_driver(make_plan("slow"))
     until(lambda: _sampled(folder))
     while driver.poll() is None and not folder.result_path.exists():
         driver.send_signal(number)
-    driver.wait(timeout=20)
+    driver.wait(timeout=HANG_S)
     expected = {signal.SIGTERM: RunStatus.KILLED, signal.SIGUSR2: RunStatus.TIMEOUT}
     assert folder.result().status is expected[number]
 
 
-def test_a_stopped_supervisor_holds_no_run_past_its_limit(make_plan, folder, start_driver, until, processes):
+@pytest.mark.slow
+def test_a_stopped_supervisor_holds_no_run_past_its_limit(make_plan, folder, start_driver, processes):
     driver = start_driver(make_plan("hang", no_progress_timeout_s=2.0))
     until(lambda: _sampled(folder))
     (supervisor,) = [process for process in processes() if "llmexp.launch.supervisor" in process.cmdline()]
     supervisor.suspend()
-    driver.wait(timeout=60)
+    driver.wait(timeout=HANG_S)
     assert folder.result().status is RunStatus.TIMEOUT
     assert processes() == []
 
 
-def test_killed_driver_leaves_no_process_and_a_truthful_folder(make_plan, folder, start_driver, until, processes):
+def test_killed_driver_leaves_no_process_and_a_truthful_folder(make_plan, folder, start_driver, processes):
     driver = start_driver(make_plan("hang"))
     until(lambda: _sampled(folder))
     assert len(processes()) >= 4
     driver.kill()
     driver.wait()
-    until(lambda: not processes(), within_s=15)
+    until(lambda: not processes())
     assert folder.state() == "killed"
     assert folder.result() is None
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from patience import until
 from pydantic import TypeAdapter
 
 from chaos.container_daemon import IMAGE
@@ -182,13 +183,12 @@ def test_a_container_is_ended_when_the_driver_is_killed(
     docker: dict[str, object],
     tmp_path: Path,
     start_driver: Callable[[TrainingPlan], psutil.Popen],
-    until: Callable[..., None],
     processes: Callable[[], list[psutil.Process]],
 ) -> None:
     driver = start_driver(make("hang", **docker))
     until(lambda: (folder.repeat(0) / "seen.json").exists())
     driver.send_signal(signal.SIGKILL)
-    until(lambda: not processes(), within_s=30)
+    until(lambda: not processes())
     assert (tmp_path / "tally").read_text().splitlines()[-1].startswith("rm --force llmexp-")
 
 
@@ -197,7 +197,6 @@ def test_a_container_that_outlived_driver_and_supervisor_is_removed_at_the_next_
     folder: RunFolder,
     tmp_path: Path,
     start_driver: Callable[[TrainingPlan], psutil.Popen],
-    until: Callable[..., None],
 ) -> None:
     with Containers(inside := Surroundings(tmp_path / "scratch", tmp_path / "outputs")) as containers:
         docker = {

@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from patience import until
 
 from llmexp.launch.display import display
 from llmexp.launch.ending import Ending
@@ -27,6 +28,7 @@ def start(folder: RunFolder):
     )
 
 
+@pytest.mark.slow
 def test_waiting_takes_less_than_a_hundredth_of_a_core(make_plan, folder, start):
     plan = make_plan()
     progress = Progress(plan)
@@ -68,7 +70,7 @@ def test_leaving_the_block_ends_the_command(start, processes):
     assert processes() == []
 
 
-def test_only_processes_that_handle_it_are_asked_for_stacks(start, folder, until):
+def test_only_processes_that_handle_it_are_asked_for_stacks(start, folder):
     handler = (
         "import faulthandler, signal, sys, time; faulthandler.register(signal.SIGUSR1); "
         "print('ready', file=sys.stderr); time.sleep(1000)"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import until
 
 from llmexp.record import heartbeat
 from llmexp.record.folder import RunFolder
@@ -153,9 +154,7 @@ def test_the_signs_come_by_themselves_until_the_lock_is_released(
     with acquire(folder.drivers):
         holder = own_holder(folder)
         age(holder, 10 * SILENT_S)
-        deadline_s = time.monotonic() + 20
-        while time.time() - holder.stat().st_mtime > SILENT_S:
-            assert time.monotonic() < deadline_s
+        until(lambda: time.time() - holder.stat().st_mtime <= SILENT_S)
     age(holder, 10 * SILENT_S)
     aged_s = holder.stat().st_mtime
     assert [thread.name for thread in heartbeat.threading.enumerate() if thread.name == "heartbeat"] == []

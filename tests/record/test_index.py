@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from benchmarks.folders import multiply
 from llmexp.record.folder import find_runs
@@ -159,6 +160,6 @@ def test_many_at_once_leave_a_whole_index(make_run, outputs: Path):
         )
         for _ in range(4)
     ]
-    assert [listing.communicate(timeout=60)[0].split()[0] for listing in listings] == ["31"] * 4
+    assert [listing.communicate(timeout=HANG_S)[0].split()[0] for listing in listings] == ["31"] * 4
     assert len(json.loads((outputs / "sweep000" / INDEX).read_text())["runs"]) == 30
     assert not list((outputs / "sweep000").glob(f".{INDEX}*"))

@@ -7,6 +7,7 @@ import sys
 
 import psutil
 import pytest
+from patience import HANG_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="both ties are Linux's own")
 
@@ -37,13 +38,13 @@ def test_killed_parent_takes_its_child_along():
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         child = psutil.Process(int(parent.stdout.readline()))
         os.kill(parent.pid, signal.SIGKILL)
-    assert psutil.wait_procs([child], timeout=10)[1] == []
+    assert psutil.wait_procs([child], timeout=HANG_S)[1] == []
 
 
 def test_orphans_are_adopted():
     assert (
         subprocess.run(
-            [sys.executable, "-c", ADOPTER], stdout=subprocess.PIPE, text=True, check=True, timeout=60
+            [sys.executable, "-c", ADOPTER], stdout=subprocess.PIPE, text=True, check=True, timeout=HANG_S
         ).stdout
         == "True\n"
     )

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from chaos.cluster import Cluster, missing
 from llmexp.record.folder import RunFolder, find_runs
@@ -68,7 +69,7 @@ class Shell:
             env=self.env,
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=HANG_S,
         )
 
     def sweep(self, behaviours: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -139,7 +140,7 @@ def shell(cluster: Cluster, scripted: Path, tmp_path: Path) -> Iterator[Shell]:
 def until() -> Callable[..., None]:
     """Wait for a condition; fail where it does not come true in time."""
 
-    def wait(condition: Callable[[], object], within_s: float = 60.0) -> None:
+    def wait(condition: Callable[[], object], within_s: float = 600.0) -> None:
         deadline_s = time.monotonic() + within_s
         while not condition():
             assert time.monotonic() < deadline_s, "it did not happen in time"

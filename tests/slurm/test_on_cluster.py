@@ -9,6 +9,7 @@ import shutil
 import signal
 
 import pytest
+from patience import HANG_S
 
 from llmexp.launch import code
 
@@ -52,7 +53,7 @@ def test_scancel_of_running_and_queued_jobs_is_told(shell, cluster, until):
     driver = shell.start_sweep("endless,well", "hydra.launcher.array_parallelism=1")
     until(lambda: shell.samples("endless"))
     cluster.run("scancel", shell.job("well").partition("_")[0])
-    _, said = driver.communicate(timeout=60)
+    _, said = driver.communicate(timeout=HANG_S)
     assert driver.returncode == 1
     assert (shell.result("endless").status, shell.result("endless").reason) == ("killed", "terminated by SIGTERM")
     assert shell.result("well").status == "killed"
@@ -60,20 +61,20 @@ def test_scancel_of_running_and_queued_jobs_is_told(shell, cluster, until):
     assert shell.result("well").reason in said
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_cancelled_repetition_leaves_the_earlier_answer(shell, cluster, until):
     shell.sweep("well")
     answer = shell.result("well")
     driver = shell.start_sweep("well", "rerun=all", "hydra.launcher.options.begin=now+1hour")
     until(lambda: "queued" in shell.llmexp("status").stdout)
     assert shell.llmexp("cancel", "outputs/main").stdout == f"cancelled: job {shell.job('well')}\n"
-    _, said = driver.communicate(timeout=60)
+    _, said = driver.communicate(timeout=HANG_S)
     assert driver.returncode == 1
     assert "its earlier result stays" in said
     assert shell.result("well") == answer
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_time_limit_is_a_timeout(shell):
     done = shell.sweep("endless", "hydra.launcher.time=1", "hydra.launcher.options.signal=USR2@1")
     assert done.returncode == 1
@@ -90,7 +91,7 @@ def test_a_preempted_run_is_queued_again_and_measured(shell, cluster, until):
     cluster.run(
         "scontrol", "update", f"JobId={job}", "StartTime=now"
     )  # SLURM holds what it queues again for two minutes
-    _, said = driver.communicate(timeout=120)
+    _, said = driver.communicate(timeout=HANG_S)
     assert driver.returncode == 0, said
     assert "killed: terminated by SIGTERM" in said
     assert shell.result("again").status == "success"
@@ -99,7 +100,7 @@ def test_a_preempted_run_is_queued_again_and_measured(shell, cluster, until):
     assert json.loads(aside.read_text())["status"] == "killed"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_is_measured_elsewhere_after_its_node_is_lost(shell, cluster, until):
     driver = shell.start_sweep("again")
     until(lambda: shell.samples("again"))
@@ -109,7 +110,7 @@ def test_a_run_is_measured_elsewhere_after_its_node_is_lost(shell, cluster, unti
     try:
         until(lambda: "PENDING" in cluster.run("squeue", "-h", "-o", "%T", "-j", job), 120)
         cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now")
-        _, said = driver.communicate(timeout=120)
+        _, said = driver.communicate(timeout=HANG_S)
     finally:
         cluster.start_node(node)
         cluster.wait_for(lambda: node in cluster.nodes("idle"))
@@ -117,14 +118,14 @@ def test_a_run_is_measured_elsewhere_after_its_node_is_lost(shell, cluster, unti
     assert shell.result("again").status == "success"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_lost_node_without_requeue_is_told(shell, cluster, until):
     driver = shell.start_sweep("endless", "hydra.launcher.requeue=false")
     until(lambda: shell.samples("endless"))
     node = cluster.run("squeue", "-h", "-o", "%N", "-j", shell.job("endless")).strip()
     cluster.kill(node)
     try:
-        driver.communicate(timeout=120)
+        driver.communicate(timeout=HANG_S)
     finally:
         cluster.start_node(node)
         cluster.wait_for(lambda: node in cluster.nodes("idle"))
@@ -141,7 +142,7 @@ def test_a_controllers_restart_loses_nothing(shell, cluster, until):
     until(lambda: shell.run("broken_when_released").result() and shell.run("well_when_released").result())
     assert driver.poll() is None
     cluster.start_controller()
-    _, said = driver.communicate(timeout=120)
+    _, said = driver.communicate(timeout=HANG_S)
     assert driver.returncode == 1
     assert (shell.result("well_when_released").status, shell.result("broken_when_released").status) == (
         "success",
@@ -150,7 +151,7 @@ def test_a_controllers_restart_loses_nothing(shell, cluster, until):
     assert "Traceback" not in said
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_number_that_the_controller_gives_away_again_is_no_longer_the_runs(shell, cluster, until, tmp_path):
     with cluster.forgetting(tmp_path / "state"):
         driver = shell.start_sweep("well", "hydra.launcher.options.hold=true")
@@ -159,7 +160,7 @@ def test_a_number_that_the_controller_gives_away_again_is_no_longer_the_runs(she
     theirs = cluster.run("sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true").strip()
     assert theirs == lost
     shell.llmexp("cancel", "outputs")
-    driver.communicate(timeout=60)
+    driver.communicate(timeout=HANG_S)
     assert driver.returncode == 1
     assert (shell.result("well").status, shell.result("well").reason.partition(",")[0]) == (
         "killed",
@@ -168,7 +169,7 @@ def test_a_number_that_the_controller_gives_away_again_is_no_longer_the_runs(she
     assert cluster.run("squeue", "-h", "-o", "%T", "-j", theirs) == "PENDING\n"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_number_that_a_node_still_has_of_a_lost_job_is_tried_again(shell, cluster, until, tmp_path):
     # Ready before the controller is back: the node ends the lost job five seconds later.
     with shell.sbatch('touch asked; while [ ! -e back ]; do sleep 0.05; done; exec {sbatch} "$@"'):
@@ -183,17 +184,17 @@ def test_a_number_that_a_node_still_has_of_a_lost_job_is_tried_again(shell, clus
         assert told == f"tiny Naive · job {shell.job('well')} was refused by its node; queued again\n"
         until(lambda: "BeginTime" in cluster.run("squeue", "-h", "-o", "%r", "-j", shell.job("well")))
         cluster.run("scontrol", "update", f"JobId={shell.job('well')}", "StartTime=now")
-        _, said = driver.communicate(timeout=150)
+        _, said = driver.communicate(timeout=HANG_S)
     finally:
         for node in cluster.nodes("drain"):
             cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
     assert driver.returncode == 0, said
     assert shell.job("well") == shell.job("endless")
-    lost.communicate(timeout=60)
+    lost.communicate(timeout=HANG_S)
     assert shell.result("endless").status == "killed"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_job_that_can_never_be_placed_is_told(shell, cluster, until):
     driver = shell.start_sweep("well", "hydra.launcher.partition=brief")
     told = next(line for line in driver.stderr if "cannot be placed" in line)
@@ -202,12 +203,12 @@ def test_a_job_that_can_never_be_placed_is_told(shell, cluster, until):
         rf"job {shell.job('well')} cannot be placed as it asks: Partition\w+; llmexp cancel {run} ends it", told
     )
     shell.llmexp("cancel", str(run))
-    driver.communicate(timeout=60)
+    driver.communicate(timeout=HANG_S)
     assert driver.returncode == 1
     assert shell.result("well").status == "killed"
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_supervisor_that_is_killed_is_told_by_slurm(shell):
     done = shell.sweep("deaf")
     assert done.returncode == 1
@@ -236,7 +237,7 @@ def test_other_shells_take_over_what_was_detached(shell, cluster, until):
     again = shell.start_sweep("endless,well", "hydra.launcher.array_parallelism=1")
     assert any("under way already" in line for line in again.stdout)
     assert shell.llmexp("cancel", run).stdout == f"cancelled: job {shell.job('endless')}\n"
-    out, _ = again.communicate(timeout=60)
+    out, _ = again.communicate(timeout=HANG_S)
     assert "submitted" not in out
     assert shell.result("endless").reason == "terminated by SIGTERM"
     assert "killed" in shell.llmexp("status").stdout

@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.slurm.jobs import submissions
 
-pytestmark = [pytest.mark.slurm, pytest.mark.long]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 ATTEMPTS = {"well": 1, "broken_at_first": 2, "deaf_at_first": 2, "again": 2}
 SEEDS = 15

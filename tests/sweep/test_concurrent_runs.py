@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from llmexp.launch.collect import conclude
 from llmexp.launch.ending import SUCCESS
@@ -55,7 +56,7 @@ class Recorder:
             self.now[plan.method] = tuple(devices)
             self.beside.append(tuple(self.now))
         if plan.method in ("F", "R"):
-            self.met.wait(timeout=20)
+            self.met.wait(timeout=HANG_S)
         with self.lock:
             del self.now[plan.method]
         return plan.method != "R"
@@ -80,10 +81,10 @@ class Measuring:
         folder.write(folder.plan_path, plan)
         folder.event("running", **process_identity())
         if plan.method == "F":
-            assert self.second_began.wait(timeout=20)
+            assert self.second_began.wait(timeout=HANG_S)
         if plan.method == "R":
             self.second_began.set()
-            assert self.first_ended.wait(timeout=20)
+            assert self.first_ended.wait(timeout=HANG_S)
         self._conclude(plan, folder, began_s)
         if plan.method == "F":
             self.first_ended.set()

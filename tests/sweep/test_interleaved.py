@@ -199,6 +199,7 @@ def start(surroundings: Surroundings) -> Iterator[Callable[[], Driver]]:
             driver.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.sweep), signal.SIGINT]
 )

@@ -11,7 +11,7 @@ from llmexp.analysis.contention import windows_unix_s
 from llmexp.launch.forked import ForkedAgent
 from llmexp.record.folder import RunFolder, find_runs
 
-pytestmark = pytest.mark.ranks
+pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 REAL = (
     *("method=Naive,F", "model=tiny", "hardware=cpu", "engine=torch", "engine.launcher=fork", "tracking=none"),
     *("model.num_layers=1", "data=synthetic", "data.seq_len=32", "measure.threads_per_rank=1"),

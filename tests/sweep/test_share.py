@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from marks import slow
+from patience import HANG_S, until
 
 from chaos.surroundings import Surroundings
 from llmexp.record.folder import RunFolder, find_runs
@@ -51,21 +52,21 @@ def attempts(folder: RunFolder) -> int:
 
 def until_begun(surroundings: Surroundings, times: int) -> RunFolder:
     """Wait until the ranks of the only run have been started so many times."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        for folder in find_runs(surroundings.outputs) if surroundings.outputs.exists() else ():
-            if attempts(folder) == times and folder.repeats():
-                return folder
-        time.sleep(0.05)
-    raise AssertionError(f"the ranks were not started {times} times")
+
+    def begun() -> list[RunFolder]:
+        found = find_runs(surroundings.outputs) if surroundings.outputs.exists() else []
+        return [folder for folder in found if attempts(folder) == times and folder.repeats()]
+
+    until(begun)
+    return begun()[0]
 
 
-@pytest.mark.parametrize("rerun", ["stale", pytest.param("all", marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("rerun", [slow("stale"), pytest.param("all", marks=pytest.mark.sweep)])
 def test_two_drivers_share_a_sweep_and_both_end_with_the_whole_table(
     start: Start, surroundings: Surroundings, rerun: str
 ) -> None:
     drivers = [start("measure.steps=40", f"rerun={rerun}") for _ in range(2)]
-    said = [driver.communicate(timeout=120) for driver in drivers]
+    said = [driver.communicate(timeout=HANG_S) for driver in drivers]
     assert [driver.returncode for driver in drivers] == [0, 0], said
     folders = find_runs(surroundings.outputs)
     assert [(folder.state(), attempts(folder)) for folder in folders] == [("success", 1)] * len(METHODS)
@@ -91,5 +92,5 @@ def test_what_a_killed_driver_held_is_done_by_the_one_that_waits_for_it(
     assert f"{folder.path.name}: again, it was interrupted" in second.stdout.readline()
     until_begun(surroundings, 2)
     second.send_signal(signal.SIGTERM)
-    second.communicate(timeout=30)
+    second.communicate(timeout=HANG_S)
     assert folder.state() == "killed"

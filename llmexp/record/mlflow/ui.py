@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from llmexp.errors import RecordError
+from llmexp.machine.standstill import StandstillWatch
 from llmexp.record.mlflow.overview import VIEW, VIEW_TAG
 from llmexp.record.mlflow.sink import OUTPUTS
 from llmexp.record.mlflow.store import artifact_root, check_store, resolve_uri
@@ -29,7 +29,7 @@ from llmexp.record.redact import redact
 from llmexp.schema import TrackingConfig
 
 HOST = "127.0.0.1"
-_STARTS_WITHIN_S, _ENDS_WITHIN_S, _TRY_EVERY_S = 120.0, 10.0, 0.2
+_IDLE_S, _ENDS_WITHIN_S, _TRY_EVERY_S = 120.0, 10.0, 0.2
 # Past any proxy that the environment names: no other machine reaches this one's loopback interface.
 _LOCAL = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -103,9 +103,7 @@ def page_of(port: int, experiment: str) -> str:
     server = f"http://{HOST}:{port}"
     query = urllib.parse.urlencode({"experiment_name": experiment})
     try:
-        with _LOCAL.open(
-            f"{server}/api/2.0/mlflow/experiments/get-by-name?{query}", timeout=_STARTS_WITHIN_S
-        ) as answer:
+        with _LOCAL.open(f"{server}/api/2.0/mlflow/experiments/get-by-name?{query}", timeout=_IDLE_S) as answer:
             found = json.load(answer)["experiment"]
     except urllib.error.HTTPError:  # nothing is recorded yet
         return server
@@ -126,17 +124,14 @@ def _check_free(port: int) -> None:
 
 
 def _wait_until_up(server: subprocess.Popen[bytes], port: int, words: IO[bytes]) -> None:
-    deadline_s = time.monotonic() + _STARTS_WITHIN_S
-    while time.monotonic() < deadline_s:
-        with (
-            contextlib.suppress(OSError),
-            _LOCAL.open(f"http://{HOST}:{port}/health", timeout=_STARTS_WITHIN_S),
-        ):
+    watch = StandstillWatch(server.pid, _IDLE_S)
+    while not watch.stands_still():
+        with contextlib.suppress(OSError), _LOCAL.open(f"http://{HOST}:{port}/health", timeout=_IDLE_S):
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = server.wait(_TRY_EVERY_S)
             raise RecordError(f"the MLflow server ended with exit code {code}: {_complaint(words)}")
-    raise RecordError(f"the MLflow server did not answer on port {port} within {_STARTS_WITHIN_S:g} s")
+    raise RecordError(f"the MLflow server does not answer on port {port}, and has done nothing for {_IDLE_S:g} s")
 
 
 def _complaint(words: IO[bytes]) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from patience import HANG_S, until
 
 from llmexp.launch import run
 from llmexp.launch.nodes.channel import PATIENCE_S, Channel
@@ -124,7 +125,7 @@ def test_it_waits_for_the_next_run_and_leaves_with_the_first(make, folder: RunFo
     for _ in range(2):
         assert run_one(make(), folder).status is RunStatus.SUCCESS
     dismiss()
-    assert joined.wait(timeout=20) == 0
+    assert joined.wait(timeout=HANG_S) == 0
 
 
 def test_a_failure_on_the_other_machine_ends_both_and_is_told(make, folder: RunFolder, second, processes) -> None:
@@ -145,7 +146,7 @@ def test_a_launcher_that_fails_on_the_other_machine_ends_both_and_its_own_exit_c
     )
 
 
-def test_a_machine_that_is_lost_ends_the_run_within_seconds(make, folder: RunFolder, second, until, processes) -> None:
+def test_a_machine_that_is_lost_ends_the_run_within_seconds(make, folder: RunFolder, second, processes) -> None:
     joined = second()
     killer = threading.Thread(
         target=lambda: (until((folder.repeat(0) / "met.1").exists), joined.send_signal(signal.SIGKILL))
@@ -155,8 +156,8 @@ def test_a_machine_that_is_lost_ends_the_run_within_seconds(make, folder: RunFol
     result = run_one(make("hang"), folder)
     killer.join()
     assert (result.status, result.reason) == (RunStatus.KILLED, f"{OTHER} was lost")
-    assert time.monotonic() - started_s < 30
-    until(lambda: not processes(), within_s=30)
+    assert time.monotonic() - started_s < 300, "it has 600 for a silence"
+    until(lambda: not processes())
 
 
 @pytest.mark.parametrize(("held_bytes", "status"), [(2**35, RunStatus.OOM), (0, RunStatus.FAILED)])
@@ -206,20 +207,19 @@ def test_a_kill_by_the_kernel_for_memory_on_the_other_machine_is_out_of_memory(m
     )
 
 
-def test_a_lost_first_machine_ends_the_others_ranks(
-    make, folder: RunFolder, second, start_driver, until, processes
-) -> None:
+def test_a_lost_first_machine_ends_the_others_ranks(make, folder: RunFolder, second, start_driver, processes) -> None:
     joined = second()
     driver = start_driver(make("hang"))
     until((folder.repeat(0) / "met.1").exists)
     driver.kill()
     driver.wait()
-    assert joined.wait(timeout=30) != 0
+    assert joined.wait(timeout=HANG_S) != 0
     assert "node 0 was lost; its ranks here were ended" in joined.stderr.read().decode()
-    until(lambda: not processes(), within_s=30)
+    until(lambda: not processes())
     assert folder.state() == "killed"
 
 
+@pytest.mark.slow
 def test_a_standstill_is_a_timeout_with_every_machines_stacks(make, folder: RunFolder, second) -> None:
     second()
     result = run_one(make("hang", no_progress_timeout_s=3.0), folder)
@@ -243,7 +243,7 @@ def knock(port: int, words: bytes) -> socket.socket | None:
     return stranger
 
 
-def test_strangers_at_the_port_keep_nobody_waiting(make, folder: RunFolder, second, port: int, until) -> None:
+def test_strangers_at_the_port_keep_nobody_waiting(make, folder: RunFolder, second, port: int) -> None:
     said = [
         b"",
         b"GET / HTTP/1.1\r\n\r\n",

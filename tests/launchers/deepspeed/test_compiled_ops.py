@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import HANG_S
 from planning import make_plan
 
 from llmexp.engines.deepspeed import OP_LIBRARY_VARIABLE
@@ -18,7 +19,7 @@ from llmexp.launch.ranks import LOOPBACK, listening
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import to_json
 
-pytestmark = [pytest.mark.ranks, pytest.mark.long]
+pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def what_ran(tmp_path: Path) -> Callable[..., dict[str, Any]]:
             port = free.getsockname()[1]
         command = plan.command.words(folder=repeat, address=LOOPBACK, port=port, node=0)
         done = subprocess.run(
-            command, env={**os.environ, **place, **environment}, capture_output=True, text=True, timeout=300
+            command, env={**os.environ, **place, **environment}, capture_output=True, text=True, timeout=HANG_S
         )
         assert done.returncode == 0, (repeat / "log.0.txt").read_text()[-4000:]
         found: dict[str, Any] = json.loads((repeat / "rank.0.json").read_text())["what_ran"]

@@ -13,6 +13,7 @@ from typing import Any
 import checkpoints
 import pytest
 import torch
+from marks import tier
 from planning import Measurement, make_plan
 from transformers import AutoModelForCausalLM
 
@@ -33,6 +34,7 @@ RUNS = {
 }
 # The others are run by make test-sweeps.
 SHORT = {"deepspeed": ("Z3", "L", "L+Z3+O", "QL+Z3", "P+Z3"), "torch": ("Naive", "L", "L+Z3", "QL")}
+QUICK = {"deepspeed": ("Z3", "L"), "torch": ("Naive", "L+Z3", "QL")}
 FP32_TOLERANCE, LOWERED = 1e-5, 0.1
 
 
@@ -40,8 +42,7 @@ def runs(wanted: Callable[[str], bool] = lambda _: True) -> pytest.MarkDecorator
     """Of those whose method is wanted."""
     cells = [(engine, method) for engine, methods in RUNS.items() for method in methods if wanted(method)]
     marked = [
-        pytest.param(engine, method, marks=() if method in SHORT[engine] else pytest.mark.sweep)
-        for engine, method in cells
+        pytest.param(engine, method, marks=tier(method, QUICK[engine], SHORT[engine])) for engine, method in cells
     ]
     return pytest.mark.parametrize(("engine", "method"), marked)
 
@@ -75,7 +76,7 @@ def trained(checkpoint: Path, observe: Callable[..., Measurement], asked: set[st
             {
                 method: plan(checkpoint, engine, method)
                 for method in RUNS[engine]
-                if method in asked.union(SHORT[engine])
+                if method in asked.union(QUICK[engine])
             },
             worker=WORKER,
         )

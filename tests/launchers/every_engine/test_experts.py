@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from marks import tier
 from planning import Measurement, make_plan
 
 from llmexp.plan.training_plan import TrainingPlan
@@ -21,6 +22,7 @@ ENGINES = ["deepspeed", "torch"]
 METHODS = ["Naive", "F", "R", "C", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3"]
 # Both kinds of partition and of attention; the others are run by make test-sweeps.
 SHORT = ["Naive", "R", "Z2+O", "Z3", "F+R+Z3"]
+QUICK = ["Naive", "R", "Z3", "F+R+Z3"]
 LAYERS = 2
 FP32_TOLERANCE = 1e-5
 # At most 8 of 32 experts have a token in a pass.
@@ -31,7 +33,7 @@ ODD = ("model.num_experts=3",)
 
 
 def short(method: str) -> Any:
-    return method if method in SHORT else pytest.param(method, marks=pytest.mark.sweep)
+    return pytest.param(method, marks=tier(method, QUICK, SHORT))
 
 
 def plan(engine: str, method: str, *overrides: str) -> TrainingPlan:
@@ -56,7 +58,7 @@ def plan(engine: str, method: str, *overrides: str) -> TrainingPlan:
 @pytest.fixture(scope="module")
 def trained(observe: Callable[..., Measurement], asked: set[str]) -> Runs:
     def run(engine: str) -> Measurement:
-        plans = {name: plan(engine, name) for name in METHODS if name in asked.union(SHORT)}
+        plans = {name: plan(engine, name) for name in METHODS if name in asked.union(QUICK)}
         plans |= {f"{name}, few tokens": plan(engine, name, *FEW_TOKENS) for name in FEW_TOKENS_METHODS}
         return observe(plans | {"Z3, odd": plan(engine, "Z3", *ODD)})
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
+from marks import tier
 from planning import Measurement, make_plans
 
 from llmexp.method import ATOMS, Method
@@ -66,11 +67,9 @@ def one_of(method: str) -> str:
     return next(code for code in method.split("+") if code in PROGRAM_PRESETS)
 
 
-RUNS = [
-    pytest.param(engine, method, marks=[] if method in SHORT else pytest.mark.sweep)
-    for engine in ENGINES
-    for method in METHODS
-]
+# Each adapter alone, and all atoms at once.
+QUICK = {*PROGRAM_PRESETS, "L+F+R+Z3+O"}
+RUNS = [pytest.param(engine, method, marks=tier(method, QUICK, SHORT)) for engine in ENGINES for method in METHODS]
 each_run = pytest.mark.parametrize(("engine", "method"), RUNS)
 
 

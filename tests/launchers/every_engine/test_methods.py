@@ -14,6 +14,7 @@ from math import sqrt
 from typing import Any
 
 import pytest
+from marks import slow, tier
 from planning import Measurement, make_plans, table03_methods
 
 from llmexp.method import ATOMS, Method
@@ -27,12 +28,19 @@ ENGINES = ["deepspeed", "torch"]
 METHODS = [*(str(Method.parse(name)) for name in table03_methods()), "Z1", "RS"]
 # Each way in which C meets another atom; compiling is what takes long here.
 COMPILED = ["C", "F+R+C+Z3", "C+Q"]
+STILL = "C, lr 0"
 # Each atom alone, and with what it meets in both engines; the others are run by make test-sweeps.
 SHORT = {"Naive", "F", "R", "RS", "Q", "R+Q", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3", "F+R+Z3+O", "C", "F+R+C+Z3"}
-EVERY, EVERY_COMPILED = (
-    [name if name in SHORT else pytest.param(name, marks=pytest.mark.sweep) for name in names]
-    for names in (METHODS, COMPILED)
-)
+# Each atom alone, and most of them at once.
+QUICK = {"Naive", "F", "R", "Q", "Z1", "Z2", "Z3", "F+R+Z3+O"}
+EVERY = [pytest.param(name, marks=tier(name, QUICK, SHORT)) for name in METHODS]
+EVERY_COMPILED = [
+    ("torch", "C"),
+    slow("deepspeed", "C"),
+    *(slow(engine, "F+R+C+Z3") for engine in ENGINES),
+    *(pytest.param(engine, "C+Q", marks=pytest.mark.sweep) for engine in ENGINES),
+]
+each_compiled = pytest.mark.parametrize(("engine", "method"), EVERY_COMPILED)
 SAME_MATHEMATICS = [each for each, name in zip(EVERY, METHODS, strict=True) if "Q" not in name]
 LAYERS = 2
 # Of losses near 6, over 8 steps: against one process, in bf16_mixed against Naive and against fp32
@@ -59,7 +67,7 @@ def plan(engine: str, method: str, precision: str, *overrides: str) -> TrainingP
 @pytest.fixture(scope="module")
 def fp32(observe: Callable[..., Measurement], asked: set[str]) -> Runs:
     def run(engine: str) -> Measurement:
-        plans = {name: plan(engine, name, "fp32") for name in METHODS if name in asked | SHORT}
+        plans = {name: plan(engine, name, "fp32") for name in METHODS if name in asked | QUICK}
         frozen = {f"{name}, lr 0": plan(engine, name, "fp32", "optimizer.lr=0.0") for name in ("Q", "Z3")}
         accumulated = {f"{name}, 2 passes": plan(engine, name, "fp32", "batch.accumulation=2") for name in ACCUMULATED}
         return observe(plans | frozen | accumulated)
@@ -70,8 +78,8 @@ def fp32(observe: Callable[..., Measurement], asked: set[str]) -> Runs:
 @pytest.fixture(scope="module")
 def compiled(observe: Callable[..., Measurement], asked: set[str]) -> Runs:
     def run(engine: str) -> Measurement:
-        plans = {name: plan(engine, name, "fp32") for name in COMPILED if name in asked | SHORT}
-        return observe(plans | {"C, lr 0": plan(engine, "C", "fp32", "optimizer.lr=0.0")})
+        plans = {name: plan(engine, name, "fp32") for name in COMPILED if name in asked}
+        return observe(plans | {STILL: plan(engine, "C", "fp32", "optimizer.lr=0.0")} if STILL in asked else plans)
 
     return cache(run)
 
@@ -163,7 +171,7 @@ def test_r_runs_every_layer_again_in_backward(fp32: Runs, engine: str, method: s
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(("method", "calls"), [("Naive", LAYERS), ("RS", 2 * LAYERS), ("R", 2 * LAYERS)])
+@pytest.mark.parametrize(("method", "calls"), [("Naive", LAYERS), slow("RS", 2 * LAYERS), ("R", 2 * LAYERS)])
 def test_rs_runs_the_attention_of_every_layer_again_in_backward_and_nothing_else_of_it(
     fp32: Runs, engine: str, method: str, calls: int
 ) -> None:
@@ -244,7 +252,7 @@ def on_host(observed: Measurement, method: str) -> set[str]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", ["Q", "R+Q"])
+@pytest.mark.parametrize("method", ["Q", slow("R+Q")])
 def test_q_trains_only_what_is_not_quantised(fp32: Runs, engine: str, method: str) -> None:
     observed = fp32(engine)[method][0]
     assert all("norm" in name or "embed" in name or "lm_head" in name for name in observed["trained_names"])
@@ -292,8 +300,7 @@ def test_predicted_memory_is_what_is_allocated(fp32: Runs, engine: str, method: 
         assert state_bytes(fp32(engine), method, kind) == pytest.approx(expected.device + expected.host, rel=0.05), kind
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", EVERY_COMPILED)
+@each_compiled
 def test_c_computes_what_its_method_computes_without_it(fp32: Runs, compiled: Runs, engine: str, method: str) -> None:
     without = str(Method.parse("+".join(atom for atom in method.split("+") if atom != "C") or "Naive"))
     assert compiled(engine)[method][0]["losses"] == pytest.approx(
@@ -303,8 +310,7 @@ def test_c_computes_what_its_method_computes_without_it(fp32: Runs, compiled: Ru
         assert state_bytes(compiled(engine), method, kind) == state_bytes(fp32(engine), without, kind), kind
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", EVERY_COMPILED)
+@each_compiled
 def test_c_compiles_one_layer_and_the_loss_in_the_first_step_and_runs_what_it_compiled(
     compiled: Runs, engine: str, method: str
 ) -> None:
@@ -315,19 +321,20 @@ def test_c_compiles_one_layer_and_the_loss_in_the_first_step_and_runs_what_it_co
         assert any("cpp_fused" in name for name in rank["operators"])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_under_c_the_attention_is_that_of_the_other_atoms(compiled: Runs, engine: str) -> None:
-    observed = compiled(engine)
-    assert "fused__softmax" in observed["C"][0]["attention_kernel"]
-    assert not any("flash_attention" in name for name in observed["C"][0]["operators"])
-    flash = "aten::_scaled_dot_product_flash_attention_for_cpu"
-    assert observed["F+R+C+Z3"][0]["attention_kernel"] == flash
-    assert observed["F+R+C+Z3"][0]["operators"][flash] == 2 * LAYERS, "R runs every layer again, compiled too"
+@each_compiled
+def test_under_c_the_attention_is_that_of_the_other_atoms(compiled: Runs, engine: str, method: str) -> None:
+    observed, flash = compiled(engine)[method][0], "aten::_scaled_dot_product_flash_attention_for_cpu"
+    if "F" in method.split("+"):
+        assert observed["attention_kernel"] == flash
+        assert observed["operators"][flash] == 2 * LAYERS, "R runs every layer again, compiled too"
+    else:
+        assert "fused__softmax" in observed["attention_kernel"]
+        assert not any("flash_attention" in name for name in observed["operators"])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_under_c_nothing_changes_without_a_learning_rate(compiled: Runs, engine: str) -> None:
-    assert set(compiled(engine)["C, lr 0"][0]["losses"]) == {compiled(engine)["C"][0]["losses"][0]}
+@pytest.mark.parametrize(("engine", "method"), [slow(engine, STILL) for engine in ENGINES])
+def test_under_c_nothing_changes_without_a_learning_rate(compiled: Runs, engine: str, method: str) -> None:
+    assert set(compiled(engine)[method][0]["losses"]) == {compiled(engine)["C"][0]["losses"][0]}
 
 
 def test_a_rank_of_deepspeed_alone_reduces_nothing_and_several_reduce_in_the_gradients_dtype(

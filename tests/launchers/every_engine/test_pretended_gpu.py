@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from marks import slow
 from planning import make_plan
 from pretended.library import compile_with
 
@@ -82,6 +83,15 @@ RUNS = {
     ("megatron", 8, "Z1", MIXED): 6,
 }
 Run = tuple[str, int, str, str]
+# Each engine alone and with what it does on several GPUs; the others take a minute more.
+QUICK = {
+    ("torch", 1, "F", CUDNN),
+    ("torch", 8, "F+R+Z3", MIXED),
+    ("deepspeed", 1, "F", MIXED),
+    ("deepspeed", 8, "Z2", PURE),
+    ("megatron", 8, "Z1", MIXED),
+}
+each_run = pytest.mark.parametrize("run", [run if run in QUICK else slow(run) for run in RUNS])
 Observed = dict[str, Any]
 
 
@@ -119,7 +129,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
     return lambda name: json.loads((folder / f"{name}.plan.observed").read_text())
 
 
-@pytest.mark.parametrize("run", RUNS)
+@each_run
 def test_a_step_runs_on_the_device_by_the_kernel_of_its_method(observed: Callable[[str], Observed], run: Run) -> None:
     """No operator was given tensors of two devices: fake tensors refuse it as real ones do."""
     found, atoms = observed(name_of(run)), run[2].split("+")
@@ -130,7 +140,7 @@ def test_a_step_runs_on_the_device_by_the_kernel_of_its_method(observed: Callabl
     assert ("cpu" in found["places"]) == (run[0] == "torch" and "O" in atoms)
 
 
-@pytest.mark.parametrize("run", RUNS)
+@each_run
 def test_the_host_waits_for_the_device_no_more_often_than_the_docs_say(
     observed: Callable[[str], Observed], run: Run
 ) -> None:
@@ -138,7 +148,7 @@ def test_the_host_waits_for_the_device_no_more_often_than_the_docs_say(
     assert sum(waits.values()) == RUNS[run], waits
 
 
-@pytest.mark.parametrize("run", RUNS)
+@each_run
 def test_the_plan_knows_what_lives_on_the_device_at_the_worst_moment(
     observed: Callable[[str], Observed], run: Run
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from alone import train_alone
+from marks import tier
 from planning import Measurement, make_plan
 
 import llmexp
@@ -136,7 +137,16 @@ SHORT = {
         "ulysses cp 2, tp 2, sequence, F",
     ),
 }
-EVERY = [name if name in SHORT else pytest.param(name, marks=pytest.mark.sweep) for name in LAYOUTS]
+# Each of these meets again what the others of SHORT do alone.
+REST = {
+    "dp 2, tp 2, sequence, F+R+Z1",
+    "ring cp 2, pp 2, R",
+    "ep 2, tp 2, sequence, F+R",
+    "ring cp 2, ep 2",
+    "ep 2, bf16_mixed",
+}
+QUICK = SHORT - REST
+EVERY = [pytest.param(name, marks=tier(name, QUICK, SHORT)) for name in LAYOUTS]
 FP32 = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if "bf16" not in name]
 BF16 = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if "bf16" in name]
 
@@ -168,7 +178,7 @@ def _one_process(words: str) -> tuple[list[float], list[float]]:
 
 @pytest.fixture(scope="module")
 def observed(observe: Callable[..., Measurement], asked: set[str]) -> Measurement:
-    wanted = {name: layout for name, layout in LAYOUTS.items() if name in asked | SHORT} | {
+    wanted = {name: layout for name, layout in LAYOUTS.items() if name in asked | QUICK} | {
         "few tokens": FEW_TOKENS,
         "summed": WRONG,
     }

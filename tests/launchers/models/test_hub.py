@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 NAME, COMMIT = "someone/small", "0123456789abcdef0123456789abcdef01234567"
 NOBODY = "http://127.0.0.1:9"
@@ -74,7 +75,7 @@ def fetch(cache: Path, name: str, **variables: str) -> subprocess.CompletedProce
         env=env,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import checkpoints
 import pytest
 import torch
+from patience import HANG_S
 from planning import make_plan
 from safetensors.torch import load_file, save_file
 from transformers import (
@@ -174,12 +175,13 @@ print(peak() - before, sum(parameter.nbytes for parameter in model.parameters())
 """
 
 
+@pytest.mark.slow
 def test_loading_takes_the_model_s_memory_and_a_few_tensors_more(tmp_path: Path) -> None:
     sizes = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 12, "vocab_size": 4096}
     checkpoints.write(tmp_path, LlamaConfig(**{**checkpoints.SIZES, **sizes}))
     plan = make_plan("hardware=cpu", "model=hf", f"model.path={tmp_path}", "model.weights=pretrained", "precision=fp32")
     done = subprocess.run(
-        [sys.executable, "-c", PEAK], input=to_json(plan), capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", PEAK], input=to_json(plan), capture_output=True, text=True, timeout=HANG_S
     )
     assert done.returncode == 0, done.stderr
     grown, model = map(int, done.stdout.split()[-2:])

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 from planning import make_plan
 
 from llmexp.errors import ServerDiedError, ServerError, ServerHungError, ServerNotReadyError
@@ -41,7 +42,10 @@ def run(folder: Path, body: str) -> tuple[int, Path]:
     repeat.mkdir()
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
     done = subprocess.run(
-        [sys.executable, "-c", WORK.format(body=body), str(repeat)], env=environment, capture_output=True, timeout=60
+        [sys.executable, "-c", WORK.format(body=body), str(repeat)],
+        env=environment,
+        capture_output=True,
+        timeout=HANG_S,
     )
     assert done.stdout == b""
     return done.returncode, repeat

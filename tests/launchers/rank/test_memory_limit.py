@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import HANG_S
 from planning import make_plan
 
 from llmexp.errors import ConfigError
@@ -28,7 +29,7 @@ print(limited, allocate(), sep=", ")
 @pytest.mark.parametrize(("limit_bytes", "said"), [(2**27, "out of memory, fits"), (2**29, "fits, fits")])
 def test_a_rank_on_cpu_gets_no_more_data_than_the_limit_until_it_has_measured(limit_bytes: int, said: str) -> None:
     words = [sys.executable, "-c", ALLOCATE, str(limit_bytes)]
-    assert subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout.strip() == said
+    assert subprocess.run(words, capture_output=True, text=True, timeout=HANG_S, check=True).stdout.strip() == said
 
 
 def test_a_limit_makes_another_run() -> None:

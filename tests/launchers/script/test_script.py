@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from marks import slow
 from planning import make_plan
 
 from llmexp import hook
@@ -166,6 +167,7 @@ def test_a_program_is_measured_as_long_as_wanted_and_by_its_own_account(run: Run
     assert "script train.py, 2 ranks" in title
 
 
+@pytest.mark.slow
 @pytest.mark.ranks
 def test_an_unedited_trainer_of_hugging_face_is_heard_and_its_model_held_against_the_configuration(run: Run):
     result, repeat = run("engine.options.preset=trainer", "precision=fp32", text=TRAINER)
@@ -220,19 +222,19 @@ def test_a_program_that_prints_no_such_line_is_told_with_its_last_one(run: Run):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"report": "pass", "steps": 5}, "without reporting a step: call llmexp.hook.step"),
+        slow({"report": "pass", "steps": 5}, "without reporting a step: call llmexp.hook.step"),
         (
             {"text": "print('one'); print('two')"},
             "engine.options.pattern='…(?P<loss>[0-9.]+)…'; its ranks printed 2 lines, the last of rank 0: 'two'",
         ),
-        ({"steps": 2}, "after 2 of 4 steps: let it take more"),
+        slow({"steps": 2}, "after 2 of 4 steps: let it take more"),
         (
             {"report": "hook.step(tokens=16, loss=1.0)"},
             "have 16 tokens a rank, but batch.micro 2 x batch.accumulation 1 x data.seq_len 16 = 32",
         ),
-        ({"report": "raise ValueError('a mistake of mine')"}, "ValueError: a mistake of mine"),
-        ({"text": USAGE}, "exit code 2; its last line: train.py: error: unrecognized arguments: 50"),
-        ({"text": "pass"}, "without reporting a step: call llmexp.hook.step"),
+        slow({"report": "raise ValueError('a mistake of mine')"}, "ValueError: a mistake of mine"),
+        slow({"text": USAGE}, "exit code 2; its last line: train.py: error: unrecognized arguments: 50"),
+        slow({"text": "pass"}, "without reporting a step: call llmexp.hook.step"),
     ],
 )
 def test_a_program_that_cannot_be_measured_says_why(run: Run, change, reason: str):

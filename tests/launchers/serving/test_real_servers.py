@@ -35,7 +35,7 @@ from llmexp.plan.server_plan import ServerPlan
 from llmexp.record.port import HOST
 from llmexp.schema import DenseModel
 
-pytestmark = [pytest.mark.ranks, pytest.mark.long]
+pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 TINY = DenseModel(
     name="small",
     architecture="llama",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from checkpoints import write_with_tokenizer
+from patience import HANG_S
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from llmexp.cli.resolvers import server_python
@@ -24,7 +25,7 @@ from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.requests import RequestSample
 from llmexp.record.samples import read_samples
 
-pytestmark = [pytest.mark.ranks, pytest.mark.long]
+pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 WORDS = (
     *("task=serve", "model=./mine", "hardware=cpu", "tracking=none", "serve.rate=max", "serve.requests=4"),
     *("serve.warmup_requests=1", "serve.prompt.tokens=24", "serve.output.tokens=20", "measure.threads_per_rank=1"),
@@ -42,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 def served(folder: Path, *words: str) -> RunFolder:
     command = [sys.executable, "-m", "llmexp", *WORDS, *words]
     env = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = find_runs(folder / "outputs")
     return found

@@ -23,7 +23,7 @@ from llmexp.record.port import HOST
 from llmexp.record.requests import RequestSample
 from llmexp.schema import DenseModel
 
-pytestmark = [pytest.mark.ranks, pytest.mark.long]
+pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 MODEL = DenseModel(
     name="small",
     architecture="llama",

@@ -113,6 +113,7 @@ def test_ranks_end_together_at_the_first_look_at_which_the_interval_is_narrow_en
     assert rate.mean > 0.5 * 2 * 64 / step_time_s.mean
 
 
+@pytest.mark.slow
 @pytest.mark.ranks
 def test_ranks_take_all_steps_where_the_interval_stays_wider(measured: Callable[..., Measured]) -> None:
     _, ranks = measured("measure.steps=60", "measure.min_steps=20", "measure.stop_at_interval_share=1e-9")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
+from patience import HANG_S
 
 from llmexp.record.mlflow import sink, store
 from llmexp.schema import TrackingConfig
@@ -85,7 +86,7 @@ def record_at_once() -> Callable[[str, str, Sequence[Sequence[Path]]], str]:
             [sys.executable, "-c", DRIVERS, uri, experiment, *folders],
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=HANG_S,
             check=True,
         )
         return done.stdout + done.stderr

@@ -29,6 +29,7 @@ def test_sixteen_drivers_of_one_sweep_record_at_once(make_run, outputs, server, 
     assert list(store_equals_folders(server.uri, "sixteen", outputs / "main")) == []
 
 
+@pytest.mark.slow
 def test_drivers_that_record_the_same_runs_at_once_leave_each_there_once(make_run, outputs, server, record_at_once):
     folders = [make_run(method).path for method in ("Naive", "F")]
     assert record_at_once(server.uri, "same", [folders] * 4) == ""

@@ -6,6 +6,7 @@ import urllib.request
 
 import psutil
 import pytest
+from patience import HANG_S
 
 from llmexp.errors import RecordError
 from llmexp.record.mlflow import Overview, record_report, record_runs, serve_ui
@@ -46,8 +47,8 @@ def test_the_page_is_served_until_a_signal_and_leaves_no_process(make_run, track
         started = psutil.Process(server.pid).children(recursive=True)
         assert started
         server.send_signal(signal.SIGTERM)
-        assert server.wait(60) == 0
-        assert psutil.wait_procs(started, timeout=10)[1] == []
+        assert server.wait(HANG_S) == 0
+        assert psutil.wait_procs(started, timeout=HANG_S)[1] == []
     finally:
         server.kill()
         server.communicate()

@@ -60,7 +60,7 @@ def test_a_container_is_ready_when_its_published_port_answers_and_is_gone_when_i
         assert server.processes() == below, "the processes of the container, which are none of the client's"
         assert server.pid == inside.pid, "below which its memory is looked for"
         server.check()
-    assert psutil.wait_procs([inside], timeout=300)[1] == []
+    assert psutil.wait_procs([inside], timeout=1800)[1] == []
     assert (docker / "calls").read_text().splitlines()[-1].startswith("rm --force llmexp-")
     for process in below:
         process.kill()
@@ -83,7 +83,7 @@ signal.pause()
         assert ours.stdout.readline() == "ready\n"
         inside = in_container(docker)
         os.kill(ours.pid, signal.SIGKILL)
-    assert psutil.wait_procs([inside], timeout=300)[1] == []
+    assert psutil.wait_procs([inside], timeout=1800)[1] == []
 
 
 def test_a_container_that_does_not_start_is_told_by_its_program(docker: Path, tmp_path: Path) -> None:

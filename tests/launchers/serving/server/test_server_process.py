@@ -95,6 +95,7 @@ def test_a_server_runs_in_its_own_environment_and_finds_that_environments_progra
     assert (seen["OWN"], seen["PATH"].split(os.pathsep)[0]) == ("yes", str(python.parent))
 
 
+@pytest.mark.slow
 def test_a_server_that_ignores_sigterm_is_killed(start: Start) -> None:
     server = start("stubborn")
     server.wait_ready(LONG)
@@ -209,7 +210,7 @@ def test_nothing_stays_where_our_own_process_is_killed(tmp_path: Path) -> None:
         processes = [psutil.Process(pid) for pid in json.loads(ours.stdout.readline())]
         assert len(processes) == 2
         os.kill(ours.pid, signal.SIGKILL)
-    assert psutil.wait_procs(processes, timeout=300)[1] == []
+    assert psutil.wait_procs(processes, timeout=1800)[1] == []
 
 
 def test_a_server_is_told_the_key_by_its_own_variable_and_a_key_of_the_shell_is_left_out(

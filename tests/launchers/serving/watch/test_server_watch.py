@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import paged_server
 import psutil
 import pytest
 from paged_server import PATIENCE_S, PagedServer
+from patience import until
 from test_server_process import LONG, plan
 
 from llmexp.engines.serving import vllm
@@ -46,13 +47,6 @@ def watched(folder: Path, server: PagedServer, **more: Any) -> Watched:
     )
 
 
-def wait_for(is_there: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + PATIENCE_S
-    while not is_there():
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
-
-
 def machine_samples(path: Path) -> list[ServerSample]:
     return [sample for sample in read_server_samples(path) if sample.processes is not None]
 
@@ -62,7 +56,7 @@ def test_both_kinds_of_samples_are_written_on_the_clients_clock(tmp_path: Path, 
     with ServerWatch(order):
         begun_s = time.perf_counter() - order.origin_s
         server.wait_asked(4)
-        wait_for(lambda: len(machine_samples(order.file)) >= 2)
+        until(lambda: len(machine_samples(order.file)) >= 2)
         server.page = paged_server.VLLM.replace(" 32.0", " 1.0")
         server.wait_asked(2)
         ending_s = time.perf_counter() - order.origin_s
@@ -83,7 +77,7 @@ def test_a_page_that_hangs_holds_up_nothing_but_itself(tmp_path: Path, server: P
     with ServerWatch(order):
         server.wait_asked(1)
         before = len(machine_samples(order.file))
-        wait_for(lambda: len(machine_samples(order.file)) >= before + 3)
+        until(lambda: len(machine_samples(order.file)) >= before + 3)
         assert not any(one.page for one in read_server_samples(order.file))
         server.hangs_after_bytes = None
         server.let_go.set()
@@ -115,7 +109,7 @@ def test_a_server_that_was_started_here_is_watched_with_all_its_processes(tmp_pa
         started.wait_ready(LONG)
         watch = ServerWatch.of(started, tmp_path, time.perf_counter())
         with watch:
-            wait_for(lambda: len(machine_samples(watch.watched.file)) >= 2)
+            until(lambda: len(machine_samples(watch.watched.file)) >= 2)
             started.stop()
     found = read_server_samples(tmp_path / "server.0.jsonl")
     machine = machine_samples(tmp_path / "server.0.jsonl")
@@ -179,10 +173,10 @@ def test_a_disk_that_is_full_for_a_while_loses_the_samples_of_that_while_only() 
 def test_samples_are_taken_when_they_are_asked_for(tmp_path: Path, server: PagedServer) -> None:
     order = watched(tmp_path, server, interval_s=3600.0, page_interval_s=3600.0)
     with ServerWatch(order) as watch:
-        wait_for(lambda: len(read_server_samples(order.file)) == 2)
+        until(lambda: len(read_server_samples(order.file)) == 2)
         asked_s = time.perf_counter() - order.origin_s
         watch.look()
-        wait_for(lambda: len(read_server_samples(order.file)) == 4)
+        until(lambda: len(read_server_samples(order.file)) == 4)
     found = read_server_samples(order.file)
     assert [one.at_s > asked_s for one in found] == [False] * 2 + [True] * 4
     assert [sum(bool(one.page) for one in found), len(machine_samples(order.file))] == [3, 3]
