@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Hashable
 from typing import Any
 
 import pytest
@@ -13,6 +13,6 @@ def slow(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def tier(name: str, quick: Container[str], short: Container[str]) -> list[pytest.MarkDecorator]:
+def tier(name: Hashable, quick: Container[Hashable], short: Container[Hashable]) -> list[pytest.MarkDecorator]:
     """Return a row's mark: none in `make test`, slow in `make test-all`, and sweep in `make test-sweeps`."""
     return [] if name in quick else [pytest.mark.slow] if name in short else [pytest.mark.sweep]

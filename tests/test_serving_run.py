@@ -169,7 +169,7 @@ def test_a_hang_is_noticed_while_requests_go_on_being_due(sweep: Sweep) -> None:
     ("fault", "why"),
     [
         slow("answers 429", 'HTTP status 429: {"error": {"message": "the fault is 429"}}'),
-        ("answers 500", 'HTTP status 500: {"error": {"message": "the fault is 500"}}'),
+        slow("answers 500", 'HTTP status 500: {"error": {"message": "the fault is 500"}}'),
         slow("resets", "the server broke the connection off"),
         slow("breaks off", "the stream ended before its last token"),
         slow("keeps silent", "the server sent nothing to anybody for serve.silent_timeout_s=5, though it answers"),

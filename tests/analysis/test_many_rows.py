@@ -93,6 +93,7 @@ def test_a_slowdown_of_five_percent_in_every_row_is_seen_in_nineteen_of_twenty()
     assert "within" not in answers
 
 
+@pytest.mark.slow
 def test_one_slow_row_among_forty_is_mostly_seen_and_the_others_stay_unaccused():
     rng = np.random.default_rng(3)
     sweeps = [

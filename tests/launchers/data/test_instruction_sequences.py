@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from marks import slow
 from planning import Measurement, make_plan
 
 from llmexp.errors import ConfigError
@@ -148,7 +149,7 @@ def test_a_hugging_face_dataset_is_read_and_its_wrong_row_is_named(tmp_path: Pat
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("engine", ["deepspeed", "megatron"])
+@pytest.mark.parametrize("engine", ["deepspeed", slow("megatron")])
 def test_every_engine_learns_the_same_from_padded_instructions(
     observe: Callable[..., Measurement], engine: str
 ) -> None:

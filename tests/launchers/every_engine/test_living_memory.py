@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
+from marks import tier
 from planning import Measurement, make_plan
 
 from llmexp.plan.training_plan import TrainingPlan
@@ -46,7 +47,8 @@ SHORT = {
     *(("torch", "Naive", BF16), ("torch", "Z2", BF16), ("torch", "Z3", BF16, TWICE)),
     *(("deepspeed", "Naive", BF16), ("deepspeed", "Z2", BF16), ("deepspeed", "Z3+O", BF16)),
 }
-RUNS = [pytest.param(run, marks=[] if run in SHORT else pytest.mark.sweep) for run in SURE if run[0] != "megatron"]
+QUICK = {("torch", "Z3", BF16, TWICE), ("deepspeed", "Z2", BF16)}
+RUNS = [pytest.param(run, marks=tier(run, QUICK, SHORT)) for run in SURE if run[0] != "megatron"]
 # Frozen parameters and those that train, whole and in 4 bits; what is on the host is pinned.
 ADAPTED = ("L+Z3+O", "QL+Z3+O", "L+Z3", "QL+Z3")
 PIN = (
@@ -126,6 +128,7 @@ def test_a_rank_counts_what_the_plan_is_sure_of(observed: Callable[[str], Measur
         assert state.get("gathered", {"device": 0})["device"] == memory.gathered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ADAPTED)
 def test_parameters_are_counted_and_planned_where_deepspeed_puts_them(placed: Measurement, method: str) -> None:
     predicted = adapted(method).memory

@@ -189,6 +189,7 @@ def test_an_unedited_trainer_of_hugging_face_is_heard_and_its_model_held_against
     assert achieved.mean == pytest.approx(rate.mean * plan.flops_per_token / 1e12)
 
 
+@pytest.mark.slow
 @pytest.mark.ranks
 def test_steps_that_the_last_rank_prints_are_those_of_all_ranks(run: Run):
     result, repeat = run("engine.options.preset=megatron_lm", text=PRINTING)

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from alone import Alone, train_alone
+from marks import slow, tier
 from planning import Measurement, make_plan
 from torch import nn
 from torch.distributed.pipelining import schedules
@@ -73,7 +74,9 @@ SHORT = {
     ),
     *("interleaved, Q", "dualpipev, bf16_mixed", "zbv, dp 2, Z1", "1f1b, dp 2, Z1, bf16_mixed", "interleaved, pp 4"),
 }
-EVERY = [name if name in SHORT else pytest.param(name, marks=pytest.mark.sweep) for name in LAYOUTS]
+# On two ranks.
+QUICK = SHORT - {"zbv, dp 2, Z1", "1f1b, dp 2, Z1, bf16_mixed", "interleaved, pp 4"}
+EVERY = [pytest.param(name, marks=tier(name, QUICK, SHORT)) for name in LAYOUTS]
 FP32 = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if "bf16" not in name]
 BF16 = [each for each, name in zip(EVERY, LAYOUTS, strict=True) if "bf16" in name]
 # A hook on a layer would be compiled with it, and compiling be profiled with the first step.
@@ -110,11 +113,8 @@ def _one_process(words: str) -> Alone:
 def observed(observe: Callable[..., Measurement], asked: set[str]) -> Measurement:
     found: Measurement = {}
     for ranks in (2, 4):
-        found |= observe(
-            {name: plan(words) for name, (needs, words) in LAYOUTS.items() if needs == ranks and name in asked | SHORT},
-            ranks,
-            WORKER,
-        )
+        wanted = [name for name, (needs, _) in LAYOUTS.items() if needs == ranks and name in asked | QUICK]
+        found |= observe({name: plan(LAYOUTS[name][1]) for name in wanted}, ranks, WORKER) if wanted else {}
     return found
 
 
@@ -207,8 +207,13 @@ def test_what_ran_is_said(observed: Measurement) -> None:
         for schedule, name in CLASSES.items()
     }
     assert observed["1f1b, F+R"][0]["what_ran"]["wrapper_class"] == "torch.distributed.pipelining.stage.PipelineStage"
-    assert observed["zbv, dp 2, Z1"][0]["what_ran"]["engine_optimizer_class"].endswith("ZeroRedundancyOptimizer")
     assert {tuple(ranks[0]["phases"]) for ranks in observed.values()} == {("forward_backward", "optimizer")}
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("name", [slow("zbv, dp 2, Z1")])
+def test_z1_shares_the_optimizer_out_over_replicas(observed: Measurement, name: str) -> None:
+    assert observed[name][0]["what_ran"]["engine_optimizer_class"].endswith("ZeroRedundancyOptimizer")
 
 
 def torch_takes(pipeline: Pipeline) -> bool:
