@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -16,8 +15,8 @@ from chaos.surroundings import IDLE_S, LOOK_EVERY_S, Surroundings
 from llmexp.machine.standstill import StandstillWatch
 
 READ_WITHIN_S = 2.0
-# One that computes in vain is given up after this many times the patience with one that stands still.
-AT_MOST = 10
+# A whole episode takes a tenth of it: what computes longer will not end.
+MOST_CPU_S = 600.0
 # The words to put before a command, so that it starts in that place.
 Place = tuple[str, ...]
 HERE: Place = ()
@@ -111,10 +110,10 @@ class Driver:
         return code
 
     def ends(self) -> int | None:
-        """Return the exit code, or None where the driver and what it started stand still."""
-        watch, deadline_s = StandstillWatch(self._process.pid, IDLE_S), time.monotonic() + AT_MOST * IDLE_S
+        """Return the exit code, or None where the driver and what it started stand still, or compute in vain."""
+        watch = StandstillWatch(self._process.pid, IDLE_S)
         while (code := self.ends_within(LOOK_EVERY_S)) is None:
-            if watch.stands_still() or time.monotonic() > deadline_s:
+            if watch.stands_still() or watch.computed_s() > MOST_CPU_S:
                 return None
         return code
 

@@ -11,12 +11,14 @@ import warnings
 from collections.abc import Callable, Container, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from tempfile import gettempdir
 from types import SimpleNamespace
 from typing import Any
 
 import cpu_seconds
+import marks
 import psutil
 import pytest
 from hydra._internal.sources_registry import SourcesRegistry
@@ -81,12 +83,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave files unread that have no test with the first mark of `-m`, such as `-m gpu`."""
-    mark = config.option.markexpr.split(" ")[0]
-    if mark in ("", "not") or not collection_path.name.startswith("test_"):
-        return None
-    source = collection_path.read_text()
-    return None if f"mark.{mark}" in source or (mark == "slow" and "slow(" in source) else True
+    """Leave files unread that have none of the tests that `-m` selects."""
+    if collection_path.name.startswith("test_") and marks.lacks(collection_path.read_text(), config.option.markexpr):
+        return True
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -368,9 +368,17 @@ def runner(result_of: Callable[..., RunResult], monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture
-def llmexp(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Run a command line in this process: exit code, stdout, stderr."""
+def llmexp(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """Run a command line in this process: exit code, stdout, stderr.
+
+    It says nothing of its progress, which a busy machine would see.
+    """
     from llmexp.__main__ import main
+    from llmexp.cli import counting
+
+    monkeypatch.setattr(counting, "FIRST_AFTER_S", inf)
 
     def run(*words: str) -> tuple[int, str, str]:
         code = main(words)

@@ -1,4 +1,4 @@
-"""Marks of single rows of a table of cases."""
+"""Marks of single rows of a table of cases, and what selects by marks."""
 
 from __future__ import annotations
 
@@ -16,3 +16,15 @@ def slow(*values: Any) -> Any:
 def tier(name: Hashable, quick: Container[Hashable], short: Container[Hashable]) -> list[pytest.MarkDecorator]:
     """Return a row's mark: none in `make test`, slow in `make test-all`, and sweep in `make test-sweeps`."""
     return [] if name in quick else [pytest.mark.slow] if name in short else [pytest.mark.sweep]
+
+
+def lacks(source: str, expression: str) -> bool:
+    """Tell whether no test of a file can have the mark that an expression begins with, as `slow and not gpu` does.
+
+    It is false for an expression that begins with anything else.
+    """
+    first = expression.split(" ")[0]
+    if first in ("", "not") or not first.isidentifier():
+        return False
+    helpers = {"slow": ("slow(", "tier("), "sweep": ("tier(",)}
+    return not any(word in source for word in (f"mark.{first}", *helpers.get(first, ())))

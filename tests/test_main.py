@@ -48,7 +48,8 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path):
     command = f"set -o pipefail; {BIN}/llmexp plan experiment=paper_table03 hardware=a800 | head -1"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.startswith(" #  model  method")
-    assert done.stderr == ""
+    # On a busy machine the planning takes so long that it is counted.
+    assert [line for line in done.stderr.splitlines() if not line.startswith("llmexp: planning run ")] == []
 
 
 def test_a_command_ends_without_a_last_collection_of_all_that_it_imported(tmp_path: Path):

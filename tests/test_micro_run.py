@@ -39,7 +39,6 @@ def the_run(folder: Path) -> RunFolder:
     return found
 
 
-@pytest.mark.slow
 def test_two_ranks_measure_every_limit_and_the_report_shows_tables_and_curves(tmp_path: Path) -> None:
     done = run(tmp_path, *SMALL)
     assert done.returncode == 0, done.stderr

@@ -214,7 +214,6 @@ def test_a_run_without_any_figure_has_failed(sweep: Sweep) -> None:
     sweep.is_accounted_for()
 
 
-@pytest.mark.slow
 def test_a_server_that_refuses_all_has_failed(sweep: Sweep) -> None:
     sweep.told.write_text("refuses all")
     assert sweep.run("", "serve.rate=max").returncode == 1

@@ -11,7 +11,6 @@ from llmexp.record.breakdown import RunBreakdown, read_breakdown
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.mlflow.points import Window, breakdown_points
 
-pytestmark = pytest.mark.slow
 TINY = ("model=tiny", "hardware=cpu", "measure=smoke", "precision=fp32", "tracking=none")
 
 

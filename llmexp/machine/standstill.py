@@ -9,8 +9,8 @@ import psutil
 
 from llmexp.machine.process_tree import ProcessTree
 
-# Of one core: what merely waits, and looks now and then whether it may go on, computes less.
-WORKING_SHARE = 0.005
+# Of one core. What merely waits, and looks now and then whether it may go on, takes less than half of it.
+WORKING_SHARE = 0.02
 
 
 class StandstillWatch:
@@ -29,14 +29,15 @@ class StandstillWatch:
 
     def stands_still(self) -> bool:
         """Look at the processes, and return whether they have stood still for so long."""
-        now_s, computed_s = self._clock(), self._all_computed_s()
+        now_s, computed_s = self._clock(), self.computed_s()
         still_s = now_s - self._worked_at_s
         if computed_s - self._computed_s > WORKING_SHARE * still_s:
             self._worked_at_s, self._computed_s = now_s, computed_s
             return False
         return still_s >= self._idle_s
 
-    def _all_computed_s(self) -> float:
+    def computed_s(self) -> float:
+        """Return the CPU seconds of all of them until now."""
         self._tree.living()
         below_s = self._tree.computed_s()
         if self._itself is None:

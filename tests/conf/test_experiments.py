@@ -6,10 +6,11 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from marks import slow
 
+from llmexp.cli.app import hydra_app
 from llmexp.cli.arguments import run_parser
-from llmexp.cli.words import jobs_of
+from llmexp.cli.overrides import accept
+from llmexp.cli.words import composed, jobs_of
 from llmexp.method import Method
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.reference import paper_cell, paper_cells, read_table
@@ -18,7 +19,6 @@ from llmexp.tasks.training.report.paper_tables.matching import SWEEP
 
 CONF = Path(__file__).parents[2] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
-LARGE = ("capabilities", "gpu_7b", "gpu_mfu", "gpu_finetune")
 
 # The experiments that share runs, with the paper's tables that they are for; figure 5 asks for the runs of XIII.
 BREAKDOWNS = {
@@ -184,12 +184,14 @@ def test_first_run_is_small_and_on_real_text():
     ]
 
 
-# Planning hundreds of cells takes two seconds.
-@pytest.mark.parametrize("name", [slow(name) if name in LARGE else name for name in EXPERIMENTS])
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_is_its_own_sweep_or_one_with_those_whose_runs_it_shares(name):
     shared = dict.fromkeys(BREAKDOWNS, SWEEP) | dict.fromkeys(SERVING, SERVED) | dict.fromkeys(PROFILED, PROFILES)
     wanted = shared.get(name, name)
-    assert {plan.config.sweep.name for plan in plans(f"experiment={name}")} == {wanted}
+    with hydra_app() as hydra:
+        whole = composed(hydra, accept(hydra.config_loader, [f"experiment={name}"]))
+    assert whole.sweep.name == wanted
+    assert not any("sweep.name" in cell for cell in whole.hydra.sweeper.cells or ())
 
 
 @pytest.mark.parametrize(("name", "models"), [("06", 3), ("07", 1), ("08", 1), ("09", 3), ("10", 3)])

@@ -32,7 +32,6 @@ def pretend_to_install(site: Path, group: str, line: str, source: str = "") -> N
     (info / "entry_points.txt").write_text(f"[{group}]\n{line}\n")
 
 
-@pytest.mark.slow
 @pytest.mark.ranks
 def test_all_that_a_package_adds_runs(installed: Path, llmexp: Llmexp, tmp_path: Path) -> None:
     done = llmexp(

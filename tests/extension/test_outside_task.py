@@ -68,7 +68,6 @@ def test_the_same_sweep_again_measures_nothing_and_another_key_does(
     assert "(2 as runs like them took)" in again.stdout
 
 
-@pytest.mark.slow
 def test_two_of_its_runs_are_compared_and_one_is_reproduced_by_its_rate(
     swept: str, installed: Path, llmexp: Callable[..., object], tmp_path: Path
 ) -> None:

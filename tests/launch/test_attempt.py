@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from patience import until
@@ -38,6 +39,16 @@ def test_the_uncommitted_changes_of_an_earlier_attempt_go_with_its_result(folder
     assert (folder.path / "previous" / "1" / "git.llmexp.diff").read_text() == "earlier"
 
 
+def test_the_result_is_set_aside_before_what_it_rests_on(make_plan, folder, monkeypatch):
+    folder.repeat(0).mkdir(parents=True)
+    folder.events_path.touch()
+    folder.result_path.touch()
+    moved, rename = [], Path.rename
+    monkeypatch.setattr(Path, "rename", lambda path, target: moved.append(path.name) or rename(path, target))
+    set_aside(folder)
+    assert moved == ["result.json", "repeat.0", "events.jsonl"]
+
+
 def test_set_aside_of_a_new_folder_makes_nothing(folder):
     set_aside(folder)
     assert not folder.path.exists()
@@ -54,7 +65,6 @@ def test_second_driver_in_the_same_folder_is_refused_and_touches_nothing(make_pl
 ELSEWHERE = {"boot_id": "another's", "host": "elsewhere"}
 
 
-@pytest.mark.slow
 def test_a_driver_whose_run_another_took_while_it_stood_still_ends_its_ranks_and_leaves_the_others_result(
     make_plan, folder, start_driver, processes
 ):

@@ -106,7 +106,6 @@ def test_one_ranks_end_ends_the_run_and_its_peers(make_forked_plan, folder, proc
     assert [process.pid for process in processes()] == [ForkedAgent.server.process.pid]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("signs_of_life")
 def test_a_hang_is_a_timeout_with_the_stack_of_each_rank_in_its_log(make_forked_plan, folder):
     result = run_one(make_forked_plan("hang", no_progress_timeout_s=5.0), folder)

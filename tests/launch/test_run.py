@@ -169,7 +169,6 @@ def test_timeout_ends_a_run_that_still_makes_progress(make_plan, folder):
     assert (folder.repeat(0) / "samples.0.jsonl").read_text().count("\n") > 3
 
 
-@pytest.mark.slow
 def test_timeout_of_a_program_whose_steps_are_not_heard_of_says_what_to_do(make_plan, folder):
     plan = make_plan("unheard", timeout_s=1.0)
     result = run_one(

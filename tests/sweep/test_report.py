@@ -120,7 +120,6 @@ def test_a_sweep_of_answers_imports_neither_mlflow_nor_matplotlib_and_writes_not
     assert {path: path.stat().st_mtime_ns for path in tracked.parent.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.slow
 def test_a_lost_picture_is_drawn_and_a_lost_table_written_again(tracked: Path) -> None:
     (tracked / "report.png").unlink()
     assert again() == ["0", "matplotlib"]

@@ -272,3 +272,9 @@ def test_vllm_traces_pythons_calls_where_they_tell_the_modules() -> None:
     assert option + "false" in server_words("vllm", replace(SERVED, profile=True))
     assert option + "true" in server_words("vllm", replace(SERVED, profile=True, knobs={"compile": False}))
     assert not [word for word in server_words("vllm") if "profiler" in word]
+
+
+def test_a_key_is_handed_to_a_server_by_the_variable_that_it_reads() -> None:
+    plans = {name: engine(name).server(replace(GPU, knobs=COMMAND if name == "command" else {})) for name in NAMES}
+    variables = {name: plan.key_variable for name, plan in plans.items() if plan.key_variable}
+    assert variables == {"command": "LLMEXP_API_KEY", "llama_cpp": "API_KEY", "tgi": "API_KEY", "vllm": "VLLM_API_KEY"}

@@ -219,7 +219,6 @@ def test_a_lost_first_machine_ends_the_others_ranks(make, folder: RunFolder, sec
     assert folder.state() == "killed"
 
 
-@pytest.mark.slow
 def test_a_standstill_is_a_timeout_with_every_machines_stacks(make, folder: RunFolder, second) -> None:
     second()
     result = run_one(make("hang", no_progress_timeout_s=3.0), folder)

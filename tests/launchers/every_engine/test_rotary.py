@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from marks import slow
 from planning import Measurement, make_plan
 
 POSITION, WITHIN_RADIANS = 4096, 0.01
@@ -20,7 +19,7 @@ LAYOUTS = {
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("engine", [slow("deepspeed") if engine == "deepspeed" else engine for engine in LAYOUTS])
+@pytest.mark.parametrize("engine", LAYOUTS)
 def test_rotary_frequencies_are_exact_in_every_layout_and_precision(
     observe: Callable[..., Measurement], engine: str
 ) -> None:

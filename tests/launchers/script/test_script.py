@@ -228,7 +228,7 @@ def test_a_program_that_prints_no_such_line_is_told_with_its_last_one(run: Run):
             {"text": "print('one'); print('two')"},
             "engine.options.pattern='…(?P<loss>[0-9.]+)…'; its ranks printed 2 lines, the last of rank 0: 'two'",
         ),
-        slow({"steps": 2}, "after 2 of 4 steps: let it take more"),
+        ({"steps": 2}, "after 2 of 4 steps: let it take more"),
         (
             {"report": "hook.step(tokens=16, loss=1.0)"},
             "have 16 tokens a rank, but batch.micro 2 x batch.accumulation 1 x data.seq_len 16 = 32",

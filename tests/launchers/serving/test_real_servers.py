@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPConnection
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -158,14 +157,6 @@ def test_as_many_of_the_longest_requests_as_were_planned_fit_at_a_time(asked: As
         found = list(pool.map(lambda prompt: asked.stream(prompt, POSITIONS // 2), prompts))
     assert [len(one.tokens) for one in found] == [POSITIONS // 2] * REQUESTS
     asked.server.check()
-
-
-@pytest.mark.parametrize("knob", sorted(TRANSFORMERS.knobs))
-def test_a_knob_of_transformers_is_an_option_of_its_server(knob: str) -> None:
-    from transformers.cli.serve import Serve
-
-    flag = TRANSFORMERS.knobs[knob](True)[0].removeprefix("--").replace("-", "_")
-    assert flag in signature(Serve.__init__).parameters
 
 
 def test_the_knobs_of_vllm_are_options_of_its_server(vllm_python: str) -> None:

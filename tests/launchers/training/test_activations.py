@@ -10,7 +10,6 @@ from functools import cache
 
 import pytest
 import torch
-from marks import slow
 from planning import Measurement, make_plan
 from torch import nn
 
@@ -19,11 +18,7 @@ from llmexp.plan.training_plan import TrainingPlan
 
 LAYERS, HIDDEN, SEQ_LEN = 4, 128, 32
 METHODS = {"torch": ["Naive", "R", "Z1"], "deepspeed": ["Naive", "F+R", "Z2"]}
-CELLS = [
-    (engine, method) if engine == "torch" else slow(engine, method)
-    for engine, methods in METHODS.items()
-    for method in methods
-]
+CELLS = [(engine, method) for engine, methods in METHODS.items() for method in methods]
 
 
 def plan(engine: str, method: str, *words: str) -> TrainingPlan:

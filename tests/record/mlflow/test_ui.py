@@ -1,15 +1,17 @@
+import io
 import signal
 import socket
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
 from patience import HANG_S
 
 from llmexp.errors import RecordError
-from llmexp.record.mlflow import Overview, record_report, record_runs, serve_ui
+from llmexp.record.mlflow import Overview, record_report, record_runs, serve_ui, ui
 from llmexp.record.mlflow.ui import page_of
 from llmexp.schema import TrackingConfig
 
@@ -20,6 +22,18 @@ from llmexp.record.mlflow import serve_ui
 from llmexp.schema import TrackingConfig
 sys.exit(serve_ui(TrackingConfig(name="mlflow"), int(sys.argv[1]), Path(sys.argv[2])))
 """
+
+
+# It computes for a while before it answers, or does nothing at all.
+SLOW = """
+import sys, time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+while time.process_time() < float(sys.argv[2]): pass
+class Answer(BaseHTTPRequestHandler):
+    def do_GET(self): self.send_response(200); self.end_headers()
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Answer).handle_request()
+"""
+STILL = "import time; time.sleep(3600)"
 
 
 @pytest.fixture
@@ -70,3 +84,24 @@ def test_a_store_that_mlflow_cannot_open_is_named_in_its_words(tmp_path, port):
 def test_a_server_elsewhere_is_named_without_its_password(capsys):
     assert serve_ui(TrackingConfig(name="mlflow", uri="https://me:hunter2hunter2@tracker.invalid"), 5000) == 0
     assert capsys.readouterr().out == "MLflow is served already: https://***@tracker.invalid\n"
+
+
+@pytest.fixture
+def server_of(port) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
+    started = []
+
+    def start(program: str) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen([sys.executable, "-c", program, str(port), "3"], stderr=subprocess.DEVNULL))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.kill()
+        server.wait()
+
+
+def test_a_server_is_waited_for_while_it_works_and_given_up_once_it_stands_still(monkeypatch, port, server_of):
+    monkeypatch.setattr(ui, "_IDLE_S", 2.0)
+    ui._wait_until_up(server_of(SLOW), port, io.BytesIO())
+    with pytest.raises(RecordError, match=rf"does not answer on port {port}, and has done nothing for 2 s"):
+        ui._wait_until_up(server_of(STILL), port, io.BytesIO())

@@ -6,8 +6,6 @@ import random
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-import pytest
-
 from llmexp.record.result import Metric, Stability
 from llmexp.report.page.answer import beside_best
 from llmexp.report.table import build_report
@@ -104,7 +102,6 @@ def wrong(repeats: int, methods: int) -> float:
     return sum(any(one.verdict == "slower" for one in each) for each in found) / TABLES
 
 
-@pytest.mark.slow
 def test_of_tables_of_equal_methods_at_most_one_in_twenty_calls_any_slower():
     # Three standard errors of a share of 5 % in TABLES are 3.8 %.
     assert wrong(3, 6) <= 0.05 + 0.038

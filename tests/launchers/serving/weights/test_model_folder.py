@@ -89,7 +89,6 @@ def test_the_end_of_a_gguf_file_is_a_token_that_the_model_has_not(tmp_path: Path
     assert len(tensors) == 2 + (not tied) + 9 * TINY.num_layers
 
 
-@pytest.mark.slow
 def test_a_folder_is_made_once_and_found_again(tmp_path: Path) -> None:
     model = TINY.model_copy(update={"rope_theta": 20000.0})
     wanted = FolderRequest(model=model, dtype="bf16", seed=0, weights="none")
