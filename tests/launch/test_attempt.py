@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from patience import until
+from patience import HANG_S, until
 
 from llmexp.errors import RecordError
 from llmexp.launch import run
@@ -77,7 +77,7 @@ def test_a_driver_whose_run_another_took_while_it_stood_still_ends_its_ranks_and
     result = run_one(make_plan("well"), folder)
     assert result.status is RunStatus.SUCCESS, result.reason
     driver.resume()
-    assert driver.wait() == 1
+    assert driver.wait(timeout=HANG_S) == 1
     until(lambda: not processes())
     assert folder.result() == result
     assert [event["status"] for event in folder.events()] == ["running", "success"]

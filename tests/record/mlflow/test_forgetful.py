@@ -27,6 +27,7 @@ def test_runs_that_it_does_not_find_again_are_not_written_for_ever(make_run, tra
     assert len(recorded()) == 3
 
 
+@pytest.mark.slow
 def test_a_parent_that_is_always_gone_is_given_up(make_run, tracking, monkeypatch):
     monkeypatch.setattr(parents, "MOST_LOOKS", 3)
     monkeypatch.setattr(Experiment, "unless_removed", lambda self, run, work: False)
