@@ -368,9 +368,7 @@ def runner(result_of: Callable[..., RunResult], monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture
-def llmexp(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, str, str]]:
+def llmexp(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
     """Run a command line in this process: exit code, stdout, stderr.
 
     It says nothing of its progress, which a busy machine would see.
