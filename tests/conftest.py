@@ -219,6 +219,7 @@ def write_samples() -> Callable[..., None]:
         steps: Iterable[tuple[Any, ...]],
         warmup: Container[int] = range(2),
         from_s: float | None = None,
+        sequences: str | None = None,
     ) -> None:
         lines, start_s = [], 0.0
         for number, (duration_s, loss, *tokens) in enumerate(steps):
@@ -232,6 +233,7 @@ def write_samples() -> Callable[..., None]:
                 real_tokens=real_tokens,
                 samples=sum(records),
                 loss=loss,
+                sequences=sequences,
                 phases_s={"forward": duration_s / 4, "backward": duration_s / 2, "optimizer": duration_s / 8},
                 memory_bytes=1000 + number,
                 at_s=None if from_s is None else from_s + start_s + duration_s,

@@ -62,7 +62,7 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
     watch, peaks = watch_over(engine, device), memory.Peaks(device)
     with rank.samples_path.open("a") as file:
         loop = StepLoop(watch, clock_for(device), file, memory.current_bytes(device))
-        loop.phases = protocol.phases
+        loop.phases, loop.digests = protocol.phases, True
         loop.run(batches, range(1), warmup=True)
         time_to_first_step_s, gradient_norm = rank.seconds_since_start(), engine.gradient_norm()
         loop.trainable = engine
@@ -198,7 +198,7 @@ def _sequences(plan: TrainingPlan, vocab_size: int) -> Sequences:
 
 def _what_ran(plan: TrainingPlan, sequences: Sequences, probe: KernelProbe, engine: RankEngine) -> dict[str, Any]:
     """Say which kernels, data and weights were used, and what the engine says of itself."""
-    kernels = {"attention_kernel": probe.attention, "kernels": probe.costliest()}
+    kernels = {"attention_kernel": probe.attention, "kernels": probe.costliest(), "products_in": probe.products_in}
     return kernels | _read(plan, sequences) | weights_that_ran(plan.config) | engine.what_ran()
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from llmexp.measure.products import products_in
+
 # Names in the profiler's table that show how attention was computed, the most specific first.
 _ATTENTION = (
     r"flash_fwd|FlashAttnFunc|flash_attn.*(forward|fwd)",
@@ -42,12 +44,13 @@ class KernelProbe:
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
+        self.products_in: str | None = None
         self._times_ns: Counter[str] = Counter()
 
     @contextmanager
     def watch(self) -> Iterator[None]:
         """Profile the block."""
-        with profile(activities=_activities()) as profiler:
+        with profile(activities=_activities(), record_shapes=True) as profiler:
             yield
         # torch's own table of these events, key_averages(), takes twenty times as long: seconds for a large model.
         recorder: Any = profiler.profiler
@@ -59,6 +62,7 @@ class KernelProbe:
             if event.device_type().name == "CUDA" and not event.is_user_annotation()
         ]
         self.names = dict(Counter(name for name, _ in [*operators, *kernels]))
+        self.products_in = products_in(events)
         for name, time_ns in kernels or operators:
             self._times_ns[name] += time_ns
 

@@ -11,7 +11,8 @@ from typing import Protocol, TextIO, runtime_checkable
 import torch
 
 from llmexp.measure.clock import Clock, Mark, unix_s
-from llmexp.record.samples import StepSample
+from llmexp.measure.sequence_digest import digest_of
+from llmexp.record.samples import StepSample, digest_text
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ class _Pending:
     warmup: bool
     batches: Sequence[MicroBatch]
     loss: torch.Tensor
+    sequences: torch.Tensor | None
     marks: Sequence[tuple[str, Mark]]
     memory_bytes: int
 
@@ -124,6 +126,7 @@ class StepLoop:
         self._origin = clock.mark()
         self._of_day = (self._origin, time.time())
         self.phases = True
+        self.digests = False
         self.take_step: TakeStep = train_step
         self.at_phase_end: Callable[[str], None] | None = None
 
@@ -141,11 +144,13 @@ class StepLoop:
         return wall_s
 
     def _step(self, step: int, warmup: bool, passes: Sequence[MicroBatch]) -> _Pending:
+        # Never inside a measured step, and not between the steps of the window either.
+        sequences = digest_of(passes).to("cpu", non_blocking=True) if self.digests and warmup else None
         marks = [("start", self._clock.mark())]
         losses = self.take_step(self.trainable, passes, lambda phase: self._mark(marks, phase))
         mean_loss = torch.stack(list(losses)).mean().to("cpu", non_blocking=True)
         marks.append(("end", self._clock.mark()))
-        return _Pending(step, warmup, passes, mean_loss, marks, self._memory_bytes())
+        return _Pending(step, warmup, passes, mean_loss, sequences, marks, self._memory_bytes())
 
     def _mark(self, marks: list[tuple[str, Mark]], phase: str) -> None:
         if self.phases:
@@ -174,6 +179,7 @@ class StepLoop:
             record_squares=_sum_of_known([batch.record_squares for batch in done.batches]),
             bounded_squares=sum(batch.bounded_squares for batch in done.batches),
             loss=float(done.loss),
+            sequences=None if done.sequences is None else digest_text(int(done.sequences)),
             at_s=unix_s(done.marks[-1][1], self._of_day),
             phases_s=dict(phases) or None,
             memory_bytes=done.memory_bytes,

@@ -65,6 +65,10 @@ class StepSample(Sample):
         None, description="the same of what attention is bounded to: records with padding apart, or whole sequences"
     )
     loss: Number
+    sequences: str | None = Field(
+        None,
+        description="digest of the sequences that this rank read, in the warm-up only; the sum over replicas counts",
+    )
     phases_s: dict[str, float] | None = None
 
     model_config = ConfigDict(extra="forbid")
@@ -78,6 +82,11 @@ class StepSample(Sample):
     def values(self) -> dict[str, float]:
         """The loss, and the time of each phase."""
         return {"loss": self.loss} | {f"{phase}_time_s": seconds for phase, seconds in (self.phases_s or {}).items()}
+
+
+def digest_text(digest: int) -> str:
+    """Return a digest of 64 bits, whatever its sign, as JSON can hold it: 16 hexadecimal digits."""
+    return f"{digest % 2**64:016x}"
 
 
 class CallSample(Sample):

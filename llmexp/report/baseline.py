@@ -10,15 +10,19 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from llmexp import __version__
 from llmexp.errors import ConfigError
+from llmexp.record.flat import flat
 from llmexp.record.folder import write_atomically
 from llmexp.record.reading import OddFileError, parsed, read_text
 from llmexp.record.result import Metric, RunStatus, to_json
 from llmexp.record.samples import Record
-from llmexp.report.compare import environment_of, flat, settings_of
+from llmexp.record.trained import Trained
+from llmexp.report.compare import environment_of, settings_of
 from llmexp.report.row import Row
 
 KIND = "llmexp baseline"
-SCHEMA = 1
+SCHEMA = 2
+# Those of schema 1 kept nothing by which two trainings are compared.
+_READABLE = (1, SCHEMA)
 # How often a run is repeated does not change what it measures.
 _HOW_OFTEN = ("measure.repeats",)
 # These tell one copy of a machine from another, and not what computes there; a baseline is meant to be shown to others.
@@ -36,6 +40,9 @@ class Measured(Record):
     unstable: str = Field("", description="why the measurement is unstable as a whole; empty where it is not")
     rate: str = Field(description="the metric that says how fast the task is")
     metrics: dict[str, Metric] = Field(description="means over repeats, their deviation and number")
+    trained: Trained | None = Field(
+        None, description="what a training did, to be compared with others; None for other tasks, and in schema 1"
+    )
     ended_at: str = ""
 
     @property
@@ -70,6 +77,7 @@ def measured(row: Row) -> Measured:
         unstable="; ".join(judged.reasons) if judged and judged.verdict == "unstable" else "",
         rate=row.plan.rate,
         metrics={name: metric for name, metric in (result.metrics if result else {}).items() if metric},
+        trained=row.trained,
         ended_at=result.ended_at if result else "",
     )
 
@@ -100,10 +108,10 @@ def load(path: Path) -> list[Measured]:
 
 
 def _check_version(path: Path, content: Mapping[str, Any]) -> None:
-    if (schema := content.get("schema")) != SCHEMA:
+    if (schema := content.get("schema")) not in _READABLE:
         by = content.get("written_by", "another version")
         raise ConfigError(
-            f"the baseline {path} has the schema {schema}, and llmexp {__version__} reads {SCHEMA}: "
+            f"the baseline {path} has the schema {schema}, and llmexp {__version__} reads {_READABLE[0]} to {SCHEMA}: "
             f"llmexp {by} wrote it; compare with that version, or write it again"
         )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from llmexp.analysis.inference import Estimate, log_ratio
 from llmexp.analysis.metric import Better
+from llmexp.analysis.same_training import Sameness, where_asked
+from llmexp.record.flat import flat
 from llmexp.record.folder import RunFolder
 from llmexp.record.naming import NOT_MEASURED
 from llmexp.record.plan import RunPlan
@@ -79,6 +80,11 @@ class Comparison:
         return not self.work
 
     @property
+    def training(self) -> Sameness | None:
+        """The answer whether both did the same training; None where they were not asked for it."""
+        return where_asked(self.a.trained, self.b.trained)
+
+    @property
     def speeds(self) -> Equivalence | None:
         """The answer whether both are equally fast; None where one was not measured or their rates differ in kind."""
         return of_rows(self.a, self.b)
@@ -131,17 +137,6 @@ def _checkout(checkout: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def _differences(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[Difference, ...]:
     return tuple(Difference(key, a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key))
-
-
-def flat(value: Any, path: str = "") -> dict[str, str]:
-    """Return nested mappings as one, with keys joined by dots and values as text."""
-    if isinstance(value, Mapping) and value:
-        return {
-            key: leaf
-            for name, inner in value.items()
-            for key, leaf in flat(inner, f"{path}.{name}" if path else str(name)).items()
-        }
-    return {path: value if isinstance(value, str) else json.dumps(value)}
 
 
 def _ratios(a: Row, b: Row) -> list[Ratio]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
 from llmexp.record.result import Metric, RunResult, RunStatus, Stability
+from llmexp.record.trained import Trained
 from llmexp.tasks import get_task
 
 if TYPE_CHECKING:
@@ -98,6 +99,11 @@ class Row:
     def rate(self) -> Metric | None:
         """The metric that says how fast the run was."""
         return self.metric(self.plan.rate)
+
+    @property
+    def trained(self) -> Trained | None:
+        """What the run did as a training; None where its task is none, or where it was not measured to its end."""
+        return None
 
     @property
     def stability(self) -> Stability | None:

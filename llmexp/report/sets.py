@@ -8,6 +8,7 @@ from typing import Literal
 
 from llmexp.analysis.many_rows import MARGIN, Verdict, verdicts
 from llmexp.analysis.metric import Better, MetricSpec
+from llmexp.analysis.same_training import UNKNOWN, Sameness, is_another, where_asked
 from llmexp.errors import ConfigError, unknown
 from llmexp.record.result import Metric
 from llmexp.report.baseline import Measured
@@ -15,7 +16,7 @@ from llmexp.report.compare import Difference
 from llmexp.report.pool import pool
 from llmexp.tasks import get_task
 
-Outcome = Literal["better", "worse", "within", "unknown", "lost", "not compared"]
+Outcome = Literal["better", "worse", "within", "unknown", "lost", "another training", "not compared"]
 Key = tuple[tuple[str, str], ...]
 # What names a row, where it is set and tells rows apart.
 _NAMED = ("task.name", "engine.name", "model.name", "model", "method")
@@ -23,7 +24,10 @@ _NAMED = ("task.name", "engine.name", "model.name", "model", "method")
 
 @dataclass(frozen=True)
 class PairedRow:
-    """One row of both sets; `name` tells it from the other rows, and `reason` says why there is no answer."""
+    """One row of both sets; `name` tells it from the other rows, and `reason` says why there is no answer.
+
+    `training` is the answer whether both did the same training, where they were asked for it.
+    """
 
     name: str
     a: Measured
@@ -31,6 +35,17 @@ class PairedRow:
     outcome: Outcome
     verdict: Verdict | None
     reason: str = ""
+
+    @property
+    def training(self) -> Sameness | None:
+        """The answer whether both did the same training; None where they were not asked for it, or not measured."""
+        return where_asked(self.a.trained, self.b.trained) if self.a.is_measured and self.b.is_measured else None
+
+    @property
+    def lacks_evidence(self) -> bool:
+        """Tell whether the first set alone keeps nobody from knowing that both did the same training."""
+        told = self.b.trained is not None and bool(self.b.trained.sequences)
+        return told and self.training is not None and self.training.answer == UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -50,14 +65,14 @@ class SetComparison:
 
     @property
     def failed(self) -> bool:
-        """Tell whether a row is worse, or was measured in the first set only because the second's run has failed."""
-        return any(row.outcome in ("worse", "lost") for row in self.rows)
+        """Tell whether a row is worse, did another training, or was measured in the first set alone."""
+        return any(row.outcome in ("worse", "lost", "another training") for row in self.rows)
 
     @property
     def is_complete(self) -> bool:
         """Tell whether every row of both sets has an answer."""
-        answered = all(row.outcome in ("better", "worse", "within", "lost") for row in self.rows)
-        return answered and not self.only_a and not self.only_b
+        answered = all(row.outcome in ("better", "worse", "within", "lost", "another training") for row in self.rows)
+        return answered and not any(row.lacks_evidence for row in self.rows) and not self.only_a and not self.only_b
 
 
 def compare_sets(
@@ -182,6 +197,9 @@ def _refusal(a: Measured, b: Measured, metric: str) -> tuple[Outcome, str] | Non
         names = [name for name in dict.fromkeys([*a.work, *b.work]) if a.work.get(name) != b.work.get(name)]
         said = ", ".join(f"{name} {a.work.get(name, '-')} and {b.work.get(name, '-')}" for name in names)
         return "not compared", f"not the same work: {said}"
+    training = where_asked(a.trained, b.trained)
+    if is_another(training):
+        return "another training", f"not the same training, so that it is not compared: {training.reason}"
     missing = [side for side, row in (("first", a), ("second", b)) if not _is_positive(row.metrics.get(metric))]
     return ("not compared", f"no {metric} in the {' and the '.join(missing)} set") if missing else None
 

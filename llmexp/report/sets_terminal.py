@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from llmexp.analysis.many_rows import ERROR
+from llmexp.analysis.same_training import UNKNOWN
 from llmexp.report.baseline import Measured
 from llmexp.report.cells import in_unit
 from llmexp.report.columns import Column
@@ -25,6 +26,8 @@ def print_sets(found: SetComparison, file: TextIO | None = None) -> None:
     for row in found.rows:
         if row.reason:
             write(screen, f"{row.name}: {row.reason}")
+    for reason, names in _trainings_unknown(found).items():
+        write(screen, f"cannot tell whether the same training: {reason} ({', '.join(names)})")
     for side, names in (("first", found.only_a), ("second", found.only_b)):
         if names:
             write(screen, f"only in the {side} set: {', '.join(names)}")
@@ -33,6 +36,15 @@ def print_sets(found: SetComparison, file: TextIO | None = None) -> None:
         write(screen, f"{found.repeated} more measure the same as another run of their set: {which}")
     write(screen, _legend(found), "dim")
     write(screen, _sentence(found))
+
+
+def _trainings_unknown(found: SetComparison) -> dict[str, list[str]]:
+    """Return the names of the rows of which nobody can tell whether both did the same training, by the reason."""
+    reasons: dict[str, list[str]] = {}
+    for row in found.rows:
+        if row.training and row.training.answer == UNKNOWN:
+            reasons.setdefault(row.training.reason, []).append(row.name)
+    return reasons
 
 
 def _listed(differences: Sequence[Difference]) -> str:

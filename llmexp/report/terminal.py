@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from llmexp.analysis.same_training import Sameness, is_another
 from llmexp.report.cells import in_unit
 from llmexp.report.columns import Column, Detail
 from llmexp.report.compare import Comparison, Difference, Ratio, ending
@@ -153,8 +154,21 @@ def print_comparison(comparison: Comparison, file: TextIO | None = None) -> None
             "other's do); units as in the names",
             "dim",
         )
-    if comparison.same_work and comparison.speeds:
+    if comparison.training:
+        write(screen, training_line(comparison.training))
+    if comparison.same_work and comparison.speeds and not is_another(comparison.training):
         write(screen, f"{_SPEEDS[comparison.speeds.answer]}: {comparison.speeds.reason}")
+
+
+def training_line(found: Sameness) -> str:
+    """Say whether two runs did the same training."""
+    said = {
+        "same": "the same training: the same sequences, losses of the first steps within "
+        f"{found.losses_apart or 0.0:.1e} of each other, first gradients and updates of one size",
+        "different": f"NOT the same training, so that speeds do not compare: {found.reason}",
+        "unknown": f"cannot tell whether the same training: {found.reason}",
+    }
+    return said[found.answer]
 
 
 def _difference_table(title: str, differences: Sequence[Difference]) -> Table:

@@ -1,9 +1,11 @@
 import io
+import json
 
 import pytest
 
 from llmexp.errors import ConfigError
 from llmexp.record.result import Metric, Stability
+from llmexp.record.trained import Trained
 from llmexp.report.baseline import load, measured, save
 from llmexp.report.row import read_row
 from llmexp.report.sets import compare_sets
@@ -67,6 +69,60 @@ def test_versions_that_differ_are_named(row):
     newer = b.model_copy(update={"environment": b.environment | {"distributions.torch": "9.9"}})
     older = a.model_copy(update={"environment": a.environment | {"distributions.torch": "8.8"}})
     assert "distributions.torch 8.8 → 9.9" in printed(compare_sets([older], [newer]))
+
+
+def did(losses=(6.2, 5.9), update=1e-4, sequences=("a0", "a1"), **changes) -> Trained:
+    known = {"asked": {"optimizer.lr": "0.1"}, "parameters_in": "fp32", "products_in": "fp32", "gradient_norm": 3.0}
+    return Trained(losses=losses, largest_update=update, sequences=sequences, **known | changes)
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ({"losses": (6.2, 6.2), "update": 0.0}, "the losses of the first steps are up to 5.08% apart"),
+        ({"update": 0.0}, "the first step changes a parameter by 0.0001 and 0 at most"),
+        ({"sequences": ("a1", "a0")}, "step 0 read other sequences"),
+        ({"products_in": "bf16"}, "matrix products ran in fp32 and bf16"),
+        ({"gradient_norm": 6.0}, "the first step's gradients have norms of 3 and 6"),
+    ],
+)
+def test_a_faster_row_that_did_another_training_is_not_compared_and_fails(row, broken, why):
+    a, b = row(mean=100), row(mean=200)
+    found = compare_sets([a.model_copy(update={"trained": did()})], [b.model_copy(update={"trained": did(**broken)})])
+    assert outcomes(found) == {"Naive": "another training"}
+    assert found.rows[0].reason == f"not the same training, so that it is not compared: {why}"
+    assert found.failed
+    assert "1 another training" in printed(found)
+
+
+def test_a_row_that_was_asked_to_learn_otherwise_is_compared(row):
+    a, b = row(mean=100), row(mean=200)
+    other = did(losses=(6.2, 6.2), update=0.0, asked={"optimizer.lr": "0.0"})
+    found = compare_sets([a.model_copy(update={"trained": did()})], [b.model_copy(update={"trained": other})])
+    assert outcomes(found) == {"Naive": "better"}
+
+
+def test_an_old_baseline_cannot_tell_whether_the_training_is_the_same(row, tmp_path):
+    old, new = row(mean=100), row(mean=200).model_copy(update={"trained": did()})
+    save(tmp_path / "baseline.json", [old])
+    content = json.loads((tmp_path / "baseline.json").read_text()) | {"schema": 1}
+    for one in content["rows"]:
+        del one["trained"]
+    (tmp_path / "baseline.json").write_text(json.dumps(content))
+    found = compare_sets(load(tmp_path / "baseline.json"), [new])
+    assert outcomes(found) == {"Naive": "better"}
+    assert not found.failed
+    assert not found.is_complete
+    assert "cannot tell whether the same training: nothing is known of one run's training (tiny Naive)" in printed(
+        found
+    )
+
+
+def test_a_baseline_keeps_what_the_training_did(row, tmp_path):
+    known = row(mean=100).model_copy(update={"trained": did()})
+    save(tmp_path / "baseline.json", [known])
+    found = compare_sets(load(tmp_path / "baseline.json"), [known.model_copy(update={"trained": did(update=0.0)})])
+    assert outcomes(found) == {"Naive": "another training"}
 
 
 def test_other_work_is_not_compared(row):
@@ -150,7 +206,7 @@ def test_a_baseline_gives_the_same_answers_as_the_runs(row, tmp_path):
     [
         ("{", "is no baseline, or it is damaged"),
         ("[]", "its kind is not 'llmexp baseline'"),
-        ('{"kind": "llmexp baseline", "schema": 2, "written_by": "9.0"}', "has the schema 2, .* llmexp 9.0 wrote it"),
+        ('{"kind": "llmexp baseline", "schema": 9, "written_by": "9.0"}', "has the schema 9, .* llmexp 9.0 wrote it"),
         ('{"kind": "llmexp baseline", "schema": 1, "rows": [{}]}', "is damaged: rows.0.settings: Field required"),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import Batch, Metric
+from llmexp.record.trained import Trained
 from llmexp.reference import (
     DTYPE,
     ENGINE,
@@ -22,6 +23,7 @@ from llmexp.reference import (
 )
 from llmexp.report.row import Row
 from llmexp.schema.section import MAX
+from llmexp.tasks.training.report.trained import read_trained
 
 # On cpu there is no allocator to ask, and the process's memory says little about a small model, so the bytes of its
 # training state are used.
@@ -80,6 +82,11 @@ class TrainingRow(Row):
     def program(self) -> str:
         """The program of the plan; see TrainingPlan."""
         return self.plan.program
+
+    @cached_property
+    def trained(self) -> Trained | None:
+        """What the run did as a training; None where it was not measured to its end."""
+        return read_trained(self.plan, self.folder, self.result.what_ran) if self.result and self.rate else None
 
     @property
     def partly_trained(self) -> bool:

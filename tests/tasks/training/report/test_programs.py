@@ -74,7 +74,7 @@ def test_what_was_typed_for_a_row_alone_does_not_repeat_its_program(run):
 
 def test_training_on_two_programs_is_compared_under_their_short_names(run):
     (line,) = fairness(build_report([run(LONG.format("a"), speed=100.0), run(LONG.format("b"), speed=50.0)]).rows)
-    assert "the losses of script train.py --data_dir=/a/f…me/of/somebody/b are up to 50.00%" in line
+    assert "up to 50.00% apart on script train.py --data_dir=/a/f…me/of/somebody/a and script" in line
 
 
 def test_pictures_have_room_for_programs(run, figures, tmp_path: Path):
