@@ -31,7 +31,7 @@ from llmexp.engines.resolve import resolve
 from llmexp.launch.stack import stack_digest
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import Metric, RunResult, RunStatus, Stability
+from llmexp.record.result import Metric, RunResult, RunStatus, Stability, to_json
 from llmexp.record.samples import StateBytes, StepSample, TrainingSummary
 
 # Begun by nohup or in the background of a script, the tests ignore these signals, and so would all that they start.
@@ -244,6 +244,41 @@ def write_samples() -> Callable[..., None]:
         (repeat / f"samples.{rank}.jsonl").write_text("".join(lines))
 
     return write
+
+
+@pytest.fixture
+def trained(make_run: Callable[..., RunFolder], write_samples: Callable[..., None]) -> Callable[..., RunFolder]:
+    """Make a run with these losses a step on all of its ranks, in fp32 unless said; `read` is each step's digest."""
+
+    def make(
+        losses: Iterable[float],
+        ranks: int = 1,
+        method: str = "Naive",
+        update: float | None = 1e-4,
+        gradient: float | None = None,
+        read: str | None = "10",
+        **changes: Any,
+    ) -> RunFolder:
+        fp32 = {f"precision__{name}": "fp32" for name in ("parameters", "gradients", "master", "moments")}
+        own = {"metrics": {"tokens_per_s": 1.0}, "parallelism__dp": ranks, "precision__name": "fp32", **fp32}
+        run = make_run(method, **own | changes)
+        for rank in range(ranks):
+            # The replicas' digests add up to the step's.
+            share = f"{int(read, 16) // ranks:x}" if read else None
+            write_samples(run.repeat(0), rank, [(1.0, loss) for loss in losses], sequences=share)
+            sizes = {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1, "state_bytes": {}, "what_ran": {}}
+            summary = TrainingSummary(
+                rank=rank,
+                window_wall_s=1.0,
+                time_to_first_step_s=1.0,
+                largest_update=update,
+                gradient_norm=gradient,
+                **sizes,
+            )
+            (run.repeat(0) / f"rank.{rank}.json").write_text(to_json(summary))
+        return run
+
+    return make
 
 
 @pytest.fixture

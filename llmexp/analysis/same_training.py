@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, isnan
-from typing import Literal
+from typing import Final, Literal, TypeGuard
 
 from llmexp.record.trained import Trained
 
-SAME, DIFFERENT, UNKNOWN = "same", "different", "unknown"
+SAME: Final = "same"
+DIFFERENT: Final = "different"
+UNKNOWN: Final = "unknown"
 # The tolerance of the loss between two orders of summation, as a share, by the parameters' dtype.
 LOSSES_WITHIN = {"fp32": 1e-4, "bf16": 2e-2}
 # The tolerated factor between the first step's gradient norms.
@@ -33,7 +35,7 @@ class Sameness:
     losses_apart: float | None = None
 
 
-def is_another(found: Sameness | None) -> bool:
+def is_another(found: Sameness | None) -> TypeGuard[Sameness]:
     """Tell whether runs that were asked for the same training are known to have done another."""
     return found is not None and found.answer == DIFFERENT
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from llmexp.analysis.same_training import is_another, where_asked
 from llmexp.record.naming import NOT_MEASURED
 from llmexp.report.equivalence import Answer, of_rows
 from llmexp.report.row import Row
@@ -27,6 +28,8 @@ def control_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _line(first: Row, again: Row) -> str:
+    if is_another(training := where_asked(first.trained, again.trained)):
+        return f"control: {first.subject} did NOT do the same training again: {training.reason}"
     found = of_rows(first, again)
     return f"control: {first.subject} {_SAID[found.answer]}: {found.reason}" if found else ""
 

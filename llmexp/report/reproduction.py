@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmexp.analysis.same_training import is_another
 from llmexp.record.result import RunStatus
 from llmexp.report.compare import Comparison
 from llmexp.report.equivalence import Answer
@@ -26,7 +27,7 @@ class Verdict:
 
 
 def judge(comparison: Comparison) -> Verdict:
-    """Compare the second run (b) with the first (a); a reproduced run has the same ending, work and speed."""
+    """Compare the second run (b) with the first (a); a reproduced run has the same ending, work, training and speed."""
     first, second = comparison.a, comparison.b
     if first.state != second.state and not RunStatus(second.state).is_answer:
         return Verdict(None, f"the first run ended {first.state}, this one {second.state}: {second.reason}")
@@ -36,6 +37,8 @@ def judge(comparison: Comparison) -> Verdict:
         return Verdict(True, f"it ended {first.state} again")
     if not comparison.same_work:
         return Verdict(None, "the work is not the same: " + ", ".join(difference.key for difference in comparison.work))
+    if is_another(training := comparison.training):
+        return Verdict(False, f"it did not do the same training: {training.reason}")
     speed, other = comparison.speeds, _other_device(comparison)
     if speed is None:
         return Verdict(None, "such runs have no rate by which they are judged; the table compares their limits")

@@ -26,8 +26,8 @@ def print_sets(found: SetComparison, file: TextIO | None = None) -> None:
     for row in found.rows:
         if row.reason:
             write(screen, f"{row.name}: {row.reason}")
-    for reason, names in _trainings_unknown(found).items():
-        write(screen, f"cannot tell whether the same training: {reason} ({', '.join(names)})")
+    for reason, unknown in _trainings_unknown(found).items():
+        write(screen, f"cannot tell whether the same training: {reason} ({', '.join(unknown)})")
     for side, names in (("first", found.only_a), ("second", found.only_b)):
         if names:
             write(screen, f"only in the {side} set: {', '.join(names)}")

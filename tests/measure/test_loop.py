@@ -154,3 +154,17 @@ def test_a_clock_that_is_set_between_two_parts_moves_only_what_follows(monkeypat
     for now_s[0] in (1000.0, 5000.0):
         loop.run(iter([passes([1])]), range(1), warmup=False)
     assert [sample.at_s for sample in samples(file)] == [pytest.approx(1000, abs=1), pytest.approx(5000, abs=1)]
+
+
+def test_each_warmup_step_tells_which_sequences_it_read_and_no_measured_step_does() -> None:
+    file = StringIO()
+    loop = StepLoop(Recorder(), HostClock(), file, lambda: 0)
+    loop.digests = True
+    steps = [passes([1, 2], [3, 4]), passes([3, 4], [1, 2]), passes([3, 4], [1, 5]), passes([1, 2])]
+    loop.run(iter(steps[:3]), range(3), warmup=True)
+    loop.run(iter(steps[3:]), range(3, 4), warmup=False)
+    first, second, third, measured = (sample.sequences for sample in samples(file))
+    assert first == second != third
+    assert first
+    assert len(first) == 16
+    assert measured is None

@@ -62,6 +62,33 @@ def test_recording_elsewhere_is_no_difference(make_run):
 
 
 @pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        ({}, "the same training: the same sequences, losses of the first steps within 0.0e+00 of each other"),
+        (
+            {"update": 0.0},
+            "NOT the same training, so that speeds do not compare: the first step changes a parameter by 0.0001 and 0",
+        ),
+        (
+            {"read": None},
+            "cannot tell whether the same training: losses agree, as those of random tokens do, and a",
+        ),
+    ],
+)
+def test_the_terminal_says_whether_both_did_the_same_training(trained, capsys, second, said):
+    speed = {"metrics": FAST}
+    print_comparison(compare(trained([6.0], **speed), trained([6.0], sweep__name="again", **speed, **second)))
+    out = " ".join(capsys.readouterr().out.split())
+    assert said in out
+    assert ("equally fast:" in out) is ("NOT" not in said)
+
+
+def test_runs_that_were_asked_to_learn_otherwise_are_not_called_another_training(trained, capsys):
+    print_comparison(compare(trained([6.0]), trained([5.0], optimizer__lr=0.5)))
+    assert "training" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     ("changes", "key"),
     [
         ({"batch": {"micro": 2, "accumulation": 1}}, "global batch"),

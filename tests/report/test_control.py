@@ -31,6 +31,12 @@ def test_a_control_says_whether_the_same_run_was_as_fast_again(make_run, again, 
     assert len(conclusion(rows)) <= 1
 
 
+def test_a_control_that_did_another_training_says_so(trained):
+    rows = build_report([trained([6.0, 5.0]), trained([6.0, 6.0], control=True)]).rows
+    (line,) = control_lines(rows)
+    assert line.startswith("control: Naive did NOT do the same training again: the losses of the first steps are up to")
+
+
 def test_a_control_of_another_run_or_without_a_result_says_nothing(make_run):
     first = run(make_run, "Naive", 100.0)
     assert control_lines(build_report([first, run(make_run, "Naive", 90.0, control=True, seed=1)]).rows) == []

@@ -33,6 +33,14 @@ def test_another_speed_on_another_processor_cannot_be_judged(make_run):
     assert said.endswith("but on another device: cpu.model Xeon, now EPYC")
 
 
+def test_another_training_is_not_reproduced_however_fast_it_is(trained):
+    speed = {"metrics": {"tokens_per_s": Metric(mean=100.0, std_between_repeats=1.0, n=3)}}
+    first, second = trained([6.0, 5.0], **speed), trained([6.0, 6.0], update=0.0, sweep__name="second", **speed)
+    said = "NOT reproduced: it did not do the same training: the losses of the first steps are up to 20.00% apart"
+    assert str(judge(compare(first, second))) == said
+    assert judge(compare(first, trained([6.0, 5.0], sweep__name="third", **speed))).reproduced
+
+
 def test_other_work_cannot_be_judged(make_run):
     found = judge(
         compare(measured(make_run, "first", 100.0, 1.0), measured(make_run, "second", 100.0, 1.0, data__seq_len=128))

@@ -43,3 +43,8 @@ def test_no_profiler_runs_before_the_window_is_over_and_weights_are_kept_as_it_l
     assert summary.what_ran["saved"] == ["repeat.0/model"]
     assert any("addmm" in kernel["name"] for kernel in summary.what_ran["kernels"])
     assert summary.gradient_norm == 5.0
+    assert summary.what_ran["products_in"] == "fp32"
+    digests = [sample.sequences for sample in read_samples(rank.samples_path, StepSample)]
+    assert all(digests[:WARMUP_STEPS])
+    assert len(set(digests[:WARMUP_STEPS])) == WARMUP_STEPS
+    assert digests[WARMUP_STEPS:] == [None] * STEPS

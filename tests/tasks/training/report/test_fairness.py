@@ -3,49 +3,12 @@ from math import nan
 import pytest
 
 from llmexp.record.folder import RunFolder
-from llmexp.record.result import to_json
-from llmexp.record.samples import TrainingSummary
 from llmexp.report.table import build_report
 from llmexp.report.terminal import print_report
 from llmexp.tasks.training.report.fairness import fairness
 from llmexp.tasks.training.report.trained import COMPARED_STEPS
 
 NOT = "not the same training, so that speeds do not compare"
-
-
-@pytest.fixture
-def trained(make_run, write_samples):
-    """A run with these losses a step on all of its ranks, in fp32 unless said."""
-
-    def make(
-        losses,
-        ranks=1,
-        method="Naive",
-        update: float | None = 1e-4,
-        gradient: float | None = None,
-        read: str | None = "10",
-        **changes,
-    ) -> RunFolder:
-        fp32 = {f"precision__{name}": "fp32" for name in ("parameters", "gradients", "master", "moments")}
-        changes = {"parallelism__dp": ranks, "precision__name": "fp32", **fp32} | changes
-        run = make_run(method, metrics={"tokens_per_s": 1.0}, **changes)
-        for rank in range(ranks):
-            # The replicas' digests add up to the step's.
-            share = f"{int(read, 16) // ranks:x}" if read else None
-            write_samples(run.repeat(0), rank, [(1.0, loss) for loss in losses], sequences=share)
-            sizes = {"parameters": 1, "trainable_parameters": 1, "peak_rss_bytes": 1, "state_bytes": {}, "what_ran": {}}
-            summary = TrainingSummary(
-                rank=rank,
-                window_wall_s=1.0,
-                time_to_first_step_s=1.0,
-                largest_update=update,
-                gradient_norm=gradient,
-                **sizes,
-            )
-            (run.repeat(0) / f"rank.{rank}.json").write_text(to_json(summary))
-        return run
-
-    return make
 
 
 def told(*runs: RunFolder) -> list[str]:

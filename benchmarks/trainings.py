@@ -1,0 +1,152 @@
+"""`python -m benchmarks.trainings` trains the tiny model in many layouts, and broken, and keeps what each run did.
+
+`python -m benchmarks trust` judges pairs of these runs: equal trainings that are called different, and broken ones
+that are not. The file has losses, gradients, digests and dtypes as runs record them, and no speeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from benchmarks.faults.sitecustomize import FAULTS
+from llmexp.record.folder import find_runs
+from llmexp.record.result import to_json
+from llmexp.record.samples import Record
+from llmexp.record.trained import Trained
+from llmexp.report.row import read_row
+
+HERE = Path(__file__).parent
+KEPT = HERE / "trainings.json"
+# The losses of random tokens hardly change; those of a text that is learned fast amplify every difference.
+TASKS = {
+    "random": ("data=synthetic",),
+    "text": ("data=text", "optimizer.lr=1e-3"),
+}
+PRECISIONS = ("fp32", "bf16_mixed", "bf16_pure")
+PROTOCOL = (
+    "model=tiny",
+    "hardware=cpu",
+    "measure=smoke",
+    "measure.warmup_steps=10",
+    "measure.steps=1",
+    "measure.profile=false",
+    "measure.threads_per_rank=1",
+    "data.seq_len=96",
+    "tracking=none",
+)
+ONE = "parallelism.dp=1 batch.micro=8"
+TWO = "parallelism.dp=2 batch.micro=4"
+LAYOUTS: dict[str, tuple[str, ...]] = {
+    "torch": (
+        ONE,
+        f"{ONE} method=F",
+        f"{ONE} method=R",
+        f"{ONE} method=C",
+        f"{ONE} measure.threads_per_rank=2",
+        "parallelism.dp=1 batch.micro=2 batch.accumulation=4",
+        TWO,
+        f"{TWO} method=Z1",
+        f"{TWO} method=Z2",
+        f"{TWO} method=F+R+Z3",
+        f"{TWO} method=Z3+O",
+        "parallelism.dp=1 parallelism.pp=2 batch.micro=2 batch.accumulation=4",
+    ),
+    "deepspeed": (
+        ONE,
+        "parallelism.dp=1 batch.micro=4 batch.accumulation=2",
+        TWO,
+        f"{TWO} method=Z1",
+        f"{TWO} method=F+Z2",
+        f"{TWO} method=R+Z3",
+        f"{TWO} method=Z2+O",
+        "parallelism.dp=1 parallelism.cp=2 batch.micro=8",
+    ),
+    "megatron": (
+        ONE,
+        f"{ONE} method=F",
+        TWO,
+        f"{TWO} method=Z1",
+        "parallelism.dp=1 parallelism.tp=2 batch.micro=8",
+        "parallelism.dp=1 parallelism.pp=2 batch.micro=2 batch.accumulation=4",
+        "parallelism.dp=1 parallelism.cp=2 batch.micro=8",
+    ),
+}
+BROKEN = "parallelism.dp=1 batch.micro=4 batch.accumulation=2"
+# Other instructions of the same processor sum in another order, as another processor or library does.
+KERNELS = {
+    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "sse": {"ATEN_CPU_CAPABILITY": "default"},
+}
+
+
+class Training(Record):
+    """One run: where, what was broken in it, and what it did."""
+
+    task: str
+    precision: str
+    layout: str = Field(description="engine and words, or the libraries and kernels that were others")
+    fault: str = ""
+    did: Trained
+
+
+class Trainings(Record):
+    """The content of trainings.json."""
+
+    runs: list[Training]
+
+
+def commands(task: str, precision: str, older: str | None) -> Iterator[tuple[str, str, list[str], dict[str, str], str]]:
+    """Yield the layout, the fault, the words, the variables and the interpreter of each run."""
+    said = [*PROTOCOL, *TASKS[task], f"precision={precision}"]
+    for engine, layouts in LAYOUTS.items():
+        for words in layouts:
+            yield f"{engine} {words}", "", [*said, f"engine={engine}", *words.split()], {}, sys.executable
+    for name, variables in KERNELS.items():
+        yield f"torch {name}", "", [*said, "engine=torch", *ONE.split()], variables, sys.executable
+    for engine in ("torch", "deepspeed") * bool(older):
+        yield f"{engine} older libraries", "", [*said, f"engine={engine}", *ONE.split()], {}, older or ""
+    for fault in FAULTS:
+        variables = {"LLMEXP_FAULT": fault, "PYTHONPATH": str(HERE / "faults")}
+        yield "torch", fault, [*said, "engine=torch", *BROKEN.split()], variables, sys.executable
+
+
+def trained(words: Sequence[str], variables: dict[str, str], python: str) -> Trained | None:
+    """Measure one run in a folder of its own, and return what it did; None where it was skipped or has failed."""
+    with tempfile.TemporaryDirectory(prefix="llmexp-trainings-") as folder:
+        command = [python, "-m", "llmexp", *words]
+        subprocess.run(command, cwd=folder, env=os.environ | variables, check=False, stdout=subprocess.DEVNULL)
+        rows = [read_row(run) for run in find_runs(Path(folder) / "outputs")]
+        return rows[0].trained if rows else None
+
+
+def main() -> int:
+    """Measure what the file does not hold yet, and write it after each run."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.trainings", description=__doc__)
+    parser.add_argument("--older", help="an interpreter with older libraries, such as .venv-older/bin/python")
+    parser.add_argument("--out", type=Path, default=KEPT)
+    args = parser.parse_args()
+    kept = Trainings.model_validate_json(args.out.read_text()).runs if args.out.exists() else []
+    known = {(run.task, run.precision, run.layout, run.fault): run for run in kept}
+    runs = list(kept)
+    for task in TASKS:
+        for precision in PRECISIONS:
+            for layout, fault, words, variables, python in commands(task, precision, args.older):
+                if (task, precision, layout, fault) in known:
+                    continue
+                did = trained(words, variables, python)
+                print(f"{task} {precision} {layout} {fault}: {'kept' if did else 'not measured'}", flush=True)
+                runs += [Training(task=task, precision=precision, layout=layout, fault=fault, did=did)] * bool(did)
+                args.out.write_text(to_json(Trainings(runs=runs)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
