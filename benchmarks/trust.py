@@ -36,7 +36,7 @@ Pair = tuple[tuple[Metric, Stability], tuple[Metric, Stability]]
 
 
 def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
-    """Yield all rates in percent, each with its limit; `folder` is not needed."""
+    """Yield all rates in percent, each with its limit; nothing is left in `folder`."""
     for protocol in (PAPER, FIRST_RUN, QUICK):
         for scatter in QUIET:
             yield from _of_one_run(protocol, scatter, tries)
@@ -52,6 +52,7 @@ def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
     yield from order_verdicts(tries)
     yield from batch_verdicts(tries)
     yield from memory_verdicts()
+    yield from _of_microbenchmarks(folder, tries // 5)
 
 
 def _of_one_run(protocol: Protocol, scatter: Scatter, tries: int) -> Iterator[Figure]:
@@ -173,3 +174,10 @@ def _stop(scatter: Scatter, ends: list[int], draw: random.Random, share: float) 
         if look < len(ends) - 1 and is_known_to([speed], share, len(ends) - 1):
             return speed.value, True
     return speed.value, False
+
+
+def _of_microbenchmarks(folder: Path, tries: int) -> Iterator[Figure]:
+    """Rate the checks of microbenchmarks; the module imports torch, which the other suites do without."""
+    from benchmarks.trust_micro import micro_verdicts
+
+    yield from micro_verdicts(folder, tries)

@@ -2,20 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from llmexp.launchers.attention.causal import flash, unfused
-from llmexp.launchers.micro.case import Case, Place, differs
-from llmexp.launchers.micro.compute import TOLERANCE
+from llmexp.launchers.micro.attention_check import wrong_gradients, wrong_result
+from llmexp.launchers.micro.case import Case, Place
+from llmexp.launchers.micro.checks import some
 from llmexp.plan.micro_plan import MicroPoint
 from llmexp.schema import BYTES_PER_ELEMENT
 
-CHECKED = 128
-KERNELS: dict[str, Callable[..., Tensor]] = {"flash": flash, "unfused": unfused}
+Attend = Callable[..., Tensor]
+KERNELS: dict[str, Attend] = {"flash": flash, "unfused": unfused}
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """Attention of query, key and value."""
+
+    attend: Attend
+    parts: list[Tensor]
+
+    def __call__(self) -> Tensor:
+        with torch.no_grad():
+            return self.attend(*self.parts)
+
+    def wrong(self, dtype: str) -> str:
+        """Say what is wrong with the result in rows chosen at random."""
+        return wrong_result(self.parts, self(), some(self.parts[0].shape[2]), dtype)
+
+
+@dataclass(frozen=True)
+class _Backward:
+    """The gradients of query, key and value from that of a result, which was computed before."""
+
+    parts: list[Tensor]
+    result: Tensor
+    gradient: Tensor
+
+    @classmethod
+    def of(cls, attend: Attend, parts: list[Tensor]) -> _Backward:
+        """Compute the result."""
+        inputs = [part.requires_grad_() for part in parts]
+        result = attend(*inputs)
+        return cls(inputs, result, torch.randn_like(result))
+
+    def __call__(self) -> Sequence[Tensor]:
+        return torch.autograd.grad(self.result, self.parts, self.gradient, retain_graph=True)
+
+    def wrong(self, dtype: str) -> str:
+        """Say what is wrong with the gradients.
+
+        Where only some rows of the result have a gradient, every row of the inputs' gradients follows from these few.
+        """
+        rows = some(self.gradient.shape[2])
+        few = torch.randn_like(self.gradient[:, :, rows])
+        self.gradient.zero_()[:, :, rows] = few
+        problem = wrong_gradients(self.parts, self(), rows, few, dtype)
+        self.gradient.normal_()
+        return problem
 
 
 def attention(point: MicroPoint, place: Place) -> Case:
@@ -27,27 +75,6 @@ def attention(point: MicroPoint, place: Place) -> Case:
     shapes = [(sizes["batch"], each, sizes["seq_len"], sizes["head_dim"]) for each in heads]
     bytes_of_set = sum(torch.Size(shape).numel() for shape in shapes) * BYTES_PER_ELEMENT[point.dtype]
     sets = place.sets(lambda: [place.random(*shape, dtype=point.dtype) for shape in shapes], bytes_of_set)
-
-    def wrong() -> str:
-        # Of causal attention the first positions see only themselves.
-        query, key, value = (part[:, :, :CHECKED].float() for part in sets[0])
-        found = attend(*sets[0])[:, :, :CHECKED]
-        return differs(found, unfused(query, key, value), TOLERANCE[point.dtype])
-
-    calls = _backward if way == "backward" else _forward
-    return Case([calls(attend, parts) for parts in sets], wrong, attend.__name__)
-
-
-def _forward(attend: Callable[..., Tensor], parts: list[Tensor]) -> Callable[[], object]:
-    def call() -> Tensor:
-        with torch.no_grad():
-            return attend(*parts)
-
-    return call
-
-
-def _backward(attend: Callable[..., Tensor], parts: list[Tensor]) -> Callable[[], object]:
-    inputs = [part.requires_grad_() for part in parts]
-    output = attend(*inputs)
-    gradient = torch.randn_like(output)
-    return partial(torch.autograd.grad, output, inputs, gradient, retain_graph=True)
+    make = _Backward.of if way == "backward" else _Forward
+    calls = [make(attend, parts) for parts in sets]
+    return Case(calls, lambda: calls[0].wrong(point.dtype), attend.__name__)

@@ -47,10 +47,3 @@ class Case:
     calls: Sequence[Call]
     wrong: Callable[[], str]
     what_ran: str = ""
-
-
-def differs(found: Tensor, wanted: Tensor, tolerance: float) -> str:
-    """Say by how much values differ from those wanted, relative to the largest; "" where it is no more than allowed."""
-    largest = float(wanted.detach().double().abs().max()) or 1.0
-    error = float((found.detach().double() - wanted.detach().double()).abs().max()) / largest
-    return "" if error <= tolerance else f"the result is wrong by {error:.2g} of its largest value"

@@ -1,4 +1,7 @@
-"""Matrix products and memory: the two limits that computation has."""
+"""Matrix products and memory: the two limits that computation has.
+
+Each is checked by the call that is timed, in rows chosen at random, against the same in double precision.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from llmexp.launchers.micro.case import Case, Place, differs
+from llmexp.launchers.micro.case import Case, Place
+from llmexp.launchers.micro.checks import differs, some, tolerance, weights_of
 from llmexp.plan.micro_plan import MicroPoint
 from llmexp.schema import BYTES_PER_ELEMENT
 
-# Sums of products of normal values, in the dtype's own rounding.
-TOLERANCE = {"fp32": 1e-4, "bf16": 2e-2}
+# A product may be the sum of several parts' products, which are rounded as the result is.
+ROUNDINGS_OF_PRODUCT = 4
+COLUMNS_AT_ONCE = 1024
+NORM_EPSILON = 1e-5
+ROPE_BASE = 1e4
+LOGITS_AT_ONCE = 2**22
+# Of long arrays, which are one row.
+MOST_NUMBERS = 2**16
 
 
 def gemm(point: MicroPoint, place: Place) -> Case:
@@ -27,12 +37,18 @@ def gemm(point: MicroPoint, place: Place) -> Case:
 
     sets = place.sets(make, element * (m * k + n * k + m * n))
 
-    def wrong() -> str:
-        a, b, _ = sets[0]
-        torch.mm(*sets[0][:2], out=sets[0][2])
-        return differs(sets[0][2][0], (a[:1].double() @ b.double())[0], TOLERANCE[point.dtype])
+    calls = [partial(torch.mm, a, b, out=c) for a, b, c in sets]
 
-    return Case([partial(torch.mm, a, b, out=c) for a, b, c in sets], wrong)
+    def wrong() -> str:
+        a, b, c = sets[0]
+        c.fill_(torch.nan)
+        calls[0]()
+        rows = some(m)
+        few = a[rows].double()
+        wanted = torch.cat([few @ part.double() for part in b.split(COLUMNS_AT_ONCE, dim=1)], dim=1)
+        return differs(c[rows], wanted, tolerance(point.dtype, ROUNDINGS_OF_PRODUCT, terms=k))
+
+    return Case(calls, wrong)
 
 
 def triad(point: MicroPoint, place: Place) -> Case:
@@ -45,12 +61,16 @@ def triad(point: MicroPoint, place: Place) -> Case:
 
     sets = place.sets(make, 3 * point.sizes["bytes"])
 
+    calls = [partial(torch.add, b, c, alpha=scale, out=a) for a, b, c in sets]
+
     def wrong() -> str:
         a, b, c = sets[0]
-        torch.add(b, c, alpha=scale, out=a)
-        return differs(a[-100:], b[-100:].double() + scale * c[-100:].double(), 1e-6)
+        a.fill_(torch.nan)
+        calls[0]()
+        few = some(length, MOST_NUMBERS)
+        return differs(a[few], b[few].double() + scale * c[few].double(), tolerance("fp32", roundings=2))
 
-    return Case([partial(torch.add, b, c, alpha=scale, out=a) for a, b, c in sets], wrong)
+    return Case(calls, wrong)
 
 
 def rms_norm(point: MicroPoint, place: Place) -> Case:
@@ -61,12 +81,16 @@ def rms_norm(point: MicroPoint, place: Place) -> Case:
         lambda: place.random(tokens, hidden, dtype=point.dtype), 2 * tokens * hidden * BYTES_PER_ELEMENT[point.dtype]
     )
 
-    def wrong() -> str:
-        x, w = sets[0][:4].double(), weight.double()
-        wanted = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * w
-        return differs(functional.rms_norm(sets[0][:4], (hidden,), weight, 1e-5), wanted, TOLERANCE[point.dtype])
+    calls = [partial(functional.rms_norm, x, (hidden,), weight, NORM_EPSILON) for x in sets]
 
-    return Case([partial(functional.rms_norm, x, (hidden,), weight, 1e-5) for x in sets], wrong)
+    def wrong() -> str:
+        rows = some(tokens)
+        x = sets[0][rows].double()
+        wanted = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + NORM_EPSILON) * weight.double()
+        # The factor of a token, the number divided, and the product with the weight.
+        return differs(calls[0]()[rows], wanted, tolerance(point.dtype, roundings=3, terms=hidden))
+
+    return Case(calls, wrong)
 
 
 def softmax(point: MicroPoint, place: Place) -> Case:
@@ -77,19 +101,23 @@ def softmax(point: MicroPoint, place: Place) -> Case:
         lambda: place.random(heads, tokens, tokens, dtype=point.dtype), 2 * elements * BYTES_PER_ELEMENT[point.dtype]
     )
 
-    def wrong() -> str:
-        sums = functional.softmax(sets[0], dim=-1)[:, 0].double().sum(-1)
-        return differs(sums, torch.ones_like(sums), TOLERANCE[point.dtype])
+    calls = [partial(functional.softmax, x, dim=-1) for x in sets]
 
-    return Case([partial(functional.softmax, x, dim=-1) for x in sets], wrong)
+    def wrong() -> str:
+        rows = some(heads * tokens)
+        wanted = weights_of(sets[0].flatten(0, 1)[rows])
+        # The exponential, the sum and the quotient.
+        return differs(calls[0]().flatten(0, 1)[rows], wanted, tolerance(point.dtype, roundings=3, terms=tokens))
+
+    return Case(calls, wrong)
 
 
 def rope(point: MicroPoint, place: Place) -> Case:
     """Turn queries and keys [heads, tokens, head_dim] by their positions, as transformers' Llama does."""
     tokens, head_dim = point.sizes["tokens"], point.sizes["head_dim"]
     heads = point.sizes["heads"], point.sizes["kv_heads"]
-    angles = torch.outer(torch.arange(tokens), 1e4 ** (-torch.arange(0, head_dim, 2) / head_dim)).repeat(1, 2)
     like = place.random(1, dtype=point.dtype)
+    angles = _angles(torch.arange(tokens), head_dim).repeat(1, 2)
     cos, sin = angles.cos().to(like), angles.sin().to(like)
     sets = place.sets(
         lambda: tuple(place.random(each, tokens, head_dim, dtype=point.dtype) for each in heads),
@@ -100,10 +128,26 @@ def rope(point: MicroPoint, place: Place) -> Case:
         return [x * cos + torch.cat((-x[..., head_dim // 2 :], x[..., : head_dim // 2]), -1) * sin for x in parts]
 
     def wrong() -> str:
-        # A turn keeps lengths.
-        return differs(turn(sets[0])[0].double().norm(dim=-1), sets[0][0].double().norm(dim=-1), TOLERANCE[point.dtype])
+        rows = some(tokens)
+        # Sine and cosine, the products, and their sum.
+        allowed = tolerance(point.dtype, roundings=3)
+        pairs = zip(turn(sets[0]), sets[0], strict=True)
+        return next(filter(None, (differs(y[:, rows], _turned(x[:, rows], rows), allowed) for y, x in pairs)), "")
 
     return Case([partial(turn, parts) for parts in sets], wrong)
+
+
+def _angles(positions: Tensor, head_dim: int) -> Tensor:
+    """Return the angle of each pair of numbers at each position in radians, [positions, head_dim / 2], in fp64."""
+    return torch.outer(positions.double(), ROPE_BASE ** (-torch.arange(0, head_dim, 2).double() / head_dim))
+
+
+def _turned(x: Tensor, positions: Tensor) -> Tensor:
+    """Turn [heads, positions, head_dim] as complex numbers, whose imaginary parts are the second half."""
+    real, imaginary = x.double().chunk(2, dim=-1)
+    angles = _angles(positions, x.shape[-1]).to(x.device)
+    turned = torch.complex(real, imaginary) * torch.polar(torch.ones_like(angles), angles)
+    return torch.cat((turned.real, turned.imag), dim=-1)
 
 
 def cross_entropy(point: MicroPoint, place: Place) -> Case:
@@ -118,9 +162,16 @@ def cross_entropy(point: MicroPoint, place: Place) -> Case:
         return functional.cross_entropy(logits.float(), labels)
 
     def wrong() -> str:
-        few = sets[0][:64].double()
-        wanted = few.logsumexp(-1) - few.gather(1, labels[:64, None])[:, 0]
-        found = functional.cross_entropy(sets[0][:64].float(), labels[:64], reduction="none")
-        return differs(found, wanted, 1e-4)
+        at_once = max(1, LOGITS_AT_ONCE // vocab)
+        parts = zip(sets[0].split(at_once), labels.split(at_once), strict=True)
+        wanted = torch.cat([_losses(logits.double(), of_part) for logits, of_part in parts]).mean()
+        return differs(loss(sets[0])[None], wanted[None], tolerance("fp32", roundings=3, terms=vocab + tokens))
 
     return Case([partial(loss, logits) for logits in sets], wrong)
+
+
+def _losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross-entropy of each token, in the dtype of the logits."""
+    largest = logits.amax(-1, keepdim=True)
+    sums = (logits - largest).exp().sum(-1).log() + largest[:, 0]
+    return sums - logits.gather(1, labels[:, None])[:, 0]

@@ -8,28 +8,45 @@ from functools import partial
 
 import torch
 
-from llmexp.launchers.micro.case import Case, Place, differs
+from llmexp.launchers.micro.case import Case, Place
+from llmexp.launchers.micro.checks import UNIT_ROUNDOFF, differs, some, tolerance
 from llmexp.plan.micro_plan import MicroPoint
 
 # Direct input and output want addresses and sizes that are multiples of a block.
 BLOCK_BYTES = 4096
+RATE, BETAS, EPSILON = 1e-3, (0.9, 0.999), 1e-8
+# Of a parameter in fp32: its value, its gradient and two moments.
+BYTES_OF_STATES = 4 * 4
+MOST_NUMBERS, STEPS = 2**16, 2
 
 
 def adamw(point: MicroPoint, place: Place) -> Case:
     """Take a step of torch's fused AdamW on fp32 parameters, gradients and moments."""
     device = place.device if point.kind == "adamw_on_device" else torch.device("cpu")
-    parameter = torch.nn.Parameter(torch.randn(point.sizes["parameters"], device=device))
-    parameter.grad = torch.randn_like(parameter)
-    optimizer = torch.optim.AdamW([parameter], lr=1e-3, weight_decay=0.0, fused=True)
 
-    def wrong() -> str:
-        before = parameter.detach()[:1000].clone()
+    def make() -> tuple[torch.nn.Parameter, torch.optim.AdamW]:
+        parameter = torch.nn.Parameter(torch.randn(point.sizes["parameters"], device=device))
+        parameter.grad = torch.randn_like(parameter)
+        return parameter, torch.optim.AdamW(
+            [parameter], lr=RATE, betas=BETAS, eps=EPSILON, weight_decay=0.0, fused=True
+        )
+
+    sets = place.sets(make, BYTES_OF_STATES * point.sizes["parameters"])
+    return Case([optimizer.step for _, optimizer in sets], lambda: _wrong_steps(*sets[0]), "fused")
+
+
+def _wrong_steps(parameter: torch.nn.Parameter, optimizer: torch.optim.AdamW) -> str:
+    """Take two steps with one gradient: either way goes against it, as far as if there were no moments."""
+    assert parameter.grad is not None
+    few = some(len(parameter), MOST_NUMBERS)
+    before, gradient = parameter.detach()[few].double(), parameter.grad[few].double()
+    for _ in range(STEPS):
         optimizer.step()
-        # The first step of Adam is lr in the direction against the gradient, whatever its size.
-        wanted = before - 1e-3 * parameter.grad[:1000].sign() if parameter.grad is not None else before
-        return differs(parameter.detach()[:1000] - before, wanted - before, 1e-2)
-
-    return Case([optimizer.step], wrong, "fused")
+    wanted = -STEPS * RATE * gradient / (gradient.abs() + EPSILON)
+    # Each step rounds the parameter, which is larger than the step; 1 - beta is rounded as beta is.
+    of_parameter = STEPS * UNIT_ROUNDOFF["fp32"] * float(before.norm() / wanted.norm())
+    allowed = of_parameter + tolerance("fp32", roundings=1 / (1 - max(BETAS)))
+    return differs(parameter.detach()[few].double() - before, wanted, allowed)
 
 
 def disk(point: MicroPoint, place: Place) -> Case:
