@@ -143,7 +143,8 @@ def main() -> int:
                     continue
                 did = trained(words, variables, python)
                 print(f"{task} {precision} {layout} {fault}: {'kept' if did else 'not measured'}", flush=True)
-                runs += [Training(task=task, precision=precision, layout=layout, fault=fault, did=did)] * bool(did)
+                if did:
+                    runs.append(Training(task=task, precision=precision, layout=layout, fault=fault, did=did))
                 args.out.write_text(to_json(Trainings(runs=runs)))
     return 0
 

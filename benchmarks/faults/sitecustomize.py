@@ -59,7 +59,7 @@ def learns_at(factor: float) -> Callable[[Any], None]:
     """Return a change of the learning rate."""
 
     def change(engine: Any) -> None:
-        for group in engine.layout.optimizer.param_groups:
+        for group in engine._base_optimizer.param_groups:
             group["lr"] *= factor
 
     return change
