@@ -54,8 +54,13 @@ def test_two_ranks_measure_every_limit_and_the_report_shows_tables_and_curves(tm
     assert bus
     assert bus.mean == pytest.approx(algorithm.mean / 2)
     limits = {name for name, metric in result.metrics.items() if metric}
-    assert {"gemm_fp32_flops_per_s", "memory_bytes_per_s", "all_reduce_busbw_bytes_per_s"} <= limits
+    assert {"gemm_fp32_flops_per_s", "all_reduce_busbw_bytes_per_s"} <= limits
     assert "matrix products in fp32" in done.stdout
+    cache, data = result.what_ran["cache_bytes"]["device"], by_kind["triad"]["data_bytes"]
+    assert data
+    is_beyond = cache is not None and data.mean >= 2 * cache
+    assert ("memory_bytes_per_s" in limits) is is_beyond
+    assert is_beyond or ("in the cache" if cache else "cache unknown") in done.stdout
     assert "causal attention" in done.stdout
     assert f"point {len(result.points)}/" not in done.stdout
     sweep = the_run(tmp_path).path.parent
@@ -106,5 +111,6 @@ def test_on_a_gpu_every_limit_is_measured_with_its_clock(tmp_path: Path) -> None
     problems = {point.problem for point in result.points if point.params["family"] not in ("disk", "collectives")}
     assert problems == {""}
     limits = {name for name, metric in result.metrics.items() if metric}
-    assert {"gemm_bf16_flops_per_s", "host_to_device_pinned_bytes_per_s", "adamw_on_host_bytes_per_s"} <= limits
+    assert {"gemm_bf16_flops_per_s", "host_to_device_pinned_bytes_per_s"} <= limits
+    assert result.what_ran["cache_bytes"]["device"]
     assert any("sm_clock_megahertz" in point.metrics for point in result.points)

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from llmexp.measure.calls import Call
+from llmexp.plan.micro_plan import TIMES_CACHE
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-# A point whose inputs are in the cache measures the cache; its sets of inputs take this many times the cache's size.
-TIMES_CACHE = 2
-MOST_SETS, MOST_BYTES_OF_SETS = 64, 2**29
+MOST_SETS, MOST_BYTES_OF_SETS = 64, 2**31
 T = TypeVar("T")
 
 

@@ -10,13 +10,11 @@ import torch
 
 from llmexp.launchers.micro.case import Case, Place
 from llmexp.launchers.micro.checks import UNIT_ROUNDOFF, differs, some, tolerance
-from llmexp.plan.micro_plan import MicroPoint
+from llmexp.plan.micro_plan import ADAMW_BYTES_PER_PARAMETER, MicroPoint
 
 # Direct input and output want addresses and sizes that are multiples of a block.
 BLOCK_BYTES = 4096
 RATE, BETAS, EPSILON = 1e-3, (0.9, 0.999), 1e-8
-# Of a parameter in fp32: its value, its gradient and two moments.
-BYTES_OF_STATES = 4 * 4
 MOST_NUMBERS, STEPS = 2**16, 2
 
 
@@ -27,16 +25,16 @@ def adamw(point: MicroPoint, place: Place) -> Case:
     def make() -> tuple[torch.nn.Parameter, torch.optim.AdamW]:
         parameter = torch.nn.Parameter(torch.randn(point.sizes["parameters"], device=device))
         parameter.grad = torch.randn_like(parameter)
-        return parameter, torch.optim.AdamW(
-            [parameter], lr=RATE, betas=BETAS, eps=EPSILON, weight_decay=0.0, fused=True
-        )
+        optimizer = torch.optim.AdamW([parameter], lr=RATE, betas=BETAS, eps=EPSILON, weight_decay=0.0, fused=True)
+        optimizer.step()  # the first makes the moments
+        return parameter, optimizer
 
-    sets = place.sets(make, BYTES_OF_STATES * point.sizes["parameters"])
+    sets = place.sets(make, ADAMW_BYTES_PER_PARAMETER * point.sizes["parameters"])
     return Case([optimizer.step for _, optimizer in sets], lambda: _wrong_steps(*sets[0]), "fused")
 
 
 def _wrong_steps(parameter: torch.nn.Parameter, optimizer: torch.optim.AdamW) -> str:
-    """Take two steps with one gradient: either way goes against it, as far as if there were no moments."""
+    """Take two steps with one gradient: each goes against it, as far as if there were no moments."""
     assert parameter.grad is not None
     few = some(len(parameter), MOST_NUMBERS)
     before, gradient = parameter.detach()[few].double(), parameter.grad[few].double()

@@ -22,7 +22,7 @@ from llmexp.machine.processor import last_cache_bytes
 from llmexp.measure import memory
 from llmexp.measure.calls import CallProtocol, Timed, time_calls
 from llmexp.measure.clock import Clock, clock_for
-from llmexp.plan.micro_plan import MicroPlan, MicroPoint
+from llmexp.plan.micro_plan import CACHES, DEVICE, HOST, MicroPlan, MicroPoint
 from llmexp.record.samples import CallSample, RankSummary
 
 Maker = Callable[[MicroPoint, Place], Case]
@@ -51,7 +51,7 @@ class MicroRank:
             join_group(self.device)
         disks = plan.config.micro.disk
         folder = Path(disks.folder).expanduser() if disks and disks.folder else rank.folder
-        self.place = Place(self.device, rank.index, rank.world_size, _cache_bytes(self.device), folder)
+        self.place = Place(self.device, rank.index, rank.world_size, _cache_bytes(self.device) or 0, folder)
         protocol = plan.config.measure
         self.protocol = CallProtocol(
             protocol.samples, protocol.warmup_calls, protocol.min_sample_s, protocol.point_limit_s
@@ -122,16 +122,18 @@ def work(plan: MicroPlan, rank: Rank) -> RankSummary:
     return RankSummary(
         rank=rank.index,
         window_wall_s=time.perf_counter() - begin_s,
-        what_ran={"device": str(micro.device), "backend": _backend(rank)},
+        what_ran={"device": str(micro.device), "backend": _backend(rank)}
+        | {CACHES: {DEVICE: _cache_bytes(micro.device), HOST: last_cache_bytes()}},
         environment=rank_environment(micro.device, rank.folder) if rank.index == 0 else {},
         **peaks.summary(),
     )
 
 
-def _cache_bytes(device: torch.device) -> int:
+def _cache_bytes(device: torch.device) -> int | None:
+    """Return the size of the device's last cache; None where it is not known."""
     if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).L2_cache_size
-    return last_cache_bytes() or 0
+        return torch.cuda.get_device_properties(device).L2_cache_size or None
+    return last_cache_bytes()
 
 
 def _backend(rank: Rank) -> str | None:

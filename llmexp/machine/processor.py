@@ -14,7 +14,7 @@ from llmexp.machine.kernel_files import lines
 
 CPU_INFO = Path("/proc/cpuinfo")
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+CORES = Path("/sys/devices/system/cpu")
 CACHE_UNITS = {"K": 2**10, "M": 2**20}
 MODEL, INSTRUCTIONS = "model name", ("flags", "Features")
 # Linux's names for the instructions that multiply bf16: x86 has two kinds, ARM has one.
@@ -50,9 +50,22 @@ def compiled_for() -> str:
 
 
 def last_cache_bytes() -> int | None:
-    """Return the size of the largest cache of a core, which it may share; None where the system does not tell."""
-    sizes = [re.fullmatch(r"(\d+)([KM])", next(iter(lines(path)), "")) for path in CACHES.glob("index*/size")]
-    return max((int(size[1]) * CACHE_UNITS[size[2]] for size in sizes if size), default=None)
+    """Return the size of the last caches of all cores that this process may use; None where the system does not tell.
+
+    Cores share a cache, and a processor may have several: STREAM's rule counts them all.
+    """
+    cores = bound_core_numbers() or range(logical_cores())
+    return sum(dict(filter(None, map(_last_cache, cores))).values()) or None
+
+
+def _last_cache(core: int) -> tuple[tuple[str, ...], int] | None:
+    """Return a core's cache of the highest level, known by that and by the cores that share it, and its bytes."""
+    found: list[tuple[tuple[str, ...], int]] = []
+    for folder in (CORES / f"cpu{core}" / "cache").glob("index*"):
+        level, size, *shared = (next(iter(lines(folder / name)), "") for name in ("level", "size", "shared_cpu_list"))
+        if told := re.fullmatch(r"(\d+)([KM])", size):
+            found.append(((level, *(shared or str(core))), int(told[1]) * CACHE_UNITS[told[2]]))
+    return max(found, default=None)
 
 
 def physical_cores() -> int | None:

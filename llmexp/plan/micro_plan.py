@@ -10,6 +10,13 @@ from llmexp.record.plan import RunPlan
 from llmexp.record.samples import Record
 from llmexp.schema import MicroRunConfig
 
+# A point whose inputs are in the cache measures the cache; its sets of inputs take this many times the cache's size.
+TIMES_CACHE = 2
+# Where the caches' sizes in bytes stand in what ran, and the places that have one; None where it is not known.
+CACHES, DEVICE, HOST = "cache_bytes", "device", "host"
+# Value, gradient and two moments in fp32.
+ADAMW_BYTES_PER_PARAMETER = 4 * 4
+
 
 class MicroPoint(Record):
     """One thing to measure: its family, what of it, the dtype where it has one, and its sizes by name.

@@ -73,3 +73,33 @@ def test_the_governor_is_told_or_not_shown(tmp_path, monkeypatch, text, governor
         (tmp_path / "scaling_governor").write_text(text)
     monkeypatch.setattr(processor, "GOVERNOR", tmp_path / "scaling_governor")
     assert processor.governor() == governor
+
+
+@pytest.fixture
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int, str, str], None]:
+    """Let the kernel tell of a core's cache: its index and level, its size, and the cores that share it."""
+    monkeypatch.setattr(processor, "CORES", tmp_path)
+
+    def write(core: int, level: int, size: str, shared: str) -> None:
+        folder = tmp_path / f"cpu{core}" / "cache" / f"index{level}"
+        folder.mkdir(parents=True)
+        for name, text in (("level", str(level)), ("size", size), ("shared_cpu_list", shared)):
+            (folder / name).write_text(f"{text}\n")
+
+    return write
+
+
+def test_the_last_caches_of_all_usable_cores_count_each_once(caches, monkeypatch):
+    for core, shared in ((0, "0-1"), (1, "0-1"), (2, "2-3"), (3, "2-3")):
+        caches(core, 2, "1024K", str(core))
+        caches(core, 3, "32M", shared)
+    for cores, wanted in (({0, 1}, 32), ({0, 2}, 64), ({0, 1, 2, 3}, 64)):
+        monkeypatch.setattr(processor, "bound_core_numbers", lambda cores=cores: cores)
+        assert processor.last_cache_bytes() == wanted * 2**20
+
+
+def test_the_last_cache_is_unknown_where_the_kernel_does_not_tell_it(caches, monkeypatch):
+    monkeypatch.setattr(processor, "bound_core_numbers", lambda: {0})
+    assert processor.last_cache_bytes() is None
+    caches(0, 2, "2048K", "0")
+    assert processor.last_cache_bytes() == 2**21

@@ -8,12 +8,12 @@ has to move, each input read and each output written once.
 
 from __future__ import annotations
 
-from llmexp.plan.micro_plan import MicroPoint
+from llmexp.plan.micro_plan import ADAMW_BYTES_PER_PARAMETER, DEVICE, HOST, MicroPoint
 from llmexp.schema import BYTES_PER_ELEMENT
 
 BACKWARD = {"flash": 2.5, "unfused": 2.0}
 # Of a parameter in fp32, AdamW reads value, gradient and two moments, and writes value and moments.
-ADAMW_BYTES_PER_PARAMETER = 7 * 4
+ADAMW_BYTES_MOVED = 7 * 4
 
 
 def flops(point: MicroPoint) -> float | None:
@@ -36,8 +36,25 @@ def bytes_moved(point: MicroPoint) -> float | None:
     if point.family in ("copies", "disk"):
         return float(sizes["bytes"])
     if point.family == "optimizer":
-        return float(ADAMW_BYTES_PER_PARAMETER * sizes["parameters"])
+        return float(ADAMW_BYTES_MOVED * sizes["parameters"])
     return _of_operator(point) if point.family == "operators" else None
+
+
+def memory_of(family: str, kind: str) -> str:
+    """Return whose memory limits a point's speed, the device's or the host's; "" where something else does."""
+    if family in ("memory", "operators") or kind in ("device_to_device", "adamw_on_device"):
+        return DEVICE
+    return HOST if kind == "adamw_on_host" else ""
+
+
+def data_bytes(point: MicroPoint) -> float | None:
+    """Return the bytes of one set of a point's inputs and results; None where memory does not limit its speed."""
+    if not memory_of(point.family, point.kind):
+        return None
+    if point.family == "optimizer":
+        return float(ADAMW_BYTES_PER_PARAMETER * point.sizes["parameters"])
+    moved = bytes_moved(point)
+    return 2 * moved if moved and point.family == "copies" else moved
 
 
 def _of_operator(point: MicroPoint) -> float:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 from llmexp.analysis.metric import Metrics, MetricSpec
 from llmexp.analysis.quantity import Measurement
-from llmexp.plan.micro_plan import MicroPlan, MicroPoint
+from llmexp.plan.micro_plan import CACHES, TIMES_CACHE, MicroPlan
+from llmexp.record.result import ResultPoint
 from llmexp.schema.micro import Collective
-from llmexp.tasks.micro.points import MicroRepeat, rates, slowest_rank
+from llmexp.tasks.micro.arithmetic import memory_of
+from llmexp.tasks.micro.points import DATA, MicroRepeat, result_of
 
 COPIES = {
     "host_to_device_pinned": "copies from pinned host memory to the device",
@@ -24,7 +26,10 @@ ATTENTION = {"flash": "the flash kernel", "unfused": "attention in three steps"}
 
 @dataclass(frozen=True)
 class Limit:
-    """The highest rate among the points of a family and kind, and of a dtype where it matters."""
+    """The highest rate among the points of a family and kind, and of a dtype where it matters.
+
+    Of memory only points count whose data no cache holds: else the limit would be the cache's rate.
+    """
 
     name: str
     meaning: str
@@ -33,18 +38,52 @@ class Limit:
     kind: str
     dtype: str = ""
 
-    def covers(self, point: MicroPoint) -> bool:
-        """Tell whether the point can set this limit."""
-        return (point.family, point.kind) == (self.family, self.kind) and self.dtype in ("", point.dtype)
+    @property
+    def is_of_memory(self) -> bool:
+        """Tell whether memory limits these points."""
+        return bool(memory_of(self.family, self.kind))
+
+    @property
+    def params(self) -> dict[str, str]:
+        """The parameters that all its points share."""
+        return {"family": self.family, "kind": self.kind} | ({"dtype": self.dtype} if self.dtype else {})
+
+    def among(self, points: Sequence[ResultPoint]) -> list[ResultPoint]:
+        """Return its points that were measured."""
+        return [each for each in points if each.metrics.get(self.rate) and self.params.items() <= each.params.items()]
+
+    def set_by(self, points: Sequence[ResultPoint], what_ran: Mapping[str, Any]) -> ResultPoint | None:
+        """Return the point with the highest rate; None where no such point was measured, or all are the cache's."""
+        counted = [point for point in self.among(points) if not self.is_of_memory or is_beyond_cache(point, what_ran)]
+        return max(counted, key=lambda point: _mean(point, self.rate), default=None)
 
     def __call__(self, repeat: MicroRepeat, plan: MicroPlan) -> Measurement | None:
-        """Return the highest rate that was measured; None where no such point was."""
-        found = [
-            rates(point, slowest_rank(ranks).median_s, plan.processes)[self.rate]
+        """Return the highest rate of a repeat; None where there is none."""
+        points = [
+            result_of(point, [ranks], plan.processes)
             for point, ranks in zip(plan.points, repeat.measured, strict=True)
-            if self.covers(point) and not any(sample.problem for sample in ranks)
+            if self.params.items() <= point.params.items()
         ]
-        return Measurement(max(found)) if found else None
+        found = self.set_by(points, repeat.ranks[0].what_ran if repeat.ranks else {})
+        return Measurement(_mean(found, self.rate)) if found else None
+
+
+def cache_bytes(point: ResultPoint, what_ran: Mapping[str, Any]) -> int | None:
+    """Return the size of the cache before the memory that limits a point; None where it is not known or none does."""
+    known = what_ran.get(CACHES) or {}
+    size = known.get(memory_of(point.params["family"], point.params["kind"]))
+    return size if isinstance(size, int) else None
+
+
+def is_beyond_cache(point: ResultPoint, what_ran: Mapping[str, Any]) -> bool:
+    """Tell whether the data that a point's calls go through are known to be larger than the cache by TIMES_CACHE."""
+    size = cache_bytes(point, what_ran)
+    return size is not None and _mean(point, DATA) >= TIMES_CACHE * size
+
+
+def _mean(point: ResultPoint, name: str) -> float:
+    metric = point.metrics.get(name)
+    return metric.mean if metric else 0.0
 
 
 def _limits() -> Iterator[Limit]:

@@ -12,9 +12,11 @@ from llmexp.plan.micro_plan import MicroPlan, MicroPoint
 from llmexp.record.collectives import bus_factor
 from llmexp.record.result import ResultPoint
 from llmexp.record.samples import CallSample, RankSummary, read_samples
-from llmexp.tasks.micro.arithmetic import bytes_moved, flops
+from llmexp.tasks.micro.arithmetic import bytes_moved, data_bytes, flops
 
 DURING, BEFORE = "the run ended while this was measured", "the run ended before this was measured"
+# The bytes that a point's calls go through, one set of inputs after the other, before the first set comes again.
+DATA = "data_bytes"
 MicroRepeat = Repeat[CallSample, RankSummary]
 
 
@@ -22,7 +24,7 @@ def results(plan: MicroPlan, repeats: Sequence[MicroRepeat]) -> list[ResultPoint
     """Return each point's result; one that could not be measured has no metrics and says why."""
     measured = min(len(repeat.measured) for repeat in repeats)
     known = [
-        _result(point, [repeat.measured[index] for repeat in repeats], plan.processes)
+        result_of(point, [repeat.measured[index] for repeat in repeats], plan.processes)
         for index, point in enumerate(plan.points[:measured])
     ]
     return known + [
@@ -59,7 +61,8 @@ def rates(point: MicroPoint, seconds: float, ranks: int) -> dict[str, float]:
     return {name: amount / seconds for name, amount in work.items() if amount is not None}
 
 
-def _result(point: MicroPoint, repeats: Sequence[Sequence[CallSample]], ranks: int) -> ResultPoint:
+def result_of(point: MicroPoint, repeats: Sequence[Sequence[CallSample]], ranks: int) -> ResultPoint:
+    """Return a point's result over repeats, each with the samples of all ranks."""
     problem = next((sample.problem for samples in repeats for sample in samples if sample.problem), "")
     if problem:
         return ResultPoint(params=point.params, metrics={}, problem=problem)
@@ -82,6 +85,8 @@ def _values(point: MicroPoint, sample: CallSample, ranks: int) -> Iterator[tuple
     yield "samples", Measurement(len(times_s))
     for name, value in rates(point, middle_s, ranks).items():
         yield name, Measurement(value)
+    if (of_set := data_bytes(point)) is not None:
+        yield DATA, Measurement(sample.input_sets * of_set)
     for name in ("sm_clock_megahertz", "temperature_celsius"):
         read = getattr(sample, name)
         if read is not None:

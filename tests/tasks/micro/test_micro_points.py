@@ -101,6 +101,7 @@ def test_a_result_is_the_median_of_the_slowest_rank_with_rates_and_percentiles(t
         "time_p95_s": 195.0,
         "samples": 101,
         "bytes_per_s": 3000 / 150,
+        "data_bytes": 3000,
     }
     assert found.params == {"family": "memory", "kind": "triad", "bytes": 1000}
 

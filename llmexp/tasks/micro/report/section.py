@@ -15,8 +15,9 @@ from llmexp.report.row import Row
 from llmexp.report.section import Section
 from llmexp.report.signs import doubt_sign
 from llmexp.tasks.micro.report.curves import draw_curves
+from llmexp.tasks.micro.report.limits_table import limits_table
 from llmexp.tasks.micro.report.paper_views import paper_views
-from llmexp.tasks.micro.report.tables import limits_table, point_tables
+from llmexp.tasks.micro.report.tables import point_tables
 
 # Limits in the picture, each the first of these that was measured.
 _PANELS = (

@@ -1,20 +1,22 @@
-"""The tables of microbenchmarks: the limits of each run beside each other, and every point of a run by family."""
+"""The tables of every point of a run of microbenchmarks, by family."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from llmexp.analysis.metric import MetricSpec
-from llmexp.plan.micro_plan import MicroPlan
+from llmexp.plan.micro_plan import DEVICE, TIMES_CACHE, MicroPlan
 from llmexp.record.digits import rounded
 from llmexp.record.result import ResultPoint
 from llmexp.report.columns import Column, Detail
 from llmexp.report.row import Row
+from llmexp.tasks.micro.arithmetic import memory_of
+from llmexp.tasks.micro.limits import cache_bytes, is_beyond_cache
 from llmexp.tasks.micro.points import DURING
 from llmexp.tasks.micro.report.paper import paper_columns, paper_legend
-from llmexp.tasks.micro.report.units import in_bytes, in_seconds
+from llmexp.tasks.micro.report.units import in_bytes, in_seconds, prefix_of
 
-FEW = "*"
+FEW, CACHED = "*", "†"
 # With blanks that no renderer breaks.
 SPREAD = "p5\u00a0to\u00a0p95"
 TITLES = {
@@ -38,19 +40,6 @@ TIME = "time of a call, µs"
 _WORDS = ("family", "kind", "dtype", "what_ran")
 
 
-def limits_table(rows: Sequence[Row], specs: Mapping[str, MetricSpec], label: Callable[[Row], str]) -> Detail | None:
-    """Return the limits that any of the runs measured, a column for each run; None where there is none."""
-    measured = [row for row in rows if any(row.metric(name) for name in specs)]
-    shown = [spec for name, spec in specs.items() if any(row.metric(name) for row in measured)]
-    if not shown:
-        return None
-    columns = [
-        Column("limit", tuple(spec.help for spec in shown), left=True),
-        *(Column(label(row), tuple(_limit(row, spec) for spec in shown)) for row in measured),
-    ]
-    return Detail("what this machine can do at most, of one rank while all are at work", columns, ())
-
-
 def point_tables(row: Row) -> Iterator[Detail]:
     """Yield a table for each family of a run's points."""
     families: dict[str, list[ResultPoint]] = {}
@@ -64,21 +53,17 @@ def heading_of(name: str, points: Sequence[ResultPoint]) -> tuple[str, float]:
     """Return the heading of a quantity with the unit that its largest value wants, and the unit's size."""
     if name == "time_s":
         return TIME, 1e-6
-    prefix, divisor = _prefix(max((_mean(point, name) or 0.0 for point in points), default=0.0))
+    prefix, divisor = prefix_of(max((_mean(point, name) or 0.0 for point in points), default=0.0))
     return RATES[name].format(prefix), divisor
 
 
-def _prefix(largest: float) -> tuple[str, float]:
-    return ("T", 1e12) if largest >= 1e12 else ("G", 1e9)
-
-
 def percent_of_peak(point: ResultPoint, row: Row) -> float | None:
-    """Return FLOP/s or bytes/s in percent of the hardware's peak; None where the peak is not known."""
+    """Return FLOP/s or bytes/s in percent of the hardware's peak; None where it is not known, or the cache's rate."""
     hardware = row.plan.config.hardware
     if (flops := _mean(point, "flops_per_s")) is not None:
         peak = hardware.peak_flops_per_s.get(point.params["dtype"])
         return 100 * flops / peak if peak else None
-    on_device = point.params["family"] in ("memory", "operators") or point.params["kind"] == "adamw_on_device"
+    on_device = point.params["family"] != "copies" and _memory_of(point) == DEVICE and not _cached(point, row)
     peak = hardware.memory_bandwidth_bytes_per_s if on_device else None
     moved = _mean(point, "bytes_per_s")
     return 100 * moved / peak if peak and moved else None
@@ -96,8 +81,7 @@ def _columns(points: Sequence[ResultPoint], row: Row) -> Iterator[Column]:
     for name in RATES:
         if any(name in point.metrics for point in points):
             header, divisor = heading_of(name, points)
-            values = [_mean(point, name) for point in points]
-            yield Column(header, tuple("" if value is None else rounded(value / divisor) for value in values))
+            yield Column(header, tuple(_rate(point, name, divisor, row) for point in points))
     percents = [percent_of_peak(point, row) for point in points]
     if any(percents):
         yield Column("% of peak", tuple("" if each is None else f"{each:.1f}" for each in percents))
@@ -109,11 +93,35 @@ def _columns(points: Sequence[ResultPoint], row: Row) -> Iterator[Column]:
 def _legend(points: Sequence[ResultPoint], row: Row) -> Iterator[str]:
     if any(_few(point, row) for point in points):
         yield f"{FEW}: fewer than {_wanted(row)} samples fitted measure.point_limit_s"
+    for size in dict.fromkeys(_cache_bytes(point, row) for point in points if _cached(point, row)):
+        yield f"{CACHED}: the cache's rate; the data are less than {TIMES_CACHE} times its {in_bytes(size or 0)}"
     yield from paper_legend(points)
     if any(metric and metric.std_between_repeats is not None for point in points for metric in point.metrics.values()):
         yield "±: standard deviation between repeats, in fresh processes"
     for problem in dict.fromkeys(point.problem for point in points if point.problem):
         yield f"not measured: {problem}"
+
+
+def _rate(point: ResultPoint, name: str, divisor: float, row: Row) -> str:
+    value = _mean(point, name)
+    return "" if value is None else rounded(value / divisor) + f" {CACHED}" * _cached(point, row)
+
+
+def _cached(point: ResultPoint, row: Row) -> bool:
+    """Tell whether memory would limit a point, whose data are known to be no larger than caches may hold."""
+    return _cache_bytes(point, row) is not None and not is_beyond_cache(point, _what_ran(row))
+
+
+def _cache_bytes(point: ResultPoint, row: Row) -> int | None:
+    return cache_bytes(point, _what_ran(row))
+
+
+def _what_ran(row: Row) -> dict[str, Any]:
+    return row.result.what_ran if row.result else {}
+
+
+def _memory_of(point: ResultPoint) -> str:
+    return memory_of(point.params["family"], point.params["kind"])
 
 
 def _sizes(points: Sequence[ResultPoint]) -> list[str]:
@@ -151,14 +159,6 @@ def _wanted(row: Row) -> int:
 
 def _count(point: ResultPoint) -> float:
     return _mean(point, "samples") or 0.0
-
-
-def _limit(row: Row, spec: MetricSpec) -> str:
-    metric = row.metric(spec.name)
-    if metric is None:
-        return ""
-    prefix, divisor = _prefix(metric.mean)
-    return f"{rounded(metric.mean / divisor)} {prefix}{spec.unit.replace('bytes', 'B')}"
 
 
 def _mean(point: ResultPoint, name: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Sizes and times as people read them."""
+"""Sizes, times and rates as people read them."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def in_seconds(seconds: float) -> str:
         if seconds >= length:
             return f"{rounded(seconds / length)} {unit}"
     return f"{rounded(seconds * 1e6)} µs"
+
+
+def prefix_of(largest: float) -> tuple[str, float]:
+    """Return the prefix of the unit in which rates up to this one are read, with its factor."""
+    return ("T", 1e12) if largest >= 1e12 else ("G", 1e9)

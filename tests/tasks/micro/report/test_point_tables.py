@@ -13,15 +13,18 @@ from llmexp.record.result import Metric, ResultPoint, RunResult, RunStatus
 from llmexp.report.columns import Detail
 from llmexp.report.row import Row
 from llmexp.tasks.micro.points import DURING
+from llmexp.tasks.micro.report.limits_table import limits_table
 from llmexp.tasks.micro.report.section import MicroSection
-from llmexp.tasks.micro.report.tables import limits_table, percent_of_peak, point_tables
+from llmexp.tasks.micro.report.tables import percent_of_peak, point_tables
 from llmexp.tasks.micro.report.units import in_bytes, in_seconds
 from llmexp.tasks.micro.task import MICRO
 
 GEMM = {"family": "gemm", "kind": "gemm", "dtype": "bf16", "m": 666, "n": 11008, "k": 4096}
 
 
-def row(*points: ResultPoint, hardware: str = "a800", sweep: str = "main", **metrics: float) -> Row:
+def row(
+    *points: ResultPoint, hardware: str = "a800", sweep: str = "main", cache_bytes: int | None = None, **metrics: float
+) -> Row:
     plan: Any = make_plan("task=micro", "micro=gemm", f"hardware={hardware}", f"sweep.name={sweep}")
     result = RunResult(
         id="0",
@@ -35,6 +38,7 @@ def row(*points: ResultPoint, hardware: str = "a800", sweep: str = "main", **met
         devices=1,
         command="",
         points=list(points),
+        what_ran={"cache_bytes": {"device": cache_bytes, "host": cache_bytes}},
         metrics={name: Metric(mean=value) for name, value in metrics.items()},
     )
     return Row(RunFolder(Path("nowhere")), plan, RunStatus.SUCCESS, "", result)
@@ -99,6 +103,47 @@ def test_limits_of_several_runs_stand_side_by_side_in_units_that_people_read() -
         "b": ("400 GFLOP/s", "20.0 GB/s"),
     }
     assert limits_table([row()], MICRO.metrics, str) is None
+
+
+def copies(size: int, rate: float, data_bytes: int) -> ResultPoint:
+    params = {"family": "copies", "kind": "device_to_device", "bytes": size}
+    return point(params, bytes_per_s=rate, data_bytes=data_bytes)
+
+
+def test_a_limit_of_memory_says_which_size_it_is_from_and_what_the_cache_did_is_marked() -> None:
+    small, large = copies(2**16, 5.52e9, 2**23), copies(2**26, 0.93e9, 2**29)
+    measured = row(small, large, cache_bytes=2**25, device_to_device_bytes_per_s=0.93e9)
+    detail = limits_table([measured], MICRO.metrics, lambda _: "here")
+    assert detail
+    assert cells(detail) == {"limit": ("copies on the device",), "here": ("0.930 GB/s at 64 MiB",)}
+    (points,) = point_tables(measured)
+    assert cells(points)["GB/s"] == ("5.52 †", "0.930")
+    assert list(points.legend) == ["†: the cache's rate; the data are less than 2 times its 32 MiB"]
+
+
+@pytest.mark.parametrize(
+    ("cache_bytes", "said", "why"),
+    [
+        (2**25, "in the cache", "in the cache: no point's data are 2 times as large as the cache, 32 MiB, so that no"),
+        (None, "cache unknown", "cache unknown: the system does not tell its size"),
+    ],
+)
+def test_where_no_data_are_beyond_the_cache_that_is_said_in_place_of_a_number(
+    cache_bytes: int | None, said: str, why: str
+) -> None:
+    measured = row(copies(2**16, 5.52e9, 2**23), cache_bytes=cache_bytes)
+    detail = limits_table([measured], MICRO.metrics, lambda _: "here")
+    assert detail
+    assert cells(detail)["here"] == (said,)
+    (line,) = detail.legend
+    assert line.startswith(why)
+
+
+def test_the_caches_rate_is_no_share_of_the_memorys_peak() -> None:
+    params = {"family": "memory", "kind": "triad", "bytes": 2**16}
+    small, large = (point(params, bytes_per_s=1.0195e12, data_bytes=size) for size in (2**20, 2**26))
+    assert percent_of_peak(small, row(cache_bytes=2**25)) is None
+    assert percent_of_peak(large, row(cache_bytes=2**25)) == pytest.approx(50)
 
 
 @pytest.mark.parametrize(
