@@ -23,6 +23,8 @@ from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
 QUIET = Machine([], cores=1, wanted_cores=1)
 ONE_RANK = RunConstants(world_size=1, dp=1)
 POSITIONS = 1000
+# A machine that others share has so many cores, and the run wants all of them.
+CORES = 2
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,16 @@ class Simulated:
     drift: float = 0.0
     levels: tuple[float, ...] = ()
     """What the times of each repeat are multiplied by, where the machine's state changes between repeats."""
+    taken_cores: tuple[float, ...] = ()
+    """The cores of CORES that others were seen to take during each repeat, where any were sampled."""
 
     def run(self, draw: random.Random) -> tuple[Metric, Stability]:
         """Measure the program: return its tokens_per_s, with POSITIONS for a step, and the verdict on them."""
+        metric, judged, _ = self.run_apart(draw)
+        return metric, judged
+
+    def run_apart(self, draw: random.Random) -> tuple[Metric, Stability, list[float]]:
+        """Return the same, and the tokens_per_s of each repeat."""
         levels = self.levels or (1.0,) * self.protocol.repeats
         repeats = [
             self._repeat(level * draw.gauss(1, self.scatter.of_processes) / self.speed, draw) for level in levels
@@ -80,7 +89,13 @@ class Simulated:
         speeds = [tokens_per_s(repeat, ONE_RANK) for repeat in repeats]
         metric = over_repeats(speeds)
         assert metric is not None
-        return metric, judge(repeats, speeds, [QUIET], "tokens_per_s")
+        judged = judge(repeats, speeds, [self._machine], "tokens_per_s")
+        return metric, judged, [speed.value for speed in speeds]
+
+    @property
+    def _machine(self) -> Machine:
+        taken = [({"cpu_other_cores": cores}, 5.0) for cores in self.taken_cores]
+        return Machine(taken, cores=CORES, wanted_cores=CORES) if taken else QUIET
 
     def _repeat(self, level_s: float, draw: random.Random) -> TrainingRepeat:
         samples, end_s, first = [], 0.0, self.protocol.warmup_steps

@@ -13,6 +13,7 @@ from benchmarks.figure import Figure
 from benchmarks.rates import rate
 from benchmarks.simulated import Protocol, Scatter, Simulated
 from benchmarks.trust_batches import batch_verdicts
+from benchmarks.trust_contention import contention_verdicts
 from benchmarks.trust_memory import memory_verdicts
 from benchmarks.trust_order import order_verdicts
 from benchmarks.trust_serving import serving_verdicts
@@ -50,6 +51,7 @@ def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
     yield from serving_verdicts(tries)
     yield from set_verdicts(tries // 2)
     yield from order_verdicts(tries)
+    yield from contention_verdicts(tries // 2)
     yield from batch_verdicts(tries)
     yield from memory_verdicts()
     yield from _of_microbenchmarks(folder, tries // 5)

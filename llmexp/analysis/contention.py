@@ -20,6 +20,8 @@ Window = tuple[float, float]
 OTHER_CORES = 0.25
 # Whoever took fewer cores is not worth naming.
 NAMED_CORES = 0.05
+# These words are in no other reason than that of a host that others shared.
+WHILE_RANKS = "cores while the ranks compute with"
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,11 @@ def disturbances(machine: Machine) -> list[str]:
     return [f"{machine.name}: {reason}" if machine.name else reason for reason in said]
 
 
+def is_of_host(reason: str) -> bool:
+    """Tell whether a reason is that others took cores of the host, which meets whatever runs there meanwhile."""
+    return reason.startswith("contention: ") and WHILE_RANKS in reason
+
+
 def sm_clocks(machine: Machine) -> list[SmClock]:
     """Return the SM clock of each GPU of the run that was sampled inside a window."""
     before = f"{machine.name}: " if machine.name else ""
@@ -95,7 +102,7 @@ def _host(machine: Machine) -> Iterator[str]:
         takers = {"other processes": other, "the hypervisor": stolen}
         took = " and ".join(f"{taker} took {cores:.2f}" for taker, cores in takers.items() if cores >= NAMED_CORES)
         yield (
-            f"contention: {took} of {machine.cores} cores while the ranks compute with {machine.wanted_cores} "
+            f"contention: {took} of {machine.cores} {WHILE_RANKS} {machine.wanted_cores} "
             f"(highest load average {load:.1f})"
         )
 

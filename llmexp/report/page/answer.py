@@ -8,9 +8,11 @@ from math import comb
 from typing import Literal
 
 from llmexp.analysis.inference import Estimate, log_ratio
+from llmexp.analysis.paired import ERROR, PairedEstimate, is_contended, paired
 from llmexp.analysis.stability import RELEVANT
 from llmexp.record.digits import rounded, three_digits
 from llmexp.record.result import Metric
+from llmexp.report.rounds import Rounds, rounds_of
 from llmexp.report.row import OOM, Row
 from llmexp.report.text_list import listed
 
@@ -29,6 +31,11 @@ class Beside:
     row: Row
     verdict: Verdict
     estimate: Estimate | None
+
+    @property
+    def is_compared(self) -> bool:
+        """Tell whether the two speeds say anything of each other; where they do not, no ratio is stated."""
+        return self.verdict != "disturbed"
 
 
 def answers(rows: Sequence[Row], label: Label) -> list[str]:
@@ -72,25 +79,28 @@ def _group(rows: Sequence[Row], label: Label, several: bool) -> list[str]:
     ]
 
 
-def beside_best(measured: Sequence[Row]) -> list[Beside]:
+def beside_best(measured: Sequence[Row], rounds: Rounds = rounds_of) -> list[Beside]:
     """Compare the first row, which has the highest mean, with each other.
 
     All pairs of the table share the allowed error (Bonferroni), because the first was picked by looking at all. Of
-    many, only the next MOST_COMPARED are compared.
+    many, only the next MOST_COMPARED are compared. Runs on a host that others shared are compared by their rounds.
     """
     pairs = max(1, comb(len(measured), 2))
-    confidence = 1 - (1 - CONFIDENCE) / pairs
-    return [_beside(measured[0], other, confidence) for other in measured[1 : MOST_COMPARED + 1]]
+    return [_beside(measured[0], other, pairs, rounds) for other in measured[1 : MOST_COMPARED + 1]]
 
 
-def _beside(best: Row, other: Row, confidence: float) -> Beside:
+def _beside(best: Row, other: Row, pairs: int, rounds: Rounds) -> Beside:
     assert best.rate
     assert other.rate
+    judged = (best.stability, other.stability)
+    if any(one and one.verdict == "unstable" for one in judged):
+        by_rounds = paired(rounds(other), rounds(best)) if all(map(is_contended, judged)) else None
+        return _judged(other, by_rounds, 1 - ERROR / pairs) if by_rounds else Beside(other, "disturbed", None)
     found = log_ratio(other.rate, best.rate)
-    if found is None:
-        return Beside(other, "single", None)
-    if any(row.stability and row.stability.verdict == "unstable" for row in (best, other)):
-        return Beside(other, "disturbed", found)
+    return _judged(other, found, 1 - (1 - CONFIDENCE) / pairs) if found else Beside(other, "single", None)
+
+
+def _judged(other: Row, found: Estimate, confidence: float) -> Beside:
     if found.value > 0 and found.differs(confidence):
         return Beside(other, "slower", found)
     return Beside(other, "same" if found.is_within(RELEVANT, confidence) else "unknown", found)
@@ -102,12 +112,18 @@ def _head(said: str, best: Row, others: Sequence[Beside], rows: Sequence[Row], l
     if not others:
         return f"{said}. It is the only one that was measured, so nothing says whether another is faster."
     naive = next((one for one in others if one.row.subject == "Naive" and one.row.work == best.work), others[-1])
-    times = f"{three_digits(_mean(best) / _mean(naive.row), '.2f')} times {label(naive.row)}"
+    times = f", {three_digits(_ratio(best, naive), '.2f')} times {label(naive.row)}" * naive.is_compared
     if len(others) == measured - 1 and all(one.verdict == "slower" for one in others):
         did_not_fit = any(row.state == OOM for row in rows)
         which = "that fits" if did_not_fit else f"of the {measured} that were measured to their end"
-        return f"{said}, {times}: it is surely the fastest {which}."
-    return f"{said}, {times}: the highest mean of {measured}, but not surely the fastest."
+        return f"{said}{times}: it is surely the fastest {which}."
+    return f"{said}{times}: the highest mean of {measured}, but not surely the fastest."
+
+
+def _ratio(best: Row, beside: Beside) -> float:
+    """Return the ratio of the means, or that by the rounds, which is free of what met both runs."""
+    found = beside.estimate
+    return found.ratio if isinstance(found, PairedEstimate) else _mean(best) / _mean(beside.row)
 
 
 def _others(others: Sequence[Beside], label: Label) -> list[str]:
@@ -128,6 +144,11 @@ def _sureness(name: str, best: Row, others: Sequence[Beside]) -> list[str]:
     lines = [f"The figure of {name} is {best.doubt}."] if best.doubt else []
     if any(one.verdict == "single" for one in others):
         lines.append("measure.repeats=3 tells more.")
+    by_rounds = [one for one in others if isinstance(one.estimate, PairedEstimate)]
+    if by_rounds:
+        lines.append(
+            "Others shared the host meanwhile; where they met both runs alike, repeats of the same round are compared."
+        )
     if any(one.verdict in ("slower", "same") for one in others):
         lines.append(
             f"Sure means: by intervals of the repeats that hold for all pairs at once with {CONFIDENCE:.0%} confidence."

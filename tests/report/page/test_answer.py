@@ -58,6 +58,15 @@ def test_an_unstable_measurement_is_not_judged(make_run):
     )
     assert "Surely slower" not in said
     assert "not judged" in said
+    assert "F trains tiny at 1,500 tokens/s a rank: the highest mean of 2, but not surely the fastest." in said
+    assert "times Naive" not in said
+
+
+def test_an_unstable_measurement_of_one_process_has_no_ratio_either(make_run):
+    bad = Stability(verdict="unstable", reasons=["GPU 0 throttled (heat)"])
+    said = sentences(make_run("Naive", metrics=rate(1000), stability=bad), make_run("F", metrics=rate(3000)))
+    assert "times Naive" not in said
+    assert "Lower, but not judged, because their measurement or that of the first is unstable: Naive." in said
 
 
 def test_of_many_runs_the_first_is_not_called_surely_the_fastest_unless_all_were_compared(make_run, monkeypatch):

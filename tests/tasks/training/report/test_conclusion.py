@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from llmexp.analysis.paired import RepeatInRound
 from llmexp.record.result import Metric, Stability
 from llmexp.tasks.training.report.conclusion import ALIKE, FASTER, SLOWER, conclusion
 
@@ -78,6 +79,43 @@ def test_a_drift_widens_the_interval_by_its_own_size():
     assert conclusion([row("Naive", [99, 100, 101]), *drifting]) == [
         "by the 96 % intervals of the repeats, slower than Naive: R; not told apart from it: F",
     ]
+
+
+CONTENDED = "contention: other processes took 0.80 of 2 cores while the ranks compute with 2"
+
+
+def in_rounds(speeds: list[float]) -> list[RepeatInRound]:
+    return [RepeatInRound(speed, 2, 0.8, f"{number}", f"{number}") for number, speed in enumerate(speeds)]
+
+
+def shared(method: str, speeds: list[float], *besides: str):
+    """A run that was interleaved with the others on a host that others shared."""
+    return SimpleNamespace(**vars(row(method, speeds, (CONTENDED, *besides))), rounds=in_rounds(speeds))
+
+
+def line(*rows) -> str:
+    (said,) = conclusion(rows, rounds=lambda row: getattr(row, "rounds", ()))
+    return said
+
+
+def test_runs_of_a_shared_host_are_judged_by_their_rounds():
+    naive = shared("Naive", [100, 60, 130, 80])
+    assert line(naive, shared("F", [50, 30.3, 64.5, 40]), shared("R", [100.5, 60.1, 129, 80])) == (
+        "round by round, as others shared the host, slower than Naive: F; not told apart from it: R"
+    )
+    assert line(naive, shared("F", [50, 30.3, 64.5, 40], "GPU 0 throttled …")) == (
+        "no method is judged beside Naive, because something stood in Naive's way"
+    )
+    # The steps of F changed by a quarter, which may explain as much of the difference.
+    assert "not told apart from it: F" in line(naive, shared("F", [81, 48.3, 105.5, 65], "drift: …"))
+    assert "slower than Naive: F" in line(naive, shared("F", [50, 30.3, 64.5, 40], "drift: …"))
+
+
+def test_a_line_says_which_rules_it_has():
+    quiet = SimpleNamespace(**vars(row("Naive", [100, 99, 101])), rounds=in_rounds([100, 99, 101]))
+    assert line(quiet, row("R", [69, 70, 71]), shared("F", [50, 49.4, 50.6])) == (
+        "by the 96 % intervals of the repeats, or round by round where others shared the host, slower than Naive: R, F"
+    )
 
 
 @pytest.mark.parametrize(
