@@ -14,7 +14,7 @@ from llmexp.traces.attribution import Attribution
 from llmexp.traces.counting import count
 from llmexp.traces.events import Numbers, Selection, Trace, empty_table, read_trace
 from llmexp.traces.intervals import Union, exclusive_ns, rows_of
-from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, GEMM, collective_of, kind_of
+from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, COPYING, GEMM, collective_of, kind_of
 from llmexp.traces.server_steps import with_server_steps
 from llmexp.traces.work import Work, work_in_steps
 
@@ -74,7 +74,7 @@ class _Account:
         self._length = work.end - work.begin
         self._places = profile.attribution.of(work.lane, work.moment)
         self._kind_of_name = [kind_of(name) for name in trace.names]
-        self._kinds = sorted(set(self._kind_of_name) | {GEMM})
+        self._kinds = sorted(set(self._kind_of_name) | {GEMM, COPYING})
         self._kind = np.array([self._kinds.index(kind) for kind in self._kind_of_name], np.int8)[work.name]
         self._idle = self._idle_before()
 
@@ -94,8 +94,8 @@ class _Account:
             idle_late_ns=late,
             idle_queued_ns=queued,
             idle_unexplained_ns=unexplained,
-            communication_ns=self._union_ns(COMMUNICATION),
-            copy_ns=self._union_ns(COPY),
+            communication_ns=self._union_ns(self._work.category == COMMUNICATION),
+            copy_ns=self._union_ns(self._kind == self._kinds.index(COPYING)),
             phases=self._phases(),
             modules=self._modules(),
             kernels=self._kernels(),
@@ -108,8 +108,8 @@ class _Account:
             odd_events=self._trace.odd_events,
         )
 
-    def _union_ns(self, category: int) -> int:
-        chosen = self._work[np.flatnonzero(self._work.category == category)]
+    def _union_ns(self, rows: Selection) -> int:
+        chosen = self._work[np.flatnonzero(rows)]
         return Union.of(chosen.begin, chosen.end).total_ns
 
     def _idle_before(self) -> Numbers:

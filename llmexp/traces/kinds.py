@@ -11,7 +11,8 @@ from llmexp.record.ranges import ALL_GATHER, ALL_REDUCE
 from llmexp.traces.events import Numbers
 
 COMPUTE, COMMUNICATION, COPY = 0, 1, 2
-"""The classes of work; where they overlap, the time counts as the first one's."""
+"""The classes of work; where they overlap, the time counts as the first one's. A copy within a device's memory keeps it
+as busy as a kernel that moves data, and is COMPUTE as that is; COPY goes between host and device, or two devices."""
 
 GEMM, ATTENTION, COLLECTIVE, COPYING = "GEMM", "attention", "communication", "copy"
 OTHER = "other"
@@ -39,6 +40,8 @@ COLLECTIVES = (
     (ALL_REDUCE, re.compile("all_?reduce|cross_device_reduce|one_shot|two_shot|multimem_", re.IGNORECASE)),
     (ALL_GATHER, re.compile("all_?gather", re.IGNORECASE)),
 )
+# Within the memory of one device; ROCm's is a kernel. Memcpy PtoP is between two devices.
+_ON_DEVICE = re.compile(r"^Memcpy (DtoD|DtoA|AtoD|AtoA)|^CopyDeviceToDevice|^CopyDtoD|__amd_rocclr_copyBuffer")
 _COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in PATTERNS)
 
 
@@ -55,4 +58,6 @@ def collective_of(name: str) -> str:
 def classes(names: Sequence[str]) -> Numbers:
     """Return COMPUTE, COMMUNICATION or COPY for each name."""
     of_kind = {COLLECTIVE: COMMUNICATION, COPYING: COPY}
-    return np.array([of_kind.get(kind_of(name), COMPUTE) for name in names], np.int8)
+    return np.array(
+        [COMPUTE if _ON_DEVICE.search(name) else of_kind.get(kind_of(name), COMPUTE) for name in names], np.int8
+    )

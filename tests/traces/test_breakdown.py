@@ -51,6 +51,18 @@ def test_a_gpu_without_ranges(made) -> None:
     ]
 
 
+def test_copies_on_the_device_are_no_exposed_copies(made) -> None:
+    made.kernel(TO_HOST, 10, 14, launched=1, stream=21)
+    made.kernel("Memcpy DtoD (Device -> Device)", 13, 20, launched=2)  # hides 1 of the copy to the host
+    made.kernel(NCCL, 18, 24, launched=3, stream=20)  # 2 are hidden
+    made.kernel("Memcpy PtoP (Device -> Device)", 24, 26, launched=4)
+    found = break_down(read_profile(made.file()))
+    sums_are_whole(found)
+    assert (found.exposed_copy_ns, found.copy_ns) == (5_000, 12_000)
+    assert (found.compute_ns, found.exposed_communication_ns) == (7_000, 4_000)
+    assert found.kinds == {"copy": 12_000, "communication": 4_000}
+
+
 def step(made, begin: float, forward: float, backward: float, optimizer: float) -> None:
     made.range(STEP, begin, optimizer + 1)
     for phase, at in (("forward", forward), ("backward", backward), ("optimizer", optimizer)):
