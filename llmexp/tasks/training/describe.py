@@ -84,7 +84,10 @@ def _parameters(plan: TrainingPlan) -> str:
         if plan.active_parameters not in (None, plan.parameters)
         else ""
     )
-    return f"{declared}{plan.parameters:,}, of which {plan.trainable_parameters:,} train{active}"
+    trained = f"of which {plan.trainable_parameters:,} train"
+    if plan.techniques.adapter:
+        trained = f"all frozen, and {plan.trainable_parameters:,} more of the adapter, which train"
+    return f"{declared}{plan.parameters:,}, {trained}{active}"
 
 
 def _values(sets: dict[str, Any]) -> str:
