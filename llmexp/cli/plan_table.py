@@ -10,7 +10,7 @@ from llmexp.plan.memory import GIB
 from llmexp.record.digits import rounded
 from llmexp.record.duration import duration
 from llmexp.report.stated_training import StatedTraining
-from llmexp.sweep.cost import Cost
+from llmexp.sweep.cost import Cost, Speed
 
 # Lines stay below this many characters; only reasons, which have lines of their own, may be longer.
 WIDTH = 100
@@ -36,13 +36,19 @@ _STAYING = ("#", "fits")
 
 def _cells(cost: Cost, notes: list[str], stated: StatedTraining | None) -> list[str]:
     plan, fit, skip = cost.plan, fit_of_plan(cost.plan), certain_skip(cost.plan)
-    taken = stated_cost(cost, stated) if stated else None
+    own = own_speed(cost)
+    taken = stated_cost(cost, stated) if stated and own else None
     asked = [duration(taken.time_s), "" if taken.usd is None else rounded(taken.usd)] if taken else ["", ""]
     sizes = [f"{size / GIB:.1f}" for size in (fit.state, fit.rest, fit.capacity)] if fit else ["", "", ""]
-    speed = rounded(cost.speed.per_device) if cost.speed else ""
+    speed = rounded(own.per_device) if own else ""
     held = duration(cost.held_s) if cost.held_s else "none" if cost.held_s == 0 else "?"
     verdict = fit.verdict if fit else "?"
     return [*plan.subject.values(), plan.label, verdict, *sizes, speed, held, *asked, _mark(skip or "", notes)]
+
+
+def own_speed(cost: Cost) -> Speed | None:
+    """Return the speed that a line may show: a table does not name the cell of another batch or length."""
+    return cost.speed if cost.speed and not cost.speed.elsewhere else None
 
 
 def _mark(reason: str, notes: list[str]) -> str:
@@ -57,13 +63,13 @@ def _mark(reason: str, notes: list[str]) -> str:
 
 def _legend(costs: Sequence[Cost]) -> list[str]:
     """Return where the speeds come from, and what the columns of memory are."""
-    by = dict.fromkeys(cost.speed.by.partition(" (")[0] for cost in costs if cost.speed)
+    by = dict.fromkeys(speed.by.partition(" (")[0] for cost in costs if (speed := own_speed(cost)))
     memory = "GiB of a device: state is certain, + rest is estimated, of is what there is; docs/troubleshooting.md"
     told = [memory] if any(fit_of_plan(cost.plan) for cost in costs) else []
     return [
         "",
         *told,
-        *([f"{costs[0].plan.rate_unit} of a device: by {', '.join(by)}, of the nearest batch"] if by else []),
+        *([f"{costs[0].plan.rate_unit} of a device: by {'; by '.join(by)}"] if by else []),
     ]
 
 

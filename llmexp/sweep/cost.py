@@ -40,6 +40,8 @@ class Speed:
 
     per_device: float
     by: str
+    elsewhere: bool = False
+    """Tell whether it was published of another batch, length or number of devices, which `by` names."""
 
 
 @dataclass(frozen=True)
@@ -156,10 +158,12 @@ def _held_s(plan: RunPlan, folder: RunFolder, history: _History) -> tuple[float 
 def _speed(plan: RunPlan, history: _History) -> Speed | None:
     """Return the speed of the nearest run, else of the nearest published one, which may have other devices."""
     if nearest := history.nearest(plan):
-        said = "this run before" if nearest.id == plan.id else "a run like it"
-        return Speed((nearest.rate or 0.0) / plan.devices, f"{said} in {plan.config.sweep.outputs}")
-    published = get_task(plan.config.task.name).published_speed(plan)
-    return Speed(*published) if published else None
+        outputs, is_same = plan.config.sweep.outputs, nearest.id == plan.id
+        said = f"this run before in {outputs}" if is_same else f"a run like it in {outputs}, of the nearest batch"
+        return Speed((nearest.rate or 0.0) / plan.devices, said)
+    task = get_task(plan.config.task.name)
+    published = task.published_speed(plan)
+    return Speed(*published, elsewhere=task.published_rate(plan) is None) if published else None
 
 
 def _is_kept(plan: RunPlan, folder: RunFolder) -> bool:

@@ -27,6 +27,30 @@ def test_the_papers_cell_with_the_nearest_batch_is_named_with_its_number_of_card
     assert "about 3,230 tokens/s a GPU, by the paper's cell on 8 x a800 (table IV, batch 8, 350 tokens)" in out
 
 
+@pytest.mark.parametrize(
+    ("changed", "speeds"),
+    [
+        # 1,449.5 tokens/s on 8 GPUs, table IX, batch 1; it has no other batch and no other length.
+        ("batch.micro=1,2,4", ["181", "", ""]),
+        ("data.seq_len=128,350,512", ["", "181", ""]),
+        ("parallelism.dp=1,8", ["", "181"]),
+        ("adapter.rank=8,64", ["", "181"]),
+        ("batch.accumulation=1,2", ["181", ""]),
+    ],
+)
+def test_a_table_has_the_papers_speed_only_beside_the_run_that_the_paper_measured(changed, speeds, llmexp):
+    words = ("task=finetune", "method=QL", "model=13b", "hardware=rtx4090", "precision=bf16_pure")
+    length = () if "seq_len" in changed else ("data.seq_len=350",)
+    _, out, _ = llmexp("plan", *words, *length, changed, "--for", "tokens=1e9")
+    header, _, *lines = out.split("\n\n")[0].splitlines()
+    place = header.index("tokens/s")
+    assert [line[place : place + len("tokens/s")].strip() for line in lines] == speeds
+    assert [bool(line[header.index("1e9 tokens") :][: len("1e9 tokens")].strip()) for line in lines] == [
+        bool(speed) for speed in speeds
+    ]
+    assert "tokens/s of a device: by the paper's cell on 8 x rtx4090\n" in out
+
+
 def test_the_engines_configuration_and_the_command_are_for_those_who_ask(llmexp):
     words = ("method=Z3", *PAPER)
     assert '"stage": 3' in llmexp("plan", "--verbose", *words)[1]

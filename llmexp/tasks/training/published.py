@@ -1,9 +1,21 @@
-"""The speed that the paper printed for a run like the planned one."""
+"""The speed that the paper printed for the planned run, or for one like it."""
 
 from __future__ import annotations
 
 from llmexp.plan.training_plan import TrainingPlan
-from llmexp.reference import SEQ_LEN, WORLD_SIZE, PaperCell, paper_batches
+from llmexp.reference import LORA_RANK, SEQ_LEN, WORLD_SIZE, PaperCell, paper_batches, paper_cell
+
+
+def published_rate(plan: TrainingPlan) -> float | None:
+    """Return the tokens/s of the paper's cell of this very run; None also where the paper ran out of memory.
+
+    Batch, GPUs, passes, sequence length and the adapter's rank have to be the paper's.
+    """
+    config, batch = plan.config, plan.batch
+    cell = paper_cell(config.model.name, plan.method, config.hardware.name, batch.micro, config.engine.name)
+    rank = config.adapter.rank if plan.techniques.adapter else LORA_RANK
+    here = (config.task.name, plan.processes, config.data.seq_len, batch.accumulation, rank)
+    return cell.tokens_per_s if cell and here == (cell.task, WORLD_SIZE, SEQ_LEN, 1, LORA_RANK) else None
 
 
 def published_speed(plan: TrainingPlan) -> tuple[float, str] | None:

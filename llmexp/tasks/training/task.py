@@ -11,7 +11,6 @@ from llmexp.plan import bf16
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.result import Metric, ResultPoint, RunResult
 from llmexp.record.samples import StepSample, TrainingSummary
-from llmexp.reference import SEQ_LEN, WORLD_SIZE, paper_cell
 from llmexp.report.row import Row
 from llmexp.schema import TrainingConfig
 from llmexp.tasks.base import Task
@@ -22,7 +21,7 @@ from llmexp.tasks.training.largest_batch import next_trial, points_of, settled, 
 from llmexp.tasks.training.metrics import METRICS
 from llmexp.tasks.training.planning import plan_training
 from llmexp.tasks.training.prior_oom import out_of_memory_already
-from llmexp.tasks.training.published import published_speed
+from llmexp.tasks.training.published import published_rate, published_speed
 from llmexp.tasks.training.repeats import RunConstants, TrainingRepeat
 from llmexp.tasks.training.report.row import TrainingRow
 from llmexp.tasks.training.report.searched_batch_plot import draw_search
@@ -124,10 +123,7 @@ class Training(Task[TrainingConfig, TrainingPlan]):
 
     def published_rate(self, plan: TrainingPlan) -> float | None:
         """Return the tokens/s of the paper's cell; None also where the paper ran out of memory."""
-        config, batch = plan.config, plan.batch
-        cell = paper_cell(config.model.name, plan.method, config.hardware.name, batch.micro, config.engine.name)
-        here = (config.task.name, plan.processes, config.data.seq_len, batch.accumulation)
-        return cell.tokens_per_s if cell and here == (cell.task, WORLD_SIZE, SEQ_LEN, 1) else None
+        return published_rate(plan)
 
     def published_speed(self, plan: TrainingPlan) -> tuple[float, str] | None:
         """Return the tokens/s a GPU of the paper's cell with the nearest batch, and which cell that is."""
