@@ -109,7 +109,7 @@ class _Account:
         )
 
     def _union_ns(self, rows: Selection) -> int:
-        chosen = self._work[np.flatnonzero(rows)]
+        chosen = self._work[rows]
         return Union.of(chosen.begin, chosen.end).total_ns
 
     def _idle_before(self) -> Numbers:
