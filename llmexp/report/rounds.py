@@ -29,7 +29,10 @@ class _Ended:
 
 
 def rounds_of(row: Row) -> Sequence[RepeatInRound]:
-    """Return the repeats in order of their rounds; none where the run was not interleaved or its samples are gone."""
+    """Return the repeats in order of their rounds.
+
+    There are none where the run was not interleaved, or its samples are gone or damaged.
+    """
     result = row.result
     if result is None or result.order != "interleaved":
         return ()
@@ -42,7 +45,7 @@ def _read(ended: _Ended) -> tuple[RepeatInRound, ...]:
     turns = {turn.repeat: turn for turn in result.turns}
     try:
         found = [_repeat(ended.row, result, turns[number]) for number in range(result.repeats) if number in turns]
-    except (OSError, RecordError):
+    except (OSError, RecordError, KeyError, TypeError, ValueError):  # files that are gone or damaged
         return ()
     known = tuple(repeat for repeat in found if repeat)
     return known if len(known) == result.repeats else ()
@@ -52,7 +55,7 @@ def _repeat(row: Row, result: RunResult, turn: Turn) -> RepeatInRound | None:
     """Read one repeat; None where it has no rate, or no sample of its host fell into its window."""
     task, folder = get_task(row.plan.config.task.name), row.folder.repeat(turn.repeat)
     rates = task.rates(row.plan, [task.read(folder, row.plan)])
-    cpu = result.environment.get("cpu", {})
+    cpu = result.environment.get("cpu") or {}
     cores = cpu.get("usable_cores") or cpu.get("logical_cores")
     machine = read_machine(row.folder.system_path, [folder / "samples.0.jsonl"], cores or 0, 0)
     if not rates or not cores or machine.other_cores is None:

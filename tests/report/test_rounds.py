@@ -94,9 +94,13 @@ def test_they_are_not_judged_where_others_took_more_from_one_of_them(interleaved
     assert "No method is judged beside Naive" in answer
 
 
-@pytest.mark.parametrize("lost", ["repeat.2/samples.0.jsonl", "system.jsonl"])
-def test_nor_where_samples_are_gone_or_repeats_took_no_turns(interleaved, lost):
-    runs = [interleaved("Naive", NAIVE, 0), interleaved("F", SLOW, 1)]
-    (runs[0].path / lost).unlink()
-    assert not rounds_of(read_row(runs[0]))
+@pytest.mark.parametrize("name", ["repeat.2/samples.0.jsonl", "repeat.2/rank.0.json", "system.jsonl"])
+@pytest.mark.parametrize("text", [None, "{}\n", "no JSON\n"])
+def test_nor_where_samples_are_gone_or_damaged(interleaved, name, text):
+    run = interleaved("Naive", NAIVE, 0)
+    (run.path / name).unlink() if text is None else (run.path / name).write_text(text)
+    assert not rounds_of(read_row(run))
+
+
+def test_runs_that_took_no_turns_have_no_rounds(interleaved):
     assert not rounds_of(read_row(interleaved("R", NAIVE, 2, order="run_by_run")))
