@@ -81,7 +81,7 @@ def test_each_repeat_has_its_rate_and_the_cores_that_others_took(interleaved):
 
 def test_runs_on_a_shared_host_are_judged_by_their_rounds(interleaved):
     answer = said(interleaved("Naive", NAIVE, 0), interleaved("F", SLOW, 1))
-    assert "Naive trains tiny at 878 tokens/s, 2.00 times F: it is surely the fastest" in answer
+    assert "Naive trains tiny at 878 tokens/s, round by round 2.00 times F: it is surely the fastest" in answer
     assert "Surely slower: F." in answer
     assert "where they met both runs alike, repeats of the same round are compared" in answer
     assert "Round by round, as others shared the host, slower than Naive: F." in answer

@@ -112,7 +112,7 @@ def _head(said: str, best: Row, others: Sequence[Beside], rows: Sequence[Row], l
     if not others:
         return f"{said}. It is the only one that was measured, so nothing says whether another is faster."
     naive = next((one for one in others if one.row.subject == "Naive" and one.row.work == best.work), others[-1])
-    times = f", {three_digits(_ratio(best, naive), '.2f')} times {label(naive.row)}" * naive.is_compared
+    times = f", {_times(best, naive)} {label(naive.row)}" * naive.is_compared
     if len(others) == measured - 1 and all(one.verdict == "slower" for one in others):
         did_not_fit = any(row.state == OOM for row in rows)
         which = "that fits" if did_not_fit else f"of the {measured} that were measured to their end"
@@ -120,10 +120,12 @@ def _head(said: str, best: Row, others: Sequence[Beside], rows: Sequence[Row], l
     return f"{said}{times}: the highest mean of {measured}, but not surely the fastest."
 
 
-def _ratio(best: Row, beside: Beside) -> float:
-    """Return the ratio of the means, or that by the rounds, which is free of what met both runs."""
+def _times(best: Row, beside: Beside) -> str:
+    """Say by the means how many times as fast the best is; on a shared host by the rounds, which is another ratio."""
     found = beside.estimate
-    return found.ratio if isinstance(found, PairedEstimate) else _mean(best) / _mean(beside.row)
+    if isinstance(found, PairedEstimate):
+        return f"round by round {three_digits(found.ratio, '.2f')} times"
+    return f"{three_digits(_mean(best) / _mean(beside.row), '.2f')} times"
 
 
 def _others(others: Sequence[Beside], label: Label) -> list[str]:
@@ -147,7 +149,8 @@ def _sureness(name: str, best: Row, others: Sequence[Beside]) -> list[str]:
     by_rounds = [one for one in others if isinstance(one.estimate, PairedEstimate)]
     if by_rounds:
         lines.append(
-            "Others shared the host meanwhile; where they met both runs alike, repeats of the same round are compared."
+            "Others shared the host; where they met both runs alike, repeats of the same round are compared, each by "
+            "the share of the cores that was left to it."
         )
     if any(one.verdict in ("slower", "same") for one in others):
         lines.append(
