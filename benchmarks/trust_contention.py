@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import pi, sin
 from types import SimpleNamespace
 from typing import Any
@@ -72,6 +72,8 @@ CASES: dict[str, Case] = {
 }
 # The speed of all methods but Naive over that of Naive, where they are not equally fast.
 SPEED = 0.5
+# The last third of a window takes so much longer than its first, where the steps of one run drift.
+DRIFT = 0.1
 
 
 @dataclass(frozen=True)
@@ -98,12 +100,19 @@ def contention_verdicts(tries: int) -> Iterator[Figure]:
     for name, case in CASES.items():
         for repeats in REPEATS:
             said = f"contention {name}, {len(METHODS)} methods x {repeats}"
-            equal = [table(case, repeats, 1.0, random.Random(seed)) for seed in range(tries)]
-            beside_naive = sum(one.said(SLOWER) + one.said(FASTER) > 0 for one in equal)
-            in_words = sum("slower" in one.verdicts for one in equal)
-            yield rate(f"table that tells equal methods from Naive: {said}", beside_naive, tries, limit=FALSE_ALARMS)
-            yield rate(f"answer that calls an equal method slower: {said}", in_words, tries, limit=FALSE_ALARMS)
+            yield from _wrong(said, [table(case, repeats, 1.0, random.Random(seed)) for seed in range(tries)])
             yield from _found(said, [table(case, repeats, SPEED, random.Random(seed)) for seed in range(tries)])
+    for repeats in REPEATS:
+        said = f"contention that varies slowly, one run drifts by {DRIFT:.0%}, {len(METHODS)} methods x {repeats}"
+        drifting = [table(slowly, repeats, 1.0, random.Random(seed), DRIFT) for seed in range(tries)]
+        yield from _wrong(said, drifting)
+
+
+def _wrong(said: str, equal: Sequence[Table]) -> Iterator[Figure]:
+    beside_naive = sum(one.said(SLOWER) + one.said(FASTER) > 0 for one in equal)
+    in_words, tries = sum("slower" in one.verdicts for one in equal), len(equal)
+    yield rate(f"table that tells equal methods from Naive: {said}", beside_naive, tries, limit=FALSE_ALARMS)
+    yield rate(f"answer that calls an equal method slower: {said}", in_words, tries, limit=FALSE_ALARMS)
 
 
 def _found(said: str, tables: Sequence[Table]) -> Iterator[Figure]:
@@ -115,25 +124,28 @@ def _found(said: str, tables: Sequence[Table]) -> Iterator[Figure]:
     yield rate(f"{of} called slower in words: {said}", in_words, others)
 
 
-def table(case: Case, repeats: int, speed: float, draw: random.Random) -> Table:
-    """Simulate a sweep whose methods have `speed` times that of Naive, and let llmexp judge it."""
+def table(case: Case, repeats: int, speed: float, draw: random.Random, drift: float = 0.0) -> Table:
+    """Simulate a sweep whose methods have `speed` times that of Naive, and let llmexp judge it.
+
+    The steps of one of them drift.
+    """
     places, cost = case(len(METHODS) * repeats, draw), draw.uniform(*COSTS)
-    rows: list[Any] = [
-        _row(method, 1.0 if method == METHODS[0] else speed, {place: places[place] for place in slots}, cost, draw)
-        for method, slots in interleaved(repeats).items()
-    ]
+    drifting, rows = draw.choice(METHODS), list[Any]()
+    for method, slots in interleaved(repeats).items():
+        own = 1.0 if method == METHODS[0] else speed
+        program = Simulated(Protocol("", repeats, 5, 20), SCATTER, own, drift * (method == drifting))
+        rows.append(_row(method, program, {place: places[place] for place in slots}, cost, draw))
     (line,) = conclusion(rows, rounds=lambda row: row.rounds)
     by_mean: list[Any] = sorted(rows, key=lambda row: -row.rate.mean)
     beside = beside_best(by_mean, lambda row: row.rounds)
     return Table(line, [one.verdict for one in beside])
 
 
-def _row(method: str, speed: float, taken: dict[int, float], cost: float, draw: random.Random) -> SimpleNamespace:
+def _row(method: str, program: Simulated, taken: dict[int, float], cost: float, draw: random.Random) -> SimpleNamespace:
     """Return the fields of a table's row that both verdicts need; `taken` are the cores by the repeat's place."""
     levels = tuple((1 - cores / CORES) ** -cost for cores in taken.values())
     seen = tuple(max(0.0, draw.gauss(cores, SAMPLED_CORES)) for cores in taken.values())
-    run = Simulated(Protocol("", len(taken), 5, 20), SCATTER, speed, levels=levels, taken_cores=seen)
-    metric, judged, rates = run.run_apart(draw)
+    metric, judged, rates = replace(program, levels=levels, taken_cores=seen).run_apart(draw)
     rounds = [
         RepeatInRound(rate, CORES, cores, f"{place:03}", f"{place:03}.9")
         for rate, cores, place in zip(rates, seen, taken, strict=True)
