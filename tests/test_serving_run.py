@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from marks import slow
+from patience import HANG_S
 
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.requests import RequestSample
@@ -296,6 +297,7 @@ def test_keys_that_a_server_inherits_or_is_told_are_never_recorded(
 @pytest.mark.long
 def test_a_real_server_gives_two_load_points_with_their_floor_pictures_and_copy_in_mlflow(tmp_path: Path) -> None:
     words = [word for word in WORDS if "tracking" not in word]
+    words.append(f"tracking.timeout_s={HANG_S:g}")
     load = ("serve.rate=20,max", "serve.requests=8", "serve.prompt.tokens=16", "serve.output.tokens=8")
     command = [sys.executable, "-m", "llmexp", *words, *load]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=2 * LONG_S)

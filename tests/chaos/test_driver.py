@@ -26,7 +26,7 @@ def test_a_driver_that_has_ended_is_too_late_for_a_fault(tmp_path: Path) -> None
 def test_a_driver_is_waited_for_while_it_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, code: int | None
 ) -> None:
-    monkeypatch.setattr(driver_module, "IDLE_S", 2.0)
+    monkeypatch.setattr(driver_module, "IDLE_S", 4.0)
     command = [sys.executable, "-c", f"import time\n{body}"]
     surroundings = SimpleNamespace(llmexp=lambda *words: command, environment=dict(os.environ), scratch=tmp_path)
     driver = Driver(surroundings, [], tmp_path / "log", HERE)

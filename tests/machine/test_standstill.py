@@ -94,3 +94,27 @@ def test_the_own_work_does_not_count_where_only_processes_below_are_waited_for()
         pass
     assert watch.stands_still()
     assert not own.stands_still()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody counts how long a process waits for a core")
+def test_one_that_gets_no_core_from_others_does_not_stand_still() -> None:
+    """Beside a process on its only core, one of the lowest class computes less than a hundredth of it."""
+    core = min(os.sched_getaffinity(0))
+    spin = f"import os, sys; os.sched_setaffinity(0, [{core}]); print(flush=True)\nwhile True: pass"
+    lowest = f"import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n{spin}"
+    with (
+        subprocess.Popen([sys.executable, "-c", lowest], stdout=subprocess.PIPE) as starved,
+        subprocess.Popen([sys.executable, "-c", spin], stdout=subprocess.PIPE) as other,
+    ):
+        for process in (starved, other):
+            assert process.stdout
+            process.stdout.readline()
+        watch = StandstillWatch(starved.pid, idle_s=1.0)
+        watch.stands_still()
+        before_s, began_s = watch.computed_s(), time.monotonic()
+        looks = [watch.stands_still() for _ in range(60) if not time.sleep(0.05)]
+        computed_share = (watch.computed_s() - before_s) / (time.monotonic() - began_s)
+        for process in (starved, other):
+            process.kill()
+    assert computed_share < 0.02
+    assert not any(looks)

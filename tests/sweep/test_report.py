@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from patience import HANG_S
 
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.folder import RunFolder, find_runs
@@ -97,7 +98,7 @@ from llmexp.__main__ import main
 code = main(sys.argv[1:])
 print(code, *[name for name in {HEAVY} if name in sys.modules])
 """
-TRACKED = ("method=Naive,R", "model=tiny", "hardware=cpu")
+TRACKED = ("method=Naive,R", "model=tiny", "hardware=cpu", f"tracking.timeout_s={HANG_S:g}")
 
 
 def again() -> list[str]:

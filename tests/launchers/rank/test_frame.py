@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from patience import HANG_S
+from patience import HANG_S, until
 from planning import make_plan
 
 from llmexp.errors import ServerDiedError, ServerError, ServerHungError, ServerNotReadyError
@@ -97,9 +97,10 @@ def test_a_rank_that_nobody_would_end_goes_with_its_driver(tmp_path: Path) -> No
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path / ".drivers")], **pipes) as driver:
         assert driver.stdout
         driver.stdout.readline()
-        ending = threading.Timer(3.0, driver.kill)
+        at_work = tmp_path / "at work"
+        ending = threading.Thread(target=lambda: (until(at_work.exists), driver.kill()))
         ending.start()
-        code, repeat = run(tmp_path, "import time; time.sleep(1000)")
+        code, repeat = run(tmp_path, f"open({str(at_work)!r}, 'w'); import time; time.sleep(1000)")
         ending.join()
     assert code == 1
     assert "the driver of this run has gone" in (repeat / "log.1.txt").read_text()
