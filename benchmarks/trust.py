@@ -18,6 +18,7 @@ from benchmarks.trust_memory import memory_verdicts
 from benchmarks.trust_order import order_verdicts
 from benchmarks.trust_serving import serving_verdicts
 from benchmarks.trust_sets import set_verdicts
+from benchmarks.trust_training import training_verdicts
 from llmexp.analysis.inference import log_ratio
 from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.stability import is_known_to
@@ -53,6 +54,7 @@ def trust(folder: Path, tries: int = 1000) -> Iterator[Figure]:
     yield from order_verdicts(tries)
     yield from contention_verdicts(tries // 2)
     yield from batch_verdicts(tries)
+    yield from training_verdicts()
     yield from memory_verdicts()
     yield from _of_microbenchmarks(folder, tries // 5)
 

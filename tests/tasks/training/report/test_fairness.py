@@ -16,10 +16,10 @@ def told(*runs: RunFolder) -> list[str]:
 
 
 def test_layouts_with_the_same_losses_are_the_same_training(trained):
-    one, two = trained([2.0, 1.0], batch__micro=2), trained([2.0, 1.00001], ranks=2)
+    one, two = trained([2.0, 1.0], batch__micro=2), trained([2.0, 1.000005], ranks=2)
     (line,) = told(one, two, trained([2.0, 1.0], method="F", batch__micro=2), trained([2.0, 1.0], ranks=2, method="F"))
     assert "the same training on deepspeed and deepspeed dp 2" in line
-    assert "within 1.0e-05" in line
+    assert "within 5.0e-06" in line
     assert "(Naive, F)" in line
 
 
@@ -64,7 +64,7 @@ def test_equal_losses_without_equal_updates_are_not_called_the_same_training(tra
             (3.0, 6.0),
             f"{NOT}: the first step's gradients have norms of 3 and 6 on deepspeed and deepspeed dp 2",
         ),
-        ((3.0, 3.1), "the same training on deepspeed and deepspeed dp 2"),
+        ((3.0, 3.0005), "the same training on deepspeed and deepspeed dp 2"),
         ((3.0, None), "the same training on deepspeed and deepspeed dp 2"),
     ],
 )
@@ -99,7 +99,7 @@ def test_late_steps_and_the_noise_of_bf16_are_forgiven(trained):
     bf16 = {"precision__name": "bf16_pure"} | {
         f"precision__{name}": "bf16" for name in ("parameters", "gradients", "master", "moments")
     }
-    assert told(trained([1.0], batch__micro=2, **bf16), trained([1.01], ranks=2, **bf16))[0].startswith("the same")
+    assert told(trained([1.0], batch__micro=2, **bf16), trained([1.001], ranks=2, **bf16))[0].startswith("the same")
 
 
 def test_runs_that_were_asked_for_other_work_are_not_compared(trained):
