@@ -10,7 +10,6 @@ from typing import Never
 
 from llmexp import __version__
 from llmexp.bundle.archive import is_bundle, unpacked
-from llmexp.cli.check import keys
 from llmexp.errors import ConfigError
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.paths import RealPaths
@@ -51,6 +50,8 @@ def _without_dashes(message: str) -> str:
     found = re.search(r"unrecognized arguments: --([\w.-]+)(=\S+)?", message)
     if not found:
         return ""
+    from llmexp.cli.check import keys  # the schema takes a fifth of the time in which a command starts
+
     name, value = found[1].replace("-", "_"), found[2] or "=<value>"
     meant = f"{name}{value}" if name in keys() else meant_by("key", name)
     return f"settings have no dashes: write {meant}; " if meant else ""

@@ -9,7 +9,7 @@ from llmexp.cli.overrides import as_typed
 from llmexp.errors import ConfigError
 from llmexp.record.plan import RunPlan
 from llmexp.report.columns import Column
-from llmexp.report.terminal import as_table, console, write
+from llmexp.report.screen import as_table, console, write
 
 YES, ENGINE = "yes", "engine"
 Answer = tuple[Sequence[str], RunPlan | ConfigError]

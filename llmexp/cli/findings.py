@@ -14,8 +14,8 @@ from llmexp.record.redact import redact
 from llmexp.report.findings.claims import own_claims, paper_claims
 from llmexp.report.findings.measured import rows_of_runs
 from llmexp.report.findings.table import findings, findings_csv, findings_detail
+from llmexp.report.screen import as_table, console, write
 from llmexp.report.table import Report, build_report
-from llmexp.report.terminal import as_table, console, write
 from llmexp.report.text import detail_lines
 
 

@@ -14,8 +14,8 @@ from llmexp.report.paper.names import TITLES, experiment_of, name_of, place_of
 from llmexp.report.paper.printed import printed
 from llmexp.report.paper.texts import TEXTS, missing_lines, print_views, publish_views
 from llmexp.report.paper.view import PaperView
+from llmexp.report.screen import console, write
 from llmexp.report.table import Report, build_report
-from llmexp.report.terminal import console, write
 
 _NOT_HERE = ("largest_batch", "figure", "setup", "claims")
 

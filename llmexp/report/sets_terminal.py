@@ -11,8 +11,8 @@ from llmexp.report.baseline import Measured
 from llmexp.report.cells import in_unit
 from llmexp.report.columns import Column
 from llmexp.report.compare import Difference
+from llmexp.report.screen import as_table, console, write
 from llmexp.report.sets import PairedRow, SetComparison
-from llmexp.report.terminal import as_table, console, write
 
 MOST_DIFFERENCES = 8
 

@@ -6,17 +6,16 @@ repeats the runs stands below, with the words that all commands share written on
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from llmexp.analysis.same_training import Sameness, is_another
 from llmexp.report.cells import in_unit
-from llmexp.report.columns import Column, Detail
+from llmexp.report.columns import Column
 from llmexp.report.compare import Comparison, Difference, Ratio, ending
 from llmexp.report.repeat import repeat_lines
 from llmexp.report.same_cells import part_same
+from llmexp.report.screen import as_table, console, fitting, name_left_out, print_detail, write
 from llmexp.report.section import Section
 from llmexp.report.table import Report
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-WIDTH_WITHOUT_TERMINAL = 120
-WIDEST_TABLE = 100
 _SPEEDS = {"same": "equally fast", "different": "not equally fast", "unknown": "cannot tell whether equally fast"}
 
 
@@ -48,85 +45,19 @@ def _print_section(screen: Console, section: Section, first: int) -> None:
     differing, same = part_same(section.columns)
     if same:
         screen.print(same, style="dim", markup=False)
-    shown, left_out = _fitting([numbers, *differing], screen)
+    shown, left_out = fitting([numbers, *differing], screen)
     screen.print(as_table(shown))
     for line in section.leaders:
         write(screen, line)
     for line in section.legend:
         write(screen, line, "dim")
-    _name_left_out(screen, left_out, "in Markdown and CSV")
+    name_left_out(screen, left_out, "in Markdown and CSV")
     for number, note in enumerate(section.notes, 1):
         write(screen, f"({number}) {note}")
     for detail in section.details:
         print_detail(detail, screen)
     for line in repeat_lines([row.command for row in section.rows], first):
         write(screen, line)
-
-
-def print_detail(detail: Detail, screen: Console) -> None:
-    """Print a further table with its title and legend."""
-    write(screen, f"\n{detail.title}")
-    shown, left_out = _fitting(list(detail.columns), screen)
-    screen.print(as_table(shown))
-    for line in detail.legend:
-        write(screen, line, "dim")
-    _name_left_out(screen, left_out, "in Markdown")
-
-
-def _name_left_out(screen: Console, headers: Sequence[str], elsewhere: str) -> None:
-    if headers:
-        named = "; ".join(header.replace("\u00a0", " ") for header in headers)
-        write(screen, f"no room for: {named} ({elsewhere}, or on a wider terminal)", "dim")
-
-
-def console(file: TextIO | None = None) -> Console:
-    """Return a rich console as wide as the terminal.
-
-    Its width is fixed where there is no terminal and COLUMNS is not set.
-    """
-    from rich.console import Console
-
-    target = file or sys.stdout
-    has_width = target.isatty() or "COLUMNS" in os.environ
-    return Console(file=target, width=None if has_width else WIDTH_WITHOUT_TERMINAL, highlight=False)
-
-
-def write(screen: Console, line: str, style: str | None = None) -> None:
-    """Print a line as it is: without markup, and unbroken, so that it can be copied."""
-    screen.print(line, style=style, markup=False, soft_wrap=True)
-
-
-def as_table(shown: Sequence[Column]) -> Table:
-    """Turn columns into a rich table."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for column in shown:
-        table.add_column(
-            column.header.replace(" ", "\n"),
-            justify="left" if column.left else "right",
-            vertical="bottom",
-            overflow="fold",
-            max_width=column.widest,
-        )
-    for cells in zip(*(column.cells for column in shown), strict=True):
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
-
-
-def _fitting(found: list[Column], screen: Console) -> tuple[list[Column], list[str]]:
-    shown, left_out = list(found), []
-    width = min(screen.width, WIDEST_TABLE)
-    unlimited = screen.options.update(max_width=10_000)
-    while screen.measure(as_table(shown), options=unlimited).maximum > width and any(
-        column.dispensable for column in shown
-    ):
-        first = min((column for column in shown if column.dispensable), key=lambda column: column.dispensable)
-        shown.remove(first)
-        left_out.append(first.header)
-    return shown, left_out
 
 
 def print_comparison(comparison: Comparison, file: TextIO | None = None) -> None:

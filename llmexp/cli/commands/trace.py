@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from llmexp.cli.arguments import Parser, command_parser, one_run
 from llmexp.cli.timeline import check_there_is, draw_step, untraced
+from llmexp.cli.trace_tables import compare, show
 from llmexp.errors import ConfigError, TraceError
-from llmexp.plan.detect import described as described_hardware
+from llmexp.plan.detect import described
 from llmexp.record.breakdown import RunBreakdown, read_breakdown
 from llmexp.record.calibration import calibration_for
 from llmexp.record.counted import Peaks
 from llmexp.record.folder import RunFolder
-from llmexp.record.plan import RunPlan
-from llmexp.report.breakdown.causes import causes_detail, kinds_detail
-from llmexp.report.breakdown.difference import difference_detail, kernel_difference_detail
-from llmexp.report.breakdown.kernels import collectives_detail, kernels_detail
-from llmexp.report.breakdown.limits import limits_detail
-from llmexp.report.breakdown.modules import module_detail
 from llmexp.report.breakdown.parts import Profiled
-from llmexp.report.breakdown.rates import rate_details
-from llmexp.report.breakdown.server import server_detail
-from llmexp.report.terminal import console, print_detail
 from llmexp.traces.run import break_down_ranks, break_down_run, traces_of
 
 DIFF = "diff"
@@ -61,39 +55,11 @@ def main(args: Namespace) -> int:
     if words[0] == DIFF and not Path(DIFF).exists():
         if len(words) != 3:
             raise ConfigError(f"trace diff takes two runs or traces, not {len(words) - 1}: llmexp trace diff A B")
-        _compare(*(_profiled(Path(word), args.hardware) for word in words[1:]))
+        compare(*(_profiled(Path(word), args.hardware) for word in words[1:]))
         return 0
     for word in words:
-        _show(_profiled(Path(word), args.hardware))
+        show(_profiled(Path(word), args.hardware))
     return 0
-
-
-def _show(run: Profiled) -> None:
-    found = [causes_detail(run), kinds_detail(run), kernels_detail(run), *rate_details(run)]
-    if run.breakdown.ranks[0].steps:
-        modules = server_detail([run], whole=True) if run.breakdown.is_server else module_detail([run])
-        found[1:1] = [modules, limits_detail([run])]
-    screen = console()
-    for detail in (*found, collectives_detail(run)):
-        if detail:
-            print_detail(detail, screen)
-    for rank in run.breakdown.ranks:
-        if rank.truncated or rank.odd_events:
-            print(f"{rank.source}: " + _damage(rank.truncated, rank.odd_events))
-
-
-def _damage(truncated: bool, odd_events: int) -> str:
-    cut = ["the file ends within its events: what is missing is not counted"] * truncated
-    return "; ".join(
-        [*cut, *[f"{odd_events} events that are damaged or have no usable times are left out"] * bool(odd_events)]
-    )
-
-
-def _compare(a: Profiled, b: Profiled) -> None:
-    screen = console()
-    print(f"a: {a.name}\nb: {b.name}")
-    for detail in (difference_detail(a, b), kernel_difference_detail(a, b)):
-        print_detail(detail, screen)
 
 
 def _profiled(path: Path, hardware: str | None) -> Profiled:
@@ -120,6 +86,8 @@ def _profiled(path: Path, hardware: str | None) -> Profiled:
 
 
 def _again(folder: RunFolder) -> RunBreakdown | None:
+    from llmexp.record.plan import RunPlan  # its schema takes a fifth of the time in which the command starts
+
     plan, result = RunPlan.read(folder.plan_path), folder.result()
     hardware, environment = plan.config.hardware, result.environment if result else {}
     limits = calibration_for(hardware.calibration, folder.path.parents[1], plan.processes, environment)
@@ -128,17 +96,22 @@ def _again(folder: RunFolder) -> RunBreakdown | None:
 
 def _foreign(traces: Sequence[Path], hardware: str | None) -> RunBreakdown:
     """Break down traces whose hardware is named, or is known by the GPU's name."""
-    described = described_hardware()
-    if hardware and hardware not in described:
-        raise ConfigError(f"--hardware={hardware}: there is none of this name; there are {', '.join(described)}")
+    if hardware and hardware not in _described():
+        raise ConfigError(f"--hardware={hardware}: there is none of this name; there are {', '.join(_described())}")
     found = _readable(break_down_ranks(traces))
     device_name = found.ranks[0].device_name
-    by_name = (name for name, node in described.items() if device_name in node.get("device_names", ()))
-    node = described.get(hardware or next(by_name, ""), {})
+    by_name = (name for name, node in _described().items() if device_name in node.get("device_names", ()))
+    node = _described().get(hardware or next(by_name, ""), {})
     peaks = Peaks(
         flops_per_s=dict(node.get("peak_flops_per_s", {})), bytes_per_s=node.get("memory_bandwidth_bytes_per_s")
     )
     return found.model_copy(update={"peaks": peaks})
+
+
+@cache
+def _described() -> Mapping[str, Any]:
+    """Return the described hardware by name, which takes a tenth of a second to read."""
+    return described()
 
 
 def _readable(found: RunBreakdown) -> RunBreakdown:

@@ -13,7 +13,7 @@ from llmexp.record.reading import as_cell, plain
 from llmexp.record.redact import redact, redact_all
 from llmexp.report.latex import PREAMBLE, float_of
 from llmexp.report.paper.view import PaperView
-from llmexp.report.terminal import console, print_detail, write
+from llmexp.report.screen import console, print_detail, write
 from llmexp.report.text import detail_lines
 
 MISSING_SHOWN = "llmexp report paper --missing prints the commands that fill the cells without a run"

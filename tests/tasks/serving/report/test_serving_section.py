@@ -8,7 +8,7 @@ from served_requests import answer, floor, served_row, serving_plan
 
 from llmexp.plan.load_points import probe_of
 from llmexp.report.columns import Detail
-from llmexp.report.terminal import console, print_detail
+from llmexp.report.screen import console, print_detail
 from llmexp.tasks.serving.report.section import ServingSection
 from llmexp.tasks.serving.task import SERVE
 
