@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmexp.traces.events import Numbers, Trace
+from llmexp.traces.events import Trace
 from llmexp.traces.inputs import Inputs
 from llmexp.traces.intervals import Innermost, rows_of
+from llmexp.traces.times import Numbers
 from llmexp.traces.work import Work
 
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from llmexp.errors import TraceError
 from llmexp.record.ranges import BMM0, BMM1, CORE, MODULE, OUTPUT, PHASE_END, SOFTMAX, STEP
-from llmexp.traces.events import Numbers, Table, Trace, empty_table
+from llmexp.traces.events import Table, Trace, empty_table
 from llmexp.traces.intervals import Innermost, outer_first
 from llmexp.traces.server_names import INSIDE, ROWS
+from llmexp.traces.times import Numbers
 
 Path = tuple[str, ...]
 NO_PHASE = ""

@@ -12,10 +12,11 @@ from llmexp.record.breakdown import Breakdown, KernelTime, ModuleTime, Share
 from llmexp.record.ranges import SERVER_PHASES
 from llmexp.traces.attribution import Attribution
 from llmexp.traces.counting import count
-from llmexp.traces.events import Numbers, Selection, Trace, empty_table, read_trace
+from llmexp.traces.events import Selection, Trace, empty_table, read_trace
 from llmexp.traces.intervals import Union, exclusive_ns, rows_of
 from llmexp.traces.kinds import COMMUNICATION, COMPUTE, COPY, COPYING, GEMM, collective_of, kind_of
 from llmexp.traces.server_steps import with_server_steps
+from llmexp.traces.times import Numbers
 from llmexp.traces.work import Work, work_in_steps
 
 KEPT_KERNELS, KEPT_SHAPES = 40, 40

@@ -11,9 +11,10 @@ import numpy as np
 
 from llmexp.errors import TraceError
 from llmexp.record.breakdown import CollectiveTime
-from llmexp.traces.events import GLOO, Numbers
+from llmexp.traces.events import GLOO
 from llmexp.traces.intervals import rows_of
 from llmexp.traces.kinds import COMMUNICATION
+from llmexp.traces.times import Numbers
 from llmexp.traces.work import Work
 
 MOST_COLLECTIVES = 1_000

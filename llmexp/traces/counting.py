@@ -9,10 +9,11 @@ import numpy as np
 from llmexp.record.counted import AttentionTime, GemmTime
 from llmexp.traces.asked import asked_by
 from llmexp.traces.attention import attention_shape, attention_times
-from llmexp.traces.events import Numbers, Trace
+from llmexp.traces.events import Trace
 from llmexp.traces.gemms import gemm_times, product_shape
 from llmexp.traces.inputs import ATTENTION, PRODUCTS
 from llmexp.traces.kinds import COMPUTE
+from llmexp.traces.times import Numbers
 from llmexp.traces.work import Work
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
+from itertools import accumulate, chain, pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -20,20 +20,22 @@ from llmexp.traces.inputs import SHAPED, Raw
 from llmexp.traces.numbering import Numbering, TooManyError
 from llmexp.traces.parsing import Arguments, Event, TraceFile
 from llmexp.traces.server_names import is_followed
+from llmexp.traces.times import Numbers, durations_ns, is_duration, is_time, nanoseconds
 
-Numbers = NDArray[np.integer[Any]]
-Selection = NDArray[np.integer[Any]] | NDArray[np.bool_]
+Selection = NDArray[np.integer[Any]] | NDArray[np.bool_] | slice
+# The type of the lanes' numbers, of which there are MOST_LANES at most.
+LANE = np.int16
 # More would take more memory than there is.
 MOST_EVENTS = 100_000_000
-# Microseconds below this are known to less than half a nanosecond as floating-point numbers.
-EXACT_BELOW_US = 2.0**43
 
 DEVICE, LAUNCH, OPERATOR, RANGE, CALL = "device", "launch", "operator", "range", "call"
-FORWARD, BACKWARD = "forward", "backward"
+MOMENTS = FORWARD, BACKWARD = "forward", "backward"
 # Gloo's threads open these ranges around the collectives that they carry out.
 GLOO = "gloo:"
 # The operator by which torch notes the size of each collective.
 COMMUNICATED = "record_param_comms"
+# The operators of which more is kept than their name.
+NOTED = SHAPED | {COMMUNICATED}
 # The phase and the categories of the events of each kind.
 KINDS = {
     DEVICE: ("X", ("kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "Kernel", "Memcpy", "Memset")),
@@ -102,33 +104,30 @@ class Trace:
     device_name: str = ""
 
 
-_TS, _NAME, _ID, _CORRELATION = (attrgetter(name) for name in ("ts", "name", "id", "args.correlation"))
+_TS, _DUR, _NAME, _ID, _CORRELATION = (attrgetter(name) for name in ("ts", "dur", "name", "id", "args.correlation"))
 _THREAD, _STREAM = attrgetter("pid", "tid"), attrgetter("args.device", "args.stream")
-
-
-class _InexactError(Exception):
-    """An error: these times need more digits than a floating-point number has."""
 
 
 def read_trace(path: Path) -> Trace:
     """Read a trace; raises TraceError where it is none, is damaged or holds no events."""
-    try:
-        return _Reader(path, exact=False).read()
-    except _InexactError:
-        return _Reader(path, exact=True).read()
+    return _Reader(path).read()
+
+
+# Columns of one number; to cut one takes a hundredth of the time of making it.
+_EQUAL: dict[int, Numbers] = {value: np.broadcast_to(np.int64(value), (MOST_EVENTS,)) for value in (-1, 0)}
 
 
 class _Reader:
     """Turns a file's events into columns; names, lanes and details are numbered as they come."""
 
-    def __init__(self, path: Path, exact: bool) -> None:
-        self._path, self._file = path, TraceFile(path, number=Decimal if exact else float)
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, TraceFile(path)
         self._names, self._lanes, self._inputs = Numbering("names"), Numbering("threads"), Numbering("shapes")
         self._tables: defaultdict[str, _Growing] = defaultdict(_Growing)
         self._odd = self._read = 0
 
     def read(self) -> Trace:
-        """Read all events; raises TraceError, and _InexactError where times have too many digits."""
+        """Read all events; raises TraceError."""
         for events in self._file:
             self._read += len(events)
             if self._read > MOST_EVENTS:
@@ -140,7 +139,7 @@ class _Reader:
         if not self._tables:
             raise TraceError(f"{self._path} has no events of operators, kernels or ranges")
         return Trace(
-            device=self._tables[DEVICE].table(),
+            device=self._tables[DEVICE].table(by_begin=True),
             launches=self._tables[LAUNCH].table(),
             operators=self._tables[OPERATOR].table(),
             ranges=self._tables[RANGE].table(),
@@ -156,38 +155,43 @@ class _Reader:
         )
 
     def _take(self, events: list[Event]) -> None:
+        chosen = self._chosen(events)
+        for (kind, of_kind), times in zip(chosen.items(), _times_together(chosen), strict=True):
+            try:
+                part = self._columns(kind, of_kind, *(times or _times(kind, of_kind)))
+            except (TypeError, ValueError, OverflowError):  # a foreign profiler's events may hold anything
+                usable = self._usable(kind, of_kind)
+                part = self._columns(kind, usable, *_times(kind, usable))
+            self._tables[kind].add(part)
+
+    def _chosen(self, events: list[Event]) -> dict[str, list[Event]]:
+        """Return the events of each kind, in the order of KINDS, without kinds that have none."""
         by_category: defaultdict[Any, list[Event]] = defaultdict(list)
         for event in events:
             try:
                 by_category[event.cat].append(event)
             except TypeError:  # a label that is a list
                 self._odd += 1
+        found: dict[str, list[Event]] = {}
         for kind, (phase, categories) in KINDS.items():
-            found = (by_category[category] for category in categories if category in by_category)
-            chosen = [event for of_category in found for event in of_category if event.ph == phase]
+            of_kind = [event for category in categories for event in by_category.get(category, ()) if event.ph == phase]
             if kind == CALL:
-                chosen = [event for event in chosen if isinstance(event.name, str) and is_followed(event.name)]
-            if not chosen:
-                continue
-            try:
-                part = self._columns(kind, chosen)
-            except (TypeError, ValueError, OverflowError):  # a foreign profiler's events may hold anything
-                part = self._columns(kind, self._usable(kind, chosen))
-            self._tables[kind].add(part)
+                of_kind = [event for event in of_kind if isinstance(event.name, str) and is_followed(event.name)]
+            if of_kind:
+                found[kind] = of_kind
+        return found
 
-    def _columns(self, kind: str, events: list[Event]) -> Table:
-        begin = _nanoseconds([*map(_TS, events)])
-        moments = kind in (FORWARD, BACKWARD)
-        end = begin if moments else begin + _nanoseconds([event.dur or 0 for event in events])
+    def _columns(self, kind: str, events: list[Event], begin: Numbers, end: Numbers) -> Table:
+        moments = kind in MOMENTS
+        if (end < begin).any():
+            raise ValueError
         names = [] if moments else [*map(_NAME, events)]
-        if (end < begin).any() or not {*map(type, names)} <= {str}:
-            raise TypeError
-        lanes = [*map(_STREAM if kind == DEVICE else _THREAD, events)]
+        lanes = map(_STREAM if kind == DEVICE else _THREAD, events)
         return Table(
             begin,
             end,
-            _equal(0, events) if moments else np.array([*map(self._names.__getitem__, names)], np.int32),
-            np.array([*map(self._lanes.__getitem__, lanes)], np.int32),
+            _equal(0, events) if moments else np.fromiter(map(self._names.__getitem__, names), np.int32, len(events)),
+            np.fromiter(map(self._lanes.__getitem__, lanes), LANE, len(events)),
             self._keys(kind, events),
             self._details(kind, names, events),
         )
@@ -199,7 +203,7 @@ class _Reader:
 
     def _usable(self, kind: str, events: list[Event]) -> list[Event]:
         """Leave out the events that have no name, no times, or an end before their begin."""
-        named = kind not in (FORWARD, BACKWARD)
+        named = kind not in MOMENTS
         usable = [event for event in events if _is_usable(event) and (isinstance(event.name, str) or not named)]
         self._odd += len(events) - len(usable)
         return usable
@@ -210,12 +214,13 @@ class _Reader:
         if kind not in (OPERATOR, RANGE):
             return _equal(-1, events)
         details = np.full(len(events), -1, np.int64)
-        for row, name in enumerate(names):
+        ranges = kind == RANGE
+        for row in [row for row, name in enumerate(names) if name in NOTED or (ranges and name.startswith(GLOO))]:
             args = events[row].args
-            if name in SHAPED or (kind == RANGE and name.startswith(GLOO)):
-                details[row] = self._inputs[bytes(args.shapes), bytes(args.types), bytes(args.values)]
-            elif name == COMMUNICATED:
+            if names[row] == COMMUNICATED:
                 details[row] = self._inputs[_communicated(args)]
+            else:
+                details[row] = self._inputs[bytes(args.shapes), bytes(args.types), bytes(args.values)]
         return details
 
 
@@ -243,11 +248,15 @@ class _Growing:
             column[self._used : end] = vars(part)[name]
         self._used = end
 
-    def table(self) -> Table:
-        """Return all rows; nothing can be added any more."""
+    def table(self, by_begin: bool = False) -> Table:
+        """Return all rows, which may be put in order of begin; nothing can be added any more."""
         if not self._columns:
             return empty_table()
         self._resize(self._used)
+        if by_begin:
+            order = np.argsort(self._columns["begin"], kind="stable")
+            for column in self._columns.values():
+                column[:] = column[order]
         equal = {name: np.broadcast_to(one, (self._used,)) for name, one in self._equal.items()}
         return Table(**self._columns, **equal)
 
@@ -265,33 +274,33 @@ def _communicated(args: Arguments) -> Raw:
 
 
 def _is_usable(event: Event) -> bool:
-    times = (event.ts, event.dur or 0)
-    if not all(isinstance(time, int | float | Decimal) for time in times):
-        return False
     ids = (event.pid, event.tid, event.args.device, event.args.stream)
-    return all(isinstance(one, int | str | None) for one in ids) and abs(times[0]) < 2**52 and 0 <= times[1] < 2**52
+    return all(isinstance(one, int | str | None) for one in ids) and is_time(event.ts) and is_duration(event.dur)
 
 
-def _nanoseconds(microseconds: list[Any]) -> Numbers:
-    """Round to whole nanoseconds, exactly.
-
-    Raises _InexactError where floating-point numbers lack digits for that, and TypeError where these are no numbers.
-    """
-    values: NDArray[Any] = np.array(microseconds)
-    if values.dtype.kind in "iu":
-        whole_us: Numbers = values.astype(np.int64)
-        return whole_us * 1000
-    if values.dtype.kind != "f":
-        return np.array([round(value * 1000) for value in microseconds], np.int64)
-    if len(values) and not np.abs(values).max() < EXACT_BELOW_US:
-        raise _InexactError
-    whole = np.floor(values)
-    nanoseconds: Numbers = whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
-    return nanoseconds
+def _times_together(chosen: Mapping[str, Sequence[Event]]) -> list[tuple[Numbers, Numbers] | None]:
+    """Return the begins and ends of each kind's events, or None for each; few long arrays take less time than many."""
+    with suppress(TypeError, ValueError):
+        if not chosen:
+            return []
+        cuts = [0, *accumulate(map(len, chosen.values()))]
+        begin = nanoseconds([*map(_TS, chain.from_iterable(chosen.values()))])
+        lasting = [events for kind, events in chosen.items() if kind not in MOMENTS]
+        durations = durations_ns([*map(_DUR, chain.from_iterable(lasting))])
+        end = begin.copy()
+        end[: len(durations)] += durations
+        return [(begin[first:last], end[first:last]) for first, last in pairwise(cuts)]
+    return [None] * len(chosen)
 
 
-def _equal(value: int, events: list[Event]) -> Numbers:
-    return np.broadcast_to(np.int64(value), (len(events),))
+def _times(kind: str, events: Sequence[Event]) -> tuple[Numbers, Numbers]:
+    """Return the begins and ends of events of one kind; raises TypeError or ValueError where one is no number."""
+    begin = nanoseconds([*map(_TS, events)])
+    return begin, begin if kind in MOMENTS else begin + durations_ns([*map(_DUR, events)])
+
+
+def _equal(value: int, events: Sequence[Event]) -> Numbers:
+    return _EQUAL[value][: len(events)]
 
 
 def _whole_numbers(values: list[Any], otherwise: int) -> Numbers:

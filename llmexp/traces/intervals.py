@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmexp.traces.events import Numbers, Table
+from llmexp.traces.events import Table
+from llmexp.traces.times import Numbers
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from llmexp.record.ranges import ALL_GATHER, ALL_REDUCE
-from llmexp.traces.events import Numbers
+from llmexp.traces.times import Numbers
 
 COMPUTE, COMMUNICATION, COPY = 0, 1, 2
 """The classes of work; where they overlap, the time counts as the first one's. A copy within a device's memory keeps it

@@ -19,7 +19,9 @@ class Numbering(dict[Any, int]):
         self._what, self._bytes = what, 0
 
     def __missing__(self, key: Any) -> int:
-        """Give the key its number."""
+        """Give the key its number; raises TypeError where a name is no text."""
+        if self._what == "names" and not isinstance(key, str):
+            raise TypeError
         texts = (key,) if isinstance(key, str) else [part for part in key if isinstance(part, str | bytes)]
         self._bytes += sum(map(len, texts))
         if self._bytes > MOST_TEXT_BYTES or (self._what == "threads" and len(self) >= MOST_LANES):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,11 +25,12 @@ JOINED_PIECES = 8
 _START, _BARE_LIST = re.compile(rb'"traceEvents"\s*:\s*\['), re.compile(rb"\s*\[")
 _DEVICE_NAME = re.compile(rb'"deviceProperties"\s*:\s*\[\s*\{[^{}]{0,1000}?"name"\s*:\s*"([^"\\]{1,100})"')
 _BORDER = re.compile(rb"\}\s*,\s*(?=\{)")
+(_CLOSED,) = b"]"
 # Profilers write these without quotes, which is no JSON: "blocks per SM": inf.
 _NO_NUMBER = re.compile(rb"(:\s*)-?(?:inf|nan|Infinity|NaN)\b")
 
 
-_NO_LIST = msgspec.Raw(b"[]")
+_NO_LIST, _NULL = msgspec.Raw(b"[]"), msgspec.Raw(b"null")
 
 
 class Arguments(msgspec.Struct, gc=False, frozen=True):
@@ -52,14 +53,14 @@ NO_ARGUMENTS = Arguments()
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event; ts and dur are in microseconds."""
+    """One event; ts and dur are in microseconds, the former as the text that the file has."""
 
     ph: Any = None
     cat: Any = None
     name: Any = None
     pid: Any = None
     tid: Any = None
-    ts: Any = None
+    ts: msgspec.Raw = _NULL
     dur: Any = None
     id: Any = None
     args: Arguments = NO_ARGUMENTS
@@ -72,18 +73,18 @@ class TraceFile:
     that are no events, because the file is damaged there.
     """
 
-    def __init__(self, path: Path, number: Callable[[str], Any] = float) -> None:
+    def __init__(self, path: Path) -> None:
         self._path, self.truncated, self.device_name, self.unreadable = path, False, "", 0
-        hook = None if number is float else number
-        self._decode = msgspec.json.Decoder(list[Event], float_hook=hook).decode
+        self._decode = msgspec.json.Decoder(list[Event]).decode
 
     def __iter__(self) -> Iterator[list[Event]]:
         """Yield the events, some thousands at a time; raises TraceError where the file is no trace or is damaged."""
         parts = self._parts()
         rest = self._after_head(parts)
         for part in parts:
-            rest += part
-            events, taken = self._until_last_border(rest)
+            listed = bytearray().join((b"[", rest, part))
+            events, taken = self._until_last_border(listed)
+            rest = bytes(memoryview(listed)[1 + taken :])
             if not taken:
                 events, taken = self._until_end(rest)
                 if taken:
@@ -91,8 +92,8 @@ class TraceFile:
                     return
                 if len(rest) > LONGEST_EVENT_BYTES:
                     events, taken = self._readable(rest)
+                    rest = rest[taken:]
             yield events
-            rest = rest[taken:]
         yield from self._last(rest)
 
     def _last(self, text: bytes) -> Iterator[list[Event]]:
@@ -147,16 +148,21 @@ class TraceFile:
                 break
         raise TraceError(f"{self._path} is no trace: it has no list named traceEvents")
 
-    def _until_last_border(self, text: bytes) -> tuple[list[Event], int]:
+    def _until_last_border(self, listed: bytearray) -> tuple[list[Event], int]:
         """Return the events up to the last border between two, and where the next begins; no events and 0 if none is.
 
-        It is looked for in the last bytes only, because that takes less time.
+        `listed` is a text after a bracket, in which the list is closed at the border: so nothing is copied. A border is
+        looked for in the last bytes only, because that takes less time.
         """
-        windows = (list(_BORDER.finditer(text, max(0, len(text) - searched))) for searched in (2**12, 2**16))
-        borders = next(filter(None, windows), [])
-        for border in reversed(borders[-TRIED_BORDERS:]):
+        windows = (list(_BORDER.finditer(listed, max(1, len(listed) - searched))) for searched in (2**12, 2**16))
+        borders = [(border.start() + 1, border.end()) for border in next(filter(None, windows), [])]
+        for end, begin in reversed(borders[-TRIED_BORDERS:]):
+            after, listed[end] = listed[end], _CLOSED
             with suppress(ValueError, RecursionError):
-                return self._events(text[: border.start() + 1]), border.end()
+                return self._decode(memoryview(listed)[: end + 1]), begin - 1
+            listed[end] = after
+            with suppress(ValueError, RecursionError):
+                return self._mended(bytes(memoryview(listed)[1:end])), begin - 1
         return [], 0
 
     def _readable(self, text: bytes) -> tuple[list[Event], int]:
@@ -195,10 +201,14 @@ class TraceFile:
         try:
             return self._decode(b"[" + text + b"]")
         except ValueError:
-            readable = _numbers_only(text).decode(errors="replace").encode()
-            if readable == text:
-                raise
-            return self._decode(b"[" + readable + b"]")
+            return self._mended(text)
+
+    def _mended(self, text: bytes) -> list[Event]:
+        """Return the events of a text that is no JSON as it is; raises ValueError or RecursionError too."""
+        readable = _numbers_only(text).decode(errors="replace").encode()
+        if readable == text:
+            raise ValueError("no list of events")
+        return self._decode(b"[" + readable + b"]")
 
 
 def _numbers_only(text: bytes) -> bytes:

@@ -11,8 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from llmexp.record.ranges import MODULE, PHASE_END, STEP
-from llmexp.traces.events import Numbers, Table, Trace
+from llmexp.traces.events import Table, Trace
 from llmexp.traces.server_names import module_of, phase_of
+from llmexp.traces.times import Numbers
 
 COMPILED = "## Call CompiledFxGraph"
 

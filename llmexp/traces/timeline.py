@@ -10,8 +10,9 @@ import numpy as np
 from llmexp.record.timeline import COMMUNICATION, COMPUTATION, COPIES, IDLE, PHASE, Bars, Timeline
 from llmexp.traces import kinds
 from llmexp.traces.breakdown import Profile
-from llmexp.traces.events import Numbers, Selection
+from llmexp.traces.events import Selection
 from llmexp.traces.intervals import Union
+from llmexp.traces.times import Numbers
 
 OUTSIDE, RECOMPUTED = "outside modules", "recomputed forward"
 # Work of one label that is closer than this share of the step is one bar: a picture has fewer pixels.

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmexp.traces.events import GLOO, Numbers, Selection, Table, Trace
+from llmexp.traces.events import GLOO, LANE, Selection, Table, Trace
 from llmexp.traces.intervals import Innermost
 from llmexp.traces.kinds import COMMUNICATION, COPY, classes
+from llmexp.traces.times import Numbers
 
 LAST = COPY + 1
 
@@ -45,15 +46,17 @@ def work_in_steps(trace: Trace, steps: Table) -> Work:
     It is that of the GPU where the trace has some, else that of the CPU's operators.
     """
     found = _of_device(trace) if len(trace.device) else _of_operators(trace)
-    if not len(steps):
-        return found[np.argsort(found.begin, kind="stable")]
-    rows = np.flatnonzero((found.moment >= steps.begin.min()) & (found.moment < steps.end.max()))
-    return found[rows[np.argsort(found.begin[rows], kind="stable")]]
+    rows = np.arange(len(found))
+    if len(steps):
+        rows = np.flatnonzero((found.moment >= steps.begin.min()) & (found.moment < steps.end.max()))
+    rows = rows[np.argsort(found.begin[rows], kind="stable")]
+    follow_each_other = len(rows) > 0 and (np.diff(rows) == 1).all()
+    return found[rows[0] : rows[-1] + 1] if follow_each_other else found[rows]  # a slice copies nothing
 
 
 def _of_device(trace: Trace) -> Work:
     device, launches, by_key = trace.device, trace.launches, np.argsort(trace.launches.key, kind="stable")
-    lane, moment = np.full(len(device), -1, np.int32), np.full(len(device), -1, np.int64)
+    lane, moment = np.full(len(device), -1, LANE), np.full(len(device), -1, np.int64)
     if len(launches):
         index = np.searchsorted(launches.key, device.key, sorter=by_key)
         launch = by_key[np.minimum(index, len(launches) - 1)]
