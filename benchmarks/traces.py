@@ -1,14 +1,14 @@
-"""`python -m benchmarks traces` measures what it costs to read a trace, beside Python's own json.
+"""`python -m benchmarks traces` measures what `llmexp trace` costs, beside Python's own json.
 
 The trace is made up: steps of a model of many layers on a GPU, with the ranges, links and shapes that a run's own trace
-has, in the profiler's layout.
+has, in the profiler's layout. Its times are those of a machine's clock, or of the epoch.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,11 +19,13 @@ from benchmarks.rivals import rivals_of
 from llmexp.record import ranges
 
 PLAIN = "import json, sys; json.load(open(sys.argv[1]))"
-BREAK_DOWN = (
-    "import sys, pathlib, llmexp.traces.breakdown as b; b.break_down(b.read_profile(pathlib.Path(sys.argv[1])))"
-)
-OURS, JSON = "llmexp", "json"
+TRACE = (sys.executable, "-m", "llmexp", "trace")
+OURS, JSON = "llmexp trace", "json"
 MILLION = 1_000_000
+SHARE_OF_JSON, PEAK_MB = 0.16, 100
+# The microseconds at which the clocks began, and as a profiler writes them today.
+CLOCKS = {"the machine's clock": 4_578_163_625_258, "the epoch's clock": 1_790_857_026_000_000}
+DEVICE = '"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84929347584'
 LAYERS, KERNELS_A_PHASE = 32, 12
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>, 3>(int, Params)"
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel"
@@ -31,56 +33,66 @@ MODULES = (ranges.NORM, ranges.QKV, ranges.ROPE, ranges.CORE, ranges.OUTPUT, ran
 
 
 def traces(folder: Path, rounds: int = 5, rivals: str | None = None) -> Iterator[Figure]:
-    """Measure traces of one and of ten million events, in turn with json where that fits into memory.
+    """Measure traces of a million events by each clock, in turn with json, and of ten million.
 
-    `rivals` is an interpreter that has other readers of traces, which are then asked too.
+    `rivals` is an interpreter that has other readers of traces, which are then asked too, by the machine's clock.
     """
     path = folder / "million.json"
-    name = f"a million events ({write_trace(path, MILLION) / 1e6:,.0f} MB)"
-    commands = {OURS: [sys.executable, "-c", BREAK_DOWN], JSON: [sys.executable, "-c", PLAIN]} | rivals_of(rivals)
+    million_cpu_s: list[float] = []
+    for clock, begin_us in CLOCKS.items():
+        name = f"a million events by {clock} ({write_trace(path, MILLION, begin_us) / 1e6:,.0f} MB)"
+        others = {} if million_cpu_s else rivals_of(rivals)
+        costs = _in_turn({OURS: [*TRACE], JSON: [sys.executable, "-c", PLAIN]} | others, path, rounds)
+        million_cpu_s = million_cpu_s or [cost.all_cpu_s for cost in costs[OURS]]
+        yield from _figures(name, costs)
+        path.unlink()
+    yield _tenfold(folder, path, million_cpu_s)
+
+
+def _in_turn(commands: Mapping[str, Sequence[str]], path: Path, rounds: int) -> dict[str, list[Cost]]:
     costs: dict[str, list[Cost]] = {reader: [] for reader in commands}
     for _ in range(rounds):
         for reader, command in commands.items():
-            costs[reader].append(cost_of([*command, str(path)], folder))
+            costs[reader].append(cost_of([*command, str(path)], path.parent))
+    return costs
+
+
+def _figures(name: str, costs: Mapping[str, Sequence[Cost]]) -> Iterator[Figure]:
+    """Yield the readers' CPU times over that of json, and their peaks; llmexp's have limits."""
     cpu_s = {reader: [cost.all_cpu_s for cost in found] for reader, found in costs.items()}
-    for reader in commands:
-        over_json, limit = paired_ratio(cpu_s[reader], cpu_s[JSON]), 0.16 if reader == OURS else None
+    for reader, found in costs.items():
         if reader != JSON:
-            yield Figure(f"{name}, {reader} over json", "x", over_json, rounds, limit=limit)
+            limit = SHARE_OF_JSON if reader == OURS else None
+            over_json = paired_ratio(cpu_s[reader], cpu_s[JSON])
+            yield Figure(f"{name}, {reader} over json", "x", over_json, len(found), limit=limit)
     for reader, found in costs.items():
         peak = interval([cost.peak_rss_bytes / 1e6 for cost in found])
-        yield Figure(f"{reader}, peak", "MB", peak, rounds, limit=100 if reader == OURS else None)
-    path.unlink()
-    yield _tenfold(folder, path, cpu_s[OURS])
+        yield Figure(f"{name}, {reader}, peak", "MB", peak, len(found), limit=PEAK_MB if reader == OURS else None)
 
 
-def _tenfold(folder: Path, path: Path, cpu_s: list[float]) -> Figure:
+def _tenfold(folder: Path, path: Path, cpu_s: Sequence[float]) -> Figure:
     write_trace(path, 10 * MILLION)
-    tenfold = [cost_of([sys.executable, "-c", BREAK_DOWN, str(path)], folder).all_cpu_s for _ in range(2)]
-    return Figure(
-        "ten million events, over ten times a million",
-        "x",
-        paired_ratio(tenfold, [10 * s for s in cpu_s[:2]]),
-        2,
-        limit=1.1,
-    )
+    tenfold = [cost_of([*TRACE, str(path)], folder).all_cpu_s for _ in range(2)]
+    tenfold_over = paired_ratio(tenfold, [10 * s for s in cpu_s[:2]])
+    return Figure("ten million events, over ten times a million", "x", tenfold_over, 2, limit=1.1)
 
 
-def write_trace(path: Path, events: int) -> int:
+def write_trace(path: Path, events: int, begin_us: int = CLOCKS["the machine's clock"]) -> int:
     """Write a trace of at least so many events and return its bytes."""
     with path.open("w") as file:
-        file.write('{\n  "schemaVersion": 1,\n  "baseTimeNanoseconds": 1790857026000000000,\n  "traceEvents": [\n')
-        _Writer(file, events).write()
+        file.write('{\n  "schemaVersion": 1,\n  "deviceProperties": [\n    {\n      ' + DEVICE)
+        file.write('\n    }\n  ],\n  "baseTimeNanoseconds": 1790857026000000000,\n  "traceEvents": [\n')
+        _Writer(file, events, begin_us).write()
         file.write('\n  ],\n  "traceName": "made-up.json"\n}\n')
     return path.stat().st_size
 
 
 class _Writer:
-    """Writes steps of forward and backward; times are in microseconds."""
+    """Writes steps of forward and backward; times are in microseconds after the begin."""
 
-    def __init__(self, file: TextIO, events: int) -> None:
-        self._file, self._wanted, self._written = file, events, 0
-        self._host_us, self._device_us, self._correlation = 4_578_163_625_258.659, 4_578_163_625_300.0, 0
+    def __init__(self, file: TextIO, events: int, begin_us: int) -> None:
+        self._file, self._wanted, self._begin_us, self._written = file, events, begin_us, 0
+        self._host_us, self._device_us, self._correlation = 0.659, 42.0, 0
 
     def write(self) -> None:
         """Write steps until there are enough events."""
@@ -146,8 +158,10 @@ class _Writer:
 
     def _event(self, phase: str, category: str, name: str, lane: int, at_us: float, **more: Any) -> None:
         args = more.pop("args", None)
-        event = {"ph": phase, "cat": category, "name": name, "pid": 1, "tid": lane, "ts": round(at_us, 3)} | more
+        event = {"ph": phase, "cat": category, "name": name, "pid": 1, "tid": lane, "ts": 0} | more
         text = json.dumps(event).replace(', "pid"', ',\n    "pid"').replace("{", "{\n    ", 1)[:-1]
+        whole_us, ns = divmod(round(at_us * 1000), 1000)
+        text = text.replace('"ts": 0', f'"ts": {self._begin_us + whole_us}.{ns:03}')
         if args:
             text += ',\n    "args": {\n      ' + json.dumps(args)[1:-1].replace(', "', ',\n      "') + "\n    }"
         self._file.write(",\n  " * bool(self._written) + text + "\n  }")
