@@ -20,6 +20,7 @@ from llmexp.report.control import control_lines
 from llmexp.report.csv_line import csv_line, identity
 from llmexp.report.legend import legend_of_runs, legend_of_signs, small
 from llmexp.report.notes import beside_note, ending_note, folded, interruption_note
+from llmexp.report.other_trainings import other_trainings
 from llmexp.report.page.answer import answers, leaders
 from llmexp.report.page.chart import Chart, Matrix
 from llmexp.report.paper.view import PaperView
@@ -48,6 +49,11 @@ class Section:
         """The part of the work that all rows share, by name; other parts need a column."""
         first = self.rows[0].work if self.rows else {}
         return {name: value for name, value in first.items() if all(row.work.get(name) == value for row in self.rows)}
+
+    @cached_property
+    def other_trainings(self) -> dict[Path, str]:
+        """The folders of runs that did another training than those that were asked for the same, with the reason."""
+        return other_trainings(self.rows)
 
     @property
     def facets(self) -> list[str]:
@@ -227,12 +233,12 @@ class Section:
     @property
     def answers(self) -> list[str]:
         """What these runs answer, in sentences that are no surer than their statistics."""
-        return answers(self.rows, self.named)
+        return answers(self.rows, self.named, self.other_trainings)
 
     @property
     def leaders(self) -> list[str]:
         """The first of these sentences alone: the fastest run, beside what, and whether that is sure."""
-        return leaders(self.rows, self.named)
+        return leaders(self.rows, self.named, self.other_trainings)
 
     def named(self, row: Row) -> str:
         """Return a row's name in a sentence: its subject, and in brackets by name what else differs between rows."""

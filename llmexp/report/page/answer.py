@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
+from pathlib import Path
 from typing import Literal
 
 from llmexp.analysis.inference import Estimate, log_ratio
@@ -38,22 +39,27 @@ class Beside:
         return self.verdict != "disturbed"
 
 
-def answers(rows: Sequence[Row], label: Label) -> list[str]:
-    """Return the sentences of each group of rows that compete: of one task, model, data, hardware and ranks."""
+def answers(rows: Sequence[Row], label: Label, odd: Mapping[Path, str] | None = None) -> list[str]:
+    """Return the sentences of each group of rows that compete: of one task, model, data, hardware and ranks.
+
+    `odd` says which runs did another training than they were asked for; they are named, and not compared.
+    """
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if not row.is_control:
             groups.setdefault(_competing(row), []).append(row)
-    return [line for group in groups.values() for line in _group(group, label, len(groups) > 1)]
+    found = [_Group(tuple(group), label, odd or {}) for group in groups.values()]
+    return [line for group in found for line in group.sentences(len(groups) > 1)]
 
 
-def leaders(rows: Sequence[Row], label: Label) -> list[str]:
+def leaders(rows: Sequence[Row], label: Label, odd: Mapping[Path, str] | None = None) -> list[str]:
     """Return the first sentence on each group in which several runs were measured: which is fastest, and how surely."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if row.rate and not row.is_control:
             groups.setdefault(_competing(row), []).append(row)
-    return [_group(group, label, len(groups) > 1)[0] for group in groups.values() if len(group) > 1]
+    found = [_Group(tuple(group), label, odd or {}) for group in groups.values() if len(group) > 1]
+    return [group.sentences(len(groups) > 1)[0] for group in found]
 
 
 def _competing(row: Row) -> tuple[str, ...]:
@@ -61,22 +67,46 @@ def _competing(row: Row) -> tuple[str, ...]:
     return tuple(work.get(name, "") for name in ("task", "model", "data", "seq_len", "hardware", "ranks", "devices"))
 
 
-def _group(rows: Sequence[Row], label: Label, several: bool) -> list[str]:
-    measured = sorted((row for row in rows if row.rate), key=lambda row: -_mean(row))
-    where = f" on {rows[0].hardware}, {rows[0].processes} rank{'s' * (rows[0].processes > 1)}" if several else ""
-    ended = _ended(rows, label)
-    if not measured:
-        return [f"None of {len(rows)} runs{where} was measured to its end.", *ended] if rows[0].plan.rate else ended
-    best, others, left = measured[0], beside_best(measured), len(measured) - 1 - MOST_COMPARED
-    verb, what = ("trains", rows[0].work.get("model", "")) if "method" in best.plan.subject else ("reaches", "")
-    head = f"{label(best)} {verb} {what}".rstrip() + f"{' at' * (verb == 'trains')} {speed(best)}{where}"
-    return [
-        _head(head, best, others, rows, label),
-        *_others(others, label),
-        *([f"Lower still and not compared one by one: {left} more."] if left > 0 else []),
-        *_sureness(label(best), best, others),
-        *ended,
-    ]
+@dataclass(frozen=True)
+class _Group:
+    """Rows that compete, how they are named, and those of them that did another training, with the reason."""
+
+    rows: tuple[Row, ...]
+    label: Label
+    odd: Mapping[Path, str]
+
+    def sentences(self, several: bool) -> list[str]:
+        """Say which is fastest, and what is known of the others; where there are several groups, also on what."""
+        first = self.rows[0]
+        where = f" on {first.hardware}, {first.processes} rank{'s' * (first.processes > 1)}" if several else ""
+        rows = [row for row in self.rows if row.folder.path not in self.odd]
+        measured = sorted((row for row in rows if row.rate), key=lambda row: -_mean(row))
+        left_out = [*self._other_trainings(where), *_ended(rows, self.label)]
+        if not measured:
+            nobody = [f"None of {len(rows)} runs{where} was measured to its end."] * bool(rows and first.plan.rate)
+            return [*nobody, *left_out]
+        best, others, left = measured[0], beside_best(measured), len(measured) - 1 - MOST_COMPARED
+        verb, what = ("trains", first.work.get("model", "")) if "method" in best.plan.subject else ("reaches", "")
+        head = f"{self.label(best)} {verb} {what}".rstrip() + f"{' at' * (verb == 'trains')} {speed(best)}{where}"
+        return [
+            _head(head, best, others, rows, self.label),
+            *_others(others, self.label),
+            *([f"Lower still and not compared one by one: {left} more."] if left > 0 else []),
+            *_sureness(self.label(best), best, others),
+            *left_out,
+        ]
+
+    def _other_trainings(self, where: str) -> list[str]:
+        """Name the runs that are not compared, by what shows that they did another training."""
+        reasons: dict[str, list[str]] = {}
+        for row in self.rows:
+            if why := self.odd.get(row.folder.path):
+                reasons.setdefault(why, []).append(self.label(row))
+        return [
+            f"Not compared{where}, because runs that were asked for the same training did not do it ({why}): "
+            f"{listed(names)}."
+            for why, names in reasons.items()
+        ]
 
 
 def beside_best(measured: Sequence[Row], rounds: Rounds = rounds_of) -> list[Beside]:

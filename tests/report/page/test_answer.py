@@ -122,3 +122,26 @@ def test_a_difference_of_a_tenth_is_found_with_five_repeats_of_one_percent():
     chance = random.Random(8)
     found = [beside_best(table([1000.0, 1000.0, 1100.0], 5, 0.01, chance)) for _ in range(TABLES)]
     assert sum(all(one.verdict == "slower" for one in each) for each in found) / TABLES > 0.95
+
+
+def test_a_run_that_did_another_training_is_never_the_fastest(trained):
+    speeds = {"Naive": 1000, "R": 900}
+    runs = [trained([6.0, 5.0], method=method, metrics=rate(mean, 4, 5)) for method, mean in speeds.items()]
+    broken = trained([6.0, 6.0], method="F", update=0.0, metrics=rate(9000, 4, 5))
+    said = sentences(*runs, broken)
+    assert "Naive trains tiny at 1,000 tokens/s, 1.11 times R: it is surely the fastest of the 2 that" in said
+    why = "the losses of the first steps are up to 20.00% apart"
+    assert f"because runs that were asked for the same training did not do it ({why}): F." in said
+
+
+def test_of_two_that_disagree_neither_is_the_fastest(trained):
+    one, other = (
+        trained([6.0, 5.0], metrics=rate(1000, 4, 5)),
+        trained([6.0, 6.0], method="F", metrics=rate(9000, 4, 5)),
+    )
+    report = build_report([one, other]).sections[0]
+    (said,) = report.answers
+    assert said.startswith("Not compared, because runs that were asked for the same training did not do it")
+    assert said.endswith(": Naive, F.")
+    assert report.leaders == [said]
+    assert not [line for line in report.legend if "slower than Naive" in line]

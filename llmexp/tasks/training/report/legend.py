@@ -32,7 +32,7 @@ def legend(report: TrainingSection) -> list[str]:
         *legend_of_signs(report.rows),
         *applying(lines),
         *legend_of_runs(report.rows, report.shared),
-        *conclusion(report.rows, report.named),
+        *conclusion(report.comparable, report.named),
         *control_lines(report.rows),
         *convergence_legend(list(report.converged.values())),
         *scaling_legend(report.series),

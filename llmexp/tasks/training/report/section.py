@@ -74,6 +74,11 @@ class TrainingSection(Section):
         return engine_names(self.rows)
 
     @property
+    def comparable(self) -> list[TrainingRow]:
+        """The runs that did the training that they were asked for, as far as is known."""
+        return [row for row in self.rows if row.folder.path not in self.other_trainings]
+
+    @property
     def columns(self) -> list[Column]:
         """The columns in the paper's order, beside the paper's cells."""
         return columns(self)
@@ -215,7 +220,10 @@ class TrainingSection(Section):
     @property
     def answers(self) -> list[str]:
         """The fastest, and which methods are told apart from Naive."""
-        return [*super().answers, *(f"{line[:1].upper()}{line[1:]}." for line in conclusion(self.rows, self.named))]
+        return [
+            *super().answers,
+            *(f"{line[:1].upper()}{line[1:]}." for line in conclusion(self.comparable, self.named)),
+        ]
 
     @property
     def charts(self) -> Sequence[Chart]:
