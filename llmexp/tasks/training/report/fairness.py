@@ -74,8 +74,12 @@ def _methods_apart(rows: Iterable[TrainingRow], engines: Mapping[str, str]) -> I
     for row in rows:
         first = firsts.setdefault((_work(row), *_step(row), *asked_training(row.plan).values()), row)
         if first is not row and (found := same_training(first.trained, row.trained)).answer == DIFFERENT:
-            ours, theirs = (f"{each.method} ({each.folder.path.name})" for each in (first, row))
+            ours, theirs = (f"{each.method} ({_place(each)})" for each in (first, row))
             yield f"{_said(found)} with {ours} and {theirs} on {_layout(row, engines)}"
+
+
+def _place(row: TrainingRow) -> str:
+    return "/".join(row.folder.path.parts[-2:])
 
 
 def _step(row: TrainingRow) -> tuple[Any, ...]:
