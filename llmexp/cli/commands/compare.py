@@ -20,7 +20,8 @@ from llmexp.report.terminal import print_comparison
 
 _DESCRIPTION = (
     "What differs between two runs, or which rows of two sets of runs are faster or slower. For sets the exit code is "
-    "1 where a row is slower, or is no longer measured, and 0 otherwise; 2 where nothing can be compared."
+    "1 where a row is slower, is no longer measured, or did another training, and 0 otherwise; 2 where nothing can be "
+    "compared."
 )
 
 
