@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import ceil
 
+from llmexp.analysis.load_window import LoadWindow
 from llmexp.analysis.percentiles import percentile
 from llmexp.analysis.request_latency import latencies
 from llmexp.errors import ServerError
@@ -62,12 +63,11 @@ def _floor(plan: ServingPlan, point: LoadPoint, port: int, source: PromptSource)
     measured = [sample for sample in found if not sample.warmup]
     if problem := next((sample.problem for sample in measured if sample.problem), ""):
         raise ServerError(f"{INSTANT} did not answer at {point}: {problem}")
-    seconds = max(sample.end_s for sample in measured) - min(sample.scheduled_s for sample in measured)
     times_s = latencies(measured)
     return ClientFloor(
         point=point.number,
         requests=len(measured),
-        requests_per_s=len(measured) / seconds,
+        requests_per_s=LoadWindow.of(measured).per_s(len(measured)),
         ttft_p50_s=percentile(times_s["ttft"], 50),
         ttft_p99_s=percentile(times_s["ttft"], 99),
         end_to_end_p50_s=percentile(times_s["end_to_end"], 50),

@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from llmexp.analysis.load_window import LoadWindow
 from llmexp.errors import ServerError
 from llmexp.launchers.serving.asked import requests_of
 from llmexp.launchers.serving.client.address import Address
@@ -142,14 +143,14 @@ class _ProfiledSession(Session):
 
     def record(self, problem: str) -> ProfiledLoad:
         """Return what became of the load."""
-        whole = [sample for sample in self._samples if not sample.warmup and not sample.problem]
-        seconds = max(one.end_s for one in whole) - min(one.scheduled_s for one in whole) if whole else 0.0
+        measured = [sample for sample in self._samples if not sample.warmup]
+        whole = [sample for sample in measured if not sample.problem]
         known = whole and all(sample.output_tokens is not None for sample in whole)
         return ProfiledLoad(
             load=str(self._plan.points[-1]),
             requests=len(whole),
             windows_s=self._profiler.windows_s,
-            output_tokens_per_s=sum(sample.amount for sample in whole) / seconds if known and seconds else None,
+            output_tokens_per_s=LoadWindow.of(measured).per_s(sum(each.amount for each in whole)) if known else None,
             problem=problem,
         )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, Protocol
 
+from llmexp.analysis.load_window import LoadWindow
 from llmexp.record.requests import RequestSample
 
 Origin = Literal["scheduled", "sent"]
@@ -124,12 +125,9 @@ class Objective:
 
 
 def goodput_per_s(samples: Sequence[RequestSample], objective: Objective) -> float:
-    """Return the requests a second that kept the objective, from the first that was due to the last end."""
-    if not samples:
-        return 0.0
-    seconds = max(one.end_s for one in samples) - min(one.scheduled_s for one in samples)
+    """Return the requests a second that kept the objective, over the window that all rates of a load point have."""
     kept = sum(objective.is_kept_by(one) for one in samples)
-    return kept / seconds if seconds > 0 else 0.0
+    return LoadWindow.of(samples).per_s(kept) if samples else 0.0
 
 
 def _origin_s(sample: RequestSample, origin: Origin) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from llmexp.analysis.contention import Machine, disturbances
+from llmexp.analysis.load_window import LoadWindow
 from llmexp.analysis.percentiles import percentile
 from llmexp.analysis.quantity import Measurement
 from llmexp.analysis.request_latency import latencies
@@ -62,7 +63,8 @@ def _failed(point: LoadPoint, repeat: ServingRepeat) -> Iterator[str]:
 
 def _client(point: LoadPoint, repeat: ServingRepeat) -> Iterator[str]:
     """Yield where the client's own time, or its own highest rate, is too near to what was measured."""
-    floor, whole = floor_of(repeat, point), [one for one in requests_of(repeat, point) if not one.problem]
+    floor, samples = floor_of(repeat, point), requests_of(repeat, point)
+    whole = [one for one in samples if not one.problem]
     if floor is None or not whole:
         return
     times_s = latencies(whole)
@@ -72,8 +74,7 @@ def _client(point: LoadPoint, repeat: ServingRepeat) -> Iterator[str]:
             words = {"ttft": "time to first token", "end_to_end": "end-to-end latency"}[name]
             share = f"{rounded(own_s * 1e3)} of {rounded(found_s * 1e3)} ms"
             yield f"client: {share} of the median {words} at {point} are its own"
-    seconds = max(one.end_s for one in whole) - min(one.scheduled_s for one in whole)
-    rate = len(whole) / seconds
+    rate = LoadWindow.of(samples).per_s(len(whole))
     if point.rate_per_s is None and rate > CLIENTS_SHARE * floor.requests_per_s:
         yield (
             f"client: {rounded(rate)} requests/s at {point}, and it can send {rounded(floor.requests_per_s)} itself to "

@@ -15,7 +15,7 @@ GIB = 1024**3
 
 @METRICS.add("output tokens/s", "higher")
 def output_tokens_per_s(repeat: ServingRepeat, plan: ServingPlan) -> Measurement | None:
-    """Tokens generated per second at the load point with the most, from the first request due to the last answer."""
+    """Tokens generated per second at the load point with the most; docs/numbers.md says over which time."""
     return _highest("output_tokens_per_s", repeat, plan)
 
 

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from llmexp.analysis.load_judgement import in_order, why_no_figures
+from llmexp.analysis.load_window import LoadWindow
 from llmexp.analysis.percentiles import percentile
 from llmexp.analysis.quantity import Measurement, over_repeats
 from llmexp.analysis.request_latency import Objective, goodput_per_s, latencies
@@ -136,13 +137,13 @@ def values(samples: Sequence[RequestSample], plan: ServingPlan) -> Iterator[tupl
     yield "failed_requests", len(samples) - len(whole)
     if not whole:
         return
-    seconds = max(sample.end_s for sample in whole) - min(sample.scheduled_s for sample in samples)
-    yield "requests_per_s", len(whole) / seconds
+    window = LoadWindow.of(samples)
+    yield "requests_per_s", window.per_s(len(whole))
     if all(sample.output_tokens is not None for sample in whole):
         output = sum(sample.amount for sample in whole)
-        yield "output_tokens_per_s", output / seconds
-        yield "output_tokens_per_s_per_device", output / seconds / plan.devices
-        yield "total_tokens_per_s", (output + sum(sample.asked_prompt_tokens for sample in whole)) / seconds
+        yield "output_tokens_per_s", window.per_s(output)
+        yield "output_tokens_per_s_per_device", window.per_s(output) / plan.devices
+        yield "total_tokens_per_s", window.per_s(output + sum(sample.asked_prompt_tokens for sample in whole))
     if objective := Objective.of(plan.config.serve.slo):
         yield "goodput_per_s", goodput_per_s(samples, objective)
     yield from _latencies(whole)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from llmexp.analysis.load_window import LoadWindow
 from llmexp.analysis.server_load import Level, ServerLoad, server_load
 from llmexp.plan.serving_plan import ServingPlan
 from llmexp.record.requests import RequestSample
@@ -36,10 +37,10 @@ def server_values(
     """Return the server's figures over the time of these requests, as far as it told them, and the cost of tokens."""
     if not samples:
         return {}
-    begin_s, end_s = min(sample.scheduled_s for sample in samples), max(sample.end_s for sample in samples)
-    found = server_load(server, begin_s, end_s)
+    window = LoadWindow.of(samples)
+    found = server_load(server, window.begin_s, window.end_s)
     tokens = sum(sample.amount for sample in samples)
-    return dict(_told(found)) | dict(_cost(found, tokens, end_s - begin_s, plan))
+    return dict(_told(found)) | dict(_cost(found, tokens, window.seconds, plan))
 
 
 def _told(found: ServerLoad) -> Iterator[tuple[str, float]]:

@@ -32,6 +32,16 @@ def test_throughput_counts_from_the_first_due_to_the_last_answer_and_tokens_by_t
     assert found["goodput_per_s"] == pytest.approx(1 / 4)
 
 
+@pytest.mark.parametrize("takes_s", [5.0, 0.0])
+def test_all_rates_of_a_load_have_one_window_whenever_requests_fail(takes_s: float) -> None:
+    answers = [answer(index, index / 10, takes_s=1.0) for index in range(54)]
+    failed = [answer(index, index / 10, takes_s=takes_s, problem="HTTP status 500: no") for index in range(54, 60)]
+    (point,) = results(serving_plan("serve.rate=10", "serve.slo.ttft_s=1"), [repeat(*answers, *failed)])
+    found = {name: metric.mean for name, metric in point.metrics.items() if metric}
+    assert found["goodput_per_s"] == found["requests_per_s"] == pytest.approx(54 / 6.3)
+    assert found["output_tokens_per_s"] == pytest.approx(4 * 54 / 6.3)
+
+
 def test_latency_counts_the_time_that_a_request_waited_to_be_sent() -> None:
     plan = serving_plan("serve.rate=1", "serve.requests=1")
     (point,) = results(plan, [repeat(answer(0, sent_s=0.5, chunk_us=[500_000, 1_000_000]))])
