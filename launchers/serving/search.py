@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from llmexp.analysis.knee import Answer, holds
-from llmexp.analysis.load_judgement import in_order, judgement, why_no_figures
+from llmexp.analysis.knee import Answer, holds, knee
+from llmexp.analysis.load_judgement import in_order, judgement, why_never_known, why_no_figures
 from llmexp.analysis.rate_search import Found, RateSearch
 from llmexp.analysis.request_latency import Objective
 from llmexp.plan.load_points import probe_of
@@ -41,12 +41,11 @@ def search(plan: ServingPlan, repeat: Path, measure: Measure) -> list[LoadPoint]
             if problem := why_no_figures([samples]):
                 print(f"search: it ends after {probes[-1]}: {problem}", flush=True)
                 return probes
-            answers.append((step, _holds(plan, samples)))
+            judged = judgement([samples], Objective.of(plan.config.serve.slo))
+            answers.append((step, holds(verdict.answer for verdict in judged.values())))
             print(f"search: {probes[-1]} {_WORDS[answers[-1][1]]}", flush=True)
-    print(f"search: {step.knee}; it ended because {step.reason}", flush=True)
+            if reason := why_never_known(judged):
+                print(f"search: {Found(knee(answers), reason)}", flush=True)
+                return probes
+    print(f"search: {step}", flush=True)
     return probes
-
-
-def _holds(plan: ServingPlan, samples: Sequence[RequestSample]) -> bool | None:
-    judged = judgement([samples], Objective.of(plan.config.serve.slo))
-    return holds(verdict.answer for verdict in judged.values())

@@ -44,6 +44,8 @@ class Attainment:
     low: float = 0.0
     high: float = 1.0
     reasons: list[str] = field(default_factory=list)
+    more_requests_tell: bool = True
+    """Of an unknown verdict; False where requests do not say whether they kept the objective."""
 
 
 def fewest_requests(due_s: Sequence[Sequence[float]]) -> int:
@@ -53,12 +55,23 @@ def fewest_requests(due_s: Sequence[Sequence[float]]) -> int:
     return FEWEST_IN_BURSTS if bursty else FEWEST_REQUESTS
 
 
-def attainment(used: Sequence[Sequence[float]], share: float = SHARE, fewest: int = FEWEST_REQUESTS) -> Attainment:
+def attainment(
+    used: Sequence[Sequence[float | None]], share: float = SHARE, fewest: int = FEWEST_REQUESTS
+) -> Attainment:
     """Judge by how much of their allowance requests used, repeat by repeat, in the order in which they were due.
 
     A request kept the objective with 1 or less, as Objective.used_by says it. Each repeat begins with an idle server,
-    so that each needs `fewest` requests before it can be said that the objective is kept.
+    so that each needs `fewest` requests before it can be said that the objective is kept. Where some requests do not
+    tell, the objective is still missed if it is missed with all of these within it; else nothing is known.
     """
+    found = _of_known([[one or 0.0 for one in repeat] for repeat in used], share, fewest)
+    silent, total = sum(one is None for repeat in used for one in repeat), sum(map(len, used))
+    if not silent or found.verdict == "missed":
+        return found
+    return Attainment("unknown", reasons=[_uncounted(silent, total)], more_requests_tell=False)
+
+
+def _of_known(used: Sequence[Sequence[float]], share: float, fewest: int) -> Attainment:
     total = sum(map(len, used))
     if not total:
         return Attainment("unknown", reasons=["there are no requests"])
@@ -89,6 +102,11 @@ def _parts(above: Sequence[bool]) -> list[Sequence[bool]]:
     count = max(1, min(MOST_PARTS, len(above) // REQUESTS_PER_PART))
     ends = [part * len(above) // count for part in range(count + 1)]
     return [above[begin:end] for begin, end in pairwise(ends)]
+
+
+def _uncounted(silent: int, total: int) -> str:
+    whose = f"{total} requests" if silent == total else f"{silent} of {total} requests"
+    return f"nobody counted the output tokens of {whose}, so it is not known whether they kept a limit of TPOT"
 
 
 def _vague(

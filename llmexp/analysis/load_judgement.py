@@ -5,10 +5,11 @@ The load client judges a search's probes by it while it measures, and the report
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from llmexp.analysis.attainment import attainment, fewest_requests
 from llmexp.analysis.backlog import Load
+from llmexp.analysis.knee import holds
 from llmexp.analysis.request_latency import Objective
 from llmexp.analysis.saturation import saturation
 from llmexp.record.requests import RequestSample
@@ -33,8 +34,20 @@ def judgement(repeats: Repeats, objective: Objective | None) -> dict[str, PointV
     if objective:
         used = [[objective.used_by(sample) for sample in samples] for samples in repeats]
         kept = attainment(used, fewest=fewest_requests([load.due_s for load in loads]))
-        found[OBJECTIVE] = PointVerdict(answer=kept.verdict, reasons=kept.reasons)
+        found[OBJECTIVE] = PointVerdict(
+            answer=kept.verdict, reasons=kept.reasons, more_requests_tell=kept.more_requests_tell
+        )
     return found
+
+
+def why_never_known(judged: Mapping[str, PointVerdict]) -> str:
+    """Say why no number of requests would tell whether a load holds; an empty string where some would, or it is known.
+
+    The verdicts are those of `judgement`.
+    """
+    if holds(verdict.answer for verdict in judged.values()) is not None:
+        return ""
+    return next((verdict.reasons[0] for verdict in judged.values() if not verdict.more_requests_tell), "")
 
 
 def why_no_figures(repeats: Repeats) -> str:

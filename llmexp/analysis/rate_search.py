@@ -27,6 +27,10 @@ class Found:
     knee: Knee
     reason: str
 
+    def __str__(self) -> str:
+        """Say both."""
+        return f"{self.knee}; it ended because {self.reason}"
+
 
 @dataclass(frozen=True)
 class RateSearch:

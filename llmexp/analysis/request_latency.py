@@ -103,31 +103,40 @@ class Objective:
         found = cls(limits.ttft_s, limits.tpot_s, limits.end_to_end_s)
         return None if found == cls() else found
 
-    def used_by(self, sample: RequestSample) -> float:
+    def used_by(self, sample: RequestSample) -> float | None:
         """Return the largest share of a limit that a request used; it kept the objective with 1 or less.
 
-        Infinite where it was not answered wholly, or not as it was asked. A single token has no time per token, and so
-        uses none of it; where nobody counted tokens it is infinite.
+        Infinite where it was not answered wholly, or not as it was asked, or showed no output. A single token has no
+        time per token, and so uses none of it. None where that time is limited, nobody counted the tokens, and no other
+        limit was missed.
         """
         if sample.problem or sample.differences:
             return inf
+        tpot_s = 0.0 if sample.output_tokens in (0, 1) else time_per_output_token_s(sample)
         known = (
             (self.ttft_s, time_to_first_token_s(sample)),
-            (self.tpot_s, 0.0 if sample.output_tokens == 1 else time_per_output_token_s(sample)),
+            (self.tpot_s, 0.0 if sample.output_tokens is None else tpot_s),
             (self.end_to_end_s, end_to_end_s(sample)),
         )
         shares = [inf if found is None else found / limit for limit, found in known if limit is not None]
-        return max(shares, default=0.0)
+        used = max(shares, default=0.0)
+        return None if self.tpot_s is not None and sample.output_tokens is None and used <= 1 else used
 
-    def is_kept_by(self, sample: RequestSample) -> bool:
-        """Say whether a request was answered wholly, as it was asked, and in time."""
-        return self.used_by(sample) <= 1
+    def is_kept_by(self, sample: RequestSample) -> bool | None:
+        """Say whether a request was answered wholly, as it was asked, and in time; None where that is not known."""
+        used = self.used_by(sample)
+        return None if used is None else used <= 1
 
 
-def goodput_per_s(samples: Sequence[RequestSample], objective: Objective) -> float:
-    """Return the requests a second that kept the objective, over the window that all rates of a load point have."""
-    kept = sum(objective.is_kept_by(one) for one in samples)
-    return LoadWindow.of(samples).per_s(kept) if samples else 0.0
+def goodput_per_s(samples: Sequence[RequestSample], objective: Objective) -> float | None:
+    """Return the requests a second that kept the objective, over the window that all rates of a load point have.
+
+    None where it is not known of every request whether it did.
+    """
+    kept = [is_kept for one in samples if (is_kept := objective.is_kept_by(one)) is not None]
+    if len(kept) < len(samples):
+        return None
+    return LoadWindow.of(samples).per_s(sum(kept)) if samples else 0.0
 
 
 def _origin_s(sample: RequestSample, origin: Origin) -> float:

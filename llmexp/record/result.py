@@ -113,6 +113,7 @@ class PointVerdict(Record):
 
     answer: str
     reasons: list[str] = Field(default_factory=list)
+    more_requests_tell: bool = Field(True, description="of an unknown answer; False: no number of requests would")
 
 
 class ResultPoint(Record):

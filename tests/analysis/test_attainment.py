@@ -48,6 +48,21 @@ def test_what_was_not_answered_missed() -> None:
     assert found.reasons == ["50.0% of the requests kept the objective, not 90%"]
 
 
+def test_requests_that_do_not_tell_leave_it_unknown_however_many_they_are() -> None:
+    found = attainment([[None] * 300])
+    assert (found.verdict, found.kept_share, found.more_requests_tell) == ("unknown", None, False)
+    assert found.reasons == [
+        "nobody counted the output tokens of 300 requests, so it is not known whether they kept a limit of TPOT"
+    ]
+    (reason,) = attainment([[None], [0.1] * 300]).reasons
+    assert reason.startswith("nobody counted the output tokens of 1 of 301 requests,")
+    assert attainment([[0.1] * 60]).more_requests_tell
+
+
+def test_an_objective_that_would_be_missed_with_all_that_do_not_tell_is_missed() -> None:
+    assert attainment([[None] * 60 + [3.0] * 60]).verdict == "missed"
+
+
 def test_few_requests_tell_nothing_and_say_why() -> None:
     assert attainment([]).verdict == "unknown"
     assert attainment([[0.1] * 60]).reasons == ["100.0% of 60 requests kept the objective: it takes 100 to tell"]

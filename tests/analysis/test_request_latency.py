@@ -80,8 +80,24 @@ def test_an_objective_counts_from_when_a_request_was_due(objective: Objective, i
 def test_only_whole_answers_of_the_asked_length_keep_an_objective() -> None:
     assert not Objective().is_kept_by(sample(problem="reset"))
     assert not Objective().is_kept_by(sample(usage_output_tokens=4))
-    assert not Objective(tpot_s=9.0).is_kept_by(sample(usage_output_tokens=None))
     assert Objective(tpot_s=0.1).is_kept_by(sample(asked_output_tokens=1, usage_output_tokens=1))
+
+
+def test_a_limit_of_the_time_per_token_is_unknown_where_nobody_counted_tokens() -> None:
+    uncounted = sample(usage_output_tokens=None)
+    assert Objective(tpot_s=9.0).is_kept_by(uncounted) is None
+    assert Objective(ttft_s=1.0, tpot_s=9.0).used_by(uncounted) is None
+    # What missed another limit has missed the objective, and one that has no such limit is known.
+    assert Objective(ttft_s=0.5, tpot_s=9.0).used_by(uncounted) == 2.0
+    assert Objective(ttft_s=1.0).is_kept_by(uncounted) is True
+    assert Objective(tpot_s=9.0).used_by(sample(usage_output_tokens=None, problem="reset")) == inf
+    assert Objective(tpot_s=9.0).used_by(sample(chunk_us=[])) == inf
+
+
+def test_goodput_is_not_known_where_it_is_not_known_of_a_request() -> None:
+    both = [sample(), sample(index=1, usage_output_tokens=None)]
+    assert goodput_per_s(both, Objective(tpot_s=9.0)) is None
+    assert goodput_per_s(both, Objective(ttft_s=9.0)) == pytest.approx(2 / 3)
 
 
 def test_goodput_is_over_the_whole_time_of_the_load() -> None:
@@ -99,4 +115,3 @@ def test_what_a_request_used_of_its_allowance_is_its_worst_share() -> None:
     assert Objective().used_by(sample()) == 0.0
     assert Objective(tpot_s=0.1).used_by(sample(usage_output_tokens=1, asked_output_tokens=1)) == 0.0
     assert whole.used_by(sample(problem="reset")) == inf
-    assert Objective(tpot_s=1.0).used_by(sample(usage_output_tokens=None)) == inf

@@ -144,8 +144,10 @@ def values(samples: Sequence[RequestSample], plan: ServingPlan) -> Iterator[tupl
         yield "output_tokens_per_s", window.per_s(output)
         yield "output_tokens_per_s_per_device", window.per_s(output) / plan.devices
         yield "total_tokens_per_s", window.per_s(output + sum(sample.asked_prompt_tokens for sample in whole))
-    if objective := Objective.of(plan.config.serve.slo):
-        yield "goodput_per_s", goodput_per_s(samples, objective)
+    objective = Objective.of(plan.config.serve.slo)
+    goodput = goodput_per_s(samples, objective) if objective else None
+    if goodput is not None:
+        yield "goodput_per_s", goodput
     yield from _latencies(whole)
     if plan.config.serve.turns > 1:
         yield from _turns(whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llmexp.analysis.knee import Answer, Knee, holds, knee
-from llmexp.analysis.load_judgement import LOAD, Repeats, judgement
+from llmexp.analysis.load_judgement import LOAD, Repeats, judgement, why_never_known
 from llmexp.analysis.rate_search import Found, RateSearch
 from llmexp.analysis.request_latency import Objective
 from llmexp.plan.serving_plan import LoadPoint
@@ -38,9 +38,12 @@ def search_end(points: Sequence[ResultPoint], search: RateSearchConfig) -> str:
     """Say where a search stands after its probes, and why it ended; the same answers always lead to the same end."""
     if problem := next((point.problem for point in points if point.problem), ""):
         return f"ended after probe {len(points)}: {problem}"
-    step = RateSearch(search.start_per_s, search.tolerance, search.most_probes).step(_answers(points))
+    answers = _answers(points)
+    if reason := why_never_known(points[-1].verdicts):
+        return str(Found(knee(answers), reason))
+    step = RateSearch(search.start_per_s, search.tolerance, search.most_probes).step(answers)
     if isinstance(step, Found):
-        return f"{step.knee}; it ended because {step.reason}"
+        return str(step)
     return f"did not end: after {len(points)} probes {step:g} requests/s would have been next"
 
 

@@ -97,6 +97,25 @@ def test_a_search_whose_answers_are_none_of_the_work_ends_at_once(tmp_path: Path
     assert f"search: it ends after 1/s, probe 1: {why}" in capsys.readouterr().out
 
 
+def test_a_search_within_an_objective_that_no_request_can_tell_ends_at_once(tmp_path: Path, capsys) -> None:
+    plan = serving_plan(*WORDS, "serve.search.start_per_s=3", "serve.slo.tpot_s=9")
+    samples: list[RequestSample] = []
+
+    def measure(point: LoadPoint) -> list[RequestSample]:
+        samples.extend(
+            each.model_copy(update={"usage_output_tokens": None, "token_ids": None}) for each in queue(plan, point)
+        )
+        return samples
+
+    probes = search(plan, tmp_path, measure)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert len(probes) == 1
+    assert last.startswith("search: not known (not known at 3); it ended because nobody counted the output tokens")
+    found = results(plan, [repeat(answer(0), *samples, probes=probes)])
+    assert plan.config.serve.search
+    assert f"search: {search_end(found[1:], plan.config.serve.search)}" == last
+
+
 def test_without_a_search_nothing_is_measured_and_no_file_is_written(tmp_path: Path) -> None:
     assert search(serving_plan(*WORDS), tmp_path, lambda point: []) == []
     assert list(tmp_path.iterdir()) == []

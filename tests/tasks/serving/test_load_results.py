@@ -14,6 +14,7 @@ from llmexp.record.serving import Held
 from llmexp.tasks.serving.metrics import METRICS
 from llmexp.tasks.serving.points import results, results_until_now
 from llmexp.tasks.serving.task import SERVE
+from llmexp.tasks.serving.verdicts import knee_of
 
 PLAN = serving_plan("serve.rate=2,max", "serve.requests=2", "serve.slo.ttft_s=1")
 
@@ -40,6 +41,17 @@ def test_all_rates_of_a_load_have_one_window_whenever_requests_fail(takes_s: flo
     found = {name: metric.mean for name, metric in point.metrics.items() if metric}
     assert found["goodput_per_s"] == found["requests_per_s"] == pytest.approx(54 / 6.3)
     assert found["output_tokens_per_s"] == pytest.approx(4 * 54 / 6.3)
+
+
+def test_an_objective_of_tpot_is_neither_kept_nor_missed_where_nobody_counts_tokens() -> None:
+    plan = serving_plan("serve.rate=20", "serve.requests=200", "serve.slo.tpot_s=9")
+    uncounted = [answer(i, i / 20, 0.1, usage_output_tokens=None, token_ids=None) for i in range(200)]
+    (point,) = found = results(plan, [repeat(*uncounted)])
+    assert "goodput_per_s" not in point.metrics
+    assert point.verdicts["load"].answer == "kept_up"
+    assert point.verdicts["objective"].answer == "unknown"
+    assert point.verdicts["objective"].reasons[0].startswith("nobody counted the output tokens of 200 requests")
+    assert str(knee_of(found)) == "not known (not known at 20)"
 
 
 def test_latency_counts_the_time_that_a_request_waited_to_be_sent() -> None:
