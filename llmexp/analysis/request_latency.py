@@ -2,7 +2,7 @@
 
 A load generator that counts from the sending alone leaves out the time that a request waited because the server, or the
 generator, was busy ("coordinated omission"). The definitions are those that vLLM's own benchmark uses, but for the
-origin and for tokens, which are never counted by chunks.
+origin, for tokens, which are never counted by chunks, and for the end-to-end latency, which has the last byte in it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ def end_to_end_s(sample: RequestSample, origin: Origin = "scheduled") -> float |
 
 
 def time_per_output_token_s(sample: RequestSample) -> float | None:
-    """Return the mean time of the tokens after the first: from the first chunk to the end, over all tokens but one.
+    """Return the mean time of the tokens after the first.
 
-    None where there is no whole answer, nobody counted its tokens, or there are fewer than two.
+    It is the time from the first chunk with output to the last, over all tokens but one. What comes after the output, such as the server's count of tokens, takes no part. Several tokens in the first chunk
+    count as tokens without time, as in vLLM's own benchmark. None where there is no whole answer, no output, nobody
+    counted its tokens, or there are fewer than two.
     """
-    first_s, end_s, tokens = time_to_first_token_s(sample, "sent"), end_to_end_s(sample, "sent"), sample.output_tokens
-    if first_s is None or end_s is None or tokens is None or tokens < 2:
+    tokens = sample.output_tokens
+    if sample.problem or not sample.chunk_us or tokens is None or tokens < 2:
         return None
-    return (end_s - first_s) / (tokens - 1)
+    return sum(sample.chunk_us[1:]) / 1e6 / (tokens - 1)
 
 
 def inter_token_s(sample: RequestSample) -> list[float]:
@@ -86,7 +88,7 @@ class Limits(Protocol):
 
     @property
     def end_to_end_s(self) -> float | None:
-        """Until the last token."""
+        """Until the answer's last byte."""
 
 
 @dataclass(frozen=True)

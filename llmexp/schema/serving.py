@@ -43,7 +43,7 @@ class SloConfig(Section):
 
     ttft_s: PositiveFloat | None = Field(None, description="time to first token")
     tpot_s: PositiveFloat | None = Field(None, description="time per output token after the first")
-    end_to_end_s: PositiveFloat | None = Field(None, description="time to the last token")
+    end_to_end_s: PositiveFloat | None = Field(None, description="time to the last byte of the answer")
 
 
 class ServeConfig(Section):

@@ -43,10 +43,27 @@ def test_latencies_from_when_it_was_due_and_from_when_it_was_sent() -> None:
 
 
 def test_time_per_token_goes_by_the_count_of_tokens_and_not_of_chunks() -> None:
-    assert time_per_output_token_s(sample()) == pytest.approx(2.0 / 4)
-    assert time_per_output_token_s(sample(usage_output_tokens=None, token_ids=[1, 2, 3])) == pytest.approx(1.0)
+    assert time_per_output_token_s(sample()) == pytest.approx(1.5 / 4)
+    assert time_per_output_token_s(sample(usage_output_tokens=None, token_ids=[1, 2, 3])) == pytest.approx(0.75)
     assert time_per_output_token_s(sample(usage_output_tokens=None)) is None
     assert time_per_output_token_s(sample(usage_output_tokens=1)) is None
+
+
+def test_time_per_token_ends_with_the_output_and_not_with_what_comes_after_it() -> None:
+    # The count of tokens and the end of the stream come half a second late, after 15 tokens 4.9 ms apart.
+    chunks = [500_000] + [4_900] * 14
+    late = sample(chunk_us=chunks, asked_output_tokens=15, usage_output_tokens=15, t_end_s=11.0 + 14 * 0.0049 + 0.5)
+    assert time_per_output_token_s(late) == pytest.approx(0.0049)
+    assert end_to_end_s(late) == pytest.approx(1.5686)
+
+
+def test_time_per_token_is_the_mean_of_the_gaps_that_a_reader_sees() -> None:
+    # Also where the first chunk has several tokens.
+    together = sample(chunk_tokens=[3, 1, 1])
+    gaps_s = inter_token_s(together)
+    assert time_per_output_token_s(together) == pytest.approx(sum(gaps_s) / len(gaps_s))
+    assert time_per_output_token_s(sample(chunk_us=[2_500_000])) == 0.0
+    assert time_per_output_token_s(sample(chunk_us=[])) is None
 
 
 def test_tokens_of_one_chunk_have_no_time_between_them() -> None:
@@ -69,7 +86,7 @@ def test_what_has_no_whole_answer_has_no_latency_of_one() -> None:
         (Objective(), True),
         (Objective(ttft_s=1.0, tpot_s=0.5, end_to_end_s=3.0), True),
         (Objective(ttft_s=0.9), False),
-        (Objective(tpot_s=0.4), False),
+        (Objective(tpot_s=0.3), False),
         (Objective(end_to_end_s=2.9), False),
     ],
 )
@@ -109,9 +126,9 @@ def test_goodput_is_over_the_whole_time_of_the_load() -> None:
 
 def test_what_a_request_used_of_its_allowance_is_its_worst_share() -> None:
     whole = Objective(ttft_s=2.0, tpot_s=1.0, end_to_end_s=12.0)
-    # 1 of 2 s, 0.5 of 1 s, 3 of 12 s.
+    # 1 of 2 s, 0.375 of 1 s, 3 of 12 s.
     assert whole.used_by(sample()) == pytest.approx(0.5)
-    assert Objective(tpot_s=0.25).used_by(sample()) == pytest.approx(2.0)
+    assert Objective(tpot_s=0.25).used_by(sample()) == pytest.approx(1.5)
     assert Objective().used_by(sample()) == 0.0
     assert Objective(tpot_s=0.1).used_by(sample(usage_output_tokens=1, asked_output_tokens=1)) == 0.0
     assert whole.used_by(sample(problem="reset")) == inf
