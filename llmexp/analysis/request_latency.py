@@ -33,9 +33,10 @@ def end_to_end_s(sample: RequestSample, origin: Origin = "scheduled") -> float |
 def time_per_output_token_s(sample: RequestSample) -> float | None:
     """Return the mean time of the tokens after the first.
 
-    It is the time from the first chunk with output to the last, over all tokens but one. What comes after the output, such as the server's count of tokens, takes no part. Several tokens in the first chunk
-    count as tokens without time, as in vLLM's own benchmark. None where there is no whole answer, no output, nobody
-    counted its tokens, or there are fewer than two.
+    It is the time from the first chunk with output to the last, over all tokens but one. What comes after the output,
+    such as the server's count of tokens, takes no part. Several tokens in the first chunk count as tokens without time,
+    as in vLLM's own benchmark. None where there is no whole answer, no output, nobody counted its tokens, or there are
+    fewer than two.
     """
     tokens = sample.output_tokens
     if sample.problem or not sample.chunk_us or tokens is None or tokens < 2:
