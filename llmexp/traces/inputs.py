@@ -100,5 +100,5 @@ class Inputs:
 def _list(raw: bytes) -> list[Any]:
     try:
         return msgspec.json.decode(raw, type=list[Any])
-    except (ValueError, RecursionError):
+    except (ValueError, msgspec.DecodeError, RecursionError):  # msgspec 0.19's are no ValueErrors
         return []

@@ -30,6 +30,8 @@ _BORDER = re.compile(rb"\}\s*,\s*(?=\{)")
 _NO_NUMBER = re.compile(rb"(:\s*)-?(?:inf|nan|Infinity|NaN)\b")
 
 
+# What a text raises that is no list of events. Those of msgspec 0.19 are no ValueErrors.
+NO_EVENTS = (ValueError, msgspec.DecodeError, RecursionError)
 _NO_LIST, _NULL = msgspec.Raw(b"[]"), msgspec.Raw(b"null")
 
 
@@ -105,7 +107,7 @@ class TraceFile:
             events, end = self._until_end(text[taken:])
             self.truncated = not end
             if self.truncated:
-                with suppress(ValueError, RecursionError):
+                with suppress(*NO_EVENTS):
                     events = self._events(text[taken:].rstrip(b", \r\n\t"))
         yield events
 
@@ -158,10 +160,10 @@ class TraceFile:
         borders = [(border.start() + 1, border.end()) for border in next(filter(None, windows), [])]
         for end, begin in reversed(borders[-TRIED_BORDERS:]):
             after, listed[end] = listed[end], _CLOSED
-            with suppress(ValueError, RecursionError):
+            with suppress(*NO_EVENTS):
                 return self._decode(memoryview(listed)[: end + 1]), begin - 1
             listed[end] = after
-            with suppress(ValueError, RecursionError):
+            with suppress(*NO_EVENTS):
                 return self._mended(bytes(memoryview(listed)[1:end])), begin - 1
         return [], 0
 
@@ -185,26 +187,26 @@ class TraceFile:
     def _first_event(self, text: bytes, begin: int, borders: list[tuple[int, int]]) -> tuple[list[Event], int]:
         """Return the event that ends at one of the borders, with the number of pieces that it takes."""
         for joined, (end, _) in enumerate(borders, 1):
-            with suppress(ValueError, RecursionError):
+            with suppress(*NO_EVENTS):
                 return self._events(text[begin:end]), joined
         return [], 1
 
     def _until_end(self, text: bytes) -> tuple[list[Event], int]:
         """Return the events up to the end of their list, and where it is; no events and 0 where the text has no end."""
-        with suppress(ValueError, RecursionError):  # ISO 8859-1 keeps the places of bytes
+        with suppress(*NO_EVENTS):  # ISO 8859-1 keeps the places of bytes
             _, end = json.JSONDecoder().raw_decode("[" + _numbers_only(text).decode("iso-8859-1"))
             return self._events(_numbers_only(text)[: end - 2]), end
         return [], 0
 
     def _events(self, text: bytes) -> list[Event]:
-        """Return the events between two borders; raises ValueError or RecursionError where there are none."""
+        """Return the events between two borders; raises one of NO_EVENTS where there are none."""
         try:
             return self._decode(b"[" + text + b"]")
-        except ValueError:
+        except (ValueError, msgspec.DecodeError):
             return self._mended(text)
 
     def _mended(self, text: bytes) -> list[Event]:
-        """Return the events of a text that is no JSON as it is; raises ValueError or RecursionError too."""
+        """Return the events of a text that is no JSON as it is; raises one of NO_EVENTS too."""
         readable = _numbers_only(text).decode(errors="replace").encode()
         if readable == text:
             raise ValueError("no list of events")
