@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import accumulate, islice
 
-from benchmarks.queues import ARRIVALS, Batching, Server, Servers
+from benchmarks.queues import Batching, Server, Servers, arrive
 from llmexp.analysis.backlog import Load
 
 
@@ -60,9 +59,8 @@ class Talk:
 
 def talks(server: Server, turns: Turns, utilisation: float, conversations: int, draw: random.Random) -> Talk:
     """Return conversations that begin at random times, and bring `utilisation` times what the server can do."""
-    gap_s = turns.number / (utilisation * server.capacity_per_s)
-    gaps = islice(ARRIVALS["Poisson"](draw), conversations)
-    talk = Talk(turns, draw, list(accumulate(gap * gap_s for gap in gaps)))
+    per_s = utilisation * server.capacity_per_s / turns.number
+    talk = Talk(turns, draw, arrive("Poisson", per_s, conversations, draw))
     _serve_apart(server, talk) if isinstance(server, Servers) else _serve_together(server, talk)
     return talk
 

@@ -6,9 +6,10 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
-from itertools import accumulate, islice, repeat
+from itertools import islice, repeat
 
 from llmexp.analysis.backlog import Load
+from llmexp.plan.arrivals import Process, due_times
 
 # The squared coefficient of variation of the gaps of gamma arrivals, which come in bursts.
 BURSTINESS = 4.0
@@ -23,18 +24,12 @@ def constant(draw: random.Random) -> Iterator[float]:
 
 
 def exponential(draw: random.Random) -> Iterator[float]:
-    """Yield numbers with a mean of 1 and a coefficient of variation of 1, such as the gaps of Poisson arrivals."""
+    """Yield numbers with a mean of 1 and a coefficient of variation of 1."""
     while True:
         yield draw.expovariate(1.0)
 
 
-def bursty(draw: random.Random) -> Iterator[float]:
-    """Yield the gaps of gamma arrivals, with a mean of 1."""
-    while True:
-        yield draw.gammavariate(1 / BURSTINESS, BURSTINESS)
-
-
-ARRIVALS: dict[str, Draws] = {"constant": constant, "Poisson": exponential, "gamma": bursty}
+ARRIVALS: dict[str, Process] = {"constant": "constant", "Poisson": "poisson", "gamma": "gamma"}
 
 
 @dataclass(frozen=True)
@@ -121,8 +116,12 @@ def rising_and_falling(gap_s: float, requests: int, draw: random.Random) -> list
     return due_s
 
 
+def arrive(arrivals: str, per_s: float, requests: int, draw: random.Random) -> list[float]:
+    """Return when requests are due, as the load client sends them."""
+    return due_times(ARRIVALS[arrivals], per_s, requests, draw.getrandbits(32), 1 / BURSTINESS)
+
+
 def load(server: Server, arrivals: str, utilisation: float, requests: int, draw: random.Random) -> Load:
     """Return the requests of one load point: their arrivals bring `utilisation` times what the server can do."""
-    gap_s = 1 / (utilisation * server.capacity_per_s)
-    due_s = list(accumulate(gap * gap_s for gap in islice(ARRIVALS[arrivals](draw), requests)))
+    due_s = arrive(arrivals, utilisation * server.capacity_per_s, requests, draw)
     return Load(due_s, server.latencies_s(due_s, draw))

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from llmexp.errors import ConfigError
-from llmexp.plan.arrivals import Process, RisingRate, burst, due_times, listed
+from llmexp.plan.arrivals import PROCESSES, Process, RisingRate, burst, due_times, listed
 
 N, PER_S = 20_000, 4.0
 
 
 def gaps(process: Process, shape: float = 1.0, seed: int = 1) -> list[float]:
-    return [after - before for before, after in pairwise([0.0, *due_times(process, PER_S, N, seed, shape)])]
+    return [after - before for before, after in pairwise(due_times(process, PER_S, N, seed, shape))]
 
 
 @pytest.mark.parametrize(
@@ -24,10 +24,33 @@ def test_gaps_have_the_mean_and_the_variation_of_their_process(
     process: Process, shape: float, variation: float
 ) -> None:
     found = gaps(process, shape)
-    # Three deviations of the mean of N gaps; that of the deviation is larger where gaps vary more.
-    assert fmean(found) == pytest.approx(1 / PER_S, rel=3 * variation / N**0.5)
+    assert fmean(found) == pytest.approx(1 / PER_S)
     assert stdev(found) / fmean(found) == pytest.approx(variation, rel=0.08)
     assert min(found) >= 0
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("requests", [2, 3, 40])
+def test_the_rate_that_was_asked_for_is_the_one_that_is_offered(process: Process, requests: int) -> None:
+    for seed in range(10):
+        times = due_times(process, PER_S, requests, seed, shape=0.25)
+        assert (len(times), times[0], times) == (requests, 0.0, sorted(times))
+        assert (requests - 1) / times[-1] == pytest.approx(PER_S)
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_one_request_is_due_at_once_and_none_never(process: Process) -> None:
+    assert (due_times(process, PER_S, 1, seed=0), due_times(process, PER_S, 0, seed=0)) == ([0.0], [])
+
+
+def test_poisson_arrivals_in_a_part_of_few_vary_as_chance_has_it() -> None:
+    # How many of the 38 in between lie in the first half is binomial: its deviation is the root of 38 / 4.
+    halves = [
+        sum(time_s < times[-1] / 2 for time_s in times[1:-1])
+        for times in (due_times("poisson", PER_S, 40, seed) for seed in range(2000))
+    ]
+    assert fmean(halves) == pytest.approx(19, abs=0.3)
+    assert stdev(halves) == pytest.approx((38 / 4) ** 0.5, rel=0.06)
 
 
 def test_poisson_arrivals_in_a_second_vary_as_much_as_their_number() -> None:
@@ -69,6 +92,7 @@ def test_recorded_times_begin_with_the_first() -> None:
         ({"per_s": float("inf")}, "rate=inf: "),
         ({"per_s": float("nan")}, "rate=nan: "),
         ({"shape": 0.0}, "shape=0: "),
+        ({"shape": 1e-300, "requests": 9}, "shape=1e-300: all 9 requests would be due at once; a larger"),
         ({"process": "uniform"}, "arrivals=uniform: valid are constant, poisson, gamma"),
     ],
 )
