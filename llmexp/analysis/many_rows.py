@@ -46,9 +46,9 @@ def verdicts(pairs: Sequence[tuple[Metric, Metric]], margin: float = MARGIN) -> 
     """
     found = [log_ratio(a, b) if min(a.n, b.n) > 1 and _spread_known(a, b) else None for a, b in pairs]
     tested = [estimate for estimate in found if estimate]
-    corrected = iter(holm([p_value(estimate) for estimate in tested]))
+    p_values = iter(corrected(tested))
     return [
-        _verdict(estimate, next(corrected), (pair[0].n, pair[1].n), margin, len(tested))
+        verdict_on(estimate, next(p_values), (pair[0].n, pair[1].n), (margin, margin), len(tested))
         if estimate
         else Verdict("unknown", None, None, 3)
         for pair, estimate in zip(pairs, found, strict=True)
@@ -85,6 +85,11 @@ def _integral_of_sine(power: float, end: float) -> float:
     return step / 3 * (heights[0] + heights[-1] + 4 * sum(heights[1::2]) + 2 * sum(heights[2:-1:2]))
 
 
+def corrected(estimates: Sequence[Estimate]) -> list[float]:
+    """Return Holm's corrected p-values of "both are equal", in the same order."""
+    return holm([p_value(estimate) for estimate in estimates])
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values corrected for their number, in the same order."""
     corrected, largest = [0.0] * len(p_values), 0.0
@@ -98,14 +103,23 @@ def _spread_known(a: Metric, b: Metric) -> bool:
     return a.std_between_repeats is not None and b.std_between_repeats is not None
 
 
-def _verdict(estimate: Estimate, p: float, repeats: tuple[int, int], margin: float, rows: int) -> Verdict:
-    beyond = abs(estimate.value) > log(1 + margin)
-    if p < ERROR and beyond:
+def verdict_on(
+    estimate: Estimate, p: float, repeats: tuple[int, int], margins: tuple[float, float], rows: int
+) -> Verdict:
+    """Return the verdict on one of `rows` estimates, with its corrected p-value.
+
+    `margins` are the difference under which a ratio is within, and the one beyond which it is higher or lower.
+    """
+    least, most = (log(1 + margin) for margin in margins)
+    distance = abs(estimate.value)
+    if p < ERROR and distance > most:
         return Verdict("higher" if estimate.value > 0 else "lower", estimate, p)
     # Each one-sided test at ERROR, which is half of the two-sided p-value.
-    if not beyond and max(p_value(estimate, side * log(1 + margin)) for side in (-1, 1)) / 2 < ERROR:
+    if distance <= least and max(p_value(estimate, side * least) for side in (-1, 1)) / 2 < ERROR:
         return Verdict("within", estimate, p)
+    if least < distance <= most:  # no number of repeats is known to take it beyond what bounds it
+        return Verdict("unknown", estimate, p)
     deviation = sqrt(2) * estimate.error / sqrt(sum(1 / count for count in repeats))
-    half = abs(estimate.value) if beyond else log(1 + margin) - abs(estimate.value)
-    needed = repeats_for(deviation, half, 1 - ERROR / rows if beyond else 1 - 2 * ERROR)
+    half, confidence = (distance, 1 - ERROR / rows) if distance > most else (least - distance, 1 - 2 * ERROR)
+    needed = repeats_for(deviation, half, confidence)
     return Verdict("unknown", estimate, p, needed and max(needed, 3, *(count + 1 for count in repeats)))

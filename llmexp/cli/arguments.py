@@ -20,6 +20,7 @@ COMMAND_NAMES = (
     "plan",
     "report",
     "compare",
+    "ab",
     "status",
     "logs",
     "trace",
@@ -120,3 +121,14 @@ def one_run(path: Path) -> RunFolder:
     if len(runs) > 1:
         raise ConfigError(f"{path} holds {len(runs)} runs: name one of them, such as {runs[0].path}")
     return runs[0]
+
+
+def share(text: str) -> float:
+    """Return the share that is written as 2% or 0.02; raises ConfigError for any other text."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise ConfigError(f"--margin is '{text}': write a share between 0 and 1, such as 2% or 0.02")
+    return value

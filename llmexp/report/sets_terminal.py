@@ -17,8 +17,8 @@ from llmexp.report.sets import PairedRow, SetComparison
 MOST_DIFFERENCES = 8
 
 
-def print_sets(found: SetComparison, file: TextIO | None = None) -> None:
-    """Print a comparison of two sets, b against a."""
+def print_sets(found: SetComparison, file: TextIO | None = None, legend: str = "") -> None:
+    """Print a comparison of two sets, b against a; `legend` says how the rows were judged, where not as sets are."""
     screen = console(file)
     for title, differences in (("settings", found.settings), ("environment", found.environment)):
         write(screen, f"differs in {title}: {_listed(differences)}")
@@ -34,7 +34,7 @@ def print_sets(found: SetComparison, file: TextIO | None = None) -> None:
     if found.repeated:
         which = "the repeats of all count" if found.pooled else "the last to end counts; --pool counts all"
         write(screen, f"{found.repeated} more measure the same as another run of their set: {which}")
-    write(screen, _legend(found), "dim")
+    write(screen, legend or _legend(found), "dim")
     write(screen, _sentence(found))
 
 
@@ -89,18 +89,18 @@ def _word(row: PairedRow, found: SetComparison) -> str:
     if row.outcome == "unknown":
         return "cannot tell"
     if row.outcome in ("better", "worse"):
-        return _direction(row.outcome, found)
+        return direction(row.outcome, found)
     return row.outcome
 
 
-def _direction(outcome: str, found: SetComparison) -> str:
+def direction(outcome: str, found: SetComparison) -> str:
     """Return faster and slower for a rate, better and worse for anything else."""
     is_rate = all(found.metric == side.rate for row in found.rows for side in (row.a, row.b))
     return {"better": "faster", "worse": "slower"}[outcome] if is_rate else outcome
 
 
 def _legend(found: SetComparison) -> str:
-    better, worse = _direction("better", found), _direction("worse", found)
+    better, worse = direction("better", found), direction("worse", found)
     return (
         f"{better} or {worse}: equality is rejected (Welch's t on the logarithms, p corrected by Holm for all rows, "
         f"below {ERROR:g}) and b/a is over {found.margin:.3g} from 1; within noise: two one-sided tests show that b/a "

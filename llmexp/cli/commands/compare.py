@@ -8,7 +8,7 @@ from glob import glob
 from pathlib import Path
 
 from llmexp.analysis.many_rows import MARGIN
-from llmexp.cli.arguments import Parser, command_parser, runs_in
+from llmexp.cli.arguments import Parser, command_parser, runs_in, share
 from llmexp.errors import ConfigError
 from llmexp.record.folder import RunFolder
 from llmexp.report.baseline import Measured, load, measured, save
@@ -36,7 +36,7 @@ def parser() -> Parser:
     parser.add_argument("--save-baseline", type=Path, metavar="FILE", help="keep the runs as a first set for later")
     parser.add_argument("--metric", help="compare this, such as peak_allocated_bytes, instead of the task's rate")
     parser.add_argument(
-        "--margin", type=_share, help=f"the least difference that matters, such as 2%%; {MARGIN:g} without it"
+        "--margin", type=share, help=f"the least difference that matters, such as 2%%; {MARGIN:g} without it"
     )
     parser.add_argument(
         "--pool", action="store_true", help="of runs of one set that measure the same, count the repeats of all"
@@ -98,14 +98,3 @@ def _runs(names: Sequence[str]) -> list[RunFolder]:
 
 def _measured(runs: Sequence[RunFolder]) -> list[Measured]:
     return [measured(read_row(run)) for run in runs]
-
-
-def _share(text: str) -> float:
-    """Return the share that is written as 2% or 0.02; raises ConfigError for any other text."""
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1:
-        raise ConfigError(f"--margin is '{text}': write a share between 0 and 1, such as 2% or 0.02")
-    return value

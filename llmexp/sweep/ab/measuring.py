@@ -1,0 +1,170 @@
+"""Measure both sides of `llmexp ab` in turns, each turn by a process of its side, into a sweep of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmexp.errors import ConfigError, RecordError
+from llmexp.launch.display import say
+from llmexp.launch.interrupt import signals_interrupt
+from llmexp.record.duration import duration
+from llmexp.record.folder import RunFolder, find_runs, write_atomically
+from llmexp.record.result import RunResult, RunStatus
+from llmexp.sweep.ab.side import Side
+from llmexp.sweep.ab.turns import Block, Measures, Turn, blocks
+
+LOG, ABOUT = "ab.log", "ab.json"
+# Each turn is one measurement whatever the words say, and its folder is known to be the turn's.
+_OF_A_TURN = ("measure.repeats=1", "rerun=all")
+_INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """A row of the words: its name, and the words of its run for each side."""
+
+    name: str
+    words: Mapping[Measures, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Session:
+    """What is measured, and where its runs' folders are."""
+
+    sides: Mapping[Measures, Side]
+    rows: Sequence[MeasuredRow]
+    control: int
+    """The row, counted from 1, that the control measures."""
+    root: Path
+    anew: bool = False
+    """Measure the turns again that were measured before."""
+
+    def run_of(self, turn: Turn) -> RunFolder | None:
+        """Return the folder of the run that a turn measured; None before it."""
+        return next(iter(find_runs(self.root / turn.sweep)), None)
+
+
+def measure_in_blocks(session: Session, rounds: int) -> list[Block]:
+    """Measure every block that is not whole, and return those that were measured, also those of failed runs.
+
+    A row of which a side fails has no more turns. Raises ConfigError where a side refuses its words.
+    """
+    planned, done, failed = list(blocks(rounds, len(session.rows), session.control)), [], set[int]()
+    progress = _Progress(session, rounds, sum(len(block.turns) for block in planned))
+    with signals_interrupt():
+        for block in planned:
+            if block.row in failed:
+                continue
+            if session.anew or not is_whole(session, block):
+                for turn in block.turns:
+                    progress.begin(turn)
+                    _measure(session, turn)
+            progress.end(block)
+            done.append(block)
+            if not is_whole(session, block):
+                failed.add(block.row)
+    return done
+
+
+def is_whole(session: Session, block: Block) -> bool:
+    """Tell whether all turns of a block were measured to their end."""
+    results = [_result(session.run_of(turn)) for turn in block.turns]
+    return all(result is not None and result.status is RunStatus.SUCCESS for result in results)
+
+
+def keep_identity(root: Path, identity: Mapping[str, object], anew: bool) -> None:
+    """Note in the folder what is measured there; raises ConfigError where turns of something else lie there."""
+    about = root / ABOUT
+    with suppress(OSError, ValueError):
+        earlier = json.loads(about.read_text())
+        if earlier != identity and not anew:
+            differing = [key for key in identity if earlier.get(key) != identity[key]]
+            raise ConfigError(
+                f"{root} has turns of another comparison (other {', '.join(differing)}): give this one a sweep.name, "
+                "or rerun=all to measure all of it anew"
+            )
+    write_atomically(about, json.dumps(identity, indent=2) + "\n")
+
+
+def _result(run: RunFolder | None) -> RunResult | None:
+    with suppress(RecordError):
+        return run.result() if run else None
+    return None
+
+
+def _measure(session: Session, turn: Turn) -> None:
+    """Measure a turn; what its process prints is appended to the log."""
+    side = session.sides[turn.measures]
+    words = [
+        *session.rows[turn.row - 1].words[turn.measures],
+        *_OF_A_TURN,
+        f"sweep.outputs={session.root}",
+        f"sweep.name={turn.sweep}",
+    ]
+    log = session.root / LOG
+    with log.open("ab") as file:
+        began = file.tell()
+        code = _run(side, words, file.fileno())
+    if code == _INTERRUPTED:
+        raise KeyboardInterrupt
+    if code and (code != 1 or session.run_of(turn) is None):
+        raise ConfigError(f"{side.name} cannot run {' '.join(words)}: {_last_line(log, began)}; {log} has all of it")
+
+
+def _run(side: Side, words: Sequence[str], output: int) -> int:
+    """Run a side's llmexp in a process group of its own; an interrupt reaches it once, and it writes its result."""
+    with subprocess.Popen(
+        side.command(words),
+        cwd=side.folder,
+        env=side.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        process_group=0,
+    ) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()
+            raise
+
+
+def _last_line(log: Path, began: int) -> str:
+    said = log.read_bytes()[began:].decode(errors="replace").strip()
+    return said.splitlines()[-1].removeprefix("llmexp: ") if said else "it said nothing"
+
+
+class _Progress:
+    """Lines that say whose turn it is, and about how long the rest takes."""
+
+    def __init__(self, session: Session, rounds: int, turns: int) -> None:
+        self._session, self._rounds, self._left = session, rounds, turns
+        self._took_s: list[float] = []
+        self._began_s = 0.0
+
+    def begin(self, turn: Turn) -> None:
+        """Say whose turn begins."""
+        now_s = time.monotonic()
+        if self._began_s:
+            self._took_s.append(now_s - self._began_s)
+        self._began_s = now_s
+        name = self._session.sides[turn.measures].name
+        whose = f"control: a once more ({name})" if turn.measures == "control" else f"{turn.measures} ({name})"
+        row = self._session.rows[turn.row - 1].name
+        say(f"round {turn.round} of {self._rounds} | {row} | {whose}{self._rest()}")
+
+    def end(self, block: Block) -> None:
+        """Count the turns of a block as done."""
+        self._left -= len(block.turns)
+
+    def _rest(self) -> str:
+        if not self._took_s:
+            return ""
+        return f" | about {duration(self._left * sum(self._took_s) / len(self._took_s))} left"

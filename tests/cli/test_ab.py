@@ -1,0 +1,143 @@
+"""`llmexp ab` with sides whose Python is a program that leaves a run's folder at once, as fast as its test says."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from llmexp.record.result import Metric
+
+METHODS = ("Naive", "R")
+WORDS = ("--", "method=Naive,R", "model=tiny", "hardware=cpu", "measure=smoke")
+PROGRAM = """#!{python}
+import json, pathlib, random, shutil, sys
+speeds, ended, folder = {speeds}, {ended!r}, pathlib.Path({folder!r})
+words = dict(word.split("=", 1) for word in sys.argv if "=" in word)
+if "plan" in sys.argv:
+    sys.exit({plans})
+if "-m" not in sys.argv:
+    sys.exit()
+with (folder / "asked").open("a") as file:
+    file.write(words["sweep.name"] + "\\n")
+if ended == "refused":
+    sys.exit("llmexp: unknown engine 'new'")
+into = pathlib.Path(words["sweep.outputs"], words["sweep.name"])
+[template] = (folder / "templates").glob("*" + words["method"] + "_*")
+shutil.rmtree(into, ignore_errors=True)
+shutil.copytree(template, into / template.name)
+result = json.loads((template / "result.json").read_text())
+draw = random.Random(words["sweep.name"].partition("-")[2] + words["sweep.name"][0])
+speed = result["metrics"]["tokens_per_s"]
+speed["mean"] *= speeds[words["method"]] * draw.uniform(0.997, 1.003)
+speed["std_between_repeats"], speed["n"], result["repeats"] = None, 1, 1
+if words["method"] == ended:
+    result |= {{"status": "failed", "reason": "it broke", "metrics": {{}}}}
+(into / template.name / "result.json").write_text(json.dumps(result))
+sys.exit(words["method"] == ended)
+"""
+
+
+@pytest.fixture
+def side(make_run, tmp_path: Path):
+    """Make an environment whose runs are as fast as the speeds say, over the same made-up runs."""
+    for method in METHODS:
+        make_run(method, metrics={"tokens_per_s": Metric(mean=100.0, n=1)}, sweep__name="templates")
+
+    def make(name: str, speeds: dict[str, float] | None = None, ended: str = "", plans: object = 0) -> str:
+        folder = tmp_path / name / "bin"
+        folder.mkdir(parents=True)
+        told = {"speeds": dict.fromkeys(METHODS, 1.0) | (speeds or {}), "ended": ended, "plans": repr(plans)}
+        python = folder / "python"
+        python.write_text(PROGRAM.format(python=sys.executable, folder=str(tmp_path), **told))
+        python.chmod(python.stat().st_mode | stat.S_IXUSR)
+        return str(folder.parent)
+
+    return make
+
+
+def asked(folder: Path) -> list[str]:
+    return (folder / "asked").read_text().split() if (folder / "asked").exists() else []
+
+
+def test_equal_sides_pass(llmexp, side, tmp_path):
+    code, out, err = llmexp("ab", side("old"), side("new"), *WORDS)
+    assert (code, "2 rows in both: 2 within noise" in out) == (0, True), out + err
+    assert "control: Naive with a against itself in the same turns:" in out
+    assert len(asked(tmp_path)) == len(set(asked(tmp_path))) == 5 * (2 * 2 + 1)
+    assert "round 1 of 5 | Naive | a (" in err
+
+
+def test_a_row_that_is_slower_fails(llmexp, side):
+    code, out, _ = llmexp("ab", side("old"), side("new", {"R": 0.9}), *WORDS)
+    assert (code, "1 within noise, 1 slower" in out) == (1, True), out
+
+
+def test_a_row_that_is_faster_passes(llmexp, side):
+    code, out, _ = llmexp("ab", side("old"), side("new", {"Naive": 1.1}), *WORDS)
+    assert (code, "1 faster, 1 within noise" in out) == (0, True), out
+
+
+def test_a_row_that_the_second_side_loses_fails_and_has_no_more_turns(llmexp, side, tmp_path):
+    code, out, _ = llmexp("ab", side("old"), side("new", ended="R"), *WORDS)
+    assert (code, "1 within noise, 1 lost" in out) == (1, True), out
+    assert "measured with the first side, and with the second failed: it broke" in out
+    assert [turn for turn in asked(tmp_path) if turn.endswith("-2")] == ["b-1-2", "a-1-2"]
+
+
+def test_the_same_command_keeps_whole_blocks_and_measures_a_half_one_again(llmexp, side, tmp_path):
+    words = ("ab", side("old"), side("new"), *WORDS, "sweep.name=kept")
+    assert llmexp(*words)[0] == 0
+    (tmp_path / "asked").unlink()
+    [result] = tmp_path.glob("outputs/kept/b-2-2/*/result.json")
+    result.unlink()
+    code, out, _ = llmexp(*words)
+    assert (code, "2 within noise" in out) == (0, True), out
+    assert sorted(asked(tmp_path)) == ["a-2-2", "b-2-2"]
+
+
+def test_turns_of_other_sides_are_not_taken_for_these(llmexp, side, tmp_path):
+    old, words = side("old"), (*WORDS, "sweep.name=kept")
+    assert llmexp("ab", old, side("new"), *words)[0] == 0
+    code, _, err = llmexp("ab", old, side("newer"), *words)
+    assert (code, "turns of another comparison (other b)" in err) == (2, True), err
+    assert llmexp("ab", old, side("newest"), *words, "rerun=all")[0] == 0
+
+
+def test_a_side_that_refuses_what_was_planned_ends_it_with_its_own_words(llmexp, side):
+    code, _, err = llmexp("ab", side("old"), side("new", ended="refused"), *WORDS)
+    assert code == 2
+    assert "cannot run method=Naive" in err
+    assert "unknown engine 'new'; " in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("HEAD", "HEAD"), "no run is named"),
+        (("no_such_commit", "HEAD", *WORDS), "there is no no_such_commit"),
+        (("{old}", "{refusing}", *WORDS), "cannot run this: it cannot"),
+        (("{old}", "{old}", "--", "method=Naiv"), "Naiv"),
+        (("{old}", "engine=no_such", *WORDS), "no_such"),
+        (("{old}", "method=F,R", "--", "method=Naive", "model=tiny", "hardware=cpu"), "the sides make 1 and 2 runs"),
+        (("{old}", "{old}", *WORDS, "sweep.control=true"), "a control is always measured"),
+        (("{old}", "{old}", "--repeats", "2", *WORDS), "from 3 on"),
+        (("{old}", "{old}", "--margin", "2", *WORDS), "--margin is '2'"),
+    ],
+)
+def test_bad_input_ends_with_one_line_before_anything_is_measured(llmexp, side, tmp_path, monkeypatch, words, said):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    sides = {"old": side("old"), "refusing": side("refusing", plans="llmexp: it cannot")}
+    code, out, err = llmexp("ab", *(word.format(**sides) for word in words))
+    assert (code, len(err.splitlines()), said in err) == (2, 1, True), err
+    assert asked(tmp_path) == []
+
+
+def test_what_lies_in_outputs_is_read_as_any_sweep(llmexp, side, tmp_path):
+    llmexp("ab", side("old"), side("new", {"R": 0.9}), *WORDS, "sweep.name=kept")
+    assert json.loads((tmp_path / "outputs" / "kept" / "ab.json").read_text())["words"]
+    code, out, _ = llmexp("compare", "outputs/kept/a-*", "--to", "outputs/kept/b-*", "--pool")
+    assert (code, "1 slower" in out) == (1, True), out
