@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.figure import Figure
 from benchmarks.rates import rate
+from benchmarks.trust_turns import turn_verdicts
 from llmexp.analysis.many_rows import MARGIN, verdicts
 from llmexp.record.result import Metric
 
@@ -32,13 +33,14 @@ class Sets:
 
 
 def set_verdicts(tries: int) -> Iterator[Figure]:
-    """Yield all rates in percent: false rows, slowdowns seen and equality shown, over sets of ROWS rows."""
+    """Yield all rates in percent: false rows, slowdowns seen, equality shown, and what repeats that depend do."""
     for repeats in (2, 3, 5):
         for shares, limit in (((0.01, 0.01), 5), ((0.01, 0.02), None), ((0.005, 0.03), None)):
             case = f"{ROWS} rows, {repeats} repeats, deviations {shares[0]:.1%} and {shares[1]:.1%}"
             yield _false_sweeps(case, _answers(tries, Sets(repeats, shares)), limit)
     for repeats in (2, 3, 5):
         yield from _found(repeats, tries)
+    yield from turn_verdicts(tries)
 
 
 def _found(repeats: int, tries: int) -> Iterator[Figure]:

@@ -131,7 +131,7 @@ def test_a_side_that_refuses_what_was_planned_ends_it_with_its_own_words(llmexp,
 def test_bad_input_ends_with_one_line_before_anything_is_measured(llmexp, side, tmp_path, monkeypatch, words, said):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     sides = {"old": side("old"), "refusing": side("refusing", plans="llmexp: it cannot")}
-    code, out, err = llmexp("ab", *(word.format(**sides) for word in words))
+    code, _, err = llmexp("ab", *(word.format(**sides) for word in words))
     assert (code, len(err.splitlines()), said in err) == (2, 1, True), err
     assert asked(tmp_path) == []
 
