@@ -15,13 +15,15 @@ import numpy as np
 from benchmarks.figure import Figure
 from benchmarks.rates import rate
 from llmexp.analysis.blocked import blocked_verdicts, over_blocks
-from llmexp.analysis.many_rows import MARGIN, verdicts
+from llmexp.analysis.many_rows import MARGIN, Answer, verdicts
 from llmexp.record.result import Metric
 from llmexp.sweep.ab.turns import CONTROL, A, B, Turn, blocks
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
 # (random numbers, sweeps, measurements, repeats of a run) -> logarithms, of shape (sweeps, measurements).
 Noise = Callable[[np.random.Generator, tuple[int, int], int], Values]
+# For each sweep the answers on its rows.
+Answers = list[list[Answer]]
 SLOWDOWN = 0.05
 
 
@@ -107,11 +109,11 @@ def _found(repeats: int, tries: int) -> Iterator[Figure]:
     yield rate(f"equal called within noise {told}", equal.count("within"), len(equal))
 
 
-def _flat(sweeps: list[list[str]]) -> list[str]:
+def _flat(sweeps: Answers) -> list[Answer]:
     return [answer for answers in sweeps for answer in answers]
 
 
-def of_sets(case: Compared, sweeps: int) -> list[list[str]]:
+def of_sets(case: Compared, sweeps: int) -> Answers:
     """Return the answers on the rows of each pair of sets, measured one set after the other."""
     noise = case.noise(np.random.default_rng(0), (sweeps, 2 * case.rows * case.repeats), case.repeats)
     logs = noise.reshape(sweeps, 2, case.rows, case.repeats)
@@ -126,12 +128,12 @@ def _metric(values: Values) -> Metric:
     return Metric(mean=float(values.mean()), std_between_repeats=float(values.std(ddof=1)), n=len(values))
 
 
-def in_turns(case: Compared, sweeps: int) -> list[list[str]]:
+def in_turns(case: Compared, sweeps: int) -> Answers:
     """Return the answers on the rows of each comparison by blocks, with the first row as the control."""
     planned = list(blocks(case.repeats, case.rows, control=1))
     turns = {turn: place for place, turn in enumerate(turn for block in planned for turn in block.turns)}
     shifts = case.shifts()
-    found = []
+    found: Answers = []
     for speeds in np.exp(case.noise(np.random.default_rng(0), (sweeps, len(turns)), case.repeats)):
 
         def speed(turn: Turn, speeds: Values = speeds) -> float:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from benchmarks.trust_turns import NOISES, Compared, in_turns, independent, of_sets
+from benchmarks.trust_turns import NOISES, Answers, Compared, in_turns, independent, of_sets
 
 TRIES = 100
 
 
-def alarms(found: list[list[str]]) -> int:
+def alarms(found: Answers) -> int:
     return sum(bool({"lower", "higher"} & set(answers)) for answers in found)
 
 
