@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
+from patience import until
 
 from llmexp.record.result import Metric
 
 METHODS = ("Naive", "R")
 WORDS = ("--", "method=Naive,R", "model=tiny", "hardware=cpu", "measure=smoke")
 PROGRAM = """#!{python}
-import json, pathlib, random, shutil, sys
+import json, os, pathlib, random, shutil, sys, time
 speeds, ended, folder = {speeds}, {ended!r}, pathlib.Path({folder!r})
 words = dict(word.split("=", 1) for word in sys.argv if "=" in word)
 if "plan" in sys.argv:
@@ -23,6 +28,9 @@ if "-m" not in sys.argv:
     sys.exit()
 with (folder / "asked").open("a") as file:
     file.write(words["sweep.name"] + "\\n")
+if ended == "waits":
+    (folder / "pid").write_text(str(os.getpid()))
+    time.sleep(1000)
 if ended == "refused":
     sys.exit("llmexp: unknown engine 'new'")
 into = pathlib.Path(words["sweep.outputs"], words["sweep.name"])
@@ -32,7 +40,7 @@ shutil.copytree(template, into / template.name)
 result = json.loads((template / "result.json").read_text())
 draw = random.Random(words["sweep.name"].partition("-")[2] + words["sweep.name"][0])
 speed = result["metrics"]["tokens_per_s"]
-speed["mean"] *= speeds[words["method"]] * draw.uniform(0.997, 1.003)
+speed["mean"] *= speeds[words["method"]] * draw.uniform(1 - {noise}, 1 + {noise})
 speed["std_between_repeats"], speed["n"], result["repeats"] = None, 1, 1
 if words["method"] == ended:
     result |= {{"status": "failed", "reason": "it broke", "metrics": {{}}}}
@@ -47,10 +55,17 @@ def side(make_run, tmp_path: Path):
     for method in METHODS:
         make_run(method, metrics={"tokens_per_s": Metric(mean=100.0, n=1)}, sweep__name="templates")
 
-    def make(name: str, speeds: dict[str, float] | None = None, ended: str = "", plans: object = 0) -> str:
+    def make(
+        name: str, speeds: dict[str, float] | None = None, ended: str = "", plans: object = 0, noise: float = 0.003
+    ) -> str:
         folder = tmp_path / name / "bin"
         folder.mkdir(parents=True)
-        told = {"speeds": dict.fromkeys(METHODS, 1.0) | (speeds or {}), "ended": ended, "plans": repr(plans)}
+        told = {
+            "speeds": dict.fromkeys(METHODS, 1.0) | (speeds or {}),
+            "ended": ended,
+            "plans": repr(plans),
+            "noise": noise,
+        }
         python = folder / "python"
         python.write_text(PROGRAM.format(python=sys.executable, folder=str(tmp_path), **told))
         python.chmod(python.stat().st_mode | stat.S_IXUSR)
@@ -105,6 +120,33 @@ def test_turns_of_other_sides_are_not_taken_for_these(llmexp, side, tmp_path):
     code, _, err = llmexp("ab", old, side("newer"), *words)
     assert (code, "turns of another comparison (other b)" in err) == (2, True), err
     assert llmexp("ab", old, side("newest"), *words, "rerun=all")[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_turn_and_removes_the_checkout(side, tmp_path, number):
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "--quiet"), ("commit", "--quiet", "--allow-empty", "-m", "one")):
+        subprocess.run([*git, *words], check=True)
+    command = [sys.executable, "-m", "llmexp", "ab", side("old", ended="waits"), "HEAD", *WORDS]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as program:
+        assert program.stderr
+        assert b"round 1 of 5" in program.stderr.readline()
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        program.send_signal(number)
+        said = program.stderr.read()
+    assert (program.returncode, b"the same command goes on" in said) == (130, True)
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+    # A checkout is a folder of its own, which git lists.
+    listed = subprocess.run([*git, "worktree", "list"], capture_output=True, text=True, check=True).stdout
+    assert (len(listed.splitlines()), list(tmp_path.glob("llmexp-ab-*"))) == (1, [])
+
+
+def test_a_row_without_an_answer_fails_only_a_strict_gate(llmexp, side):
+    words = ("ab", side("old", noise=0.2), side("new", noise=0.2), *WORDS, "sweep.name=kept")
+    code, out, _ = llmexp(*words)
+    assert (code, "2 cannot tell" in out) == (0, True), out
+    assert llmexp("ab", "--strict", *words[1:])[0] == 1
 
 
 def test_a_side_that_refuses_what_was_planned_ends_it_with_its_own_words(llmexp, side):

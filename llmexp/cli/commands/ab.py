@@ -16,6 +16,7 @@ from llmexp.cli.jobs import Job
 from llmexp.cli.words import jobs_of, own_folder, search_path
 from llmexp.errors import ConfigError
 from llmexp.launch.display import enduring
+from llmexp.launch.interrupt import signals_interrupt
 from llmexp.method import NAIVE
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.plan import RunPlan
@@ -50,6 +51,7 @@ def parser() -> Parser:
         default=MARGIN,
         help=f"the least difference that matters, such as 2%%; {MARGIN:g} without it, and more where A itself differs",
     )
+    parser.add_argument("--strict", action="store_true", help="exit 1 too where a row has no answer")
     return parser
 
 
@@ -58,6 +60,7 @@ def main(args: Namespace) -> int:
     _check(args)
     first, second = args.sides
     with (
+        signals_interrupt(),  # so that a commit's checkout is removed
         tempfile.TemporaryDirectory(prefix="llmexp-ab-") as name,
         opened(first, Path(name) / "a") as a,
         opened(second, Path(name) / "b") as b,
@@ -69,7 +72,7 @@ def main(args: Namespace) -> int:
     found = compare_blocks(blocks, control, args.margin)
     print_blocked(found, {A: first, B: second}, session.rows[session.control - 1].name)
     print(f"runs: {session.root}; llmexp report {session.root} shows them")
-    return int(found.sets.failed)
+    return int(found.sets.failed or (args.strict and not found.sets.is_complete))
 
 
 def _repeats(text: str) -> int:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from llmexp.errors import ConfigError, RecordError
 from llmexp.launch.display import say
-from llmexp.launch.interrupt import signals_interrupt
 from llmexp.record.duration import duration
 from llmexp.record.folder import RunFolder, find_runs, write_atomically
 from llmexp.record.result import RunResult, RunStatus
@@ -57,18 +56,17 @@ def measure_in_blocks(session: Session, rounds: int) -> list[Block]:
     """
     planned, done, failed = list(blocks(rounds, len(session.rows), session.control)), [], set[int]()
     progress = _Progress(session, rounds, sum(len(block.turns) for block in planned))
-    with signals_interrupt():
-        for block in planned:
-            if block.row in failed:
-                continue
-            if session.anew or not is_whole(session, block):
-                for turn in block.turns:
-                    progress.begin(turn)
-                    _measure(session, turn)
-            progress.end(block)
-            done.append(block)
-            if not is_whole(session, block):
-                failed.add(block.row)
+    for block in planned:
+        if block.row in failed:
+            continue
+        if session.anew or not is_whole(session, block):
+            for turn in block.turns:
+                progress.begin(turn)
+                _measure(session, turn)
+        progress.end(block)
+        done.append(block)
+        if not is_whole(session, block):
+            failed.add(block.row)
     return done
 
 
