@@ -45,7 +45,9 @@ def test_a_baseline_stands_for_the_runs_that_it_was_written_from(llmexp, sweeps,
     before, equal, slow = sweeps
     file = str(tmp_path / "kept" / "baseline.json")
     assert llmexp("compare", before, "--save-baseline", file)[0] == 0
-    assert llmexp("compare", equal, "--baseline", file)[0] == 0
+    code, out, _ = llmexp("compare", equal, "--baseline", file)
+    assert (code, "llmexp ab measures both sides in turns" in out) == (0, True)
+    assert "llmexp ab" not in llmexp("compare", before, equal)[1]
     assert llmexp("compare", slow, "--baseline", file)[0] == 1
     code, _, error = llmexp("compare", slow, "--baseline", "nowhere.json")
     assert code == 2

@@ -23,6 +23,10 @@ _DESCRIPTION = (
     "1 where a row is slower, is no longer measured, or did another training, and 0 otherwise; 2 where nothing can be "
     "compared."
 )
+_OTHER_DAY = (
+    "a baseline's repeats were taken together at another time: that the machine was faster or slower then would show "
+    "as a difference too; llmexp ab measures both sides in turns"
+)
 
 
 def parser() -> Parser:
@@ -57,6 +61,8 @@ def main(args: Namespace) -> int:
     margin = MARGIN if args.margin is None else args.margin
     found = compare_sets(a, _measured(second), args.metric, margin, pooled=args.pool)
     print_sets(found)
+    if args.baseline:
+        print(_OTHER_DAY)
     return int(found.failed or (args.strict and not found.is_complete))
 
 
