@@ -24,7 +24,7 @@ from llmexp.report.baseline import Measured, measured
 from llmexp.report.blocked_sets import MeasuredBlock, compare_blocks
 from llmexp.report.blocked_terminal import print_blocked
 from llmexp.report.row import read_row
-from llmexp.sweep.ab.measuring import MeasuredRow, Session, keep_identity, measure_in_blocks
+from llmexp.sweep.ab.measuring import MeasuredRow, Session, held, measure_in_blocks
 from llmexp.sweep.ab.side import Side, opened
 from llmexp.sweep.ab.turns import CONTROL, A, B, Block, Measures, Turn
 from llmexp.sweep.run import check_store
@@ -67,7 +67,8 @@ def main(args: Namespace) -> int:
         enduring(),
     ):
         session = _session(args, a, b)
-        done = measure_in_blocks(session, args.repeats)
+        with held(session):
+            done = measure_in_blocks(session, args.repeats)
     blocks, control = _measured(session, done)
     found = compare_blocks(blocks, control, args.margin)
     print_blocked(found, {A: first, B: second}, session.rows[session.control - 1].name)
@@ -107,10 +108,8 @@ def _session(args: Namespace, a: Side, b: Side) -> Session:
         MeasuredRow(_name(one.plan), _words_of_sides(one.plan, other.plan)) for one, other in zip(*planned, strict=True)
     ]
     identity = {"a": a.identity, "b": b.identity, "words": [row.words for row in rows]}
-    session = Session(
-        {A: a, B: b, CONTROL: a}, rows, _control(plans), _root(args, plans[0], identity), plans[0].config.rerun == "all"
-    )
-    keep_identity(session.root, identity, session.anew)
+    anew, root = plans[0].config.rerun == "all", _root(args, plans[0], identity)
+    session = Session({A: a, B: b, CONTROL: a}, rows, _control(plans), root, anew, identity)
     turns = args.repeats * (2 * len(rows) + 1)
     print(f"{turns} turns of {len(rows)} row{'s' * (len(rows) > 1)} into {session.root}", flush=True)
     return session

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmexp.errors import ConfigError, RecordError
 from llmexp.launch.display import say
 from llmexp.record.duration import duration
 from llmexp.record.folder import RunFolder, find_runs, write_atomically
+from llmexp.record.lock import LockHeldError, acquire
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.sweep.ab.side import Side
 from llmexp.sweep.ab.turns import Block, Measures, Turn, blocks
 
-LOG, ABOUT = "ab.log", "ab.json"
+LOG, ABOUT, _DRIVERS = "ab.log", "ab.json", ".drivers"
 # Each turn is one measurement whatever the words say, and its folder is known to be the turn's.
 _OF_A_TURN = ("measure.repeats=1", "rerun=all")
 _INTERRUPTED = 130
@@ -43,10 +44,13 @@ class Session:
     root: Path
     anew: bool = False
     """Measure the turns again that were measured before."""
+    identity: Mapping[str, object] = field(default_factory=dict)
+    """What tells its turns from those of another comparison: both sides' code and versions, and the words."""
 
     def run_of(self, turn: Turn) -> RunFolder | None:
-        """Return the folder of the run that a turn measured; None before it."""
-        return next(iter(find_runs(self.root / turn.sweep)), None)
+        """Return the folder of the run that a turn measured last; None before it."""
+        # Other words, with rerun=all, leave another run beside the one of before.
+        return max(find_runs(self.root / turn.sweep), key=lambda run: run.path.stat().st_mtime_ns, default=None)
 
 
 def measure_in_blocks(session: Session, rounds: int) -> list[Block]:
@@ -70,24 +74,38 @@ def measure_in_blocks(session: Session, rounds: int) -> list[Block]:
     return done
 
 
+@contextmanager
+def held(session: Session) -> Iterator[None]:
+    """Keep the folder for this process within the block, and note in it what is measured there.
+
+    Raises ConfigError where another process measures there, or where turns of another comparison lie there.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(acquire(session.root / _DRIVERS))
+        except LockHeldError as error:
+            raise ConfigError(f"{session.root} is being measured by {error}") from None
+        _keep_identity(session)
+        yield
+
+
 def is_whole(session: Session, block: Block) -> bool:
     """Tell whether all turns of a block were measured to their end."""
     results = [_result(session.run_of(turn)) for turn in block.turns]
     return all(result is not None and result.status is RunStatus.SUCCESS for result in results)
 
 
-def keep_identity(root: Path, identity: Mapping[str, object], anew: bool) -> None:
-    """Note in the folder what is measured there; raises ConfigError where turns of something else lie there."""
-    about = root / ABOUT
+def _keep_identity(session: Session) -> None:
+    about = session.root / ABOUT
     with suppress(OSError, ValueError):
         earlier = json.loads(about.read_text())
-        if earlier != identity and not anew:
-            differing = [key for key in identity if earlier.get(key) != identity[key]]
+        if earlier != session.identity and not session.anew:
+            differing = [key for key, value in session.identity.items() if earlier.get(key) != value]
             raise ConfigError(
-                f"{root} has turns of another comparison (other {', '.join(differing)}): give this one a sweep.name, "
-                "or rerun=all to measure all of it anew"
+                f"{session.root} has turns of another comparison (other {', '.join(differing)}): give this one another "
+                "sweep.name, or rerun=all to measure all of it anew"
             )
-    write_atomically(about, json.dumps(identity, indent=2) + "\n")
+    write_atomically(about, json.dumps(session.identity, indent=2) + "\n")
 
 
 def _result(run: RunFolder | None) -> RunResult | None:
