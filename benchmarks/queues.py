@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush, heapreplace
 from itertools import islice, repeat
+from math import log, sqrt
 
 from llmexp.analysis.backlog import Load
 from llmexp.plan.arrivals import Process, due_times
@@ -15,6 +16,8 @@ from llmexp.plan.arrivals import Process, due_times
 BURSTINESS = 4.0
 # The times that the rate of a made-up trace changes.
 SWINGS = 8
+# The coefficient of variation of lognormal services, and the index of Pareto's.
+TAIL, PARETO = 3.0, 2.2
 Draws = Callable[[random.Random], Iterator[float]]
 
 
@@ -27,6 +30,19 @@ def exponential(draw: random.Random) -> Iterator[float]:
     """Yield numbers with a mean of 1 and a coefficient of variation of 1."""
     while True:
         yield draw.expovariate(1.0)
+
+
+def lognormal(draw: random.Random) -> Iterator[float]:
+    """Yield lognormal numbers with a mean of 1 and a coefficient of variation of TAIL."""
+    sigma = sqrt(log(1 + TAIL**2))
+    while True:
+        yield draw.lognormvariate(-(sigma**2) / 2, sigma)
+
+
+def pareto(draw: random.Random) -> Iterator[float]:
+    """Yield Pareto's numbers with a mean of 1; their variance is finite, but hardly any sample shows it."""
+    while True:
+        yield draw.paretovariate(PARETO) * (PARETO - 1) / PARETO
 
 
 ARRIVALS: dict[str, Process] = {"constant": "constant", "Poisson": "poisson", "gamma": "gamma"}
@@ -103,6 +119,15 @@ SERVERS: tuple[Server, ...] = (
     Batching("batching, 16 slots", constant, 16, 0.1),
     Batching("batching, 64 slots", constant, 64, 0.05),
     Batching("batching, 16 slots, lengths vary", exponential, 16, 0.1),
+)
+
+
+# Services that vary as much as requests of real traffic do, and more: most are short, and a few take very long.
+HEAVY_TAILED: tuple[Server, ...] = (
+    Servers("one at a time, lognormal services", lognormal),
+    Servers("one at a time, Pareto services", pareto),
+    Servers("eight at a time, lognormal services", lognormal, 8),
+    Batching("batching, 16 slots, lognormal lengths", lognormal, 16, 0.1),
 )
 
 

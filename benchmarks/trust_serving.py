@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from statistics import fmean, quantiles
 
 from benchmarks.conversations import Turns, talks
 from benchmarks.figure import Figure
 from benchmarks.interval import Interval
-from benchmarks.queues import ARRIVALS, SERVERS, Server, load, rising_and_falling
+from benchmarks.queues import ARRIVALS, HEAVY_TAILED, SERVERS, Server, load, rising_and_falling
 from benchmarks.rates import rate
 from llmexp.analysis.attainment import SHARE, attainment, fewest_requests
 from llmexp.analysis.backlog import Load
@@ -33,10 +33,8 @@ FAR = 1.25
 
 def serving_verdicts(tries: int = 1000) -> Iterator[Figure]:
     """Yield all rates in percent, each with its limit."""
-    for server in SERVERS:
-        for arrivals in ARRIVALS:
-            for requests in (30, 100, 300, 1000):
-                yield from _of_saturation(server, arrivals, requests, tries)
+    yield from loads_alone(SERVERS, tries)
+    yield from loads_alone(HEAVY_TAILED, tries)
     for server in SERVERS:
         for arrivals in ("Poisson", "gamma"):
             for requests in (100, 300, 1000):
@@ -45,6 +43,14 @@ def serving_verdicts(tries: int = 1000) -> Iterator[Figure]:
     for server in SERVERS:
         for requests in (100, 300, 1000):
             yield from _of_searches(server, requests, max(tries // 10, 1))
+
+
+def loads_alone(servers: Sequence[Server], tries: int) -> Iterator[Figure]:
+    """Rate the verdicts on single loads of some servers."""
+    for server in servers:
+        for arrivals in ARRIVALS:
+            for requests in (30, 100, 300, 1000):
+                yield from _of_saturation(server, arrivals, requests, tries)
 
 
 def other_loads(tries: int) -> Iterator[Figure]:

@@ -88,6 +88,23 @@ class Load:
         """How many of the answered requests were due in the settled time."""
         return len(self._answered) - bisect_right(self._dues_s, self.settled_s)
 
+    @property
+    def longest_s(self) -> float:
+        """The longest latency."""
+        return max(self.answered_s)
+
+    @property
+    def span_s(self) -> float:
+        """How long the settled time is."""
+        return self.due_s[-1] - self.settled_s
+
+    @cached_property
+    def pauses_s(self) -> list[float]:
+        """The times from one answer to the next in the settled time, those with nothing to answer left out."""
+        resumed_s = {end for end in self._idle[1] if end > self.settled_s}
+        marks_s = sorted(resumed_s.union(end for end in self._ends_s if self.settled_s < end < self.due_s[-1]))
+        return [after - before for before, after in pairwise(marks_s) if after not in resumed_s]
+
     def unserved(self) -> list[float]:
         """Return by how much requests outnumbered what the server could serve, for each piece of the settled time.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf, log10, sqrt
-from statistics import fmean, stdev
+from statistics import fmean, pstdev, stdev
 from typing import Literal
 
 from llmexp.analysis.backlog import Load
@@ -35,6 +35,15 @@ SHORTEST = 6.0
 SLOWDOWN = 5.0
 # With fewer requests after the backlog has settled, bursts decide.
 FEWEST_REQUESTS = 30
+# Where requests differ much in length, a load may be over before one of the longest came, and looks easier than it was.
+# So nothing is said to be kept up with where the longest answer took more than this share of the load's time,
+LONGEST = 0.3
+# nor where one more pause between answers like the longest could change the verdict; it counts so many times more for
+# each 1 by which the coefficient of variation of all pauses is above the 1 of exponential ones.
+UNEVEN = 4.0
+# The interval is that of a normal distribution, and a few dozens of answers are skewed: with FEW of them its upper half
+# is twice as wide, and with more it soon is as it was.
+FEW = 45
 
 
 @dataclass(frozen=True)
@@ -81,12 +90,25 @@ def saturation(loads: Sequence[Load]) -> Saturation:
         return Saturation("unknown", reasons=[_too_short((hasty + few)[0])])
     unserved = [share for load in loads for share in load.unserved()]
     found = Estimate(fmean(unserved), stdev(unserved) / sqrt(len(unserved)), len(unserved) - 1)
-    low, high = found.interval(CONFIDENCE)
+    low, high = found.interval(CONFIDENCE)[0], _highest(found, loads)
     if low > 0 and found.value > RELEVANT:
         return Saturation("overloaded", found, [f"about {min(found.value, 1.0):.0%} of the requests stayed unserved"])
-    if high < RULED_OUT:
-        return Saturation("kept_up", found)
-    return Saturation("unknown", found, [_vague(found, loads)])
+    if high >= RULED_OUT:
+        return Saturation("unknown", found, [_vague(found, (low, high), loads)])
+    lengthy = next((load for load in loads if load.longest_s > LONGEST * load.duration_s), None)
+    return Saturation("unknown", found, [_too_lengthy(lengthy)]) if lengthy else Saturation("kept_up", found)
+
+
+def _highest(found: Estimate, loads: Sequence[Load]) -> float:
+    """Return the highest share of the requests that may have stayed unserved, with what the load may not have shown."""
+    pauses_s = [pause_s for load in loads for pause_s in load.pauses_s]
+    if not sum(pauses_s):
+        return inf
+    mean_s = fmean(pauses_s)
+    uneven = max(0.0, pstdev(pauses_s) / mean_s - 1)
+    once_more = (max(pauses_s) - mean_s) / sum(load.span_s for load in loads)
+    wider = 1 + (FEW / len(pauses_s)) ** 2
+    return found.value + wider * found.half_width(CONFIDENCE) + (1 + UNEVEN * uneven) * once_more
 
 
 def _swamped(load: Load) -> str:
@@ -104,16 +126,26 @@ def _too_short(load: Load) -> str:
     )
 
 
+def _too_lengthy(load: Load) -> str:
+    needed = load.longest_s / (LONGEST * load.duration_s) * len(load.due_s)
+    return (
+        f"the longest answer took {rounded(load.longest_s)} s, and the requests came within "
+        f"{rounded(load.duration_s)} s, too soon to see how often there are such; about {_round_up(needed)} requests "
+        "tell at this rate"
+    )
+
+
 def _share(events: int, tries: int) -> Estimate:
     share = events / tries
     return Estimate(share, sqrt(share * (1 - share) / tries), tries - 1)
 
 
-def _vague(found: Estimate, loads: Sequence[Load]) -> str:
+def _vague(found: Estimate, interval: tuple[float, float], loads: Sequence[Load]) -> str:
     # An interval that is narrow enough ends below RULED_OUT or begins above 0.
     wanted = max(RULED_OUT - found.value, found.value)
-    needed = sum(len(load.due_s) for load in loads) * (found.half_width(CONFIDENCE) / wanted) ** 2
-    low, high = (min(max(end, 0.0), 1.0) for end in found.interval(CONFIDENCE))
+    widest = max(found.half_width(CONFIDENCE), min(interval[1], 1.0) - found.value)
+    needed = sum(len(load.due_s) for load in loads) * (widest / wanted) ** 2
+    low, high = (min(max(end, 0.0), 1.0) for end in interval)
     return f"{low:.0%} to {high:.0%} of the requests may have stayed unserved: about {_round_up(needed)} requests tell"
 
 
