@@ -122,6 +122,20 @@ def test_turns_of_other_sides_are_not_taken_for_these(llmexp, side, tmp_path):
     assert llmexp("ab", old, side("newest"), *words, "rerun=all")[0] == 0
 
 
+def test_a_turn_that_leaves_no_result_is_not_given_that_of_before(llmexp, side, tmp_path):
+    """Else the speed of other sides would be taken for its own."""
+    old, words = side("old"), (*WORDS, "sweep.name=kept")
+    assert llmexp("ab", old, side("slow", dict.fromkeys(METHODS, 0.8)), *words)[0] == 1
+    equal = side("equal", ended="refused")
+    code, _, err = llmexp("ab", old, equal, *words, "rerun=all")
+    assert (code, "cannot run" in err) == (2, True), err
+    python = Path(equal, "bin", "python")
+    python.write_text(python.read_text().replace("'refused'", "''", 1))
+    code, out, err = llmexp("ab", old, equal, *words)
+    assert (code, "2 rows in both: 2 within noise" in out) == (0, True), out + err
+    assert len(list(tmp_path.glob("outputs/kept/previous/1/*"))) == 5 * (2 * 2 + 1)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_the_turn_and_removes_the_checkout(side, tmp_path, number):
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@b")

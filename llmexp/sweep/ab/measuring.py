@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from llmexp.errors import ConfigError, RecordError
 from llmexp.launch.display import say
 from llmexp.record.duration import duration
-from llmexp.record.folder import RunFolder, find_runs, write_atomically
+from llmexp.record.folder import PREVIOUS, RunFolder, find_runs, write_atomically
 from llmexp.record.lock import LockHeldError, acquire
 from llmexp.record.result import RunResult, RunStatus
 from llmexp.sweep.ab.side import Side
@@ -63,7 +64,8 @@ def measure_in_blocks(session: Session, rounds: int) -> list[Block]:
     for block in planned:
         if block.row in failed:
             continue
-        if session.anew or not is_whole(session, block):
+        if not is_whole(session, block):
+            _set_aside(session.root, [session.root / turn.sweep for turn in block.turns])
             for turn in block.turns:
                 progress.begin(turn)
                 _measure(session, turn)
@@ -78,13 +80,16 @@ def measure_in_blocks(session: Session, rounds: int) -> list[Block]:
 def held(session: Session) -> Iterator[None]:
     """Keep the folder for this process within the block, and note in it what is measured there.
 
-    Raises ConfigError where another process measures there, or where turns of another comparison lie there.
+    Turns of before are set aside where all are measured anew. Raises ConfigError where another process measures there,
+    or where turns of another comparison lie there.
     """
     with ExitStack() as stack:
         try:
             stack.enter_context(acquire(session.root / _DRIVERS))
         except LockHeldError as error:
             raise ConfigError(f"{session.root} is being measured by {error}") from None
+        if session.anew:
+            _set_aside(session.root, session.root.glob("[!.]*"))
         _keep_identity(session)
         yield
 
@@ -106,6 +111,17 @@ def _keep_identity(session: Session) -> None:
                 "sweep.name, or rerun=all to measure all of it anew"
             )
     write_atomically(about, json.dumps(session.identity, indent=2) + "\n")
+
+
+def _set_aside(root: Path, folders: Iterable[Path]) -> None:
+    """Move what turns left before, so that nothing of it is taken for a measurement of now."""
+    left = [folder for folder in folders if folder.is_dir() and folder.name != PREVIOUS]
+    if not left:
+        return
+    place = next(place for number in count(1) if not (place := root / PREVIOUS / str(number)).exists())
+    place.mkdir(parents=True)
+    for folder in left:
+        folder.rename(place / folder.name)
 
 
 def _result(run: RunFolder | None) -> RunResult | None:
