@@ -25,6 +25,8 @@ Noise = Callable[[np.random.Generator, tuple[int, int], int], Values]
 # For each sweep the answers on its rows.
 Answers = list[list[Answer]]
 SLOWDOWN = 0.05
+# Of the noise of other rows.
+QUIET = 0.02
 
 
 def independent(rng: np.random.Generator, shape: tuple[int, int], repeats: int) -> Values:
@@ -67,13 +69,17 @@ NOISES: dict[str, Noise] = {
 
 @dataclass(frozen=True)
 class Compared:
-    """Two sides of so many rows and repeats; the second runs its first `slower` rows at `speed`."""
+    """Two sides of so many rows and repeats; the second runs its first `slower` rows at `speed`.
+
+    Measurements of the first row, which has the control, have `first_share` of the noise of the others.
+    """
 
     rows: int
     repeats: int
     noise: Noise
     slower: int = 0
     speed: float = 1 - SLOWDOWN
+    first_share: float = 1.0
 
     def shifts(self) -> Values:
         """Return the logarithms by which the rows of the second side differ."""
@@ -82,14 +88,21 @@ class Compared:
 
 def turn_verdicts(tries: int) -> Iterator[Figure]:
     """Yield the rates of false alarms of both ways beside each other, and what turns find."""
-    for rows, repeats in ((1, 5), (8, 3), (8, 5)):
+    for rows, repeats in ((1, 5), (8, 4), (8, 5)):
+        told = f"{rows} rows, {repeats} repeats"
         for name, noise in NOISES.items():
-            case, told = Compared(rows, repeats, noise), f"{rows} rows, {repeats} repeats, {name}"
-            for way, answers, limit in (("sets", of_sets, None), ("in turns", in_turns, 5)):
-                false = sum(bool({"lower", "higher"} & set(each)) for each in answers(case, tries))
-                yield rate(f"equal {way} with any row called different: {told}", false, tries, limit=limit)
-    for repeats in (3, 5, 8):
+            yield from _alarms(f"{told}, {name}", Compared(rows, repeats, noise), tries)
+        if rows > 1:
+            case = Compared(rows, repeats, bimodal, first_share=QUIET)
+            yield from _alarms(f"{told}, bimodal processes but for the control's row", case, tries)
+    for repeats in (4, 5, 8):
         yield from _found(repeats, tries)
+
+
+def _alarms(told: str, case: Compared, tries: int) -> Iterator[Figure]:
+    for way, answers, limit in (("sets", of_sets, None), ("in turns", in_turns, 5)):
+        false = sum(bool({"lower", "higher"} & set(each)) for each in answers(case, tries))
+        yield rate(f"equal {way} with any row called different: {told}", false, tries, limit=limit)
 
 
 def _found(repeats: int, tries: int) -> Iterator[Figure]:
@@ -117,6 +130,7 @@ def of_sets(case: Compared, sweeps: int) -> Answers:
     """Return the answers on the rows of each pair of sets, measured one set after the other."""
     noise = case.noise(np.random.default_rng(0), (sweeps, 2 * case.rows * case.repeats), case.repeats)
     logs = noise.reshape(sweeps, 2, case.rows, case.repeats)
+    logs[:, :, 0] *= case.first_share
     logs[:, 1] += case.shifts()[:, None]
     return [
         [one.answer for one in verdicts([(_metric(a), _metric(b)) for a, b in zip(*sides, strict=True)])]
@@ -132,9 +146,10 @@ def in_turns(case: Compared, sweeps: int) -> Answers:
     """Return the answers on the rows of each comparison by blocks, with the first row as the control."""
     planned = list(blocks(case.repeats, case.rows, control=1))
     turns = {turn: place for place, turn in enumerate(turn for block in planned for turn in block.turns)}
+    shares = np.array([case.first_share if turn.row == 1 else 1.0 for turn in turns])
     shifts = case.shifts()
     found: Answers = []
-    for speeds in np.exp(case.noise(np.random.default_rng(0), (sweeps, len(turns)), case.repeats)):
+    for speeds in np.exp(shares * case.noise(np.random.default_rng(0), (sweeps, len(turns)), case.repeats)):
 
         def speed(turn: Turn, speeds: Values = speeds) -> float:
             shift = shifts[turn.row - 1] if turn.measures == B else 0.0

@@ -88,7 +88,7 @@ def _row(row: PairedRow, verdict: Verdict, better: Better, beyond: float) -> Pai
 
 def _why(verdict: Verdict, beyond: float) -> str:
     if verdict.estimate is None:
-        return "one block does not say how far the next would be from it: --repeats 3 or more tells"
+        return "one block does not say how far the next would be from it: --repeats 4 or more tells"
     if verdict.repeats is not None:
         return f"about --repeats {verdict.repeats} would tell"
     if abs(verdict.estimate.ratio - 1) <= beyond:

@@ -27,8 +27,8 @@ def _legend(found: BlockedComparison) -> str:
     better, worse = direction("better", found.sets), direction("worse", found.sets)
     return (
         f"{better} or {worse}: equality is rejected (Student's t over the log ratios within blocks, with no smaller "
-        f"error than the control's, p corrected by Holm for all rows, below {ERROR:g}) and b/a is over "
-        f"{found.counts_beyond:.3g} from 1; within noise: two one-sided tests show that b/a is less than "
+        f"error than the control's or the median row's, p corrected by Holm for all rows, below {ERROR:g}) and b/a is "
+        f"over {found.counts_beyond:.3g} from 1; within noise: two one-sided tests show that b/a is less than "
         f"{found.sets.margin:.3g} from 1; b/a with its own 95 % interval; n blocks"
     )
 

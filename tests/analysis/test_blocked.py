@@ -38,6 +38,13 @@ def test_no_row_is_surer_than_the_control():
     assert answers([SLOWER, EQUAL], Estimate(0.0, 0.2, 4)) == ["unknown", "unknown"]
 
 
+def test_no_row_is_surer_than_the_median_row():
+    varying = [(a, b * more) for (a, b), more in zip(EQUAL, (1, 1.3, 0.8, 1.2, 0.9), strict=True)]
+    quiet = Estimate(0.0, 0.0001, 4)
+    assert answers([SLOWER], quiet) == ["lower"]
+    assert answers([SLOWER, varying, varying], quiet) == ["unknown", "unknown", "unknown"]
+
+
 def test_a_control_that_is_far_from_itself_does_not_widen_what_counts_as_equal():
     wide = [(a, 0.95 * b) for a, b in EQUAL]
     assert answers([wide], Estimate(log(1.1), 0.001, 4)) == ["unknown"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.trust_turns import NOISES, Answers, Compared, in_turns, independent, of_sets
+from benchmarks.trust_turns import NOISES, QUIET, Answers, Compared, bimodal, in_turns, independent, of_sets
 
 TRIES = 100
 
@@ -15,6 +15,11 @@ def alarms(found: Answers) -> int:
 def test_sides_in_turns_that_are_equal_are_not_called_different(noise) -> None:
     # Of 100 tries at 5 % hardly ever are more than 12 false.
     assert alarms(in_turns(Compared(8, 5, noise), TRIES)) <= 12
+
+
+def test_rows_that_vary_more_than_the_control_are_not_called_different() -> None:
+    # The control by itself would let some 15 of 100 pass for different.
+    assert alarms(in_turns(Compared(8, 3, bimodal, first_share=QUIET), TRIES)) <= 5
 
 
 @pytest.mark.parametrize("name", ["a state that lasts for a run", "correlation 0.8", "a drift of 10 %"])

@@ -180,7 +180,7 @@ def test_a_side_that_refuses_what_was_planned_ends_it_with_its_own_words(llmexp,
         (("{old}", "engine=no_such", *WORDS), "no_such"),
         (("{old}", "method=F,R", "--", "method=Naive", "model=tiny", "hardware=cpu"), "the sides make 1 and 2 runs"),
         (("{old}", "{old}", *WORDS, "sweep.control=true"), "a control is always measured"),
-        (("{old}", "{old}", "--repeats", "2", *WORDS), "from 3 on"),
+        (("{old}", "{old}", "--repeats", "3", *WORDS), "from 4 on"),
         (("{old}", "{old}", "--margin", "2", *WORDS), "--margin is '2'"),
     ],
 )
