@@ -46,6 +46,7 @@ def swept_once(installed: Path, tmp_path_factory: pytest.TempPathFactory, empty_
     """The folder of a sweep of the package's own task over two algorithms, and what it printed."""
     folder = tmp_path_factory.mktemp("swept")
     shutil.copy(empty_store, folder / "mlflow.db")
-    done = run_in(folder, installed, "task=hash", "digest.algorithm=md5,sha256", "tracking.uri=sqlite:///mlflow.db")
+    tracking = ("tracking.uri=sqlite:///mlflow.db", f"tracking.timeout_s={HANG_S:g}")
+    done = run_in(folder, installed, "task=hash", "digest.algorithm=md5,sha256", *tracking)
     assert done.returncode == 0, done.stderr
     return folder, done.stdout

@@ -163,10 +163,10 @@ def test_ranks_import_nothing_from_the_working_directory(make_plan, folder, tmp_
 
 
 def test_timeout_ends_a_run_that_still_makes_progress(make_plan, folder):
-    result = run_one(make_plan("slow", timeout_s=1.5), folder)
+    result = run_one(make_plan("slow", timeout_s=4.0), folder)
     assert result.status is RunStatus.TIMEOUT
-    assert result.reason == "the run took longer than measure.timeout_s=1.5"
-    assert (folder.repeat(0) / "samples.0.jsonl").read_text().count("\n") > 3
+    assert result.reason == "the run took longer than measure.timeout_s=4"
+    assert (folder.repeat(0) / "samples.0.jsonl").read_text().count("\n") > 1
 
 
 def test_timeout_of_a_program_whose_steps_are_not_heard_of_says_what_to_do(make_plan, folder):
