@@ -67,6 +67,7 @@ class StepSample(Sample):
     loss: Number
     sequences: str | None = Field(
         None,
+        pattern="^[0-9a-f]{1,16}$",
         description="digest of the sequences that this rank read, in the warm-up only; the sum over replicas counts",
     )
     phases_s: dict[str, float] | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, TypeVar
@@ -12,6 +11,7 @@ from llmexp.method import Techniques
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.record.flat import flat
 from llmexp.record.folder import RunFolder
+from llmexp.record.reading import LONGEST_LINES_BYTES, read_text
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.record.trained import Trained, added
 
@@ -22,7 +22,6 @@ _NO_TRAINING = (
     "optimizer.implementation",
     "adapter.save",
     "model.save",
-    "model.save_model",
     "precision.chosen_because",
     "precision.name",
 )
@@ -81,12 +80,12 @@ def changes_of_training(techniques: Techniques) -> dict[str, Any]:
 
 def _first_steps(path: Path) -> list[StepSample]:
     """Read the first steps of a rank; the file may have thousands. Raises OSError and ValueError."""
-    with path.open(encoding="utf-8") as file:
-        return [StepSample.model_validate_json(line) for line in islice(file, COMPARED_STEPS)]
+    lines = read_text(path, LONGEST_LINES_BYTES).split("\n", COMPARED_STEPS)[:COMPARED_STEPS]
+    return [StepSample.model_validate_json(line) for line in lines if line]
 
 
 def _summary(path: Path) -> TrainingSummary:
-    return TrainingSummary.model_validate_json(path.read_text(encoding="utf-8"))
+    return TrainingSummary.model_validate_json(read_text(path))
 
 
 def _sequences(plan: TrainingPlan, steps: Sequence[Sequence[StepSample]]) -> list[str]:

@@ -1,3 +1,5 @@
+import os
+
 from llmexp.record.trained import added
 from llmexp.report.row import read_row
 
@@ -48,3 +50,13 @@ def test_dropout_draws_by_chance(trained):
     finetune = {"method": "L", "task__name": "finetune", "adapter": {"dropout": 0.1}}
     assert did(trained([6.0], **finetune)).draws
     assert not did(trained([6.0], adapter={"dropout": 0.1})).draws
+
+
+def test_a_pipe_and_a_digest_that_is_none_stop_no_report(trained):
+    run = trained([6.0, 5.0])
+    path = run.repeat(0) / "samples.0.jsonl"
+    path.write_text(path.read_text().replace('"10"', '"no number"'))
+    assert did(run).losses == []
+    path.unlink()
+    os.mkfifo(path)
+    assert did(run).losses == []
