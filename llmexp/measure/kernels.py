@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import distributed
 from torch.profiler import ProfilerActivity, profile
 
 from llmexp.measure.products import products_in
+from llmexp.measure.threads import await_others_asleep
 
 # Names in the profiler's table that show how attention was computed, the most specific first.
 _ATTENTION = (
@@ -36,6 +38,16 @@ def _activities() -> list[ProfilerActivity]:
     return [ProfilerActivity.CPU, *cuda]
 
 
+@contextmanager
+def _profile() -> Iterator[profile]:
+    with profile(activities=_activities(), record_shapes=True) as profiler:
+        yield profiler
+        if distributed.is_initialized() and "gloo" in distributed.get_backend():
+            # Gloo's threads complete a collective, go on without it, and then write its end into the profiler's records.
+            # Where these are gone by then, the process is killed by what it overwrote.
+            await_others_asleep()
+
+
 class KernelProbe:
     """A profiler of what runs inside `watch()`.
 
@@ -50,7 +62,7 @@ class KernelProbe:
     @contextmanager
     def watch(self) -> Iterator[None]:
         """Profile the block."""
-        with profile(activities=_activities(), record_shapes=True) as profiler:
+        with _profile() as profiler:
             yield
         # torch's own table of these events, key_averages(), takes twenty times as long: seconds for a large model.
         recorder: Any = profiler.profiler
@@ -121,6 +133,6 @@ def _operators(events: Iterable[Any]) -> Iterator[tuple[str, int]]:
 def trace_to(path: Path) -> Iterator[None]:
     """Write a compressed Chrome trace of the block, readable by Perfetto, to `path` (ending in .json.gz)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with profile(activities=_activities(), record_shapes=True) as profiler:
+    with _profile() as profiler:
         yield
     profiler.export_chrome_trace(str(path))

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
+import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -37,6 +40,19 @@ def test_the_attention_that_ran_is_named(backend: SDPBackend | None, kernel: str
     with probe.watch():
         attend(backend)
     assert probe.attention == kernel
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell what threads do")
+def test_the_profiler_does_not_end_while_a_thread_may_still_write_into_its_records() -> None:
+    """Gloo's do after they have completed a collective, and the process was killed: malloc(): … corrupted."""
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        with KernelProbe().watch():
+            late = threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 2_000_000))
+            late.start()
+        assert not late.is_alive()
+    finally:
+        distributed.destroy_process_group()
 
 
 def test_the_costliest_operators_are_few_and_short_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
