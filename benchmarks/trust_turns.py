@@ -88,14 +88,14 @@ class Compared:
 
 def turn_verdicts(tries: int) -> Iterator[Figure]:
     """Yield the rates of false alarms of both ways beside each other, and what turns find."""
-    for rows, repeats in ((1, 5), (8, 4), (8, 5)):
+    for rows, repeats in ((1, 6), (8, 4), (8, 6)):
         told = f"{rows} rows, {repeats} repeats"
         for name, noise in NOISES.items():
             yield from _alarms(f"{told}, {name}", Compared(rows, repeats, noise), tries)
         if rows > 1:
             case = Compared(rows, repeats, bimodal, first_share=QUIET)
             yield from _alarms(f"{told}, bimodal processes but for the control's row", case, tries)
-    for repeats in (4, 5, 8):
+    for repeats in (4, 6, 8):
         yield from _found(repeats, tries)
 
 

@@ -29,9 +29,9 @@ class BlockedComparison:
 
 
 def compare_blocks(
-    blocks: Sequence[MeasuredBlock], control: Sequence[MeasuredBlock], margin: float
+    blocks: Sequence[MeasuredBlock], control: Sequence[MeasuredBlock], margin: float, metric: str | None = None
 ) -> BlockedComparison:
-    """Compare b with a by the task's rate, from the blocks (a, b) of all rows and those of a against itself.
+    """Compare b with a, by a metric or else the task's rate, from the blocks (a, b) of all rows and of a against itself.
 
     What made a single turn unstable rules no difference out: it meets both sides, or makes a row's blocks differ.
     Raises ConfigError where a was measured in no row, or the versions of one side changed on the way.
@@ -41,7 +41,7 @@ def compare_blocks(
     a, b = (_failures_last([_judged_by_blocks(block[side]) for block in blocks]) for side in (0, 1))
     for side, turns in (("first", a), ("second", b)):
         _check_unchanged(side, turns)
-    metric = next(one.rate for one in a if one.is_measured)
+    metric = metric or next(one.rate for one in a if one.is_measured)
     found = compare_sets(a, b, metric, margin, pooled=True)
     shown = over_blocks(_values(control, metric))
     compared = [row for row in found.rows if row.verdict]

@@ -88,7 +88,7 @@ def compare_sets(
     ConfigError where no row is in both, or the metric is not known or has no better direction.
     """
     chosen = metric or a[0].rate
-    spec = _spec((*a, *b), chosen)
+    spec = spec_of(chosen, {_task(row) for row in (*a, *b)})
     if chosen.endswith("_bytes"):  # what makes a speed unstable leaves the memory as it is
         a, b = ([row.model_copy(update={"unstable": ""}) for row in rows] for rows in (a, b))
     apart = _differing([row.settings for row in a], [row.settings for row in b])
@@ -112,8 +112,9 @@ def compare_sets(
     )
 
 
-def _spec(rows: Iterable[Measured], metric: str) -> MetricSpec:
-    specs = {name: spec for row in rows for name, spec in get_task(_task(row)).metrics.items() if spec.better}
+def spec_of(metric: str, tasks: Iterable[str]) -> MetricSpec:
+    """Return what the tasks say of a metric; raises ConfigError where none has it, or neither direction is better."""
+    specs = {name: spec for task in sorted(tasks) for name, spec in get_task(task).metrics.items() if spec.better}
     if metric not in specs:
         raise unknown("metric with a better direction", metric, specs)
     return specs[metric]

@@ -42,6 +42,7 @@ draw = random.Random(words["sweep.name"].partition("-")[2] + words["sweep.name"]
 speed = result["metrics"]["tokens_per_s"]
 speed["mean"] *= speeds[words["method"]] * draw.uniform(1 - {noise}, 1 + {noise})
 speed["std_between_repeats"], speed["n"], result["repeats"] = None, 1, 1
+result["metrics"]["step_time_s"]["mean"] *= {step_time_s} * draw.uniform(1 - {noise}, 1 + {noise})
 if words["method"] == ended:
     result |= {{"status": "failed", "reason": "it broke", "metrics": {{}}}}
 (into / template.name / "result.json").write_text(json.dumps(result))
@@ -53,10 +54,15 @@ sys.exit(words["method"] == ended)
 def side(make_run, tmp_path: Path):
     """Make an environment whose runs are as fast as the speeds say, over the same made-up runs."""
     for method in METHODS:
-        make_run(method, metrics={"tokens_per_s": Metric(mean=100.0, n=1)}, sweep__name="templates")
+        make_run(method, metrics={name: Metric(mean=100.0, n=1) for name in ("tokens_per_s", "step_time_s")}, sweep__name="templates")
 
     def make(
-        name: str, speeds: dict[str, float] | None = None, ended: str = "", plans: object = 0, noise: float = 0.003
+        name: str,
+        speeds: dict[str, float] | None = None,
+        ended: str = "",
+        plans: object = 0,
+        noise: float = 0.003,
+        step_time_s: float = 1.0,
     ) -> str:
         folder = tmp_path / name / "bin"
         folder.mkdir(parents=True)
@@ -65,6 +71,7 @@ def side(make_run, tmp_path: Path):
             "ended": ended,
             "plans": repr(plans),
             "noise": noise,
+            "step_time_s": step_time_s,
         }
         python = folder / "python"
         python.write_text(PROGRAM.format(python=sys.executable, folder=str(tmp_path), **told))
@@ -82,8 +89,8 @@ def test_equal_sides_pass(llmexp, side, tmp_path):
     code, out, err = llmexp("ab", side("old"), side("new"), *WORDS)
     assert (code, "2 rows in both: 2 within noise" in out) == (0, True), out + err
     assert "control: Naive with a against itself in the same turns:" in out
-    assert len(asked(tmp_path)) == len(set(asked(tmp_path))) == 5 * (2 * 2 + 1)
-    assert "round 1 of 5 | Naive | a (" in err
+    assert len(asked(tmp_path)) == len(set(asked(tmp_path))) == 6 * (2 * 2 + 1)
+    assert "round 1 of 6 | Naive | a (" in err
 
 
 def test_a_row_that_is_slower_fails(llmexp, side):
@@ -133,7 +140,7 @@ def test_a_turn_that_leaves_no_result_is_not_given_that_of_before(llmexp, side, 
     python.write_text(python.read_text().replace("'refused'", "''", 1))
     code, out, err = llmexp("ab", old, equal, *words)
     assert (code, "2 rows in both: 2 within noise" in out) == (0, True), out + err
-    assert len(list(tmp_path.glob("outputs/kept/previous/1/*"))) == 5 * (2 * 2 + 1)
+    assert len(list(tmp_path.glob("outputs/kept/previous/1/*"))) == 6 * (2 * 2 + 1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -145,7 +152,7 @@ def test_an_interrupt_ends_the_turn_and_removes_the_checkout(side, tmp_path, num
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as program:
         assert program.stderr
-        assert b"round 1 of 5" in program.stderr.readline()
+        assert b"round 1 of 6" in program.stderr.readline()
         until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         program.send_signal(number)
         said = program.stderr.read()
@@ -154,6 +161,11 @@ def test_an_interrupt_ends_the_turn_and_removes_the_checkout(side, tmp_path, num
     # A checkout is a folder of its own, which git lists.
     listed = subprocess.run([*git, "worktree", "list"], capture_output=True, text=True, check=True).stdout
     assert (len(listed.splitlines()), list(tmp_path.glob("llmexp-ab-*"))) == (1, [])
+
+
+def test_another_metric_is_compared_with_its_own_better_direction(llmexp, side):
+    code, out, err = llmexp("ab", side("old"), side("new", step_time_s=1.1), "--metric", "step_time_s", *WORDS)
+    assert (code, "2 worse" in out, "step_time_s" in out) == (1, True, True), out + err
 
 
 def test_a_row_without_an_answer_fails_only_a_strict_gate(llmexp, side):
@@ -182,6 +194,7 @@ def test_a_side_that_refuses_what_was_planned_ends_it_with_its_own_words(llmexp,
         (("{old}", "{old}", *WORDS, "sweep.control=true"), "a control is always measured"),
         (("{old}", "{old}", "--repeats", "3", *WORDS), "from 4 on"),
         (("{old}", "{old}", "--margin", "2", *WORDS), "--margin is '2'"),
+        (("{old}", "{old}", "--metric", "speed", *WORDS), "unknown metric with a better direction 'speed'"),
     ],
 )
 def test_bad_input_ends_with_one_line_before_anything_is_measured(llmexp, side, tmp_path, monkeypatch, words, said):

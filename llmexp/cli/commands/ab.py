@@ -24,13 +24,14 @@ from llmexp.report.baseline import Measured, measured
 from llmexp.report.blocked_sets import MeasuredBlock, compare_blocks
 from llmexp.report.blocked_terminal import print_blocked
 from llmexp.report.row import read_row
+from llmexp.report.sets import spec_of
 from llmexp.sweep.ab.measuring import MeasuredRow, Session, held, measure_in_blocks
 from llmexp.sweep.ab.side import Side, opened
 from llmexp.sweep.ab.turns import CONTROL, A, B, Block, Measures, Turn
 from llmexp.sweep.run import check_store
 
 # Three processes of two speeds agree too often: docs/numbers.md has the rates from four on.
-REPEATS, LEAST_REPEATS = 5, 4
+REPEATS, LEAST_REPEATS = 6, 4
 # A sweep that nobody named.
 _UNNAMED = "main"
 _DESCRIPTION = (
@@ -52,6 +53,7 @@ def parser() -> Parser:
         default=MARGIN,
         help=f"the least difference that matters, such as 2%%; {MARGIN:g} without it, and more where A itself differs",
     )
+    parser.add_argument("--metric", help="compare this, such as peak_rss_bytes, instead of the task's rate")
     parser.add_argument("--strict", action="store_true", help="exit 1 too where a row has no answer")
     return parser
 
@@ -71,7 +73,7 @@ def main(args: Namespace) -> int:
         with held(session):
             done = measure_in_blocks(session, args.repeats)
     blocks, control = _measured(session, done)
-    found = compare_blocks(blocks, control, args.margin)
+    found = compare_blocks(blocks, control, args.margin, args.metric)
     print_blocked(found, {A: first, B: second}, session.rows[session.control - 1].name)
     print(f"runs: {session.root}; llmexp report {session.root} shows them")
     return int(found.sets.failed or (args.strict and not found.sets.is_complete))
@@ -101,6 +103,8 @@ def _session(args: Namespace, a: Side, b: Side) -> Session:
         counts = " and ".join(str(len(jobs)) for jobs in planned)
         raise ConfigError(f"the sides make {counts} runs of these words: overrides of a side are of all its runs")
     plans = [job.plan for job in planned[0]]
+    if args.metric:
+        spec_of(args.metric, {plan.config.task.name for plan in plans})
     check_store(plans[0])
     words = [*search_path(own_folder(args)), *args.overrides]
     for side in (a, b):
