@@ -16,8 +16,8 @@ from llmexp.plan.arrivals import Process, due_times
 BURSTINESS = 4.0
 # The times that the rate of a made-up trace changes.
 SWINGS = 8
-# The coefficient of variation of lognormal services, and the index of Pareto's.
-TAIL, PARETO = 3.0, 2.2
+# The coefficient of variation of lognormal services.
+TAIL = 3.0
 Draws = Callable[[random.Random], Iterator[float]]
 
 
@@ -39,10 +39,14 @@ def lognormal(draw: random.Random) -> Iterator[float]:
         yield draw.lognormvariate(-(sigma**2) / 2, sigma)
 
 
-def pareto(draw: random.Random) -> Iterator[float]:
-    """Yield Pareto's numbers with a mean of 1; their variance is finite, but hardly any sample shows it."""
-    while True:
-        yield draw.paretovariate(PARETO) * (PARETO - 1) / PARETO
+def pareto(index: float) -> Draws:
+    """Return draws of Pareto's numbers with a mean of 1; their variance is finite for an index above 2."""
+
+    def draws(draw: random.Random) -> Iterator[float]:
+        while True:
+            yield draw.paretovariate(index) * (index - 1) / index
+
+    return draws
 
 
 ARRIVALS: dict[str, Process] = {"constant": "constant", "Poisson": "poisson", "gamma": "gamma"}
@@ -119,16 +123,21 @@ SERVERS: tuple[Server, ...] = (
     Batching("batching, 16 slots", constant, 16, 0.1),
     Batching("batching, 64 slots", constant, 64, 0.05),
     Batching("batching, 16 slots, lengths vary", exponential, 16, 0.1),
+    Batching("batching, 64 slots, lengths vary", exponential, 64, 0.05),
 )
 
 
 # Services that vary as much as requests of real traffic do, and more: most are short, and a few take very long.
 HEAVY_TAILED: tuple[Server, ...] = (
     Servers("one at a time, lognormal services", lognormal),
-    Servers("one at a time, Pareto services", pareto),
+    Servers("one at a time, Pareto services", pareto(2.2)),  # hardly any sample shows their variance
     Servers("eight at a time, lognormal services", lognormal, 8),
     Batching("batching, 16 slots, lognormal lengths", lognormal, 16, 0.1),
 )
+
+# Services without a variance: no load is long enough to show how long the longest are. Outputs of bounded length have
+# one.
+BOUNDLESS = Servers("one at a time, Pareto services without a variance", pareto(1.5))
 
 
 def rising_and_falling(gap_s: float, requests: int, draw: random.Random) -> list[float]:

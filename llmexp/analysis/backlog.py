@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 from math import inf
-from statistics import median
+from statistics import fmean, median
 
 from llmexp.analysis.request_latency import end_to_end_s
 from llmexp.record.requests import RequestSample
@@ -104,6 +104,17 @@ class Load:
         resumed_s = {end for end in self._idle[1] if end > self.settled_s}
         marks_s = sorted(resumed_s.union(end for end in self._ends_s if self.settled_s < end < self.due_s[-1]))
         return [after - before for before, after in pairwise(marks_s) if after not in resumed_s]
+
+    @property
+    def settling(self) -> float:
+        """How much the backlog yet grows in the settled time where a server keeps up, as a share of its requests.
+
+        Until a load has lasted as long as a request takes, the backlog holds it. How long requests take is known by
+        those of the load's first half: in overload those of the second wait longer for that very reason.
+        """
+        whole_s, settled_s = self.duration_s, self.settled_s - self.due_s[0]
+        first = [late for due, late in self._answered if due - self.due_s[0] <= whole_s / 2]
+        return fmean(min(late, whole_s) - min(late, settled_s) for late in first) / self.span_s if first else 0.0
 
     def unserved(self) -> list[float]:
         """Return by how much requests outnumbered what the server could serve, for each piece of the settled time.

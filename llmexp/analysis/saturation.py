@@ -91,7 +91,8 @@ def saturation(loads: Sequence[Load]) -> Saturation:
     unserved = [share for load in loads for share in load.unserved()]
     found = Estimate(fmean(unserved), stdev(unserved) / sqrt(len(unserved)), len(unserved) - 1)
     low, high = found.interval(CONFIDENCE)[0], _highest(found, loads)
-    if low > 0 and found.value > RELEVANT:
+    settling = fmean(load.settling for load in loads)
+    if low > settling and found.value - settling > RELEVANT:
         return Saturation("overloaded", found, [f"about {min(found.value, 1.0):.0%} of the requests stayed unserved"])
     if high >= RULED_OUT:
         return Saturation("unknown", found, [_vague(found, (low, high), loads)])
