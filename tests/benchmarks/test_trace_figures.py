@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.process import Cost
-from benchmarks.traces import CLOCKS, JSON, OURS, _figures, write_trace
+from benchmarks.traces import CLOCKS, JSON, OURS, _figures, _of_clocks, write_trace
 from llmexp.traces.events import read_trace
 
 
@@ -29,7 +29,7 @@ def test_a_made_up_trace_has_three_decimals_and_reads_to_the_nanosecond(tmp_path
 
 
 def test_the_command_has_a_limit_of_time_and_one_of_memory_and_others_have_none() -> None:
-    costs = {OURS: [cost(1.7, 101e6)] * 3, JSON: [cost(10.0, 1e9)] * 3, "another": [cost(30.0, 2e9)] * 3}
+    costs = {OURS: [cost(3.1, 101e6)] * 3, JSON: [cost(10.0, 1e9)] * 3, "another": [cost(30.0, 2e9)] * 3}
     figures = {figure.name.removeprefix("a trace, "): figure for figure in _figures("a trace", costs)}
     verdicts = {name: figure.verdict for name, figure in figures.items()}
     assert verdicts == {
@@ -39,5 +39,12 @@ def test_the_command_has_a_limit_of_time_and_one_of_memory_and_others_have_none(
         "json, peak": "no limit",
         "another, peak": "no limit",
     }
-    kept = {OURS: [cost(1.5, 99e6)] * 3, JSON: costs[JSON]}
+    kept = {OURS: [cost(2.9, 99e6)] * 3, JSON: costs[JSON]}
     assert {figure.verdict for figure in _figures("a trace", kept)} == {"kept", "no limit"}
+
+
+def test_the_epochs_times_may_cost_hardly_more_than_a_clocks() -> None:
+    """Read as decimal numbers they took 1.7 times as long."""
+    machine = [cost(1.0, 1e8), cost(1.1, 1e8), cost(1.2, 1e8)]
+    for factor, verdict in ((1.05, "kept"), (1.7, "BROKEN")):
+        assert _of_clocks([cost(factor * one.all_cpu_s, 1e8) for one in machine], machine).verdict == verdict
