@@ -78,7 +78,7 @@ class Load:
         """The median latency of the last tenth."""
         return median(self.answered_s[-self._tenth :])
 
-    @property
+    @cached_property
     def settled_s(self) -> float:
         """When the backlog has reached its level, if it ever does."""
         return self.due_s[0] + min(self.duration_s / 2, SETTLING * median(self.answered_s))
