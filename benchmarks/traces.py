@@ -42,7 +42,7 @@ def traces(folder: Path, rounds: int = 5, rivals: str | None = None) -> Iterator
     `rivals` is an interpreter that has other readers of traces, which are then asked too, by the machine's clock.
     """
     machine, epoch = (folder / f"{clock}.json" for clock in CLOCKS)
-    sizes = [write_trace(path, MILLION, begin_us) for path, begin_us in zip((machine, epoch), CLOCKS.values(), strict=True)]
+    sizes = [write_trace(path, MILLION, CLOCKS[path.stem]) for path in (machine, epoch)]
     readers = {OURS: [*TRACE], JSON: [sys.executable, "-c", PLAIN]}
     costs = _in_turn({machine: readers | rivals_of(rivals), epoch: readers}, rounds)
     for clock, size, found in zip(CLOCKS, sizes, costs.values(), strict=True):

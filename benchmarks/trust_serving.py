@@ -113,9 +113,7 @@ def _of_objectives_in_turns(server: Server, turns: Turns, number: int, tries: in
     yield rate(name, found, tries, limit=WRONG_OF_OTHERS)
 
 
-def _of_saturation(
-    server: Server, arrivals: str, requests: int, tries: int, limit: float | None
-) -> Iterator[Figure]:
+def _of_saturation(server: Server, arrivals: str, requests: int, tries: int, limit: float | None) -> Iterator[Figure]:
     case, draw = f"{server.name}, {arrivals}, {requests}", random.Random(requests)
     for utilisation, verdict, most in (
         (0.5, "kept_up", None),

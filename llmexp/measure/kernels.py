@@ -43,8 +43,8 @@ def _profile() -> Iterator[profile]:
     with profile(activities=_activities(), record_shapes=True) as profiler:
         yield profiler
         if distributed.is_initialized() and "gloo" in distributed.get_backend():
-            # Gloo's threads complete a collective, go on without it, and then write its end into the profiler's records.
-            # Where these are gone by then, the process is killed by what it overwrote.
+            # Gloo's threads complete a collective and then write its end into the profiler's records. Where these are
+            # gone by then, the process is killed by what it overwrote.
             await_others_asleep()
 
 

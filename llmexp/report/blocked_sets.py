@@ -31,7 +31,7 @@ class BlockedComparison:
 def compare_blocks(
     blocks: Sequence[MeasuredBlock], control: Sequence[MeasuredBlock], margin: float, metric: str | None = None
 ) -> BlockedComparison:
-    """Compare b with a, by a metric or else the task's rate, from the blocks (a, b) of all rows and of a against itself.
+    """Compare b with a, by a metric or else the task's rate, by the blocks (a, b) of all rows and of a against itself.
 
     What made a single turn unstable rules no difference out: it meets both sides, or makes a row's blocks differ.
     Raises ConfigError where a was measured in no row, or the versions of one side changed on the way.

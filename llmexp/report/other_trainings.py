@@ -20,9 +20,12 @@ def other_trainings(rows: Sequence[Row]) -> dict[Path, str]:
     """
     groups: dict[tuple[tuple[str, str], ...], list[Row]] = {}
     for row in rows:
-        if row.trained and row.trained.losses:
-            groups.setdefault(tuple(sorted(row.trained.asked.items())), []).append(row)
-    return {path: why for group in groups.values() if len(group) > 1 for path, why in _odd_ones(group).items()}
+        if row.rate and row.asked_training:
+            groups.setdefault(tuple(row.asked_training.items()), []).append(row)
+    # What runs did is read only where another was asked for the same.
+    together = (group for group in groups.values() if len(group) > 1)
+    known = ([row for row in group if row.trained and row.trained.losses] for group in together)
+    return {path: why for group in known if group for path, why in _odd_ones(group).items()}
 
 
 def _odd_ones(group: Sequence[Row]) -> dict[Path, str]:

@@ -101,6 +101,11 @@ class Row:
         return self.metric(self.plan.rate)
 
     @property
+    def asked_training(self) -> dict[str, str]:
+        """The settings that decide what is learned, in the order of their names; empty where a task trains nothing."""
+        return {}
+
+    @property
     def trained(self) -> Trained | None:
         """What the run did as a training; None where its task is none, or where it was not measured to its end."""
         return None

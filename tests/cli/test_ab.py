@@ -54,7 +54,8 @@ sys.exit(words["method"] == ended)
 def side(make_run, tmp_path: Path):
     """Make an environment whose runs are as fast as the speeds say, over the same made-up runs."""
     for method in METHODS:
-        make_run(method, metrics={name: Metric(mean=100.0, n=1) for name in ("tokens_per_s", "step_time_s")}, sweep__name="templates")
+        metrics = {name: Metric(mean=100.0, n=1) for name in ("tokens_per_s", "step_time_s")}
+        make_run(method, metrics=metrics, sweep__name="templates")
 
     def make(
         name: str,

@@ -11,7 +11,7 @@ from typing import Any
 from llmexp.analysis.same_training import DIFFERENT, SAME, Sameness, asked_otherwise, same_training
 from llmexp.tasks.training.report.programs import engine_names
 from llmexp.tasks.training.report.row import TrainingRow
-from llmexp.tasks.training.report.trained import COMPARED_STEPS, asked_training, changes_of_training
+from llmexp.tasks.training.report.trained import COMPARED_STEPS, changes_of_training
 
 # These may differ without changing the training, and they explain speeds.
 EXPLAINS = ("attention_kernel", "reduced_in")
@@ -72,7 +72,7 @@ def _methods_apart(rows: Iterable[TrainingRow], engines: Mapping[str, str]) -> I
     """
     firsts: dict[tuple[Any, ...], TrainingRow] = {}
     for row in rows:
-        first = firsts.setdefault((_work(row), *_step(row), *asked_training(row.plan).values()), row)
+        first = firsts.setdefault((_work(row), *_step(row), *row.asked_training.values()), row)
         if first is not row and (found := same_training(first.trained, row.trained)).answer == DIFFERENT:
             ours, theirs = (f"{each.method} ({_place(each)})" for each in (first, row))
             yield f"{_said(found)} with {ours} and {theirs} on {_layout(row, engines)}"
@@ -91,7 +91,7 @@ def _step(row: TrainingRow) -> tuple[Any, ...]:
 
 def _asked_otherwise(first: TrainingRow, other: TrainingRow) -> str:
     """Return the settings that differ, with both values, or an empty string."""
-    differing = asked_otherwise(asked_training(first.plan), asked_training(other.plan))
+    differing = asked_otherwise(first.asked_training, other.asked_training)
     return ", ".join(f"{key} {ours} and {theirs}" for key, (ours, theirs) in differing.items())
 
 

@@ -23,7 +23,7 @@ from llmexp.reference import (
 )
 from llmexp.report.row import Row
 from llmexp.schema.section import MAX
-from llmexp.tasks.training.report.trained import read_trained
+from llmexp.tasks.training.report.trained import asked_training, read_trained
 
 # On cpu there is no allocator to ask, and the process's memory says little about a small model, so the bytes of its
 # training state are used.
@@ -84,9 +84,16 @@ class TrainingRow(Row):
         return self.plan.program
 
     @cached_property
+    def asked_training(self) -> dict[str, str]:
+        """The settings that decide what is learned."""
+        return asked_training(self.plan)
+
+    @cached_property
     def trained(self) -> Trained | None:
         """What the run did as a training; None where it was not measured to its end."""
-        return read_trained(self.plan, self.folder, self.result.what_ran) if self.result and self.rate else None
+        if not self.result or not self.rate:
+            return None
+        return read_trained(self.plan, self.folder, self.result.what_ran, self.asked_training)
 
     @property
     def partly_trained(self) -> bool:

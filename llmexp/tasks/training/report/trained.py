@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, TypeVar
@@ -29,13 +30,13 @@ T = TypeVar("T")
 _SECTIONS = ("optimizer", "data", "model", "precision", "adapter", "seed")
 
 
-def read_trained(plan: TrainingPlan, folder: RunFolder, what_ran: dict[str, Any]) -> Trained:
-    """Return what a run that was measured did, as far as its files can be read."""
+def read_trained(plan: TrainingPlan, folder: RunFolder, what_ran: dict[str, Any], asked: dict[str, str]) -> Trained:
+    """Return what a run that was measured did, as far as its files can be read; `asked` is by `asked_training`."""
     repeat, ranks = folder.repeat(0), range(plan.processes)
     steps = list(zip(*_read(_first_steps, [repeat / f"samples.{rank}.jsonl" for rank in ranks]), strict=False))
     summaries = _read(_summary, [repeat / f"rank.{rank}.json" for rank in ranks])
-    return Trained(
-        asked=asked_training(plan),
+    return Trained.model_construct(  # checked, the settings of thousands of runs would not be shared
+        asked=asked,
         parameters_in=plan.config.precision.parameters,
         losses=[fmean(sample.loss for sample in step) for step in steps],
         sequences=_sequences(plan, steps),
@@ -55,13 +56,22 @@ def _read(kind: Callable[[Path], T], paths: Sequence[Path]) -> list[T]:
 
 
 def asked_training(plan: TrainingPlan) -> dict[str, str]:
-    """Return the settings that decide what is learned, whatever engine, layout or equivalent method does it."""
+    """Return the settings that decide what is learned, whatever engine, layout or equivalent method does it.
+
+    They are in the order of their names, and one object where they are equal.
+    """
     asked = flat(plan.config.model_dump(mode="json", include=set(_SECTIONS)))
     kept = {key: value for key, value in asked.items() if key not in _NO_TRAINING}
     changes = changes_of_training(plan.techniques)
     if not plan.techniques.adapter:
         kept = {key: value for key, value in kept.items() if not key.startswith("adapter.")}
-    return kept | flat({"task": plan.config.task.name, "batch.global": plan.batch.global_} | changes | _order(plan))
+    found = kept | flat({"task": plan.config.task.name, "batch.global": plan.batch.global_} | changes | _order(plan))
+    return _shared(tuple(sorted(found.items())))
+
+
+@lru_cache(1024)
+def _shared(settings: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return dict(settings)
 
 
 def _order(plan: TrainingPlan) -> dict[str, Any]:
