@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "analysis": ("errors", "machine.throttling", "record"),
     "report": ("errors", "record", "reference", "analysis", "tasks"),
     "tasks": (*PLANNING, "engines", "analysis", "reference", "report"),
-    "measure": ("schema", "machine.processes", "record.samples"),
+    "measure": ("schema", "machine.processes", "machine.own_threads", "record.samples"),
     "launch": (*PLANNING, "engines", "analysis", "traces"),
     "doctor": (*PLANNING, "engines", "launch"),
     "launchers": (*PLANNING, "measure", "analysis", "engines.deepspeed", "hook", "launch.spawn"),

@@ -5,38 +5,33 @@ All of them are causal over right-padded sequences, so that no mask is needed.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 from llmexp.errors import ConfigError
-from llmexp.launchers.attention.causal import flash, unfused
-from llmexp.launchers.attention.varlen import sdpa_records
+from llmexp.launchers.attention.causal import unfused
+from llmexp.launchers.attention.fused import Kernel, attention_of, sdpa_fused
 from llmexp.method import Techniques
 
-# The name must not contain "flash": transformers would look for a package of that name.
-SDPA_FUSED = "llmexp_sdpa"
-SDPA_RECORDS = "llmexp_sdpa_records"
-SDPA_CUDNN = "llmexp_sdpa_cudnn"
 EAGER_AGAIN = "llmexp_eager_again"
-# DeepSpeed exchanges heads around one of the three functions below (launchers/deepspeed/sequence.py).
+# DeepSpeed exchanges heads around the attention of whole sequences (launchers/deepspeed/sequence.py).
 ULYSSES = "llmexp_ulysses"
 
 
-def implementation(techniques: Techniques, device: torch.device, *, records: bool = False, cudnn: bool = False) -> str:
+def implementation(
+    techniques: Techniques, device: torch.device, *, records: bool = False, flash: Kernel = "auto"
+) -> str:
     """Return the name by which transformers knows the attention function, and register the function.
 
-    Without F it is eager; with F it is cuDNN's where `cudnn` is set, the flash-attn package on CUDA, else torch's flash
-    backend. Set `records` where a sequence holds several records, which must not see each other; eager makes a mask of
-    their positions.
+    Without F it is eager; with F it is the fused kernel of `flash`. Set `records` where a sequence holds several
+    records, which must not see each other; eager makes a mask of their positions.
     """
     if techniques.attention_recomputation:
         AttentionInterface.register(EAGER_AGAIN, eager_again)
@@ -44,12 +39,7 @@ def implementation(techniques: Techniques, device: torch.device, *, records: boo
         return EAGER_AGAIN
     if not techniques.flash_attention:
         return "eager"
-    if cudnn:
-        AttentionInterface.register(SDPA_CUDNN, sdpa_cudnn)
-        return SDPA_CUDNN
-    if device.type == "cuda" and importlib.util.find_spec("flash_attn"):
-        return "flash_attention_2"
-    name, function = (SDPA_RECORDS, sdpa_records) if records else (SDPA_FUSED, sdpa_flash)
+    name, function = attention_of(flash, device, records=records)
     AttentionInterface.register(name, function)
     return name
 
@@ -64,21 +54,6 @@ def eager_again(module: torch.nn.Module, *args: Any, **options: Any) -> Any:
     if eager is None:
         raise ConfigError(f"RS runs the eager_attention_forward of a model of transformers again, and {name} has none")
     return checkpoint(eager, module, *args, use_reentrant=False, **options)
-
-
-def sdpa_flash(
-    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any
-) -> tuple[Tensor, None]:
-    """Call `flash` with the signature of transformers; the result is [batch, seq, heads, head_dim]."""
-    return flash(query, key, value, options.get("scaling")).transpose(1, 2).contiguous(), None
-
-
-def sdpa_cudnn(
-    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **options: Any
-) -> tuple[Tensor, None]:
-    """Call cuDNN's attention with the signature of transformers; the result is [batch, seq, heads, head_dim]."""
-    found = flash(query, key, value, options.get("scaling"), SDPBackend.CUDNN_ATTENTION)
-    return found.transpose(1, 2).contiguous(), None
 
 
 def sdpa_unfused(
@@ -101,4 +76,4 @@ def of_whole_sequences(techniques: Techniques) -> Callable[..., tuple[Tensor, No
     """
     if techniques.attention_recomputation:
         return sdpa_unfused_again
-    return sdpa_flash if techniques.flash_attention else sdpa_unfused
+    return sdpa_fused if techniques.flash_attention else sdpa_unfused

@@ -20,18 +20,29 @@ def sdpa_records(
 ) -> tuple[Tensor, None]:
     """Compute attention with the signature of transformers and the arguments that packing.model_inputs adds.
 
-    Inputs are [batch, heads, seq, head_dim], the result is [batch, seq, heads, head_dim]. Raises ConfigError for a
-    model that does not hand on the bounds.
+    Inputs are [batch, heads, seq, head_dim], the result is [batch, seq, heads, head_dim].
+    """
+    return within_records(_varying(query.device) or _one_by_one, module, (query, key, value), options), None
+
+
+def within_records(
+    attend: Callable[..., Tensor],
+    module: torch.nn.Module,
+    parts: tuple[Tensor, Tensor, Tensor],
+    options: dict[str, Any],
+) -> Tensor:
+    """Call a function for all records together, of [tokens, heads, head_dim]; the result is that of `sdpa_records`.
+
+    Raises ConfigError for a model that does not hand on where records end.
     """
     if LENGTHS not in options:
         raise ConfigError(
             f"data.pack=true: {type(module).__module__} does not hand on where records end: "
             "set data.pack=false, or leave F out"
         )
-    batch, _, seq_len, _ = query.shape
-    within = _varying(query.device) or _one_by_one
-    joined = (part.transpose(1, 2).flatten(0, 1) for part in (query, key, value))
-    return within(*joined, options=options).unflatten(0, (batch, seq_len)), None
+    batch, _, seq_len, _ = parts[0].shape
+    joined = (part.transpose(1, 2).flatten(0, 1) for part in parts)
+    return attend(*joined, options=options).unflatten(0, (batch, seq_len))
 
 
 def _one_by_one(query: Tensor, key: Tensor, value: Tensor, *, options: dict[str, Any]) -> Tensor:

@@ -50,7 +50,7 @@ def _kind(plan: TrainingPlan, device: torch.device) -> tuple[PreTrainedConfig, t
             method_of(plan).techniques,
             device,
             records=plan.config.data.isolates,
-            cudnn=plan.config.kernels.cudnn_attention,
+            flash=plan.config.kernels.flash,
         )
     )
     return building.configuration(model), dtype, attention, model.target

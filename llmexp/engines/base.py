@@ -113,6 +113,8 @@ class TrainingEngine(Engine[TrainingConfig]):
             "pytorch_optimizer": package == "pytorch_optimizer",
             "peft": techniques.adapter is not None,
             "liger_kernel": config.kernels.liger,
+            "flash_attn_interface": config.kernels.flash == "fa3",
+            "flash_attn.cute": config.kernels.flash == "fa4",
             "triton": techniques.compilation and config.hardware.device == "cuda",
             "datasets": config.data.dataset is not None,
             "pyarrow": isinstance(config.data, InstructionsData)

@@ -52,6 +52,8 @@ class DeepSpeedEngine(TrainingEngine):
         "peft",
         "bitsandbytes",
         "flash-attn",
+        "flash-attn-3",
+        "flash-attn-4",
         "liger-kernel",
         "triton",
     )

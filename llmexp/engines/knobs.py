@@ -35,20 +35,22 @@ def activation_offload_limit(config: TrainingConfig, techniques: Techniques, dim
     return f"memory.activation_offload=true: {reason}" if reason else None
 
 
-def cudnn_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
-    """Say why kernels.cudnn_attention, another kernel of F for transformers models, cannot be used."""
-    if not config.kernels.cudnn_attention:
+def flash_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """Say why kernels.flash, another kernel of F for transformers models, cannot be used."""
+    kernel = config.kernels.flash
+    if kernel == "auto":
         return None
     why = {
         "it is for GPUs: leave it out on hardware.device=cpu": config.hardware.device == "cpu",
         "it is a kernel of F: add F to the method": not techniques.flash_attention,
         f"it changes models of transformers, not those of engine={config.engine.name}": config.engine.name
         in NOT_TRANSFORMERS,
-        "packed records do not see each other, which it cannot do here: set data.pack=false": config.data.isolates,
+        "packed records do not see each other, which it cannot do here: set data.pack=false": kernel == "cudnn"
+        and config.data.isolates,
         "parallelism.cp has an attention of its own: set parallelism.cp=1": dims.cp > 1,
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
-    return f"kernels.cudnn_attention=true: {reason}" if reason else None
+    return f"kernels.flash={kernel}: {reason}" if reason else None
 
 
 def liger_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:

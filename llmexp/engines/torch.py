@@ -30,7 +30,17 @@ class TorchEngine(TrainingEngine):
     name = "torch"
     keeps_weights = True
     modules = ("torch", "transformers", "accelerate")
-    distributions = ("torch", "transformers", "peft", "bitsandbytes", "flash-attn", "liger-kernel", "triton")
+    distributions = (
+        "torch",
+        "transformers",
+        "peft",
+        "bitsandbytes",
+        "flash-attn",
+        "flash-attn-3",
+        "flash-attn-4",
+        "liger-kernel",
+        "triton",
+    )
     launchers = ("spawn", "torchrun", "fork")
     schedules = PASSES
 

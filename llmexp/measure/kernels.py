@@ -14,12 +14,12 @@ import torch
 from torch import distributed
 from torch.profiler import ProfilerActivity, profile
 
+from llmexp.machine.own_threads import await_others_asleep
 from llmexp.measure.products import products_in
-from llmexp.measure.threads import await_others_asleep
 
 # Names in the profiler's table that show how attention was computed, the most specific first.
 _ATTENTION = (
-    r"flash_fwd|FlashAttnFunc|flash_attn.*(forward|fwd)",
+    r"flash_fwd|FlashAttnF|flash_attn.*(forward|fwd)",
     r"aten::_scaled_dot_product_flash_attention\w*",
     r"aten::_scaled_dot_product_cudnn_attention",
     r"aten::_scaled_dot_product_efficient_attention",

@@ -79,7 +79,9 @@ class KernelsConfig(Section):
     liger: bool = Field(
         False, description="Liger's fused kernels for norms, rotary embeddings, gated MLPs and the loss; GPUs only"
     )
-    cudnn_attention: bool = Field(False, description="F runs cuDNN's fused attention; GPUs only")
+    flash: Literal["auto", "fa2", "cudnn", "fa3", "fa4"] = Field(
+        "auto", description="the kernel of F on a GPU: auto takes the one that torch prefers there"
+    )
 
 
 class BatchConfig(Section):

@@ -8,7 +8,7 @@ from planning import make_plan
 from llmexp.engines import get_engine
 from llmexp.plan.training_plan import TrainingPlan
 
-OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.cudnn_attention=true"
+OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"
 
 
 def plan(*words: str) -> TrainingPlan:
@@ -30,6 +30,7 @@ def plan(*words: str) -> TrainingPlan:
         ([CUDNN, "method=F"], "it is for GPUs"),
         ([CUDNN, "hardware=h100"], "add F to the method"),
         ([CUDNN, "hardware=h100", "method=F", "engine=megatron"], "not those of engine=megatron"),
+        (["kernels.flash=fa2", "method=F"], "kernels.flash=fa2: it is for GPUs"),
         ([CUDNN, "hardware=h100", "method=F", "parallelism.cp=2"], "set parallelism.cp=1"),
         (
             [CUDNN, "hardware=h100", "method=F", "task=finetune", "data=instructions", "data.pack=true"],

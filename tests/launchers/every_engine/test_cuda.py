@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,7 +36,8 @@ LIGER = {"liger": ("kernels.liger=true",)} if find_spec("liger_kernel") else {}
 SWITCHES: dict[str, tuple[str, ...]] = {
     "neither": (),
     "offload": ("memory.activation_offload=true",),
-    "cudnn": ("kernels.cudnn_attention=true",),
+    "fa2": ("kernels.flash=fa2",),
+    "cudnn": ("kernels.flash=cudnn",),
     **LIGER,
 }
 
@@ -53,7 +55,8 @@ def cuda(observe: Callable[..., Measurement]) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("method", METHODS)
 def test_f_runs_a_flash_kernel_of_the_gpu(cuda: dict[str, dict[str, Any]], method: str) -> None:
     observed = cuda[str(Method.parse(method))]
-    assert ("flash" in observed["attention_kernel"].lower()) == ("F" in method.split("+"))
+    fused = re.search("flash|cudnn", observed["attention_kernel"].lower())
+    assert (fused is not None) == ("F" in method.split("+"))
     assert any("softmax" in name.lower() for name in observed["operators"]) or "F" in method.split("+")
 
 
@@ -147,10 +150,10 @@ def test_ligers_kernels_run_and_compute_the_same(switched: dict[str, dict[str, A
     assert switched["liger"]["losses"] == pytest.approx(switched["neither"]["losses"], abs=2e-2)
 
 
-def test_cudnns_attention_runs_and_computes_the_same(switched: dict[str, dict[str, Any]]) -> None:
+def test_cudnns_attention_and_flash_attentions_run_and_compute_the_same(switched: dict[str, dict[str, Any]]) -> None:
     assert "cudnn" in switched["cudnn"]["attention_kernel"]
-    assert "cudnn" not in switched["neither"]["attention_kernel"]
-    assert switched["cudnn"]["losses"] == pytest.approx(switched["neither"]["losses"], abs=2e-2)
+    assert "flash" in switched["fa2"]["attention_kernel"].lower()
+    assert switched["cudnn"]["losses"] == pytest.approx(switched["fa2"]["losses"], abs=2e-2)
 
 
 def test_offloaded_activations_leave_the_gpu(switched: dict[str, dict[str, Any]]) -> None:

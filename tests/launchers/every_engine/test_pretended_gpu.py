@@ -50,13 +50,14 @@ GATHERED = (
     f"+engine.options.zero_optimization.stage3_prefetch_bucket_size={LIVE // 4}",
 )
 PURE, MIXED = "precision=bf16_pure", "precision=bf16_mixed"
-CUDNN = f"{PURE} kernels.cudnn_attention=true"
+FA2 = f"{PURE} kernels.flash=fa2"
 TWICE = f"{MIXED} batch.accumulation=2"
 IN_BACKGROUND = f"{MIXED} +engine.options.zero_optimization.overlap_comm=true"
 # By engine, ranks, method and words: how often the host waits for the device in a step.
 RUNS = {
     ("torch", 1, "F", PURE): 0,
-    ("torch", 1, "F", CUDNN): 0,
+    # The package flash-attn, with one sequence.
+    ("torch", 1, "F", FA2): 0,
     # bitsandbytes waits after each tensor's update; LOMO reads from each gradient whether it is finite.
     ("torch", 1, "F", f"{PURE} optimizer=lion"): TENSORS,
     ("torch", 1, "F", f"{PURE} optimizer=adamw8bit"): TENSORS,
@@ -133,7 +134,7 @@ def test_a_step_runs_on_the_device_by_the_kernel_of_its_method(observed: Callabl
     found, atoms = observed(name_of(run)), run[2].split("+")
     assert found["loss"] == "cuda:0"
     times = LAYERS * (1 + ("R" in atoms)) * ("F" in atoms) * plan(*run).batch.accumulation
-    kernel = "cudnn" if run[3] == CUDNN else "flash"
+    kernel = "flash" if run[3] == FA2 else "cudnn"
     assert found["operators"].get(f"aten::_scaled_dot_product_{kernel}_attention", 0) == times
     assert ("cpu" in found["places"]) == (run[0] == "torch" and "O" in atoms)
 
@@ -160,7 +161,7 @@ def test_the_plan_knows_what_lives_on_the_device_at_the_worst_moment(
 def test_a_rank_measures_from_its_first_step_to_its_summary(observed: Callable[[str], Observed]) -> None:
     found = observed("measured")
     assert (found["environment"]["device_name"], found["what_ran"]["device"]) == ("NVIDIA H200", "cuda:0")
-    assert found["what_ran"]["attention_kernel"] == "aten::_scaled_dot_product_flash_attention"
+    assert found["what_ran"]["attention_kernel"] == "aten::_scaled_dot_product_cudnn_attention"
     # The storages of fake tensors are on no device.
     assert sum(found["state_bytes"]["parameters"].values()) == 2 * found["parameters"]
     measured = [sample for sample in found["samples"] if not sample["warmup"]]

@@ -99,9 +99,8 @@ def _tensor(
 
 
 def _attention(query: Any, key: Any, value: Any, *, is_causal: bool, scale: float | None, **_: Any) -> Any:
-    """As torch would choose it: its choice asks the real device."""
-    if not torch.backends.cuda.flash_sdp_enabled():
-        assert torch.backends.cuda.cudnn_sdp_enabled()
+    """As torch would choose it on Hopper; its choice asks the real device."""
+    if torch.backends.cuda.cudnn_sdp_enabled():
         return _ATEN._scaled_dot_product_cudnn_attention(query, key, value, None, True, 0.0, is_causal, scale=scale)[0]
     return _ATEN._scaled_dot_product_flash_attention(query, key, value, 0.0, is_causal, scale=scale)[0]
 

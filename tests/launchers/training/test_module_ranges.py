@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from llmexp.launchers.attention.choice import SDPA_FUSED, implementation
+from llmexp.launchers.attention.choice import implementation
 from llmexp.launchers.models.compiled import compile_regions
 from llmexp.launchers.training.module_ranges import ranges_of, step_with_ranges
 from llmexp.measure.kernels import trace_to
@@ -113,7 +113,7 @@ def test_what_is_recomputed_is_apart_from_backward(tmp_path: Path, model) -> Non
 
 def test_fused_attention_is_one_part(tmp_path: Path, model) -> None:
     implementation(Method.parse("F", "pretrain").techniques, torch.device("cpu"))
-    found = profiled(model(SDPA_FUSED), tmp_path)
+    found = profiled(model("llmexp_sdpa"), tmp_path)
     for phase in ("forward", "backward"):
         assert "Decoder layer/Attention/Core attention" in places(found, phase)
         assert not places(found, phase) & EAGER

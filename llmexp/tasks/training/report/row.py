@@ -153,7 +153,7 @@ class TrainingRow(Row):
             f"adapter.targets={','.join(config.adapter.targets)}": config.task.name == "finetune"
             and config.adapter.targets != LORA_TARGETS,
             "kernels.liger": config.kernels.liger,
-            "kernels.cudnn_attention": config.kernels.cudnn_attention,
+            f"kernels.flash={config.kernels.flash}": config.kernels.flash != "auto",
             "memory.activation_offload": config.memory.activation_offload,
         }
         return [word for word, differs in differences.items() if differs]

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from llmexp.measure.threads import await_others_asleep
+from llmexp.machine.own_threads import await_others_asleep
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell what threads do")
 
