@@ -5,6 +5,7 @@ They are: an unsupported combination, too little memory, other hardware, missing
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 
@@ -13,6 +14,7 @@ from llmexp.launch.compilers import uncompilable
 from llmexp.launch.ending import Ending
 from llmexp.launch.ops import unbuildable
 from llmexp.launch.runtime import Runtime
+from llmexp.machine.gpus import gpus, visible_gpus
 from llmexp.machine.memory import host_memory_bytes
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import shortage
@@ -30,7 +32,7 @@ def preflight(plan: RunPlan, node: Detected) -> Ending | None:
     elsewhere = other_hardware(plan, node)
     if skip := certain_skip(plan, None if elsewhere else node):
         return Ending(RunStatus.SKIPPED, skip)
-    unable = elsewhere or missing_libraries(plan) or no_answer(plan)
+    unable = elsewhere or other_gpus(plan) or missing_libraries(plan) or no_answer(plan)
     if unable:
         return Ending(RunStatus.FAILED, unable)
     unbuilt = missing_server(plan) or unbuildable(plan) or uncompilable(plan)
@@ -59,6 +61,22 @@ def other_hardware(plan: RunPlan, node: Detected) -> str | None:
         return f"{wanted}, and no NVIDIA GPU is visible here"
     alien = bool(hardware.device_names) and node.device_name not in hardware.device_names
     return f"{wanted}, and here are {node.devices} x {node.device_name}" if alien or node.devices < ranks else None
+
+
+def other_gpus(plan: RunPlan) -> str | None:
+    """Say that DeepSpeed's launcher would take other GPUs than those that are chosen here, or None.
+
+    It removes CUDA_VISIBLE_DEVICES and counts from the node's first GPU on.
+    """
+    config, ranks = plan.config, plan.ranks_per_node
+    if config.engine.launcher != "deepspeed" or config.hardware.device == "cpu":
+        return None
+    if visible_gpus()[:ranks] == [*gpus()[:ranks]]:
+        return None
+    return (
+        f"engine.launcher=deepspeed ignores CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES', '')} and "
+        f"takes this node's first {ranks}: set engine.launcher=spawn"
+    )
 
 
 def missing_libraries(plan: RunPlan) -> str | None:

@@ -28,8 +28,11 @@ def may_stand_beside(plan: RunPlan) -> bool:
     """Say whether a run may share the machine with others.
 
     It must leave host memory and slow links alone, must not use a preset for publication, and must have enough cores.
+    DeepSpeed's launcher gives every run the same first GPUs.
     """
     hardware = plan.config.hardware
+    if plan.config.engine.launcher == "deepspeed":
+        return False
     if hardware.device != "cuda" or hardware.nodes > 1 or plan.loads_host:
         return False
     if plan.config.measure.name in ALONE_BY_PROTOCOL:
@@ -66,7 +69,7 @@ def _devices_for(plan: RunPlan, free: Sequence[str], devices: Sequence[str]) -> 
     """Return the next run's devices: as many as it needs, or all so that it is alone; empty where it must wait."""
     if may_stand_beside(plan):
         return list(free[: plan.processes]) if len(free) >= plan.processes else []
-    return list(free) if len(free) == len(devices) else []
+    return list(devices) if len(free) == len(devices) else []
 
 
 def run_alone(plan: RunPlan, devices: Sequence[str]) -> bool:

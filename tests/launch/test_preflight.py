@@ -7,6 +7,8 @@ import pytest
 from llmexp.launch import preflight as module
 from llmexp.launch.ending import Ending
 from llmexp.launch.preflight import preflight
+from llmexp.machine import gpus as gpus_module
+from llmexp.machine.gpus import Gpu
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import GIB, MemoryEstimate
 from llmexp.record.installed import installs
@@ -171,3 +173,34 @@ def test_without_megatron_core_the_line_says_how_to_get_it(tiny_plan, monkeypatc
     ending = preflight(tiny_plan("Naive", engine__name="megatron"), LAPTOP)
     assert ending.status is RunStatus.FAILED
     assert ending.reason.endswith(f"needs megatron.core: {installs('train,megatron')}, torch first")
+
+
+@pytest.mark.parametrize(
+    ("variable", "ranks", "refused"),
+    [
+        (None, 2, False),
+        ("0,1", 2, False),
+        ("0,1,5", 2, False),
+        ("GPU-0,GPU-1", 2, False),
+        ("5,6", 2, True),
+        ("1,0", 2, True),
+    ],
+)
+def test_deepspeeds_launcher_is_refused_gpus_that_it_would_not_take(make, monkeypatch, variable, ranks, refused):
+    eight = tuple(Gpu(str(index), f"GPU-{index}", "", "", "", "") for index in range(8))
+    monkeypatch.setattr(gpus_module, "gpus", lambda: eight)
+    monkeypatch.setattr(module, "gpus", lambda: eight)
+    monkeypatch.setattr(gpus_module, "mig_devices", tuple)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if variable:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    made = make(device_gib=1, hardware=A800)
+    for launcher in ("spawn", "deepspeed"):
+        engine = made.config.engine.model_copy(update={"launcher": launcher})
+        config = made.config.model_copy(update={"engine": engine})
+        ending = preflight(made.model_copy(update={"config": config, "processes": ranks}), FOUR_A800)
+        if refused and launcher == "deepspeed":
+            assert ending.status == RunStatus.FAILED
+            assert f"ignores CUDA_VISIBLE_DEVICES={variable} and takes this node's first 2" in ending.reason
+        else:
+            assert ending is None

@@ -130,6 +130,18 @@ def test_each_result_names_the_runs_that_stood_beside_it_and_the_table_says_so(
     ]
 
 
+def test_runs_of_deepspeeds_launcher_which_takes_the_first_gpus_have_the_machine_to_themselves(plan) -> None:
+    launcher = {"name": "deepspeed", "launcher": "deepspeed"}
+    devices: list[Sequence[str]] = []
+
+    def ran(_: TrainingPlan, given: Sequence[str]) -> bool:
+        devices.append(given)
+        return True
+
+    run_all([plan("F"), plan("R", 2, engine=launcher), plan("Z2", 2, engine=launcher)], DEVICES, ran)
+    assert devices[1:] == [["GPU-a", "GPU-b"]] * 2
+
+
 def test_a_run_that_would_disturb_has_the_machine_to_itself(plan) -> None:
     ran = Recorder(at_once=2)
     run_all([plan("F"), plan("R"), plan("Z2+O"), plan("Naive")], DEVICES, ran)
