@@ -24,6 +24,7 @@ from llmexp.launchers.models import assembly, building
 from llmexp.launchers.models.compiled import decoder_layers
 from llmexp.launchers.models.quantize import quantization_scales
 from llmexp.launchers.models.weights import weights_of
+from llmexp.launchers.rank.frame import PEERS_TIMEOUT
 from llmexp.launchers.training.activations import around_forward, moved
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.launchers.training.optimizer_state import first_gradient_norm
@@ -152,7 +153,7 @@ def undo_first_step(wrapper: FP16_UnfusedOptimizer) -> None:
 def join(device: torch.device) -> None:
     """Meet the other ranks; DeepSpeed knows the device by its accelerator."""
     use_built_ops()
-    deepspeed.init_distributed()
+    deepspeed.init_distributed(timeout=PEERS_TIMEOUT)
 
 
 def build(plan: TrainingPlan, device: torch.device) -> DeepSpeedTraining:

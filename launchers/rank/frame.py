@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     from llmexp.schema import HardwareConfig
 
 P = TypeVar("P", bound="RunPlan")
+# Ranks that wait for a peer are left to the driver, which sees whether anything goes on. NCCL's own ten minutes would
+# end them while rank 0 writes a large model.
+PEERS_TIMEOUT = timedelta(days=7)
+# A torch whose NCCL hangs at random where the device is named (pytorch issue 153960).
+HANGS_WITH_DEVICE = "2.7.0"
 
 
 @dataclass(frozen=True)
@@ -214,7 +220,11 @@ def gpu_uuid(device: torch.device) -> str | None:
 
 def join_group(device: torch.device) -> None:
     """Meet the other ranks with torch.distributed, over NCCL on GPUs and over Gloo on CPUs."""
+    import torch
     from torch import distributed
 
     on_gpu = device.type == "cuda"
-    distributed.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
+    named = on_gpu and not torch.__version__.startswith(HANGS_WITH_DEVICE)
+    distributed.init_process_group(
+        "nccl" if on_gpu else "gloo", device_id=device if named else None, timeout=PEERS_TIMEOUT
+    )

@@ -71,6 +71,8 @@ def measure_training(plan: TrainingPlan, rank: Rank, engine: RankEngine, device:
     peak_bytes = peaks.summary()
     lift_memory_limit()
     kept = _kept(plan, rank, engine, device)
+    # Whoever waits for rank 0 to write waits here, and in no smaller group, which has a timeout of its own.
+    distributed.barrier()
     probe = _profile(protocol, rank, engine, _unrecorded(engine, device), batches)
     # No rank leaves while a peer may still wait for it in a collective.
     distributed.barrier()

@@ -5,9 +5,12 @@ import os
 import subprocess
 import sys
 import threading
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from patience import HANG_S, until
 from planning import make_plan
 
@@ -138,3 +141,23 @@ def test_a_servers_end_is_an_error_its_silence_a_timeout_and_want_of_memory_come
     assert frame._kind(error) == kind
     error.is_out_of_memory = True
     assert frame._kind(error) == "oom"
+
+
+@pytest.mark.parametrize(
+    ("device", "version", "backend", "named"),
+    [("cpu", "2.13.0", "gloo", False), ("cuda", "2.13.0", "nccl", True), ("cuda", "2.7.0+cu128", "nccl", False)],
+)
+def test_ranks_wait_for_peers_as_long_as_the_driver_lets_them(
+    monkeypatch: pytest.MonkeyPatch, device: str, version: str, backend: str, named: bool
+) -> None:
+    """NCCL would end them after ten minutes, while rank 0 writes a large model."""
+    given: list[tuple[tuple[str, ...], dict[str, Any]]] = []
+    monkeypatch.setattr(torch, "__version__", version)
+    monkeypatch.setattr(
+        torch.distributed, "init_process_group", lambda *words, **options: given.append((words, options))
+    )
+    frame.join_group(torch.device(device))
+    [(words, options)] = given
+    assert words == (backend,)
+    assert (options["device_id"] is not None) == named
+    assert options["timeout"] >= timedelta(days=1)
