@@ -11,6 +11,10 @@ LOCKED ?= $(wildcard $(VENV)/.locked)
 TABLES ?= gpu_modules gpu_mfu gpu_7b gpu_finetune
 WORDS  ?=
 
+# Which parts `make gpu-parts` measures, and what a bare machine lacks for them besides what is in wheelhouse.txt.
+PARTS  ?= 1 2 3
+GPU_WHEELS := liger-kernel megatron-core bitsandbytes pytest pluggy iniconfig
+
 # SLURM_TESTS='slurm and not slow' leaves out what takes half a minute or more each, or another test shows more quickly.
 SLURM_TESTS ?= slurm
 SLURM_PACKAGES := slurm-wlm slurmdbd munge mariadb-server
@@ -59,7 +63,7 @@ PURE_SDISTS := antlr4-python3-runtime deepspeed
 GLIBC_2_28 := $(addsuffix _x86_64,manylinux_2_28 manylinux_2_27 manylinux_2_17 manylinux2014)
 FOR_NODE := --quiet --disable-pip-version-check --no-deps --constraint constraints.txt
 
-.PHONY: help run test test-slow test-all test-sweeps test-older lint ui bench chaos gpu serve-venv slurm-test slurm-packages wheelhouse lock clean .installed-older .runs-vllm .serve-vllm .serve-llama_cpp .unmixed
+.PHONY: help run test test-slow test-all test-sweeps test-older lint ui bench chaos gpu gpu-parts gpu-wheels serve-venv slurm-test slurm-packages wheelhouse lock clean .installed-older .runs-vllm .serve-vllm .serve-llama_cpp .unmixed
 .DEFAULT_GOAL := help
 
 UNLOCKED := $(filter lock serve-venv test-older wheelhouse,$(MAKECMDGOALS))
@@ -109,6 +113,16 @@ gpu: $(VENV)/.installed-train,serve,dev  ## run the tests marked gpu, then measu
 	for table in gpu_limits gpu_serve; do $(BIN)/python -m llmexp +experiment=$$table || ended=$$?; done; \
 	for table in $(TABLES); do $(BIN)/python -m llmexp +experiment=$$table $(WORDS) || ended=$$?; done; \
 	  $(BIN)/llmexp report $(addprefix outputs/,gpu_limits gpu_serve $(TABLES)) --largest-batch --into docs/results && exit $$ended
+
+gpu-parts: $(VENV)/.installed-train,megatron,serve,dev  ## measure one GPU in three parts of nine minutes, what tells most first: PARTS='2 3' for some
+	@$(PIP) --constraint $(VENV)/constraints.txt liger-kernel
+	@$(BIN)/python -m benchmarks.gpu_parts $(PARTS)
+
+gpu-wheels: wheelhouse  ## collect in ./.wheels what gpu-parts needs on a machine with torch and no network, for Python PY
+	@rm -rf .wheels && cp -r wheelhouse .wheels
+	@$(BIN)/python -m pip download $(FOR_NODE) --dest .wheels $(GPU_WHEELS) \
+	  --only-binary :all: --python-version $(PY) $(addprefix --platform ,$(GLIBC_2_28) manylinux_2_24_x86_64)
+	@du --apparent-size --bytes -s .wheels | awk '{ printf ".wheels: %.1f MB; there: python3 -m benchmarks.gpu_parts 1 --wheels .wheels\n", $$1 / 1e6 }'
 
 serve-venv: .serve-$(SERVER)  ## make an environment for a server: vLLM, or with SERVER=llama_cpp llama.cpp, compiled here
 

@@ -29,7 +29,9 @@ from llmexp.sweep.measuring import folder_of
 
 pytestmark = pytest.mark.gpu
 
-METHODS = ["Naive", "F", "R", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3+O", "Q", "R+Q", "C", "F+C", "F+R+C+Z3", "C+Q"]
+METHODS = ["Naive", "F", "R", "Z1", "Z2", "Z3", "Z2+O", "Z3+O", "F+R+Z3+O", "C", "F+C", "F+R+C+Z3"]
+# All methods are observed together: one that cannot run here would take the others with it.
+METHODS += ["Q", "R+Q", "C+Q"] if find_spec("bitsandbytes") else []
 
 # Without Liger there is nothing to switch on: it is in the extra gpu alone.
 LIGER = {"liger": ("kernels.liger=true",)} if find_spec("liger_kernel") else {}

@@ -1,0 +1,54 @@
+"""The three parts of a GPU's first half hour: their words are planned here, and one is measured on the CPU."""
+
+from __future__ import annotations
+
+import tarfile
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import gpu_parts
+from benchmarks.gpu_parts import PART_S, Step, _commands, main, steps
+from llmexp.cli.words import jobs_of
+
+HARDWARE = {1: "h100", 3: "h200"}
+PARTS = [(part, sequences) for part in (1, 2, 3) for sequences in HARDWARE]
+
+
+@pytest.mark.parametrize(("part", "sequences"), PARTS)
+def test_every_word_is_planned_and_nothing_is_skipped(part: int, sequences: int) -> None:
+    """None of them rots while there is no GPU."""
+    for step in steps(part, sequences):
+        # The model of gpu_modules is as large as those that surely fit.
+        words = [*step.words.split(), f"hardware={HARDWARE[sequences]}", "hardware.devices_per_node=1"]
+        jobs = jobs_of(Namespace(overrides=words, config_dir=None))
+        assert [job.plan.skip for job in jobs] == [None] * len(jobs), step.name
+
+
+@pytest.mark.parametrize(("part", "sequences"), PARTS)
+def test_a_part_takes_nine_minutes_at_most(
+    part: int, sequences: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_parts, "_sequences", lambda: sequences)
+    assert sum(limit_s for _, _, limit_s in _commands(part, tmp_path)) <= PART_S
+
+
+def test_the_tests_that_part_1_runs_are_there() -> None:
+    root = Path(__file__).parents[2]
+    assert all("pytest.mark.gpu" in (root / name).read_text() for name in gpu_parts.TESTS)
+
+
+def test_a_part_is_measured_and_its_records_are_packed_without_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tiny = "method=Naive model=tiny hardware=cpu engine=torch measure=smoke measure.profile=true"
+    monkeypatch.setattr(gpu_parts, "steps", lambda part, _: [Step("tiny", 300, tiny), Step("late", 0, tiny)])
+    assert main(["2", "--into", str(tmp_path)]) == 1
+    said = capfd.readouterr().out
+    assert "== tiny: exit code 0" in said
+    assert "== late: exit code" in said
+    with tarfile.open(tmp_path / "part2.tar.gz") as packed:
+        names = packed.getnames()
+    assert any(name.endswith("result.json") for name in names)
+    assert not any("trace" in Path(name).parts for name in names)
