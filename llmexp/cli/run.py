@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -61,10 +62,18 @@ def main(words: Sequence[str]) -> int:
             hydra.show_info(args.info, CONFIG, args.overrides)
         elif args.cfg:
             _show_config(hydra, args)
+        elif task := _idle_task():
+            print(f"llmexp: task {task} of this node leaves the run to task 0, which starts all ranks", file=sys.stderr)
         else:
             with enduring():
                 return cast(int, hydra.multirun(CONFIG, PlannedTask(), args.overrides))
     return 0
+
+
+def _idle_task() -> str:
+    """Return this task's number on its node where srun started several, of which one alone is to measure; else ''."""
+    task = os.environ.get("SLURM_LOCALID", "0")
+    return task if task != "0" else ""
 
 
 def _asks(args: argparse.Namespace) -> bool:

@@ -36,9 +36,11 @@ class SlurmOptions(Section):
         None, description="None: one a rank; a type such as a100: of that type; 0: none"
     )
     cpus_per_task: PositiveInt | None = Field(
-        None, description="cores of a run on its node; None: measure.threads_per_rank, or one, for each rank"
+        None,
+        description="cores of a run on its node; None: for each rank measure.threads_per_rank, or one, and on GPUs "
+        "8 at least, 16 with O or C",
     )
-    mem: NonNegativeInt | str | None = Field(None, description="of a node, such as 200G; 0 is all of it")
+    mem: NonNegativeInt | str | None = Field(None, description="of a node, such as 200G; 0: all; None: what O needs")
     exclusive: bool = Field(False, description="no other jobs on the node")
     array_parallelism: PositiveInt | None = Field(
         None, description="jobs of the sweep that run at one time; None: as many as the cluster lets"

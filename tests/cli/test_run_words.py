@@ -156,3 +156,12 @@ def test_whole_numbers_may_be_typed_as_floats(llmexp):
     _, out, _ = llmexp("plan", "--json", "hardware.memory_bytes=16e9", "measure.steps=1e1")
     config = json.loads(out)["config"]
     assert (config["hardware"]["memory_bytes"], config["measure"]["steps"]) == (16_000_000_000, 10)
+
+
+def test_of_several_tasks_of_srun_on_a_node_one_measures(llmexp, tmp_path, monkeypatch):
+    """`srun --ntasks-per-node=8` starts eight; each would start eight ranks."""
+    monkeypatch.setenv("SLURM_LOCALID", "3")
+    code, _, err = llmexp("method=Naive", "model=tiny", "hardware=cpu", "measure=smoke")
+    assert code == 0
+    assert "task 3 of this node leaves the run to task 0" in err
+    assert not (tmp_path / "outputs").exists()

@@ -1,16 +1,33 @@
 from __future__ import annotations
 
 import pytest
+from planning import make_plan
 
 from llmexp.errors import ConfigError
+from llmexp.plan.memory import GIB
 from llmexp.slurm.options import SlurmOptions, read_options
 from llmexp.slurm.submit import asked_of
 
 
 def test_a_run_asks_for_what_its_ranks_need(tiny_plan):
     asked = asked_of(tiny_plan(hardware__name="h100"), SlurmOptions(partition="gpu"))
-    assert (asked["partition"], asked["gpus_per_node"], asked["cpus_per_task"]) == ("gpu", 8, 8)
+    assert (asked["partition"], asked["gpus_per_node"], asked["cpus_per_task"]) == ("gpu", 8, 64)
     assert "account" not in asked
+
+
+@pytest.mark.parametrize(("method", "cores"), [("F", 8), ("Z2+O", 16), ("C", 16)])
+def test_a_rank_on_a_gpu_has_the_cores_that_feed_it_and_those_that_update_or_compile(method, cores, tiny_plan):
+    asked = asked_of(tiny_plan(method, hardware__name="h100"), SlurmOptions())
+    assert asked["cpus_per_task"] == 8 * cores
+
+
+def test_state_on_the_host_asks_for_its_memory():
+    words = ("hardware=h100", "model=7b", "engine=deepspeed", "parallelism.dp=8")
+    with_o, without = (make_plan(f"method={method}", *words) for method in ("Z3+O", "Z3"))
+    assert "mem" not in asked_of(without, SlurmOptions())
+    assert asked_of(with_o, SlurmOptions(mem="0"))["mem"] == "0"
+    wanted = int(asked_of(with_o, SlurmOptions())["mem"].removesuffix("G")) * GIB
+    assert wanted > 8 * with_o.memory.host
 
 
 def test_ranks_on_cpu_ask_for_no_gpu(tiny_plan):
