@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-LIMIT_S, BETWEEN_LOOKS_S = 2.0, 0.001
+LIMIT_S, BETWEEN_LOOKS_S = 10.0, 0.001
 _THREADS = Path("/proc/self/task")
 
 

@@ -153,7 +153,8 @@ def test_an_interrupt_ends_the_turn_and_removes_the_checkout(side, tmp_path, num
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as program:
         assert program.stderr
-        assert b"round 1 of 6" in program.stderr.readline()
+        # Planning says something too where a busy machine takes long.
+        assert any(b"round 1 of 6" in line for line in program.stderr)
         until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         program.send_signal(number)
         said = program.stderr.read()

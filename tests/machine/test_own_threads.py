@@ -5,6 +5,7 @@ import sys
 import threading
 
 import pytest
+from patience import HANG_S
 
 from llmexp.machine.own_threads import await_others_asleep
 
@@ -20,7 +21,7 @@ def busy() -> threading.Thread:
 
 
 def test_it_waits_until_the_others_have_nothing_to_do(busy: threading.Thread) -> None:
-    assert await_others_asleep(limit_s=600)
+    assert await_others_asleep(limit_s=HANG_S)
     assert not busy.is_alive()
 
 
@@ -28,7 +29,7 @@ def test_threads_that_sleep_are_not_waited_for() -> None:
     woken = threading.Event()
     waiting = threading.Thread(target=woken.wait)
     waiting.start()
-    assert await_others_asleep(limit_s=600)
+    assert await_others_asleep(limit_s=HANG_S)
     assert waiting.is_alive()
     woken.set()
     waiting.join()

@@ -6,10 +6,12 @@ import json
 import sys
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from patience import HANG_S
 from torch import distributed, nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -43,8 +45,11 @@ def test_the_attention_that_ran_is_named(backend: SDPBackend | None, kernel: str
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell what threads do")
-def test_the_profiler_does_not_end_while_a_thread_may_still_write_into_its_records() -> None:
+def test_the_profiler_does_not_end_while_a_thread_may_still_write_into_its_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Gloo's do after they have completed a collective, and the process was killed: malloc(): … corrupted."""
+    monkeypatch.setattr(kernels, "await_others_asleep", partial(kernels.await_others_asleep, limit_s=HANG_S))
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:
         with KernelProbe().watch():
