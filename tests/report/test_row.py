@@ -101,7 +101,7 @@ def test_a_run_of_other_states_than_the_papers_stands_beside_its_cell_without_a_
     assert row.paper is not None
     assert (over_paper(row), row.memory_over_paper) == (None, None)
     report = build_report([folder])
-    assert report.sections[0].notes[-1] == f"no ratio: the paper's cell is not of {said}"
+    assert report.sections[0].notes[0] == f"no ratio: the paper's cell is not of {said}"
     assert next(column.cells for column in report.sections[0].columns if column.header == "x paper") == ("(1)",)
 
 
