@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PART_S = 540
-# The records of a part, of which a machine that is lent for an hour gives back no more than it has to.
+# Traces are far larger than all other records, and stay where they are.
 TRACES = "trace"
 INSTALLED = Path(tempfile.gettempdir()) / "llmexp-gpu-parts"
 TRAINED = (
@@ -127,7 +127,7 @@ def _run(name: str, command: Sequence[str], limit_s: int, env: Mapping[str, str]
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
             process.terminate()
-            code = process.wait()
+            code = process.wait()  # llmexp ends its ranks and writes its result first
     print(f"== {name}: exit code {code} after {time.monotonic() - begun_s:.0f} s of {limit_s}", flush=True)
     return int(code != 0)
 

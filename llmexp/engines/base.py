@@ -69,6 +69,10 @@ class Engine(ABC, Generic[C]):
         return ""
 
 
+# The packages that may compute atom F.
+FLASH_PACKAGES = ("flash-attn", "flash-attn-3", "flash-attn-4")
+
+
 class TrainingEngine(Engine[TrainingConfig]):
     """An engine that trains: it says what it cannot do, and gives its native configuration and its ranks' command."""
 

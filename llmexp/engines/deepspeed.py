@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from llmexp.engines.base import TrainingEngine
+from llmexp.engines.base import FLASH_PACKAGES, TrainingEngine
 from llmexp.engines.commands import module, ranks_of
 from llmexp.engines.deepspeed_options import deepspeed_options
 from llmexp.engines.limits import (
@@ -51,9 +51,7 @@ class DeepSpeedEngine(TrainingEngine):
         "transformers",
         "peft",
         "bitsandbytes",
-        "flash-attn",
-        "flash-attn-3",
-        "flash-attn-4",
+        *FLASH_PACKAGES,
         "liger-kernel",
         "triton",
     )

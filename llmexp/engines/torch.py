@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from llmexp.engines.base import TrainingEngine
+from llmexp.engines.base import FLASH_PACKAGES, TrainingEngine
 from llmexp.engines.commands import ranks_of
 from llmexp.engines.limits import adapter_limit, flash_without_bf16, packing_limit, quantized_experts, wider
 from llmexp.engines.optimizers import misdeclared_moments, sharding_limit
@@ -35,9 +35,7 @@ class TorchEngine(TrainingEngine):
         "transformers",
         "peft",
         "bitsandbytes",
-        "flash-attn",
-        "flash-attn-3",
-        "flash-attn-4",
+        *FLASH_PACKAGES,
         "liger-kernel",
         "triton",
     )
