@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import psutil
@@ -30,8 +31,14 @@ class CoresInUse:
 
     def __init__(self, elsewhere: Processes = tuple) -> None:
         self._me, self._elsewhere = psutil.Process(), elsewhere
-        self.own_pids: set[int] = set()
+        self._own: dict[psutil.Process, _Used] = {}
+        self._own_s = 0.0
         self._last = (time.monotonic(), *self._computed())
+
+    @property
+    def own_pids(self) -> set[int]:
+        """The ids of the run's processes at the last call."""
+        return {process.pid for process in self._own}
 
     def since_last(self) -> dict[str, float]:
         """Return the mean cores that the run, others and a hypervisor used since the last call, interval_s ago."""
@@ -51,23 +58,66 @@ class CoresInUse:
         The first and the last are those of the cores that this process may use: what others do elsewhere does not
         disturb it. The time of a process that has ended counts for the process that waited for it.
         """
-        own_s = 0.0
-        self.own_pids = set()
-        for process in self._own():
+        before, self._own = self._own, {}
+        for process in self._trees():
             with contextlib.suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
-                own_s += times.user + times.system + times.children_user + times.children_system
-                self.own_pids.add(process.pid)
+                total_s = times.user + times.system + times.children_user + times.children_system
+                self._own[process] = _Used(total_s, process.ppid(), time.time())
+        grown_s = _total_s(self._own) - _total_s(before)
+        self._own_s += max(0.0, grown_s - _used_before(self._own, before) + _used_by_strays(before, self._own))
         cores = _usable(psutil.cpu_times(percpu=True))
         idle_s = sum(getattr(core, name, 0.0) for core in cores for name in _NOT_COMPUTING)
-        return sum(map(sum, cores)) - idle_s, own_s, sum(getattr(core, "steal", 0.0) for core in cores)
+        return sum(map(sum, cores)) - idle_s, self._own_s, sum(getattr(core, "steal", 0.0) for core in cores)
 
-    def _own(self) -> set[psutil.Process]:
+    def _trees(self) -> set[psutil.Process]:
         found = {self._me}
         for root in (self._me, *self._elsewhere()):
             with contextlib.suppress(psutil.NoSuchProcess):
                 found |= {root, *root.children(recursive=True)}
         return found
+
+
+@dataclass(frozen=True)
+class _Used:
+    """The CPU seconds of a process and of those that it has waited for, its parent, and when this was read."""
+
+    seconds: float
+    parent: int
+    at_unix_s: float
+
+
+_Processes = Mapping[psutil.Process, _Used]
+
+
+def _total_s(processes: _Processes) -> float:
+    return sum(used.seconds for used in processes.values())
+
+
+def _used_before(now: _Processes, before: _Processes) -> float:
+    """Return what processes that are new here had used before: a tree elsewhere may be known only after a while.
+
+    A process is taken to have computed evenly since it was created.
+    """
+    earlier_s = 0.0
+    last_s = max((used.at_unix_s for used in before.values()), default=0.0)
+    for process in now.keys() - before.keys():
+        created_s, used = process.create_time(), now[process]
+        if created_s < last_s:
+            earlier_s += used.seconds * (last_s - created_s) / (used.at_unix_s - created_s)
+    return earlier_s
+
+
+def _used_by_strays(before: _Processes, now: _Processes) -> float:
+    """Return what processes had used that have ended and that no process here has waited for."""
+    pids, parents = {process.pid for process in now}, {process.pid: used.parent for process, used in before.items()}
+
+    def is_stray(parent: int) -> bool:
+        while parent in parents and parent not in pids:
+            parent = parents[parent]
+        return parent not in pids
+
+    return sum(used.seconds for process, used in before.items() if process not in now and is_stray(used.parent))
 
 
 def _usable(cores: Sequence[Any]) -> Sequence[Any]:

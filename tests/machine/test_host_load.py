@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import psutil
 import pytest
+from patience import HANG_S
 
 from llmexp.machine import host_load
 from llmexp.machine.host_load import CoresInUse
@@ -82,6 +83,34 @@ def test_work_of_the_own_tree_is_told_from_others_work():
     other = cores.since_last()
     assert other["cpu_other_cores"] * other["interval_s"] > 0.8
     assert other["cpu_own_cores"] * other["interval_s"] < 0.8
+
+
+SPIN_AND_WAIT = "import sys, time\nwhile time.process_time() < 1: pass\nprint(flush=True)\nsys.stdin.read()"
+
+
+def test_a_process_that_is_known_late_brings_no_earlier_work_and_takes_none_away() -> None:
+    """A rank of another node on this host, as two commands of one user have it."""
+    late: list[psutil.Process] = []
+    cores = CoresInUse(elsewhere=lambda: late)
+    start = [
+        *(sys.executable, "-c"),
+        f"import subprocess, sys; made = subprocess.Popen([sys.executable, '-c', {SPIN_AND_WAIT!r}], "
+        "stdin=sys.stdin, stdout=subprocess.PIPE); made.stdout.readline(); print(made.pid, flush=True)",
+    ]
+    with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdin is not None
+        stray = psutil.Process(int(parent.stdout.readline()))
+        parent.wait()
+        cores.since_last()
+        threading.Event().wait(0.2)
+        late.append(stray)
+        known = cores.since_last()
+        assert known["cpu_own_cores"] * known["interval_s"] < 0.5
+        parent.stdin.close()
+        psutil.wait_procs([stray], timeout=HANG_S)
+    ended = cores.since_last()
+    assert 0 <= ended["cpu_own_cores"] * ended["interval_s"] < 0.5
 
 
 def test_the_own_processes_are_the_tree(tmp_path):
