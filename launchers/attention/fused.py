@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -39,13 +40,42 @@ def attention_of(kernel: Kernel, device: torch.device, *, records: bool = False)
     )
 
 
+def sdpa_of(kernel: str) -> tuple[Callable[..., Tensor], str]:
+    """Return the causal attention of one kernel of kernels.flash, with causal.flash's arguments, and what runs.
+
+    Raises ConfigError where the kernel is not there.
+    """
+    if kernel in ("fa3", "fa4"):
+        _activate(kernel)
+    if kernel == "cudnn":
+        return partial(flash, kernels=(SDPBackend.CUDNN_ATTENTION,)), "cuDNN's attention"
+    if kernel == "fa2" and has_package():
+        return _package_by_heads, "flash_attn_func"
+    return partial(flash, kernels=(SDPBackend.FLASH_ATTENTION,)), f"torch's flash attention ({kernel})"
+
+
 def has_package() -> bool:
     """Tell whether flash-attn is installed; flash-attn-4 by itself has a folder of that name without it."""
     found = importlib.util.find_spec("flash_attn")
     return found is not None and found.origin is not None
 
 
-def _activate(kernel: Kernel) -> None:
+def restore() -> None:
+    """Let torch's flash attention be its own again."""
+    active = getattr(torch.nn.attention, "current_flash_attention_impl", lambda: None)
+    if active() is not None:
+        torch.nn.attention.restore_flash_attention_impl()
+
+
+def _package_by_heads(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None) -> Tensor:
+    from flash_attn import flash_attn_func
+
+    found = flash_attn_func(*(part.transpose(1, 2) for part in (query, key, value)), causal=True, softmax_scale=scale)
+    result: Tensor = found.transpose(1, 2)
+    return result
+
+
+def _activate(kernel: str) -> None:
     """Let torch's flash attention be that of another package from now on; raises ConfigError where it cannot be."""
     name = kernel.upper()
     try:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from llmexp.errors import ConfigError
 from llmexp.launchers.attention.causal import flash, unfused
+from llmexp.launchers.attention.fused import restore, sdpa_of
 from llmexp.launchers.micro.attention_check import wrong_gradients, wrong_result
 from llmexp.launchers.micro.case import Case, Place
 from llmexp.launchers.micro.checks import some
@@ -17,6 +19,17 @@ from llmexp.schema import BYTES_PER_ELEMENT
 
 Attend = Callable[..., Tensor]
 KERNELS: dict[str, Attend] = {"flash": flash, "unfused": unfused}
+
+
+def attend_by(kernel: str) -> tuple[Attend, str]:
+    """Return the attention of a kernel, and what runs in its name; raises RuntimeError where it is not there."""
+    restore()
+    if kernel in KERNELS:
+        return KERNELS[kernel], KERNELS[kernel].__name__
+    try:
+        return sdpa_of(kernel)
+    except ConfigError as error:
+        raise RuntimeError(str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -69,7 +82,7 @@ class _Backward:
 def attention(point: MicroPoint, place: Place) -> Case:
     """Attend forward, or from kept outputs backward."""
     kernel, _, way = point.kind.rpartition("_")
-    attend = KERNELS[kernel]
+    attend, what_ran = attend_by(kernel)
     sizes = point.sizes
     heads = sizes["heads"], sizes["kv_heads"], sizes["kv_heads"]
     shapes = [(sizes["batch"], each, sizes["seq_len"], sizes["head_dim"]) for each in heads]
@@ -77,4 +90,4 @@ def attention(point: MicroPoint, place: Place) -> Case:
     sets = place.sets(lambda: [place.random(*shape, dtype=point.dtype) for shape in shapes], bytes_of_set)
     make = _Backward.of if way == "backward" else _Forward
     calls = [make(attend, parts) for parts in sets]
-    return Case(calls, lambda: calls[0].wrong(point.dtype), attend.__name__)
+    return Case(calls, lambda: calls[0].wrong(point.dtype), what_ran)

@@ -14,6 +14,7 @@ from llmexp.launchers.micro.case import Case, Place
 from llmexp.launchers.micro.collectives import collective
 from llmexp.launchers.micro.compute import cross_entropy, gemm, rms_norm, rope, softmax, triad
 from llmexp.launchers.micro.copies import copy
+from llmexp.launchers.micro.graphs import IN_A_GRAPH, can_be_graphed, graph_of
 from llmexp.launchers.micro.states import adamw, disk
 from llmexp.launchers.rank.frame import Rank, device_of, gpu_uuid, join_group, main
 from llmexp.launchers.rank.versions import rank_environment
@@ -69,7 +70,8 @@ class MicroRank:
             timed, problem = Timed((), 1), problem or ELSEWHERE
         else:
             assert case
-            timed = time_calls(case.calls, self.clock, self.protocol, self.slowest)
+            record = graph_of if self.device.type == "cuda" and can_be_graphed(point) else None
+            timed = time_calls(case.calls, self.clock, self.protocol, self.slowest, record)
         found = CallSample(
             index=index,
             warmup=False,
@@ -81,7 +83,7 @@ class MicroRank:
             calls=timed.calls,
             input_sets=len(case.calls) if case else 1,
             problem=problem,
-            what_ran=case.what_ran if case else "",
+            what_ran=(case.what_ran + IN_A_GRAPH * timed.recorded) if case else "",
             **(clock_and_temperature(self.gpu) if self.gpu else {}),
         )
         del case

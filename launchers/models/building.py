@@ -6,6 +6,7 @@ Every engine and layout thus starts from the same numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -133,15 +134,25 @@ def materialise(
 
     With `quantization` the layers' matrices become frozen 4-bit weights.
     """
+    # A CPU draws each matrix in one thread, and so several matrices at a time.
+    filling = ThreadPoolExecutor(torch.get_num_threads()) if device.type == "cpu" and not quantization else None
+    filled: list[Future[None]] = []
     # A list of the modules themselves would keep every layer that a 4-bit one has replaced.
     for prefix in [path for path, _ in model.named_modules()]:
         module = model.get_submodule(prefix)
         for leaf, parameter in list(module.named_parameters(recurse=False)):
             weight = torch.empty_like(parameter, device=device)
-            source(f"{prefix}.{leaf}", weight)
+            if filling:
+                filled.append(filling.submit(source, f"{prefix}.{leaf}", weight))
+            else:
+                source(f"{prefix}.{leaf}", weight)
             setattr(module, leaf, nn.Parameter(weight, requires_grad=parameter.requires_grad))
         if quantization and isinstance(module, nn.Linear) and module is not model.get_output_embeddings():
             model.set_submodule(prefix, quantized_linear(module, quantization))
+    for one in filled:
+        one.result()
+    if filling:
+        filling.shutdown()
     model.tie_weights()
     return model.to(device)
 

@@ -16,6 +16,7 @@ FEWEST_SAMPLES = 5
 WARMUP_SHARE = 0.5
 SHORTEST_S = 1e-9
 Call = Callable[[], object]
+Record = Callable[[Sequence[Call]], Call | None]
 
 
 @dataclass(frozen=True)
@@ -34,24 +35,43 @@ class Timed:
 
     times_s: Sequence[float]
     calls: int
+    recorded: bool = False
+    """The calls of a sample were launched at once."""
 
 
-def time_calls(calls: Sequence[Call], clock: Clock, protocol: CallProtocol, slowest: Callable[[float], float]) -> Timed:
+def time_calls(
+    calls: Sequence[Call],
+    clock: Clock,
+    protocol: CallProtocol,
+    slowest: Callable[[float], float],
+    record: Record | None = None,
+) -> Timed:
     """Time `calls`, which do the same work on different inputs, in turn.
 
     `slowest` returns the largest of the ranks' values, so that all ranks take the same number of samples, which end
-    when the slowest has none left or no time. It also makes the ranks begin together.
+    when the slowest has none left or no time. It also makes the ranks begin together. `record` makes one call of
+    several, or None where it cannot; it is for calls that are shorter than a sample, whose launches may take longer.
     """
     turn = cycle(calls)
     estimate_s = _warm_up(turn, clock, protocol, slowest)
     per_sample = max(1, ceil(protocol.min_sample_s / estimate_s))
+    recorded = _recorded(calls, per_sample, record) if record and per_sample > 1 else []
+    turn, of_sample = (cycle(recorded), 1) if recorded else (turn, per_sample)
     times_s: list[float] = []
     # Beside other programs calls may take far longer than they did at first.
     while len(times_s) < protocol.samples and slowest(sum(times_s) * per_sample) < protocol.limit_s:
-        marks = [_sample(turn, per_sample, clock) for _ in range(FEWEST_SAMPLES)]
+        marks = [_sample(turn, of_sample, clock) for _ in range(FEWEST_SAMPLES)]
         clock.synchronize()
         times_s += [end.seconds_since(begin) / per_sample for begin, end in marks]
-    return Timed(times_s, per_sample)
+    return Timed(times_s, per_sample, bool(recorded))
+
+
+def _recorded(calls: Sequence[Call], per_sample: int, record: Record) -> list[Call]:
+    """Return recordings of `per_sample` calls each that together take every input; none where one cannot be made."""
+    turn = cycle(calls)
+    samples = ([next(turn) for _ in range(per_sample)] for _ in range(ceil(len(calls) / per_sample)))
+    made = [record(sample) for sample in samples]
+    return [one for one in made if one] if all(made) else []
 
 
 def _sample(turn: Iterator[Call], calls: int, clock: Clock) -> tuple[Mark, Mark]:

@@ -65,11 +65,14 @@ def _matrices(shape: ModelShape) -> list[tuple[int, int]]:
 
 
 def _attention(wanted: AttentionPoints, config: MicroRunConfig, dtypes: Sequence[str]) -> Iterator[MicroPoint]:
+    named = [kernel for kernel in wanted.kernels if kernel not in ("unfused", "flash")]
+    if named and config.hardware.device == "cpu":
+        raise ConfigError(f"micro.attention.kernels={','.join(named)}: on cpu there are unfused and flash")
     shape = _shape(config)
     heads = {"batch": wanted.batch, "heads": shape.num_heads, "kv_heads": shape.num_kv_heads}
     for dtype, kernel, seq_len, way in product(dtypes, wanted.kernels, wanted.seq_lens, ("forward", "backward")):
-        if kernel == "flash" and dtype == "fp32" and config.hardware.device == "cuda":
-            continue  # torch's flash kernel takes no fp32 on CUDA
+        if kernel != "unfused" and dtype == "fp32" and config.hardware.device == "cuda":
+            continue  # the fused kernels of CUDA take no fp32
         yield MicroPoint(
             family="attention",
             kind=f"{kernel}_{way}",

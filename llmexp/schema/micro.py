@@ -19,6 +19,7 @@ CopyKind = Literal[
     "device_to_host_pageable",
     "device_to_device",
 ]
+AttentionKernel = Literal["unfused", "flash", "fa2", "cudnn", "fa3", "fa4"]
 Operator = Literal["rms_norm", "rope", "softmax", "cross_entropy"]
 
 
@@ -56,7 +57,9 @@ class CollectivePoints(Section):
 class AttentionPoints(Section):
     """Causal attention with the model's heads, forward and backward."""
 
-    kernels: Annotated[tuple[Literal["unfused", "flash"], ...], Tuple]
+    kernels: Annotated[tuple[AttentionKernel, ...], Tuple] = Field(
+        description="in three steps, by the fused kernel that torch prefers, or by one of kernels.flash (GPUs only)"
+    )
     seq_lens: Sizes
     batch: PositiveInt = 1
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
-from llmexp.measure.calls import FEWEST_SAMPLES, CallProtocol, Timed, time_calls
+from llmexp.measure.calls import FEWEST_SAMPLES, Call, CallProtocol, Record, Timed, time_calls
 
 
 class MadeUpTime:
@@ -88,3 +89,54 @@ def test_calls_take_their_inputs_in_turn(monkeypatch: pytest.MonkeyPatch) -> Non
     timed(host, sets=3)
     assert set(host.called) == {0, 1, 2}
     assert max(host.called.values()) - min(host.called.values()) <= 1
+
+
+def recording(host: MadeUpTime, launches_s: float, made: list[int]) -> Record:
+    """Return what makes one call of several: the device does their work without the time of their launches."""
+
+    def record(calls: Sequence[Call]) -> Call:
+        made.append(len(calls))
+        before = Counter(host.called)
+        seconds, host.seconds = host.seconds, host.seconds - launches_s
+        for call in calls:
+            call()
+        host.seconds = seconds
+        numbers = list((host.called - before).elements())
+
+        def replay() -> None:
+            for number in numbers:
+                host.called[number] += 1
+                host.now_s += seconds - launches_s
+
+        return replay
+
+    return record
+
+
+def test_short_calls_are_timed_without_their_launches_where_these_can_be_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host, made = MadeUpTime(monkeypatch, 8e-6), list[int]()
+    protocol = CallProtocol(samples=100, warmup_calls=5, min_sample_s=1e-4, limit_s=2.0)
+    calls = [lambda number=number: host.call(number) for number in range(40)]
+    found = time_calls(calls, host, protocol, lambda value: value, recording(host, 6e-6, made))
+    assert found.recorded
+    assert found.times_s == pytest.approx([2e-6] * 100)
+    # 13 calls a sample, and so four recordings until every input was used.
+    assert (found.calls, made) == (13, [13] * 4)
+    assert set(host.called) == set(range(40))
+
+
+def test_calls_that_cannot_be_recorded_are_launched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = MadeUpTime(monkeypatch, 8e-6)
+    protocol = CallProtocol(samples=100, warmup_calls=5, min_sample_s=1e-4, limit_s=2.0)
+    found = time_calls([lambda: host.call(0)], host, protocol, lambda value: value, lambda calls: None)
+    assert not found.recorded
+    assert found.times_s == pytest.approx([8e-6] * 100)
+
+
+def test_a_call_that_fills_a_sample_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, made = MadeUpTime(monkeypatch, 1e-3), list[int]()
+    protocol = CallProtocol(samples=100, warmup_calls=5, min_sample_s=1e-4, limit_s=2.0)
+    found = time_calls([lambda: host.call(0)], host, protocol, lambda value: value, recording(host, 0.0, made))
+    assert (found.recorded, made) == (False, [])

@@ -1,7 +1,7 @@
 """The work of a point: the FLOPs and bytes of one call, from which its rates follow.
 
 Conventions: a product of [m, k] and [k, n] is 2 m n k FLOPs. Causal attention counts the lower half of the scores,
-4 FLOPs for each score and element of a head forward, and in backward 2.5 times that by the flash kernel (it computes
+4 FLOPs for each score and element of a head forward, and in backward 2.5 times that by a fused kernel (it computes
 the scores again, arXiv 2307.08691, section 4.1) and twice that in three steps. Bytes are those that any implementation
 has to move, each input read and each output written once.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from llmexp.plan.micro_plan import ADAMW_BYTES_PER_PARAMETER, DEVICE, HOST, MicroPoint
 from llmexp.schema import BYTES_PER_ELEMENT
 
-BACKWARD = {"flash": 2.5, "unfused": 2.0}
+UNFUSED_BACKWARD, FUSED_BACKWARD = 2.0, 2.5
 # Of a parameter in fp32, AdamW reads value, gradient and two moments, and writes value and moments.
 ADAMW_BYTES_MOVED = 7 * 4
 
@@ -24,7 +24,8 @@ def flops(point: MicroPoint) -> float | None:
     if point.family == "attention":
         kernel, _, way = point.kind.rpartition("_")
         forward = 2.0 * sizes["batch"] * sizes["heads"] * sizes["seq_len"] ** 2 * sizes["head_dim"]
-        return forward * (BACKWARD[kernel] if way == "backward" else 1.0)
+        backward = UNFUSED_BACKWARD if kernel == "unfused" else FUSED_BACKWARD
+        return forward * (backward if way == "backward" else 1.0)
     return None
 
 

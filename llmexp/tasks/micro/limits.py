@@ -21,7 +21,14 @@ COPIES = {
     "device_to_host_pageable": "copies from the device to pageable host memory",
     "device_to_device": "copies on the device",
 }
-ATTENTION = {"flash": "the flash kernel", "unfused": "attention in three steps"}
+ATTENTION = {
+    "flash": "the fused kernel that torch prefers",
+    "unfused": "attention in three steps",
+    "fa2": "FlashAttention-2",
+    "cudnn": "cuDNN's attention",
+    "fa3": "FlashAttention-3",
+    "fa4": "FlashAttention-4",
+}
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,16 @@ What autograd keeps goes to host memory, parameters left out.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
 from planning import Measurement, make_plan
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from llmexp.launchers.training.activations import OnHost
 from llmexp.plan.training_plan import TrainingPlan
@@ -62,6 +65,83 @@ def test_what_backward_needs_is_copied_but_for_parameters() -> None:
     assert all(
         torch.equal(parameter.grad, gradient) for parameter, gradient in zip(model.parameters(), expected, strict=True)
     )
+
+
+class LateStream:
+    """A stream of copies that come about only when the computation waits for them, as late as a GPU's may."""
+
+    def __init__(self) -> None:
+        self.late: list[tuple[int, Callable[[], object]]] = []
+        self.issued = self.most_late = 0
+
+    def wait_stream(self, other: object) -> None:
+        pass
+
+    def put_off(self, copy: Callable[[], object]) -> None:
+        self.issued += 1
+        self.late.append((self.issued, copy))
+        self.most_late = max(self.most_late, len(self.late))
+
+    def record_event(self) -> int:
+        """Return the event of the copies so far: their number."""
+        return self.issued
+
+    def wait_event(self, issued: int) -> None:
+        """Let the copies before an event come about; the computation's stream is the only one that waits."""
+        while self.late and self.late[0][0] <= issued:
+            self.late.pop(0)[1]()
+
+
+class Late(TorchFunctionMode):
+    """Puts off the copies of a block."""
+
+    def __init__(self, stream: LateStream) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is not torch.Tensor.copy_:
+            return function(*args, **(kwargs or {}))
+        assert kwargs == {"non_blocking": True}
+        to, source = args[0], weakref.ref(args[1])
+        to.fill_(torch.nan)
+
+        def copy() -> None:
+            there = source()
+            assert there is not None, "a tensor's memory was free before its copy was complete"
+            with torch.no_grad():
+                to.copy_(there)
+
+        self._stream.put_off(copy)
+        return to
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> LateStream:
+    stream, empty = LateStream(), torch.empty
+    monkeypatch.setattr(torch.cuda, "Stream", lambda *_: stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
+    monkeypatch.setattr(torch.cuda, "stream", Late)
+    monkeypatch.setattr(torch, "empty", lambda *sizes, pin_memory=False, **given: empty(*sizes, **given))
+    return stream
+
+
+def test_copies_of_their_own_stream_are_waited_for_before_anything_uses_them(late: LateStream) -> None:
+    layers = [nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.LayerNorm(8), nn.GELU()) for _ in range(6)]
+    model, taken = nn.Sequential(*layers), torch.randn(3, 8)
+    model(taken).sum().backward()
+    expected = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    context = OnHost(model, torch.device("cuda"))
+    for _ in range(2):
+        model.zero_grad()
+        with context:
+            loss = model(taken).sum()
+        assert not late.late
+        loss.backward()
+        for parameter, gradient in zip(model.parameters(), expected, strict=True):
+            assert torch.equal(parameter.grad, gradient)
+    assert late.most_late > 1
 
 
 @pytest.mark.ranks

@@ -72,6 +72,14 @@ def test_flash_attention_in_fp32_is_left_out_where_cuda_has_no_kernel_for_it() -
     assert {point.kind for point in on_gpu.points if point.dtype == "fp32"} == {"unfused_forward", "unfused_backward"}
 
 
+def test_each_fused_kernel_of_a_gpu_is_a_row_of_its_own() -> None:
+    on_gpu: Any = make_plan("task=micro", "hardware=h100", "micro=attention")
+    kernels = {point.kind.rpartition("_")[0] for point in on_gpu.points}
+    assert kernels == {"unfused", "flash", "fa2", "cudnn"}
+    with pytest.raises(ConfigError, match=r"micro.attention.kernels=fa2,cudnn: on cpu there are unfused and flash"):
+        plan("micro=attention", "micro.attention.kernels=[unfused,fa2,cudnn]")
+
+
 def test_ids_depend_on_the_points_and_not_on_how_they_were_asked_for() -> None:
     ids = {plan("micro=memory", "micro.memory.bytes=[1024]").id, plan("micro=memory", "micro.memory.bytes=[2048]").id}
     assert len(ids) == 2

@@ -1,8 +1,22 @@
-"""What an engine's own library does on a GPU that makes a row slower than another engine's, where that is known."""
+"""What makes a row on a GPU slower than it need be, where that is known: an engine's own library, or a small batch."""
 
 from __future__ import annotations
 
 from llmexp.tasks.training.report.row import TrainingRow
+
+# An update takes as long for one sequence as for many.
+MUCH = 0.3
+
+
+def update_note(row: TrainingRow) -> str:
+    """Say that much of a step on a GPU is the optimizer's update, which a larger batch makes a smaller share."""
+    step, update = (row.metric(name) for name in ("step_time_s", "optimizer_time_s"))
+    if row.plan.config.hardware.device != "cuda" or not step or not update or update.mean < MUCH * step.mean:
+        return ""
+    return (
+        f"{MUCH:.0%} or more of a step is the optimizer's update, which takes as long whatever the batch: a larger "
+        "batch.micro or batch.accumulation makes it a smaller share"
+    )
 
 
 def engine_note(row: TrainingRow) -> str:

@@ -26,7 +26,7 @@ from llmexp.tasks.training.report.batches import largest_batches
 from llmexp.tasks.training.report.columns import columns
 from llmexp.tasks.training.report.conclusion import conclusion
 from llmexp.tasks.training.report.converged import Converged, converged
-from llmexp.tasks.training.report.engine_notes import engine_note
+from llmexp.tasks.training.report.engine_notes import engine_note, update_note
 from llmexp.tasks.training.report.legend import legend
 from llmexp.tasks.training.report.memory_column import memory_header, memory_unit
 from llmexp.tasks.training.report.page_charts import training_charts, training_matrices
@@ -101,7 +101,7 @@ class TrainingSection(Section):
         """Return the row's notes, and what is doubtful in the paper's cell."""
         assert isinstance(row, TrainingRow)
         paper = paper_note(row), unlike_note(row), scaling_note(row)
-        return *super().notes_of(row), self.search_note(row), *paper, engine_note(row)
+        return *super().notes_of(row), self.search_note(row), *paper, engine_note(row), update_note(row)
 
     def search_note(self, row: TrainingRow) -> str:
         """Say how the row's search for the largest batch ended, where no table of searches does."""

@@ -15,6 +15,7 @@ from llmexp.record.folder import RunFolder
 from llmexp.record.reading import LONGEST_LINES_BYTES, read_text
 from llmexp.record.samples import StepSample, TrainingSummary
 from llmexp.record.trained import Trained, added
+from llmexp.schema import Section
 
 # Later steps amplify differences of rounding.
 COMPARED_STEPS = 10
@@ -27,7 +28,10 @@ _NO_TRAINING = (
     "precision.name",
 )
 T = TypeVar("T")
-_SECTIONS = ("optimizer", "data", "model", "precision", "adapter", "seed")
+_SECTIONS = ("optimizer", "data", "model", "precision", "adapter")
+# Sections by their identity, which is theirs alone as long as they are kept here.
+_READ: dict[int, tuple[Section, dict[str, str]]] = {}
+_MOST_READ = 1024
 
 
 def read_trained(plan: TrainingPlan, folder: RunFolder, what_ran: dict[str, Any], asked: dict[str, str]) -> Trained:
@@ -60,13 +64,26 @@ def asked_training(plan: TrainingPlan) -> dict[str, str]:
 
     They are in the order of their names, and one object where they are equal.
     """
-    asked = flat(plan.config.model_dump(mode="json", include=set(_SECTIONS)))
-    kept = {key: value for key, value in asked.items() if key not in _NO_TRAINING}
+    kept = {"seed": str(plan.config.seed)}
+    for name in _SECTIONS:
+        kept |= _settings_of(name, getattr(plan.config, name))
     changes = changes_of_training(plan.techniques)
     if not plan.techniques.adapter:
         kept = {key: value for key, value in kept.items() if not key.startswith("adapter.")}
     found = kept | flat({"task": plan.config.task.name, "batch.global": plan.batch.global_} | changes | _order(plan))
     return _shared(tuple(sorted(found.items())))
+
+
+def _settings_of(name: str, section: Section) -> dict[str, str]:
+    """Return a section's settings by key; runs of a sweep share most sections, which are read once."""
+    known = _READ.get(id(section))
+    if known is None or known[0] is not section:
+        if len(_READ) == _MOST_READ:
+            _READ.clear()
+        settings = flat({name: section.model_dump(mode="json")})
+        known = section, {key: value for key, value in settings.items() if key not in _NO_TRAINING}
+        _READ[id(section)] = known
+    return known[1]
 
 
 @lru_cache(1024)

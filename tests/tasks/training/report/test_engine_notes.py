@@ -29,3 +29,18 @@ def test_a_row_of_deepspeed_says_what_its_library_does_more_slowly(make_run, met
     wanted = {"hardware__name": "h100", "engine__name": "deepspeed", "parallelism__dp": 8} | changes
     text = markdown(build_report([make_run(method, metrics={"tokens_per_s": 100.0}, **wanted)]))
     assert [one for one in (WAITS, AFTER) if one in text] == ([note] if note else [])
+
+
+@pytest.mark.parametrize(
+    ("device", "update_s", "said"), [("cuda", 0.4, True), ("cuda", 0.2, False), ("cpu", 0.4, False)]
+)
+def test_a_row_whose_step_is_largely_the_update_says_what_makes_it_less(make_run, device, update_s, said):
+    metrics = {"tokens_per_s": 100.0, "step_time_s": 1.0, "optimizer_time_s": update_s}
+    run = make_run(
+        "F",
+        metrics=metrics,
+        hardware__name="h100" if device == "cuda" else "cpu",
+        hardware__device=device,
+        engine__name="torch",
+    )
+    assert ("30% or more of a step is the optimizer's update" in markdown(build_report([run]))) is said
