@@ -19,6 +19,7 @@ from llmexp.launchers.megatron.context import CONTEXT_PARALLEL
 from llmexp.launchers.megatron.modules import FlashAttention, RMSNorm
 from llmexp.launchers.megatron.weights import fill_stage
 from llmexp.launchers.models.seeding import DTYPES
+from llmexp.launchers.rank.frame import PEERS_TIMEOUT
 from llmexp.method import Method
 from llmexp.plan.training_plan import TrainingPlan
 from llmexp.schema import SizedModel
@@ -39,6 +40,7 @@ def form_groups(plan: TrainingPlan) -> None:
         expert_model_parallel_size=dims.ep,
         create_gloo_process_groups=False,
         order="tp-cp-ep-dp-pp",
+        distributed_timeout_minutes=int(PEERS_TIMEOUT.total_seconds() / 60),
     )
     model_parallel_cuda_manual_seed(plan.config.seed)
 

@@ -38,16 +38,6 @@ def torch_optimizers(optimizer: Any) -> Iterator[torch.optim.Optimizer]:
             yield part.optimizer
 
 
-def take_fused_steps(optimizer: Any) -> None:
-    """Let torch's AdamW, which Megatron takes where TransformerEngine and Apex are missing, update in one kernel.
-
-    Megatron makes it without, and so with temporary copies of all parameters.
-    """
-    for inner in torch_optimizers(optimizer):
-        for group in inner.param_groups if isinstance(inner, torch.optim.AdamW) else ():
-            group["fused"] = True
-
-
 def parts(optimizer: Any) -> list[Any]:
     """Return Megatron's chained optimizers: one for all parameters but those of experts, and one for experts."""
     return list(getattr(optimizer, "chained_optimizers", [optimizer]))

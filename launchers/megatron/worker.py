@@ -5,7 +5,6 @@ The package has no training script, so this file is the project's own.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -18,14 +17,15 @@ if __name__ == "__main__":
 import torch
 from megatron.core import parallel_state
 from megatron.core.distributed import DistributedDataParallel, finalize_model_grads
-from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.pipeline_parallel import get_forward_backward_func
+from megatron.core.transformer import TransformerConfig
 from torch import distributed, nn
 
+from llmexp.launchers.megatron.adamw import build_optimizer
 from llmexp.launchers.megatron.cpu import let_megatron_run_on
 from llmexp.launchers.megatron.model import form_groups, stages, transformer_config
 from llmexp.launchers.megatron.passes import Share
-from llmexp.launchers.megatron.state import parts, state_tensors, take_fused_steps, torch_optimizers
+from llmexp.launchers.megatron.state import parts, state_tensors, torch_optimizers
 from llmexp.launchers.rank.frame import join_group
 from llmexp.launchers.training.measuring import run_rank
 from llmexp.measure.loop import MicroBatch
@@ -46,13 +46,7 @@ class MegatronTraining:
         config = transformer_config(plan)
         self.stages = stages(plan, config)
         self.module: nn.Module = nn.ModuleList(self.stages)
-        self.optimizer = get_megatron_optimizer(
-            OptimizerConfig(**plan.engine_config["optimizer"]),
-            self.stages,
-            use_gloo_process_groups=False,
-            **_decayed_everywhere(),
-        )
-        take_fused_steps(self.optimizer)
+        self.optimizer = build_optimizer(plan.engine_config["optimizer"], self.stages)
         assert isinstance(plan.config.model, SizedModel)
         self.vocab_size = plan.config.model.vocab_size
         self.parameters = self.trainable_parameters = plan.parameters or 0
@@ -98,6 +92,7 @@ class MegatronTraining:
             "schedule": get_forward_backward_func().__name__,
             "backend": distributed.get_backend(),
             "reduced_in": str(self.stages[0].buffers[0].grad_dtype),
+            "fusions": _fusions_that_ran(self._plan, self.stages[0].module.config),
         } | _experts_that_ran(self.stages[0].module.decoder.layers[0].mlp)
 
     def _in_turn(self, passes: Sequence[MicroBatch], mark: Callable[[str], None]) -> Losses:
@@ -166,6 +161,11 @@ def _experts_that_ran(mlp: nn.Module) -> dict[str, Any]:
     return {name: _class_name(part) for name, part in named.items() if part is not None}
 
 
+def _fusions_that_ran(plan: TrainingPlan, config: TransformerConfig) -> str:
+    named = (name for name in plan.engine_config["transformer"] if name.endswith("_fusion"))
+    return ", ".join(name for name in named if getattr(config, name)) or "none"
+
+
 def _class_name(thing: object) -> str:
     return f"{type(thing).__module__}.{type(thing).__name__}"
 
@@ -173,15 +173,6 @@ def _class_name(thing: object) -> str:
 def _class_names(things: Iterable[object]) -> str:
     """Name the classes of Megatron's optimizers that differ; one of several is for experts."""
     return ", ".join(dict.fromkeys(_class_name(each) for each in things))
-
-
-def _decayed_everywhere() -> dict[str, Any]:
-    """Return the argument that decays gains too, as other engines do and Megatron by default does not.
-
-    Versions 0.15 and 0.16 name it differently.
-    """
-    words = inspect.signature(get_megatron_optimizer).parameters
-    return {"config_overrides": {}} if "config_overrides" in words else {"no_weight_decay_cond": lambda *_: False}
 
 
 def join(device: torch.device) -> None:

@@ -53,6 +53,9 @@ class Engine(ABC, Generic[C]):
     extras: ClassVar[str] = "train"
     """The extras of llmexp that install `modules`."""
 
+    without_compiling: ClassVar[str] = ""
+    """The words with which an engine whose ranks compile code by default compiles none."""
+
     def needed_modules(self, config: C) -> tuple[str, ...]:
         """Return the modules that the ranks of this run import."""
         return self.modules
@@ -119,12 +122,16 @@ class TrainingEngine(Engine[TrainingConfig]):
             "liger_kernel": config.kernels.liger,
             "flash_attn_interface": config.kernels.flash == "fa3",
             "flash_attn.cute": config.kernels.flash == "fa4",
-            "triton": techniques.compilation and config.hardware.device == "cuda",
+            "triton": self.compiles(config) and config.hardware.device == "cuda",
             "datasets": config.data.dataset is not None,
             "pyarrow": isinstance(config.data, InstructionsData)
             and any(pattern.endswith(PARQUET) for pattern in config.data.files),
         }
         return self.modules + tuple(name for name, needed in wanted.items() if needed)
+
+    def compiles(self, config: TrainingConfig) -> bool:
+        """Tell whether the ranks compile code that torch.compile generates, which atom C asks for."""
+        return Method.parse(config.method, config.task.name).techniques.compilation
 
     def recomputes_whole(self, techniques: Techniques) -> bool:
         """Tell whether recomputed layers run to their end; torch's checkpoints stop when backward needs no more."""

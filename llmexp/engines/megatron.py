@@ -15,6 +15,7 @@ from llmexp.plan.memory import StatePlacement, Storage
 from llmexp.plan.schedules import ANY, GROUPS_OF_PP, Passes
 from llmexp.record.plan import Command
 from llmexp.schema import BYTES_PER_ELEMENT, AdamW, CpKind, HfModel, MixtralModel, TargetOptimizer, TrainingConfig
+from llmexp.schema.machine import BLACKWELL
 
 WORKER = "llmexp.launchers.megatron.worker"
 # These are Megatron's names for the kinds of context parallelism.
@@ -27,6 +28,8 @@ PRECISIONS = {
     ("bf16", "fp32", "fp32", "fp32"),
     ("bf16", "bf16", "bf16", "bf16"),
 }
+# Megatron compiles each of these by torch.compile; none needs TransformerEngine or Apex.
+FUSIONS = ("bias_activation_fusion", "bias_dropout_fusion", "cross_entropy_loss_fusion")
 
 
 class MegatronEngine(TrainingEngine):
@@ -37,7 +40,8 @@ class MegatronEngine(TrainingEngine):
     launchers = ("spawn", "torchrun", "fork")
     modules = ("torch", "megatron.core")
     extras = "train,megatron"
-    distributions = ("megatron-core", "torch")
+    distributions = ("megatron-core", "torch", "transformer-engine", "apex")
+    without_compiling = f"'+engine.options.transformer={{{','.join(f'{name}:false' for name in FUSIONS)}}}'"
     schedules: ClassVar[Mapping[str, Passes]] = {"1f1b": ANY, "interleaved": GROUPS_OF_PP}
 
     def unsupported(self, config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
@@ -54,6 +58,11 @@ class MegatronEngine(TrainingEngine):
                 or f"{PACKED} needs attention within records, which its attention here has not: set data.pack=false"
             )
         return f"engine=megatron: {lacks}" if lacks else flash_without_bf16(config, techniques)
+
+    def compiles(self, config: TrainingConfig) -> bool:
+        """Tell whether the ranks compile Megatron's fusions."""
+        chosen = _fusions(config) | config.engine.options.get("transformer", {})
+        return any(chosen.get(name) for name in FUSIONS)
 
     def recomputes_whole(self, techniques: Techniques) -> bool:
         """Tell whether recomputed layers run to their end, which those of Megatron's checkpoints do (0.16.1)."""
@@ -73,18 +82,25 @@ class MegatronEngine(TrainingEngine):
         """Return the arguments of Megatron's TransformerConfig, DistributedDataParallelConfig and OptimizerConfig."""
         partitioned = techniques.zero_stage > 0
         return {
-            "transformer": _shape(config) | _experts(config, dims) | _layout(config, dims) | _recomputation(techniques),
+            "transformer": _shape(config)
+            | _fusions(config)
+            | _experts(config, dims)
+            | _layout(config, dims)
+            | _recomputation(techniques),
             "ddp": {
                 "grad_reduce_in_fp32": config.precision.gradients == "fp32",
                 "overlap_grad_reduce": True,
                 "use_distributed_optimizer": partitioned,
+                "overlap_param_gather": partitioned,
             },
-            "optimizer": _optimizer(config) | {"use_distributed_optimizer": partitioned},
+            "optimizer": _optimizer(config)
+            | {"use_distributed_optimizer": partitioned, "overlap_param_gather": partitioned},
         }
 
     def command(self, config: TrainingConfig, dims: ParallelDims) -> Command:
         """Return the command that starts one rank per device."""
-        return ranks_of(config, dims.world_size, WORKER)
+        started = ranks_of(config, dims.world_size, WORKER)
+        return started.model_copy(update={"env": _queues(config, dims) | started.env})
 
 
 def _shape(config: TrainingConfig) -> dict[str, Any]:
@@ -107,6 +123,29 @@ def _shape(config: TrainingConfig) -> dict[str, Any]:
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
     }
+
+
+def _fusions(config: TrainingConfig) -> dict[str, Any]:
+    """Return the fusions that Megatron's own arguments turn on, and its fused cross entropy; on cpu none."""
+    compiled = config.hardware.device == "cuda"
+    return {
+        # The numbers of tokens of an expert differ from step to step, and each new one could be compiled in the window.
+        "bias_activation_fusion": compiled and not isinstance(config.model, MixtralModel),
+        "bias_dropout_fusion": compiled,
+        # Its backward rounds every gradient to bf16 (0.16.1).
+        "cross_entropy_loss_fusion": compiled and config.precision.parameters == "bf16",
+        "cross_entropy_fusion_impl": "native",
+    }
+
+
+def _queues(config: TrainingConfig, dims: ParallelDims) -> dict[str, str]:
+    """Return the variable by which kernels start in the order of their launches, which tp and cp rely on to overlap.
+
+    Blackwell and later GPUs do without it.
+    """
+    hardware = config.hardware
+    alone = hardware.device == "cuda" and (hardware.sm or 0) < BLACKWELL and (dims.tp > 1 or dims.cp > 1)
+    return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if alone else {}
 
 
 def _experts(config: TrainingConfig, dims: ParallelDims) -> dict[str, Any]:

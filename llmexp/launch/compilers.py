@@ -1,10 +1,11 @@
-"""The tools that atom C needs where the ranks run: the ranks compile the code that torch.compile generates."""
+"""The tools that torch.compile needs where the ranks run, because the ranks compile the code that it generates."""
 
 from __future__ import annotations
 
 import os
 from tempfile import gettempdir
 
+from llmexp.engines import get_engine
 from llmexp.launch.runtime import Runtime
 from llmexp.record.installed import C_COMPILERS, COMPILERS, Installed
 from llmexp.record.plan import RunPlan
@@ -23,17 +24,20 @@ def compile_tools(found: Installed, device: str) -> dict[str, str | None]:
 
 
 def uncompilable(plan: RunPlan) -> str | None:
-    """Say what torch.compile lacks where the plan's ranks run; None without C or where nothing is missing."""
+    """Say what torch.compile lacks where the plan's ranks run; None where it lacks nothing."""
     if not plan.compiles:
         return None
     missing = [
         name for name, path in compile_tools(Runtime(plan).installed, plan.config.hardware.device).items() if not path
     ]
-    return (
-        f"C: torch.compile compiles in the ranks, and this machine has no {' and no '.join(missing)}"
-        if missing
-        else None
-    )
+    if not missing:
+        return None
+    lacking = f"in the ranks, and this machine has no {' and no '.join(missing)}"
+    if "C" in plan.atom_codes:
+        return f"C: torch.compile compiles {lacking}"
+    name = plan.config.engine.name
+    instead = get_engine(plan.config.task.name, name).without_compiling
+    return f"engine={name}: torch.compile compiles its fusions {lacking}; without them: {instead}"
 
 
 def compiler_variables(plan: RunPlan) -> dict[str, str]:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from planning import make_plan
 
+from llmexp.engines import get_engine
+from llmexp.engines.megatron import FUSIONS
+from llmexp.launch.compilers import uncompilable
 from llmexp.plan.training_plan import TrainingPlan
+
+OFF = f"+engine.options.transformer={{{','.join(f'{name}:false' for name in FUSIONS)}}}"
 
 
 @pytest.fixture
@@ -111,6 +117,59 @@ def test_gloo_gathers_tokens_where_tensor_parallel_ranks_have_different_numbers_
     asked = "+engine.options.transformer.moe_token_dispatcher_type=alltoall"
     assert "moe_token_dispatcher_type=allgather only" in str(plan(*words, "hardware=cpu", asked).skip)
     assert plan(*words, "hardware=a800", asked).skip is None
+
+
+def fusions(made: TrainingPlan) -> set[str]:
+    return {name for name, on in made.engine_config["transformer"].items() if name.endswith("_fusion") and on}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["precision=bf16_mixed"], {*FUSIONS}),
+        (["precision=fp32"], {"bias_activation_fusion", "bias_dropout_fusion"}),
+        (["precision=bf16_mixed", "model=tiny-moe"], {"bias_dropout_fusion", "cross_entropy_loss_fusion"}),
+        (["precision=bf16_mixed", "hardware=cpu"], set()),
+        (["precision=bf16_mixed", OFF], set()),
+    ],
+)
+def test_gpus_compile_megatrons_fusions_where_these_compute_the_same(
+    words: list[str], expected: set[str], plan: Callable[..., TrainingPlan]
+) -> None:
+    made = plan(*words)
+    assert fusions(made) == expected
+    assert made.compiles is bool(expected)
+    assert ("triton" in get_engine("pretrain", "megatron").needed_modules(made.config)) is bool(expected)
+
+
+def test_ranks_that_cannot_compile_the_fusions_are_refused_with_the_words_that_turn_them_off(
+    plan: Callable[..., TrainingPlan], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    said = str(uncompilable(plan()))
+    assert said.startswith(
+        "engine=megatron: torch.compile compiles its fusions in the ranks, and this machine has no C"
+    )
+    assert said.endswith(f"without them: '{OFF}'")
+    assert uncompilable(plan(OFF)) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "variable"),
+    [
+        (["hardware=h100", "parallelism.tp=2"], "1"),
+        (["hardware=h100", "parallelism.cp=2"], "1"),
+        (["hardware=h100"], None),
+        (["hardware=b200", "parallelism.tp=2"], None),
+        (["hardware=cpu", "parallelism.tp=2", "parallelism.dp=1"], None),
+        (["hardware=h100", "parallelism.tp=2", "+hardware.environment.CUDA_DEVICE_MAX_CONNECTIONS='8'"], "8"),
+    ],
+)
+def test_one_queue_orders_the_kernels_where_tp_or_cp_rely_on_it(
+    words: list[str], variable: str | None, plan: Callable[..., TrainingPlan]
+) -> None:
+    assert plan(*words).command.env.get("CUDA_DEVICE_MAX_CONNECTIONS") == variable
 
 
 def test_planning_imports_neither_megatron_nor_torch() -> None:

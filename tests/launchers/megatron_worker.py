@@ -6,9 +6,19 @@ from typing import Any
 
 import scheduled
 import torch
-from megatron.core import parallel_state
+from megatron.core import optimizer, parallel_state
 
 from llmexp.plan.training_plan import TrainingPlan
+
+
+class FusedAdam:
+    """Stands where Megatron puts TransformerEngine's optimizer, as though that were installed."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise AssertionError("AdamW is torch's, whatever is installed")
+
+
+optimizer.Adam, optimizer.USING_PYTORCH_OPTIMIZER = FusedAdam, False
 
 
 def observe(plan: TrainingPlan, training: Any, device: torch.device) -> dict[str, Any]:

@@ -24,6 +24,8 @@ WORKER = "megatron_worker"
 FEW_FILES = "[" + ",".join(sorted(str(path) for path in Path(llmexp.__file__).parent.glob("[lmp]*/__init__.py"))) + "]"
 ULYSSES = "parallelism.cp_kind=ulysses"
 LAYERS, SAMPLES = 2, 4
+FUSED = "+engine.options.transformer.bias_activation_fusion=true +engine.options.transformer.bias_dropout_fusion=true"
+CROSS_ENTROPY = " +engine.options.transformer.cross_entropy_loss_fusion=true"
 SMALL = ("model.hidden_size=64", "model.intermediate_size=96", "model.head_dim=16", "model.vocab_size=288")
 FLASH, UNFUSED = "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_softmax"
 # Of losses near 6 and gradient norms near 5, over 4 steps (measured: 1e-6 and 6e-6; a wrong layout: 2e-4 and more).
@@ -42,6 +44,8 @@ LAYOUTS: dict[str, tuple[int, str]] = {
     "bf16_mixed": (1, "parallelism.dp=1 precision=bf16_mixed"),
     "bf16_mixed, fp32 gradients": (1, "parallelism.dp=1 precision=bf16_mixed precision.gradients=fp32"),
     "bf16_pure": (1, "parallelism.dp=1 precision=bf16_pure"),
+    "fused": (1, f"parallelism.dp=1 {FUSED}"),
+    "fused, bf16_mixed": (1, f"parallelism.dp=1 precision=bf16_mixed {FUSED}{CROSS_ENTROPY}"),
     "dp 2": (2, "parallelism.dp=2"),
     "dp 2, Z1": (2, "parallelism.dp=2 method=Z1"),
     "dp 2, Z1, bf16_mixed": (2, "parallelism.dp=2 method=Z1 precision=bf16_mixed"),
@@ -114,6 +118,7 @@ SHORT = {
         "qwen3",
         "bf16_mixed",
         "bf16_mixed, fp32 gradients",
+        "fused, bf16_mixed",
         "dp 2",
         "dp 2, Z1",
         "tp 2, sequence, qwen3",
@@ -145,6 +150,7 @@ REST = {
     "ring cp 2, ep 2",
     "ep 2, bf16_mixed",
     "ulysses cp 2, tp 2, sequence, F",
+    "fused, bf16_mixed",
 }
 QUICK = SHORT - REST
 EVERY = [pytest.param(name, marks=tier(name, QUICK, SHORT)) for name in LAYOUTS]
@@ -295,6 +301,20 @@ def test_what_ran_is_said(observed: Measurement) -> None:
     assert ran["one rank"]["optimizer_class"] == "torch.optim.adamw.AdamW"
     assert ran["bf16_mixed"]["reduced_in"] == "torch.bfloat16"
     assert ran["bf16_mixed, fp32 gradients"]["reduced_in"] == "torch.float32"
+
+
+@pytest.mark.parametrize("name", [each for each in EVERY if "fused" in each.values[0]])
+def test_fusions_run_compiled_and_are_named(observed: Measurement, name: str) -> None:
+    (rank,) = observed[name]
+    compiled = [operator for operator in rank["operators"] if "Torch-Compiled Region" in operator]
+    assert compiled
+    assert rank["what_ran"]["fusions"].startswith("bias_activation_fusion, bias_dropout_fusion")
+    assert ("cross_entropy" in rank["what_ran"]["fusions"]) == ("bf16" in name)
+
+
+def test_without_fusions_nothing_is_compiled(observed: Measurement) -> None:
+    assert observed["one rank"][0]["what_ran"]["fusions"] == "none"
+    assert not any("Torch-Compiled Region" in operator for operator in observed["one rank"][0]["operators"])
 
 
 def test_phases_are_those_of_the_schedule(observed: Measurement) -> None:
