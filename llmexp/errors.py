@@ -85,9 +85,14 @@ def nearest(value: str, choices: Iterable[str]) -> str | None:
     typed = value.lower()
     parts = [choice for choice in by_lower if min(len(typed), len(choice)) > 1 and (typed in choice or choice in typed)]
     for among, cutoff in ((list(by_lower), 0.85), (parts, 0.0), (list(by_lower), 0.5)):
-        if close := difflib.get_close_matches(typed, among, n=1, cutoff=cutoff):
-            return by_lower[close[0]]
+        if close := difflib.get_close_matches(typed, among, n=max(1, len(among)), cutoff=cutoff):
+            # Of equally close ones the first choice.
+            return by_lower[max((one for one in among if one in close), key=lambda one: _likeness(one, typed))]
     return None
+
+
+def _likeness(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()
 
 
 def unknown(what: str, value: str, choices: Iterable[str]) -> ConfigError:

@@ -21,6 +21,7 @@ import psutil
 from llmexp.errors import NO_MEMORY, ServerError, ServerHungError, ServerNotReadyError
 from llmexp.launchers.rank.communication import log_connections
 from llmexp.launchers.rank.meeting import serve_store, take_leave
+from llmexp.machine.accelerators.here import visible_gpus
 from llmexp.record.folder import RunFolder, write_atomically
 from llmexp.record.identity import process_identity
 from llmexp.record.lock import end_with_holder
@@ -212,10 +213,17 @@ def _limit_data(limit_bytes: int) -> None:
 
 
 def gpu_uuid(device: torch.device) -> str | None:
-    """Return NVML's name of the device, or None for a processor."""
+    """Return what the library of its sensors calls the device; None for a processor or where that is not known."""
     import torch
 
-    return f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else None
+    if device.type != "cuda":
+        return None
+    if torch.version.hip:
+        # ROCm gives torch another UUID than its management library.
+        seen = visible_gpus()
+        index = device.index or 0
+        return seen[index].uuid if index < len(seen) else None
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
 
 
 def join_group(device: torch.device) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from llmexp.launchers.rank.binding import binding
 from llmexp.launchers.rank.communication import communication
 
 
@@ -26,12 +27,13 @@ def rank_environment(device: torch.device, folder: Path) -> dict[str, Any]:
         properties = torch.cuda.get_device_properties(device)
         found |= {
             "cuda": torch.version.cuda,
+            "hip": torch.version.hip,
             "cudnn": torch.backends.cudnn.version(),
             "nccl": ".".join(map(str, torch.cuda.nccl.version())),
             "device_name": properties.name,
             "device_memory_bytes": properties.total_memory,
             "compute_capability": f"{properties.major}.{properties.minor}",
-        }
+        } | binding()
     else:
         found["cpu_capability"] = torch.backends.cpu.get_cpu_capability()
     if torch.distributed.is_initialized():

@@ -20,6 +20,7 @@ from llmexp.launchers.rank.frame import Rank, device_of, train
 from llmexp.launchers.script.log_timed_rank import Printed
 from llmexp.launchers.script.own_model import OwnModel
 from llmexp.launchers.script.program_run import ProgramRun, ReportError, ended_after, ended_unheard
+from llmexp.machine.accelerators.here import visible_variables
 from llmexp.measure import memory
 from llmexp.measure.clock import clock_for
 from llmexp.measure.reported import MeasuredError, Reader, ReportedSteps
@@ -84,7 +85,8 @@ def hide_other_gpus() -> None:
 
     In one process a Trainer divides its batch over all GPUs that it sees, but only one is counted.
     """
-    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
+    for name in visible_variables():
+        os.environ[name] = os.environ.get(name, "0").partition(",")[0]
 
 
 def _by_lines(program_run: ProgramRun, file: TextIO) -> NoReturn:

@@ -24,7 +24,7 @@ from llmexp.launchers.serving.watch.metrics_page import MetricsPage, PageError
 from llmexp.launchers.serving.watch.server_watch import ServerWatch
 from llmexp.launchers.serving.weights.checkpoint_folder import ensure_checkpoint_folder
 from llmexp.launchers.serving.weights.model_folder import FolderRequest, ensure_model_folder
-from llmexp.machine.gpus import visible_gpus
+from llmexp.machine.accelerators.here import visible_gpus
 from llmexp.machine.processes import peak_rss_bytes
 from llmexp.machine.processor import usable_cores
 from llmexp.plan.served_model import CheckpointModel, served_model

@@ -14,6 +14,7 @@ from torch import distributed
 from llmexp.launchers.data import loader
 from llmexp.launchers.data.sequences import Sequences
 from llmexp.launchers.models.weights import weights_that_ran
+from llmexp.launchers.rank.binding import bind_beside
 from llmexp.launchers.rank.frame import Rank, device_of, gpu_uuid, lift_memory_limit, train
 from llmexp.launchers.rank.versions import rank_environment
 from llmexp.launchers.training.engine_kinds import RankEngine
@@ -126,6 +127,8 @@ def run_rank(join: Callable[[torch.device], None], build: Callable[[TrainingPlan
 
     def work(plan: TrainingPlan, rank: Rank) -> TrainingSummary:
         device = device_of(plan.config.hardware, rank.local_index)
+        bind_beside(device)
+        torch.set_float32_matmul_precision("high" if plan.config.precision.tf32 else "highest")
         join(device)
         return measure_training(plan, rank, build(plan, device), device)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from llmexp.doctor import check_node, check_software
 from llmexp.doctor.check_run import check_run, check_submitting
 from llmexp.doctor.finding import Finding
+from llmexp.machine.accelerators.here import vendor
 from llmexp.plan.detect import detect
 from llmexp.record.plan import RunPlan
 
@@ -23,7 +24,7 @@ def examine(outputs: Path) -> Iterator[Finding]:
     yield check_software.check_engine("deepspeed")
     yield check_software.check_libraries()
     yield check_software.check_optional()
-    yield check_software.check_compiler(needs_nvcc=detect().hardware != "cpu")
+    yield check_software.check_compiler(made_by.name if (made_by := vendor()) else None)
     yield from _places(outputs)
     yield check_node.check_store(outputs)
     yield check_node.check_ports()

@@ -48,7 +48,7 @@ def _detected_gpu(field: str) -> Any:
     if not detect().device_name:
         named = ", ".join(name for name in described() if name != "cpu")
         raise ConfigError(
-            "hardware=gpu: no NVIDIA GPU is visible here; hardware=cpu runs here, and to plan for another "
+            "hardware=gpu: no GPU is visible here; hardware=cpu runs here, and to plan for another "
             f"machine name it: {named}"
         )
     return getattr(detect(), field)

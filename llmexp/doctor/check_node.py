@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from llmexp.doctor.finding import Finding
+from llmexp.machine.accelerators.here import undriven
 from llmexp.machine.memory import available_memory_bytes, host_memory_bytes, machine_memory_bytes
 from llmexp.machine.processor import governor
 from llmexp.plan import bf16
@@ -24,8 +25,9 @@ SLURM_COMMANDS = ("sbatch", "srun", "squeue", "scancel", "sacct", "scontrol")
 
 def check_hardware() -> Finding:
     """Say which hardware `hardware=auto` selects."""
-    found = detect()
-    return Finding("ok", "hardware", f"auto is {found.hardware}: {found.devices} x {found.device_name or 'CPU rank'}")
+    found, cards = detect(), undriven()
+    said = f"auto is {found.hardware}: {found.devices} x {found.device_name or 'CPU rank'}"
+    return Finding("warn", "hardware", f"{said}; {cards}") if cards else Finding("ok", "hardware", said)
 
 
 def check_bf16() -> Finding:

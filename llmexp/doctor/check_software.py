@@ -16,7 +16,8 @@ from llmexp.doctor.finding import Finding
 from llmexp.engines import get_engine
 from llmexp.launch.compilers import compile_tools
 from llmexp.launch.ops import build_tools
-from llmexp.machine.gpus import driver_cuda
+from llmexp.machine.accelerators.here import vendor
+from llmexp.machine.accelerators.nvidia import driver_cuda
 from llmexp.record.environment import DISTRIBUTIONS
 from llmexp.record.installed import OLDEST_PYTHON, installs, look, versions
 
@@ -43,7 +44,7 @@ def check_python() -> Finding:
 
 
 def check_torch() -> Finding:
-    """Check the torch build against the NVIDIA driver."""
+    """Check the torch build against the driver of the GPUs."""
     try:
         found = version("torch")
     except PackageNotFoundError:
@@ -52,7 +53,11 @@ def check_torch() -> Finding:
             "torch",
             "not installed: planning and reports work, measuring does not; make installs it, or pip install torch",
         )
-    level, said = judge_build(torch_cuda(), driver_cuda())
+    made_by = vendor()
+    if made_by and made_by.name == "AMD":
+        level, said = judge_rocm(torch_version("hip"))
+    else:
+        level, said = judge_build(torch_version("cuda"), driver_cuda())
     return Finding(level, "torch", f"{found}, {said}")
 
 
@@ -80,10 +85,20 @@ def judge_build(built: Cuda | None, driver: Cuda | None) -> tuple[Level, str]:
     return "fail", f"{said} at most: install a torch built for that (make clean, make run TORCH=...), or a newer driver"
 
 
-def torch_cuda() -> Cuda | None:
-    """Return the CUDA version of the installed torch, read from its version file; None for a build without CUDA."""
+def judge_rocm(built: Cuda | None) -> tuple[Level, str]:
+    """Say whether a torch build, with its HIP version or None, runs on AMD's GPUs."""
+    if built is None:
+        return "fail", "a build without ROCm beside AMD's GPUs: install torch from PyTorch's index for ROCm"
+    return "ok", "built for ROCm with HIP {}.{}; llmexp was never run on AMD's GPUs".format(*built)
+
+
+def torch_version(library: Literal["cuda", "hip"]) -> Cuda | None:
+    """Return the version of CUDA or HIP that the installed torch was built for, read from its version file.
+
+    None for a build without it.
+    """
     source = Path(str(distribution("torch").locate_file("torch/version.py")))
-    found = re.search(r"^cuda\b.*= *'(\d+)\.(\d+)", source.read_text(), re.MULTILINE)
+    found = re.search(rf"^{library}\b.*= *'(\d+)\.(\d+)", source.read_text(), re.MULTILINE)
     return (int(found[1]), int(found[2])) if found else None
 
 
@@ -127,14 +142,15 @@ def check_optional() -> Finding:
     return Finding("ok", "optional", f"{', '.join(OPTIONAL)} are here")
 
 
-def check_compiler(needs_nvcc: bool) -> Finding:
+def check_compiler(gpu: str | None) -> Finding:
     """Check the tools that compile DeepSpeed's own Adam and the code that torch.compile generates.
 
-    The first needs a C++ compiler, ninja and, with GPUs, nvcc; the second needs a compiler and Python.h.
+    The first needs a C++ compiler, ninja and, with GPUs, their maker's compiler; the second needs a compiler and
+    Python.h. `gpu` is the maker of this machine's GPUs.
     """
     found = look()
-    for_adam = {name: path for name, path in build_tools(found).items() if needs_nvcc or not name.startswith("nvcc")}
-    for_c = compile_tools(found, "cuda" if needs_nvcc else "cpu")
+    for_adam = build_tools(found, gpu=gpu is not None, amd=gpu == "AMD")
+    for_c = compile_tools(found, "cuda" if gpu else "cpu")
     lost = {"deepspeed_adamw and adamw_cpuadam": for_adam, "C (torch.compile)": for_c}
     tools = for_adam | for_c
     missing = [name for name, path in tools.items() if not path]

@@ -23,7 +23,7 @@ _OF_RANKS = (
     *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"),
 )
 # With hardware=cpu no GPU is used, even where there is one.
-_DEVICE: dict[str, dict[str, str]] = {"cpu": {"CUDA_VISIBLE_DEVICES": ""}, "cuda": {}}
+_DEVICE: dict[str, dict[str, str]] = {"cpu": {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}, "cuda": {}}
 
 
 def ranks_of(config: RunConfig, processes: int, worker: str) -> Command:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from llmexp.method import Techniques
 from llmexp.plan.dims import ParallelDims
 from llmexp.schema import TrainingConfig
+from llmexp.schema.machine import AMPERE
 
 NOT_TRANSFORMERS = ("megatron", "script")
 # These are the transformers models that llmexp's own files describe; Liger supports all of them.
@@ -69,3 +70,19 @@ def liger_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDi
     }
     reason = next((reason for reason, holds in why.items() if holds), None)
     return f"kernels.liger=true: {reason}" if reason else None
+
+
+def tf32_limit(config: TrainingConfig, techniques: Techniques, dims: ParallelDims) -> str | None:
+    """Say why precision.tf32 would change nothing, or None."""
+    if not config.precision.tf32:
+        return None
+    hardware = config.hardware
+    why = {
+        "only GPUs multiply in TF32": hardware.device == "cpu",
+        f"it acts on fp32 matrices, and parameters are {config.precision.parameters}": config.precision.parameters
+        != "fp32",
+        f"hardware={hardware.name} has no TF32, which NVIDIA's GPUs have from Ampere on": hardware.is_amd
+        or (hardware.sm or AMPERE) < AMPERE,
+    }
+    reason = next((reason for reason, holds in why.items() if holds), None)
+    return f"precision.tf32=true: {reason}" if reason else None

@@ -71,16 +71,20 @@ def prepare_ops(plan: RunPlan) -> dict[str, str]:
     return {OP_LIBRARY_VARIABLE: str(library)}
 
 
-def build_tools(found: Installed) -> dict[str, str | None]:
-    """Return the path of each tool that compiles the ops; None for a missing one."""
-    return {COMPILER: found.compiler, "ninja": found.ninja, "nvcc (CUDA toolkit)": found.nvcc}
+def build_tools(found: Installed, *, gpu: bool, amd: bool = False) -> dict[str, str | None]:
+    """Return the path of each tool that compiles the ops; None for a missing one.
+
+    `gpu` asks for ops with kernels for GPUs, `amd` for those of AMD.
+    """
+    kernels = {"hipcc (ROCm)": found.hipcc} if amd else {"nvcc (CUDA toolkit)": found.nvcc}
+    return {COMPILER: found.compiler, "ninja": found.ninja, **(kernels if gpu else {})}
 
 
 def _missing(plan: RunPlan, op: str) -> list[str]:
     if _library(plan, op).exists():
         return []
-    tools = build_tools(Runtime(plan).installed)
-    return [name for name, path in tools.items() if not path and (_needs_nvcc(plan, op) or not name.startswith("nvcc"))]
+    tools = build_tools(Runtime(plan).installed, gpu=_has_kernels(plan, op), amd=plan.config.hardware.is_amd)
+    return [name for name, path in tools.items() if not path]
 
 
 def _build(runtime: Runtime, op: str, library: Path) -> None:
@@ -137,11 +141,11 @@ def _library(plan: RunPlan, op: str) -> Path:
         plan.config.runtime.image or "",
         compiled_for(),
     ]
-    if _needs_nvcc(plan, op):
-        parts += [plan.config.hardware.name, str(found.nvcc)]
+    if _has_kernels(plan, op):
+        parts += [plan.config.hardware.name, str(found.hipcc if plan.config.hardware.is_amd else found.nvcc)]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
     return cache_folder() / "deepspeed_ops" / digest / f"{op}.so"
 
 
-def _needs_nvcc(plan: RunPlan, op: str) -> bool:
+def _has_kernels(plan: RunPlan, op: str) -> bool:
     return plan.config.hardware.device == "cuda" and op == "fused_adam"

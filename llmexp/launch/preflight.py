@@ -14,7 +14,7 @@ from llmexp.launch.compilers import uncompilable
 from llmexp.launch.ending import Ending
 from llmexp.launch.ops import unbuildable
 from llmexp.launch.runtime import Runtime
-from llmexp.machine.gpus import gpus, visible_gpus
+from llmexp.machine.accelerators.here import gpus, vendor, visible_gpus
 from llmexp.machine.memory import host_memory_bytes
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import shortage
@@ -54,11 +54,10 @@ def other_hardware(plan: RunPlan, node: Detected) -> str | None:
     if hardware.device == "cpu":
         return None
     wanted = (
-        f"hardware={hardware.name} is not this node's: "
-        f"it takes {ranks} x {' or '.join(hardware.device_names) or 'NVIDIA GPU'}"
+        f"hardware={hardware.name} is not this node's: it takes {ranks} x {' or '.join(hardware.device_names) or 'GPU'}"
     )
     if not node.device_name:
-        return f"{wanted}, and no NVIDIA GPU is visible here"
+        return f"{wanted}, and no GPU is visible here"
     alien = bool(hardware.device_names) and node.device_name not in hardware.device_names
     return f"{wanted}, and here are {node.devices} x {node.device_name}" if alien or node.devices < ranks else None
 
@@ -66,15 +65,16 @@ def other_hardware(plan: RunPlan, node: Detected) -> str | None:
 def other_gpus(plan: RunPlan) -> str | None:
     """Say that DeepSpeed's launcher would take other GPUs than those that are chosen here, or None.
 
-    It removes CUDA_VISIBLE_DEVICES and counts from the node's first GPU on.
+    It removes the variable that chooses among them, and counts from the node's first GPU on.
     """
     config, ranks = plan.config, plan.ranks_per_node
     if config.engine.launcher != "deepspeed" or config.hardware.device == "cpu":
         return None
-    if visible_gpus()[:ranks] == [*gpus()[:ranks]]:
+    made_by = vendor()
+    if made_by is None or [gpu.index for gpu in visible_gpus()[:ranks]] == [gpu.index for gpu in gpus()[:ranks]]:
         return None
     return (
-        f"engine.launcher=deepspeed ignores CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES', '')} and "
+        f"engine.launcher=deepspeed ignores {made_by.chooses}={os.environ.get(made_by.chooses, '')} and "
         f"takes this node's first {ranks}: set engine.launcher=spawn"
     )
 

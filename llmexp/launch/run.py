@@ -28,6 +28,7 @@ from llmexp.launch.trials import add_trial, is_one_more_trial, settle, spent_tri
 from llmexp.launch.turns import Order, Turns
 from llmexp.launch.watch import Limits, watch
 from llmexp.machine.memory import oom_kills
+from llmexp.plan.cores import too_few_cores
 from llmexp.plan.detect import detect
 from llmexp.plan.dims import PYTHON
 from llmexp.record.duration import duration
@@ -120,6 +121,8 @@ def _attempt(plan: RunPlan, folder: RunFolder, turns: Turns) -> RunInTurns:
 
 
 def _run_repeats(plan: RunPlan, folder: RunFolder, turns: Turns) -> Generator[None, None, Ending]:
+    if few := too_few_cores(plan):
+        say(few)
     env = prepare(plan, folder.path / FETCH_LOG)
     progress, index = Progress(plan, turns.order), turns.kept
     while index < plan.config.measure.repeats and not (index and precise_enough(plan, folder.repeats())):

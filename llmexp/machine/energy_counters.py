@@ -1,4 +1,4 @@
-"""Energy counters of the hardware: NVML has one for each GPU board, RAPL one for each CPU package."""
+"""Energy counters of the hardware: each GPU board has one, and by RAPL each CPU package."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from math import nan
 from pathlib import Path
-from typing import Any
 
-from llmexp.machine import nvml
+from llmexp.machine.accelerators import here
+from llmexp.machine.accelerators.board import Board
 
 POWERCAP = Path("/sys/class/powercap")
 
@@ -34,17 +34,10 @@ class Counter:
 def gpu_counters(uuid: str) -> list[Counter] | None:
     """Return the counter of one GPU's whole board.
 
-    Return None where NVML, its driver or the counter is missing; GPUs have the counter since Volta.
+    Return None where its driver or the counter is missing; NVIDIA's GPUs have the counter since Volta.
     """
-    found = nvml.board(uuid)
-    if found is None:
-        return None
-    library, handle = found
-    try:
-        library.nvmlDeviceGetTotalEnergyConsumption(handle)
-    except library.NVMLError:
-        return None
-    return [Counter("GPU board", partial(_board_joules, library, handle))]
+    board = here.board(uuid)
+    return [Counter("GPU board", partial(_board_joules, board))] if board and board.read("energy_j") else None
 
 
 def package_counters(powercap: Path = POWERCAP) -> list[Counter] | None:
@@ -61,11 +54,8 @@ def package_counters(powercap: Path = POWERCAP) -> list[Counter] | None:
         return None
 
 
-def _board_joules(library: Any, handle: Any) -> float:
-    try:
-        return float(library.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
-    except library.NVMLError:
-        return nan
+def _board_joules(board: Board) -> float:
+    return board.read("energy_j").get("energy_j", nan)
 
 
 def _package(zone: Path) -> Counter:

@@ -83,6 +83,11 @@ def bound_core_numbers() -> set[int] | None:
     return set(os.sched_getaffinity(0)) if sys.platform == "linux" else None
 
 
+def bind_to(cores: set[int]) -> None:
+    """Bind this process's present thread, and those that it starts from now on, to these logical cores (Linux)."""
+    os.sched_setaffinity(0, cores)
+
+
 def bound_cores() -> int | None:
     """Return the number of logical cores that this process is bound to; None where there is no binding (not Linux)."""
     bound = bound_core_numbers()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from llmexp.machine import nvml
+from llmexp.machine.accelerators import nvml
 
 HEAT, HEAT_BY_HARDWARE, POWER_BRAKE, POWER_CAP = "heat", "heat, by hardware", "power brake", "power cap"
 # NVML's numbers for the integer types that can hold nanoseconds, and their names in its union. Settings have shorter
@@ -98,7 +98,7 @@ class ThrottleCounters:
 
 def throttle_counters(uuid: str) -> ThrottleCounters | None:
     """Return the counters of the GPU with this UUID; None where the library, its driver or the GPU is missing."""
-    found = nvml.board(uuid)
+    found = nvml.handle_of(uuid)
     if found is None:
         return None
     library, handle = found

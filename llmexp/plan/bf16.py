@@ -10,16 +10,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from llmexp.machine.gpus import compute_capability
 from llmexp.machine.processor import BF16_OF_ARM, BF16_OF_X86, instruction_sets, multiplies_bf16
-from llmexp.plan.detect import detect
 from llmexp.schema import TrainingConfig
+from llmexp.schema.machine import AMPERE
 
 # These variables keep oneDNN, which multiplies for torch on CPUs, to fewer instructions than there are; these values
 # still allow bf16.
 ISA_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 ISAS_WITH_BF16 = ("DEFAULT", "ALL", "BF16", "FP16", "AMX", "AVX10")
-AMPERE = (8, 0)
 NATIVE, ELSE = "bf16_mixed", "fp32"
 
 
@@ -37,14 +35,13 @@ def cpu_lacks() -> str:
 def lacks(hardware: Mapping[str, Any]) -> str:
     """Say why the hardware of a configuration has no bf16 instructions; return "" where it has them.
 
-    A CPU is taken to be this machine's. A GPU that is not here is taken to be Ampere or later, as are all GPUs that
-    llmexp describes.
+    A CPU is taken to be this machine's. A GPU whose architecture is not known is taken to have them.
     """
     if hardware["device"] == "cpu":
         return cpu_lacks()
-    here = detect().device_name
-    capability = compute_capability() if here and here in (hardware.get("device_names") or ()) else None
-    return f"{here} is older than Ampere" if capability and capability < AMPERE else ""
+    architecture = str(hardware.get("architecture") or "")
+    old = architecture.startswith("sm_") and int(architecture.removeprefix("sm_")) < AMPERE
+    return f"{(hardware.get('device_names') or [hardware['name']])[0]} is older than Ampere" if old else ""
 
 
 def chosen(hardware: Mapping[str, Any]) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from itertools import takewhile
 from typing import Any
 
-from llmexp.machine.gpus import has_nvlink, visible_gpus
+from llmexp.machine.accelerators.here import vendor, visible_gpus
 from llmexp.machine.processor import logical_cores
 from llmexp.plugins import CONF, conf_packages
 
@@ -27,7 +27,8 @@ class Detected:
     devices: int
     memory_bytes: int | None
     device_ids: tuple[str, ...] = ()
-    """The devices' names for CUDA_VISIBLE_DEVICES."""
+    """What the variable that chooses among the devices calls them."""
+    architecture: str | None = None
 
 
 @cache
@@ -38,16 +39,18 @@ def detect() -> Detected:
         return Detected("cpu", "cpu", "", min(CPU_RANKS, logical_cores()), None)
     first = gpus[0]
     same = list(takewhile(lambda gpu: gpu.name == first.name, gpus))
-    slug = re.sub(r"[^a-z0-9]+", "_", first.name.lower().removeprefix("nvidia ")).strip("_")
-    ids = tuple(gpu.uuid for gpu in same)
-    return Detected(_hardware_of(first.name), slug, first.name, len(same), first.memory_bytes, ids)
+    slug = re.sub(r"[^a-z0-9]+", "_", first.name.lower().removeprefix("nvidia ").removeprefix("amd ")).strip("_")
+    ids = tuple(gpu.handle for gpu in same)
+    named = _hardware_of(first.name)
+    return Detected(named, slug, first.name, len(same), first.memory_bytes, ids, first.architecture)
 
 
 def _hardware_of(device_name: str) -> str:
-    """Return the file that lists this device name; between several, choose by whether this machine has NVLink."""
+    """Return the file that lists this device name; between several, choose by whether GPUs here are linked."""
     found = {name: node for name, node in described().items() if device_name in node.get("device_names", ())}
     if len(found) > 1:
-        bridged = has_nvlink()
+        made_by = vendor()
+        bridged = bool(made_by and made_by.linked())
         found = {
             name: node for name, node in found.items() if str(node.get("interconnect")).startswith("NVLink") == bridged
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from pydantic import Field
@@ -54,6 +55,7 @@ class TrainingPlan(RunPlan):
     optimizer_state_bytes_per_parameter: float | None = Field(
         None, description="moments of a trained parameter; None where optimizer.target tells none"
     )
+    engine_compiles: bool = Field(False, description="the ranks compile code by torch.compile, by C or by the engine")
     config: TrainingConfig
 
     @property
@@ -69,7 +71,7 @@ class TrainingPlan(RunPlan):
     @property
     def techniques(self) -> Techniques:
         """The switches that the method's atoms together set."""
-        return Method.parse(self.method, self.config.task.name).techniques
+        return _techniques(self.method, self.config.task.name)
 
     @property
     def atom_codes(self) -> tuple[str, ...]:
@@ -93,8 +95,8 @@ class TrainingPlan(RunPlan):
 
     @property
     def compiles(self) -> bool:
-        """Tell whether the run compiles, which it does with atom C."""
-        return self.techniques.compilation
+        """Tell whether the ranks compile code that torch.compile generates."""
+        return self.engine_compiles or self.techniques.compilation
 
     @property
     def model_to_fetch(self) -> HfModel | None:
@@ -206,3 +208,9 @@ def _sequences(data: DataConfig) -> str:
     """Say how sequences are padded, or how they grow; return "" for full sequences of one length."""
     filled = f"{data.name} {'packed' if data.isolates else 'padded'}" if data.pads else ""
     return f"growing {' '.join(map(str, data.seq_len_schedule))}" if data.seq_len_schedule else filled
+
+
+@lru_cache(1024)
+def _techniques(method: str, task: str) -> Techniques:
+    """Return a method's switches; a report asks for those of thousands of runs of a few methods."""
+    return Method.parse(method, task).techniques

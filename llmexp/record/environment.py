@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from llmexp.machine import processor
-from llmexp.machine.gpus import gpus
+from llmexp.machine.accelerators.here import gpus, vendor
 from llmexp.machine.host_load import load_averages
 from llmexp.machine.memory import machine_memory_bytes
 from llmexp.record.checkout import checkouts
@@ -24,13 +24,15 @@ from llmexp.record.redact import is_secret_name, redact
 
 DISTRIBUTIONS = (
     "llmexp", "torch", "deepspeed", "transformers", "megatron-core", "peft", "accelerate", "bitsandbytes", "flash-attn",
-    "triton", "numpy", "datasets", "tokenizers", "hydra-core", "pydantic", "mlflow", "nvidia-ml-py",
+    "triton", "transformer-engine", "apex", "numpy", "datasets", "tokenizers", "hydra-core", "pydantic", "mlflow",
+    "nvidia-ml-py",
 )  # fmt: skip
 # Environment variables that change what is measured. No other variable is ever written.
 VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING",
     "CUDA_MODULE_LOADING", "NCCL_*", "TORCH_NCCL_*", "GLOO_*", "OMP_*", "MKL_NUM_THREADS", "KMP_*", "PYTORCH_*",
     "NVIDIA_TF32_OVERRIDE", "TOKENIZERS_PARALLELISM", "TORCHINDUCTOR_*", "TORCHDYNAMO_*", "TRITON_*",
+    "HIP_*", "ROCR_*", "HSA_*", "RCCL_*", "MIOPEN_*",
 )  # fmt: skip
 
 
@@ -47,7 +49,7 @@ def capture(ranks: Installed, folder: Path | None = None) -> dict[str, Any]:
         "cpu": cpu(),
         "memory_bytes": machine_memory_bytes(),
         "load_average": list(load_averages()),
-        "nvidia": _nvidia(),
+        "gpus": _gpus(),
         "git": checkouts(folder),
         "variables": _variables(),
     }
@@ -63,11 +65,19 @@ def device_model(device: str) -> str:
 def recorded_device_model(captured: Mapping[str, Any], device: str) -> str | None:
     """Return what `device_model` answered when an environment was captured; None where it was not recorded."""
     devices = (
-        (captured.get("nvidia") or {}).get("devices")
+        (recorded_gpus(captured) or {}).get("devices")
         if device == "cuda"
         else [{"name": (captured.get("cpu") or {}).get("model")}]
     )
     return str(devices[0]["name"]) if devices and devices[0]["name"] else None
+
+
+def recorded_gpus(captured: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return driver_version and devices of a captured environment; None where it had no GPU.
+
+    Older records call them nvidia.
+    """
+    return captured.get("gpus") or captured.get("nvidia")
 
 
 def stack_digest(sources: Iterable[Path], versions: Mapping[str, str], device: str) -> str:
@@ -93,13 +103,16 @@ def cpu() -> dict[str, Any]:
     }
 
 
-def _nvidia() -> dict[str, Any] | None:
-    """Describe the NVIDIA driver and all GPUs of this machine, in the driver's words; None where there are none."""
+def _gpus() -> dict[str, Any] | None:
+    """Describe all GPUs of this machine and their driver, in the driver's words; None where there are none."""
     devices = [
         {"name": gpu.name, "memory_mebibytes": gpu.memory_mebibytes, "power_limit_watts": gpu.power_limit_watts}
         for gpu in gpus()
     ]
-    return {"driver_version": gpus()[0].driver_version, "devices": devices} if devices else None
+    made_by = vendor()
+    if made_by is None:
+        return None
+    return {"vendor": made_by.name, "driver_version": gpus()[0].driver_version, "devices": devices}
 
 
 def _variables() -> dict[str, str]:

@@ -40,6 +40,7 @@ class Installed:
     python_header: str | None = None
     ninja: str | None = None
     nvcc: str | None = None
+    hipcc: str | None = None
     error: str = ""
 
 
@@ -55,6 +56,7 @@ def look(distributions: Iterable[str] = (), modules: Iterable[str] = ()) -> Inst
         python_header=_python_header(),
         ninja=shutil.which("ninja", path=path_with_scripts()),
         nvcc=shutil.which("nvcc") or shutil.which("nvcc", path=f"{cuda_home()}/bin"),
+        hipcc=shutil.which("hipcc") or shutil.which("hipcc", path=f"{rocm_home()}/bin"),
     )
 
 
@@ -98,6 +100,11 @@ def path_with_scripts() -> str:
 def cuda_home() -> str:
     """Return the CUDA toolkit's folder, which is used where PATH does not lead to the toolkit."""
     return os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+
+
+def rocm_home() -> str:
+    """Return ROCm's folder, which is used where PATH does not lead to it."""
+    return os.environ.get("ROCM_HOME") or os.environ.get("ROCM_PATH") or "/opt/rocm"
 
 
 def installs(extras: str) -> str:

@@ -45,8 +45,8 @@ class SystemSampler:
 
     def _run(self) -> None:
         host_load.begin_counting()
-        with contextlib.suppress(OSError), GpuLoad() as gpus, self._path.open("a", buffering=1) as file:
-            cores, ended = CoresInUse(self._elsewhere), False
+        with contextlib.suppress(OSError), self._path.open("a", buffering=1) as file:
+            gpus, cores, ended = GpuLoad(), CoresInUse(self._elsewhere), False
             while not ended:
                 ended = self._ended.wait(self._interval_s)
                 own = cores.since_last()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from llmexp.record.environment import recorded_gpus
 from llmexp.report.row import Row
 
 # These libraries decide speed, in the order of reading; the run's folder has the whole environment.
@@ -35,12 +36,12 @@ def _commit(environment: Mapping[str, Any]) -> list[str]:
 
 
 def _devices(environment: Mapping[str, Any]) -> list[str]:
-    nvidia = environment.get("nvidia")
-    if nvidia and environment.get("device_type") != "cpu":
-        names = [str(device["name"]) for device in nvidia["devices"]]
+    gpus = recorded_gpus(environment)
+    if gpus and environment.get("device_type") != "cpu":
+        names = [str(device["name"]) for device in gpus["devices"]]
         return [
             *(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)),
-            f"driver {nvidia['driver_version']}",
+            f"driver {gpus['driver_version']}",
         ]
     cpu = environment.get("cpu") or {}
     return [f"{cpu.get('usable_cores')} cores of {cpu.get('model')}"]

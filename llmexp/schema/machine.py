@@ -6,7 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from llmexp.schema.section import Dtype, NonNegativeInt, PositiveFloat, PositiveInt, Section, Tuple, Whole
+from llmexp.schema.section import NonNegativeInt, PeakDtype, PositiveFloat, PositiveInt, Section, Tuple, Whole
+
+# The first sm numbers of generations of NVIDIA's GPUs.
+AMPERE, BLACKWELL = 80, 100
+ARCHITECTURE = r"^(sm_\d+|gfx[0-9a-f]+)$"
 
 
 class HardwareConfig(Section):
@@ -14,6 +18,9 @@ class HardwareConfig(Section):
 
     name: str
     device: Literal["cuda", "cpu"]
+    architecture: Annotated[str, Field(pattern=ARCHITECTURE)] | None = Field(
+        None, description="what compilers call the device: sm_90 (NVIDIA), gfx942 (AMD); None on cpu or where not known"
+    )
     device_names: Annotated[tuple[str, ...], Tuple] = Field((), description="the driver's names for this device")
     devices_per_node: PositiveInt
     nodes: PositiveInt = Field(1, description="machines of this kind that a run takes")
@@ -29,7 +36,7 @@ class HardwareConfig(Section):
         ),
     )
     host_memory_bytes: PositiveInt | None = None
-    peak_flops_per_s: dict[Dtype, PositiveFloat] = Field(
+    peak_flops_per_s: dict[PeakDtype, PositiveFloat] = Field(
         default_factory=dict, description="dense, no sparsity, per device"
     )
     memory_bandwidth_bytes_per_s: PositiveFloat | None = None
@@ -50,6 +57,17 @@ class HardwareConfig(Section):
     )
     price_per_device_hour_usd: PositiveFloat | None = None
     sources: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def is_amd(self) -> bool:
+        """Tell whether the devices are AMD's, which torch calls cuda too."""
+        return (self.architecture or "").startswith("gfx")
+
+    @property
+    def sm(self) -> int | None:
+        """NVIDIA's number of the architecture, 90 for compute capability 9.0; None for another or an unknown one."""
+        kind, _, number = (self.architecture or "").partition("_")
+        return int(number) if kind == "sm" else None
 
 
 class NodeConfig(Section):

@@ -10,6 +10,7 @@ Max = Literal["max"]
 MAX: Max = "max"
 CpKind = Literal["ring", "ulysses"]
 Dtype = Literal["fp32", "bf16"]
+PeakDtype = Literal["fp32", "tf32", "bf16"]
 BYTES_PER_ELEMENT: dict[str, int] = {"fp32": 4, "bf16": 2}
 # int8 has blocks of 256 with an fp32 scale each, as in bitsandbytes (arXiv 2110.02861, section 2.1).
 BYTES_PER_MOMENT: dict[str, float] = BYTES_PER_ELEMENT | {"int8": 1 + 4 / 256}

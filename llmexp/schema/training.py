@@ -10,7 +10,7 @@ from llmexp.schema.data import DataConfig
 from llmexp.schema.model import AdapterConfig, HfModel, ModelConfig
 from llmexp.schema.optimizer import OptimizerConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
-from llmexp.schema.section import MAX, CpKind, Dtype, Max, PositiveInt, Section, Whole
+from llmexp.schema.section import MAX, CpKind, Dtype, Max, PeakDtype, PositiveInt, Section, Whole
 
 # Short runs of one batch, of which batch.fits have to fit.
 FIT_TRIES = 3
@@ -62,7 +62,13 @@ class PrecisionConfig(Section):
     gradients: Dtype
     master: Dtype
     moments: Dtype
+    tf32: bool = Field(False, description="products of fp32 matrices may round their operands to TF32 on a GPU")
     chosen_because: str = Field("", description="what precision=auto chose this one for; empty where it was named")
+
+    @property
+    def products(self) -> PeakDtype:
+        """The dtype in which matrix products run."""
+        return "tf32" if self.tf32 and self.parameters == "fp32" else self.parameters
 
 
 class MemoryConfig(Section):

@@ -17,6 +17,7 @@ from typing import Any
 from llmexp.errors import ConfigError, SlurmError
 from llmexp.launch.code import snapshot
 from llmexp.launch.runtime import contributing_modules
+from llmexp.plan.cores import cores_of
 from llmexp.plan.memory import GIB
 from llmexp.record.checkout import SUBMITTED, keep_checkouts
 from llmexp.record.folder import RunFolder, now
@@ -29,8 +30,6 @@ from llmexp.slurm.queue import max_array_size
 Planned = tuple[RunPlan, RunFolder]
 # Minutes that a run takes besides measure.timeout_s: to start, to draw figures and to be recorded.
 STARTING_AND_ENDING_MIN = 5
-# A rank on a GPU feeds it, moves data, and has threads of NCCL; with O or C it also updates or compiles on the host.
-CORES_A_GPU, BUSY_CORES_A_GPU = 8, 16
 # A rank's libraries, its CUDA context and what it pins, beside the training state that the plan knows.
 PROCESS_BYTES = 12 * GIB
 # Seconds between SLURM's warning and the time limit: enough to end the ranks and record the run.
@@ -77,7 +76,7 @@ def asked_of(plan: RunPlan, options: SlurmOptions) -> dict[str, Any]:
         "constraint": options.constraint,
         "exclusive": options.exclusive or None,
         "gpus_per_node": f"{gpus}:{ranks}" if isinstance(gpus, str) and ":" not in gpus else gpus or None,
-        "cpus_per_task": options.cpus_per_task or ranks * _cores(plan),
+        "cpus_per_task": options.cpus_per_task or ranks * cores_of(plan),
         "mem": _memory(plan) if options.mem is None else options.mem,
         "array_parallelism": options.array_parallelism,
     }
@@ -86,14 +85,6 @@ def asked_of(plan: RunPlan, options: SlurmOptions) -> dict[str, Any]:
     }
     extra |= {"requeue" if options.requeue else "no-requeue": True} | options.options
     return {name: value for name, value in asked.items() if value is not None} | {"additional_parameters": extra}
-
-
-def _cores(plan: RunPlan) -> int:
-    """Return how many cores one rank asks for."""
-    threads = plan.config.measure.threads_per_rank or 1
-    if plan.config.hardware.device == "cpu":
-        return threads
-    return max(threads, BUSY_CORES_A_GPU if plan.loads_host or plan.compiles else CORES_A_GPU)
 
 
 def _memory(plan: RunPlan) -> str | None:

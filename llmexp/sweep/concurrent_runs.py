@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from llmexp.launch.display import say
+from llmexp.machine.accelerators.here import choosing_variable
 from llmexp.machine.processor import usable_cores
 from llmexp.record.plan import RunPlan
 
@@ -74,7 +75,7 @@ def _devices_for(plan: RunPlan, free: Sequence[str], devices: Sequence[str]) -> 
 
 def run_alone(plan: RunPlan, devices: Sequence[str]) -> bool:
     """Measure a plan in a process that sees only these devices; its output is passed on line by line."""
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(devices)}
+    env = {**os.environ, choosing_variable(): ",".join(devices)}
     with subprocess.Popen(
         ALONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env
     ) as process:

@@ -8,6 +8,7 @@ from itertools import compress
 from pathlib import Path
 
 from llmexp.errors import ConfigError, RecordError
+from llmexp.machine.accelerators.here import undriven
 from llmexp.record.filesystem import nearest_existing
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
@@ -66,7 +67,14 @@ def affordable(plans: Sequence[RunPlan]) -> list[RunPlan]:
     allowed = within_budget(costs, plans[0].config.budget)
     kept = list(compress(plans, allowed))
     warnings = dict.fromkeys(get_task(plan.config.task.name).warning(plan) for plan in kept)
-    lines = (announcement(kept), *warnings, cost_line(list(compress(costs, allowed))), left_out_line(costs, allowed))
+    cards = undriven() if any(plan.config.hardware.device == "cpu" for plan in kept) else ""
+    lines = (
+        announcement(kept),
+        cards,
+        *warnings,
+        cost_line(list(compress(costs, allowed))),
+        left_out_line(costs, allowed),
+    )
     print(*filter(None, lines), sep="\n", flush=True)
     return kept
 

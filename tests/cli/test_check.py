@@ -53,7 +53,12 @@ def test_the_defaults_are_valid_and_frozen(container):
         ),
         ("data", "seq_len", True, "data.seq_len=true: must be a whole number of at least 2"),
         ("optimizer", "betas", [0.9], "optimizer.betas=[0.9]: must be a list of 2, each a number"),
-        ("hardware", "peak_flops_per_s", {"fp8": 1e12}, "hardware.peak_flops_per_s.fp8=fp8: must be one of fp32, bf16"),
+        (
+            "hardware",
+            "peak_flops_per_s",
+            {"fp8": 1e12},
+            "hardware.peak_flops_per_s.fp8=fp8: must be one of fp32, tf32, bf16",
+        ),
         (
             "hardware",
             "peak_flops_per_s",

@@ -10,7 +10,18 @@ from llmexp.schema import HardwareConfig
 
 CONF = Path(__file__).parents[2] / "conf"
 NAMES = sorted(path.stem for path in (CONF / "hardware").glob("*.yaml") if path.stem not in ("auto", "gpu", "cpu"))
-NOT_FACTS = {"name", "device", "device_names", "nodes", "interconnect", "sources", "environment", "calibration"}
+WITHOUT_BF16 = {"t4", "v100"}
+NOT_FACTS = {
+    "name",
+    "device",
+    "architecture",
+    "device_names",
+    "nodes",
+    "interconnect",
+    "sources",
+    "environment",
+    "calibration",
+}
 
 
 def hardware(name: str) -> HardwareConfig:
@@ -33,7 +44,15 @@ def test_every_number_has_its_source(name):
 def test_tensor_cores_are_faster_than_fp32():
     for name in NAMES:
         peaks = hardware(name).peak_flops_per_s
-        assert peaks["bf16"] > 1.9 * peaks["fp32"]
+        assert name in WITHOUT_BF16 or peaks["bf16"] > 1.9 * peaks["fp32"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_card_has_its_architecture_and_its_peaks_follow(name):
+    machine = hardware(name)
+    assert machine.architecture
+    assert machine.is_amd == ("AMD" in machine.device_names[0])
+    assert ("bf16" in machine.peak_flops_per_s) == (name not in WITHOUT_BF16) == (machine.is_amd or machine.sm >= 80)
 
 
 def test_peers_are_switched_off_where_they_must():

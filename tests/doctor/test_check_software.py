@@ -14,9 +14,10 @@ from llmexp.doctor.check_software import (
     check_python,
     check_torch,
     judge_build,
+    judge_rocm,
     outside_ranges,
     pinned_versions,
-    torch_cuda,
+    torch_version,
 )
 from llmexp.record.installed import Installed
 
@@ -53,7 +54,13 @@ def test_torchs_version_file_names_its_cuda(tmp_path, monkeypatch, line, cuda):
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "version.py").write_text(f"__version__ = '2.11.0'\n{line}\nhip: Optional[str] = None\n")
     monkeypatch.setattr(module, "distribution", lambda name: Installed())
-    assert torch_cuda() == cuda
+    assert torch_version("cuda") == cuda
+    assert torch_version("hip") is None
+
+
+def test_amds_gpus_need_a_torch_for_rocm():
+    assert judge_rocm(None)[0] == "fail"
+    assert judge_rocm((6, 4)) == ("ok", "built for ROCm with HIP 6.4; llmexp was never run on AMD's GPUs")
 
 
 def test_torch_that_is_missing_is_named_with_the_remedy(monkeypatch):
@@ -109,17 +116,19 @@ def test_a_version_that_llmexp_does_not_take_fails(monkeypatch):
 
 
 def test_the_compiler_is_asked_for_what_the_device_needs(monkeypatch):
-    def says(needs_nvcc, **found):
+    def says(gpu, **found):
         monkeypatch.setattr(module, "look", lambda: Installed(**found))
-        return check_compiler(needs_nvcc).says
+        return check_compiler(gpu).says
 
     all_but_nvcc = {"compiler": "c++", "ninja": "/bin/ninja", "python_header": "/include/Python.h", "c_compiler": "gcc"}
-    assert says(False, **all_but_nvcc) == "c++, /bin/ninja, /include/Python.h"
+    assert says(None, **all_but_nvcc) == "c++, /bin/ninja, /include/Python.h"
     remedy = "install it for deepspeed_adamw and adamw_cpuadam; optimizer=adamw without C compiles nothing"
-    assert says(True, **all_but_nvcc) == f"no nvcc (CUDA toolkit): {remedy}"
+    assert says("NVIDIA", **all_but_nvcc) == f"no nvcc (CUDA toolkit): {remedy}"
+    assert says("AMD", **all_but_nvcc) == f"no hipcc (ROCm): {remedy}"
+    assert says("AMD", **all_but_nvcc, hipcc="/opt/rocm/bin/hipcc").startswith("c++, ")
     assert "no Python.h (python3-dev): install it for C (torch.compile); " in says(
-        False, compiler="c++", ninja="/bin/ninja"
+        None, compiler="c++", ninja="/bin/ninja"
     )
     assert "install it for deepspeed_adamw and adamw_cpuadam, C (torch.compile); " in says(
-        False, ninja="/bin/ninja", python_header="/Python.h"
+        None, ninja="/bin/ninja", python_header="/Python.h"
     )

@@ -7,6 +7,7 @@ from planning import make_plan
 
 from llmexp.engines import get_engine
 from llmexp.plan.training_plan import TrainingPlan
+from llmexp.tasks.training.repeats import RunConstants
 
 OFFLOAD, LIGER, CUDNN = "memory.activation_offload=true", "kernels.liger=true", "kernels.flash=cudnn"
 
@@ -31,6 +32,10 @@ def plan(*words: str) -> TrainingPlan:
         ([CUDNN, "hardware=h100"], "add F to the method"),
         ([CUDNN, "hardware=h100", "method=F", "engine=megatron"], "not those of engine=megatron"),
         (["kernels.flash=fa2", "method=F"], "kernels.flash=fa2: it is for GPUs"),
+        (["precision=tf32"], "precision.tf32=true: only GPUs multiply in TF32"),
+        (["precision=tf32", "hardware=v100"], "hardware=v100 has no TF32"),
+        (["precision=tf32", "hardware=mi300x"], "hardware=mi300x has no TF32"),
+        (["precision=bf16_mixed", "precision.tf32=true", "hardware=h100"], "parameters are bf16"),
         ([CUDNN, "hardware=h100", "method=F", "parallelism.cp=2"], "set parallelism.cp=1"),
         (
             [CUDNN, "hardware=h100", "method=F", "task=finetune", "data=instructions", "data.pack=true"],
@@ -47,6 +52,14 @@ def test_the_reason_says_what_would_do(words: list[str], reason: str) -> None:
 )
 def test_what_goes_with_activation_offload_is_planned(words: list[str]) -> None:
     assert plan("hardware=cpu", *words).skip is None
+
+
+def test_tf32_has_a_peak_of_its_own() -> None:
+    peaks = {
+        name: RunConstants.of(plan("hardware=h100", f"precision={name}")).peak_flops_per_s for name in ("fp32", "tf32")
+    }
+    assert peaks == {"fp32": 66.9e12, "tf32": 494.7e12}
+    assert plan("hardware=h100", "precision=tf32").skip is None
 
 
 def test_liger_is_asked_for_before_a_run_on_a_gpu_starts() -> None:

@@ -7,8 +7,8 @@ import pytest
 from llmexp.launch import preflight as module
 from llmexp.launch.ending import Ending
 from llmexp.launch.preflight import preflight
-from llmexp.machine import gpus as gpus_module
-from llmexp.machine.gpus import Gpu
+from llmexp.machine.accelerators import nvidia
+from llmexp.machine.accelerators.gpu import Gpu
 from llmexp.plan.detect import Detected
 from llmexp.plan.memory import GIB, MemoryEstimate
 from llmexp.record.installed import installs
@@ -100,7 +100,7 @@ def test_other_nodes_hardware_is_a_failure_that_names_both(make):
 def test_no_gpu_is_a_failure(make):
     ending = preflight(make(hardware=A800), LAPTOP)
     assert ending.status is RunStatus.FAILED
-    assert ending.reason.endswith("no NVIDIA GPU is visible here")
+    assert ending.reason.endswith("no GPU is visible here")
 
 
 def test_too_few_gpus_are_a_failure(make):
@@ -188,9 +188,8 @@ def test_without_megatron_core_the_line_says_how_to_get_it(tiny_plan, monkeypatc
 )
 def test_deepspeeds_launcher_is_refused_gpus_that_it_would_not_take(make, monkeypatch, variable, ranks, refused):
     eight = tuple(Gpu(str(index), f"GPU-{index}", "", "", "", "") for index in range(8))
-    monkeypatch.setattr(gpus_module, "gpus", lambda: eight)
-    monkeypatch.setattr(module, "gpus", lambda: eight)
-    monkeypatch.setattr(gpus_module, "mig_devices", tuple)
+    monkeypatch.setattr(nvidia, "listed", lambda: eight)
+    monkeypatch.setattr(nvidia, "mig_devices", tuple)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if variable:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)

@@ -20,14 +20,11 @@ class FakeNvml(ModuleType):
 
     def __init__(self, works: bool = True) -> None:
         super().__init__("pynvml")
-        self.works, self.shut_down = works, False
+        self.works = works
 
     def nvmlInit(self) -> None:  # noqa: N802
         if not self.works:
             raise self.NVMLError("driver not loaded")
-
-    def nvmlShutdown(self) -> None:  # noqa: N802
-        self.shut_down = True
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802
         return 2
@@ -85,10 +82,8 @@ class FakeNvml(ModuleType):
 
 
 def test_gpus_are_sampled_and_what_one_cannot_tell_is_left_out(monkeypatch):
-    nvml = FakeNvml()
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    with GpuLoad() as gpus:
-        values = gpus.sample(own={os.getpid()})
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    values = GpuLoad().sample(own={os.getpid()})
     assert values == {
         "gpu_0_utilization_percentage": 97,
         "gpu_0_memory_usage_megabytes": 2000,
@@ -109,15 +104,14 @@ def test_gpus_are_sampled_and_what_one_cannot_tell_is_left_out(monkeypatch):
         "gpu_0_other_processes": 1,
         "gpu_1_memory_usage_megabytes": 2000,
         "gpu_1_memory_usage_percentage": 25,
+        "gpu_1_power_cap_watts": 700,
     }
-    assert nvml.shut_down
 
 
 def test_a_call_that_pynvml_has_dropped_costs_only_what_it_told(monkeypatch):
     monkeypatch.delattr(FakeNvml, "nvmlDeviceGetApplicationsClock")
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    with GpuLoad() as gpus:
-        values = gpus.sample(own=set())
+    values = GpuLoad().sample(own=set())
     assert "gpu_0_application_clock_megahertz" not in values
     assert values["gpu_0_throttle_reasons"] == 0x44
 
@@ -125,8 +119,7 @@ def test_a_call_that_pynvml_has_dropped_costs_only_what_it_told(monkeypatch):
 @pytest.mark.parametrize("pynvml", [None, FakeNvml(works=False)], ids=["not installed", "no driver"])
 def test_without_nvml_there_is_nothing_to_sample(monkeypatch, pynvml):
     monkeypatch.setitem(sys.modules, "pynvml", pynvml)
-    with GpuLoad() as gpus:
-        assert gpus.sample(own=set()) == {}
+    assert GpuLoad().sample(own=set()) == {}
 
 
 class WithBoards(FakeNvml):

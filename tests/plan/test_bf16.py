@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from planning import make_plan
 
-from llmexp.plan import bf16, detect
-from llmexp.plan.detect import Detected
+from llmexp.plan import bf16
 
 WITHOUT = "flags\t\t: fpu sse2 avx2 avx512f\n"
 LINES = {
@@ -93,16 +92,26 @@ def test_nothing_is_said_of_what_was_asked_for_and_is_there(processor, words, na
     assert bf16.about(make_plan("hardware=cpu", *words).config) == ""
 
 
-@pytest.mark.parametrize(("capability", "precision"), [((7, 5), "fp32"), ((8, 0), "bf16_mixed"), (None, "bf16_mixed")])
-def test_auto_on_a_gpu_of_this_machine_follows_its_compute_capability(monkeypatch, capability, precision):
-    here = Detected("gpu", "tesla_t4", "Tesla T4", 1, 16 * 2**30, ("GPU-1",))
-    for module in (bf16, detect):
-        monkeypatch.setattr(module, "detect", lambda: here)
-    monkeypatch.setattr("llmexp.cli.resolvers.detect", lambda: here)
-    monkeypatch.setattr(bf16, "compute_capability", lambda: capability)
-    chosen, why = bf16.chosen({"name": "gpu", "device": "cuda", "device_names": ["Tesla T4"]})
+@pytest.mark.parametrize(
+    ("architecture", "precision"),
+    [
+        ("sm_75", "fp32"),
+        ("sm_80", "bf16_mixed"),
+        ("sm_120", "bf16_mixed"),
+        ("gfx942", "bf16_mixed"),
+        (None, "bf16_mixed"),
+    ],
+)
+def test_auto_follows_a_gpus_architecture(architecture, precision):
+    card = {"name": "gpu", "device": "cuda", "device_names": ["Tesla T4"], "architecture": architecture}
+    chosen, why = bf16.chosen(card)
     assert chosen == precision
-    assert ("older than Ampere" in why) is (precision == "fp32")
+    assert ("Tesla T4 is older than Ampere" in why) is (precision == "fp32")
+
+
+@pytest.mark.parametrize("name", ["t4", "v100"])
+def test_auto_is_fp32_for_a_card_that_is_described_as_older(name):
+    assert make_plan(f"hardware={name}").config.precision.name == "fp32"
 
 
 def test_another_machines_gpu_is_taken_to_have_bf16(processor):

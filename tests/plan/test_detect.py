@@ -8,7 +8,8 @@ import pytest
 
 from llmexp.cli.arguments import run_parser
 from llmexp.cli.words import jobs_of
-from llmexp.machine.gpus import MIB, gpus, mig_devices
+from llmexp.machine.accelerators.gpu import MIB
+from llmexp.machine.accelerators.nvidia import listed, mig_devices
 from llmexp.plan.detect import detect
 from llmexp.schema import HardwareConfig
 
@@ -16,10 +17,10 @@ from llmexp.schema import HardwareConfig
 @pytest.fixture(autouse=True)
 def _afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for asked in (detect, gpus, mig_devices):
+    for asked in (detect, listed, mig_devices):
         asked.cache_clear()
     yield
-    for asked in (detect, gpus, mig_devices):
+    for asked in (detect, listed, mig_devices):
         asked.cache_clear()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.machine.gpus import gpus
+from llmexp.machine.accelerators.nvidia import listed
 from llmexp.record.environment import DISTRIBUTIONS, capture, device_model, stack_digest
 from llmexp.record.installed import look
 
@@ -23,9 +23,9 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "nvidia-smi").write_text(SMI)
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    gpus.cache_clear()
+    listed.cache_clear()
     yield
-    gpus.cache_clear()
+    listed.cache_clear()
 
 
 def test_capture_is_json_and_says_what_ran_where():
@@ -43,9 +43,9 @@ def test_capture_does_not_import_torch():
 
 
 def test_gpus_are_named_by_the_driver(two_gpus):
-    nvidia = capture(HERE)["nvidia"]
+    gpus = capture(HERE)["gpus"]
     device = {"name": "NVIDIA H200", "memory_mebibytes": "143771", "power_limit_watts": "700.00"}
-    assert nvidia == {"driver_version": "570.86.15", "devices": [device, device]}
+    assert gpus == {"vendor": "NVIDIA", "driver_version": "570.86.15", "devices": [device, device]}
     assert device_model("cuda") == "NVIDIA H200"
     assert device_model("cpu") != "NVIDIA H200"
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from llmexp.launchers.serving.apart.connectors import Role, flags, variables
 from llmexp.launchers.serving.apart.router import Router
+from llmexp.machine.accelerators.here import visible_variables
 from llmexp.machine.processor import bound_core_numbers, logical_cores
 from llmexp.record.port import HOST, Port
 
@@ -38,11 +39,12 @@ def shares(number: int) -> dict[Role, dict[str, str]]:
 
     One core is left to the client where there are three or more.
     """
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if number:
+        names = visible_variables()
+        visible = os.environ.get(names[0], "")
         gpus = visible.split(",") if visible else [str(gpu) for gpu in range(2 * number)]
         parts = [gpus[:number], gpus[number : 2 * number]]
-        return {role: {"CUDA_VISIBLE_DEVICES": ",".join(part)} for role, part in zip(ROLES, parts, strict=True)}
+        return {role: dict.fromkeys(names, ",".join(part)) for role, part in zip(ROLES, parts, strict=True)}
     every = sorted(bound_core_numbers() or range(logical_cores()))
     cores = every[: max(2, len(every) - 1)]
     halves = [cores[: len(cores) // 2] or cores, cores[len(cores) // 2 :]]

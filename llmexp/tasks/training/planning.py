@@ -7,7 +7,7 @@ from typing import Any
 
 from llmexp.engines import get_engine
 from llmexp.engines.base import TrainingEngine
-from llmexp.engines.knobs import activation_offload_limit, flash_limit, liger_limit
+from llmexp.engines.knobs import activation_offload_limit, flash_limit, liger_limit, tf32_limit
 from llmexp.errors import ConfigError, unknown
 from llmexp.method import Method, Techniques
 from llmexp.plan import files, instructions
@@ -63,6 +63,7 @@ def plan_training(config: TrainingConfig) -> TrainingPlan:
         optimizer_state_bytes_per_parameter=moments,
         memory=estimate(built, storage, trained, dims) if built and trained and moments is not None else None,
         engine_config=native,
+        engine_compiles=engine.compiles(config),
         command=engine.command(config, dims),
         skip=_skip(config, engine, techniques, dims),
         config=config,
@@ -79,7 +80,9 @@ def training_engine(config: TrainingConfig) -> TrainingEngine:
 def _skip(config: TrainingConfig, engine: TrainingEngine, techniques: Techniques, dims: ParallelDims) -> str | None:
     """Return the first reason for a skip; limits of the engine come before those of settings beside its atoms."""
     lacks = schedule_limit(config, techniques, dims) or engine.unsupported(config, techniques, dims)
-    limits = (limit(config, techniques, dims) for limit in (activation_offload_limit, flash_limit, liger_limit))
+    limits = (
+        limit(config, techniques, dims) for limit in (activation_offload_limit, flash_limit, liger_limit, tf32_limit)
+    )
     return lacks or next(filter(None, limits), None)
 
 

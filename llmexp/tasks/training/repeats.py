@@ -45,13 +45,13 @@ class RunConstants:
 
     @classmethod
     def of(cls, plan: TrainingPlan) -> RunConstants:
-        """Take the constants from a plan; the peak is that of the parameters' dtype, in which matrix products run."""
+        """Take the constants from a plan; the peak is that of the dtype in which matrix products run."""
         hardware = plan.config.hardware
         return cls(
             world_size=plan.processes,
             dp=plan.dims.dp,
             flops=plan.flops,
-            peak_flops_per_s=hardware.peak_flops_per_s.get(plan.config.precision.parameters),
+            peak_flops_per_s=hardware.peak_flops_per_s.get(plan.config.precision.products),
             price_per_device_hour_usd=hardware.price_per_device_hour_usd,
             token_budget=plan.config.measure.tokens,
         )

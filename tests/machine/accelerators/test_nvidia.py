@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from llmexp.machine import gpus as module
-from llmexp.machine.gpus import MIB, Gpu, compute_capability, driver_cuda, gpus, has_nvlink, mig_devices, visible_gpus
+from llmexp.machine.accelerators import nvidia
+from llmexp.machine.accelerators.gpu import MIB, Gpu
+from llmexp.machine.accelerators.here import gpus, vendor, visible_gpus
+from llmexp.machine.accelerators.nvidia import Nvidia, driver_cuda, listed, mig_devices
 
 SMI = "| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    {} |"
 
@@ -15,10 +17,10 @@ SMI = "| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    {} |"
 @pytest.fixture(autouse=True)
 def _afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for asked in (gpus, mig_devices, compute_capability):
+    for asked in (listed, mig_devices):
         asked.cache_clear()
     yield
-    for asked in (gpus, mig_devices, compute_capability):
+    for asked in (listed, mig_devices):
         asked.cache_clear()
 
 
@@ -71,7 +73,7 @@ def test_cuda_visible_devices_chooses_and_orders(driver, monkeypatch, variable, 
     ],
 )
 def test_of_a_divided_gpu_one_part_is_seen_and_it_is_no_cpu(monkeypatch, variable, names):
-    listed = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-a)
+    lines = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-a)
   MIG 3g.40gb     Device  0: (UUID: MIG-b)
   MIG 1g.10gb     Device  1: (UUID: MIG-c)
 GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-d)"""
@@ -79,7 +81,7 @@ GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-d)"""
         f"{index}, {uuid}, NVIDIA H100 80GB HBM3, 81559, 700.00, 580.65.06"
         for index, uuid in enumerate(("GPU-a", "GPU-d"))
     )
-    monkeypatch.setattr(module, "_nvidia_smi", lambda *words: listed if words == ("-L",) else whole)
+    monkeypatch.setattr(nvidia, "_nvidia_smi", lambda *words: lines if words == ("-L",) else whole)
     if variable is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
     seen = visible_gpus()
@@ -90,15 +92,24 @@ GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-d)"""
 @pytest.mark.parametrize(("links", "bridged"), [("GPU 0: x\n  Link 0: 14.062 GB/s", True), ("GPU 0: x", False)])
 def test_links_are_told_by_the_driver(driver, links, bridged):
     driver(links)
-    assert has_nvlink() is bridged
+    assert Nvidia().linked() is bridged
 
 
 @pytest.mark.parametrize(
-    ("answer", "capability"), [("8.0\n8.0\n", (8, 0)), ("12.1", (12, 1)), ("", None), ("[N/A]\n", None)]
+    ("answer", "architectures"),
+    [("9.0\n8.6\n", ["sm_90", "sm_86"]), ("12.1\n[N/A]\n", ["sm_121", None]), ("", [None, None])],
 )
-def test_compute_capability_is_the_drivers(monkeypatch, answer, capability):
-    monkeypatch.setattr(module, "_nvidia_smi", lambda *words: answer)
-    assert compute_capability() == capability
+def test_architectures_are_the_drivers_compute_capabilities(monkeypatch, answer, architectures):
+    lines = "\n".join(f"{index}, GPU-{index}, NVIDIA H200, 143771, 700.00, 570.86.15" for index in range(2))
+    monkeypatch.setattr(nvidia, "_nvidia_smi", lambda *words: answer if "compute_cap" in words[0] else lines)
+    assert [gpu.architecture for gpu in gpus()] == architectures
+    assert vendor().name == "NVIDIA"
+
+
+def test_a_chosen_gpu_is_named_by_its_uuid(driver, monkeypatch):
+    driver("\n".join(f"{index}, GPU-{index}a, NVIDIA H200, 143771, 700.00, 570.86.15" for index in range(3)))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
+    assert [gpu.handle for gpu in visible_gpus()] == ["GPU-2a", "GPU-0a"]
 
 
 @pytest.mark.parametrize("cell", ["CUDA Version: 13.0", "CUDA UMD Version: 13.0"])
