@@ -7,6 +7,7 @@ import getpass
 import importlib.util
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -17,13 +18,14 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from llmexp.errors import RecordError
 from llmexp.machine.standstill import StandstillWatch
+from llmexp.record.mlflow import door
 from llmexp.record.mlflow.overview import VIEW, VIEW_TAG
 from llmexp.record.mlflow.sink import OUTPUTS
-from llmexp.record.mlflow.store import artifact_root, check_store, resolve_uri
+from llmexp.record.mlflow.store import artifact_root, check_store, database_path, resolve_uri
 from llmexp.record.process import die_with_parent
 from llmexp.record.redact import redact
 from llmexp.schema import TrackingConfig
@@ -46,11 +48,18 @@ def serve_ui(tracking: TrackingConfig, port: int, outputs: Path = OUTPUTS) -> in
         return 0
     _check_free(port)
     outputs.mkdir(parents=True, exist_ok=True)
-    with _sigterm_as_ctrl_c(), tempfile.TemporaryFile() as words, contextlib.suppress(KeyboardInterrupt):
-        server = _start(uri, port, words)
+    token = secrets.token_urlsafe(32)
+    with (
+        _sigterm_as_ctrl_c(),
+        tempfile.TemporaryDirectory() as plugins,
+        tempfile.TemporaryFile() as words,
+        contextlib.suppress(KeyboardInterrupt),
+    ):
+        door.write_plugin(Path(plugins))
+        server = _start(uri, port, words, {door.TOKEN_VARIABLE: token, "PYTHONPATH": _before(plugins)})
         try:
-            _wait_until_up(server, port, words)
-            print(f"MLflow UI: {page_of(port, tracking.experiment)}   (Ctrl-C ends it)")
+            _wait_until_up(server, port, words, token)
+            print(f"MLflow UI: {page_of(port, tracking.experiment, token)}   (Ctrl-C ends it)")
             print(
                 f"from your own machine: ssh -N -L {port}:{HOST}:{port} {getpass.getuser()}@{socket.gethostname()}",
                 flush=True,
@@ -70,19 +79,29 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, earlier)
 
 
-def _start(uri: str, port: int, words: IO[bytes]) -> subprocess.Popen[bytes]:
+def _before(folder: str) -> str:
+    """Return PYTHONPATH with a folder in front."""
+    return os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
+
+
+def _start(uri: str, port: int, words: IO[bytes], settings: dict[str, str]) -> subprocess.Popen[bytes]:
     if importlib.util.find_spec("mlflow") is None:
         raise RecordError("mlflow is not installed, so there is no UI: pip install mlflow")
     # The store's address may have a password, and everyone can see a command line, so the environment passes it.
-    settings = {
+    settings |= {
         "MLFLOW_BACKEND_STORE_URI": uri,
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }
-    artifacts = artifact_root(uri)
-    if artifacts:
-        settings["MLFLOW_DEFAULT_ARTIFACT_ROOT"] = artifacts
-    options = {"host": HOST, "port": str(port), "workers": "1", "uvicorn-opts": "--log-level warning"}
+    database = database_path(uri)
+    if database:
+        settings |= {
+            "MLFLOW_DEFAULT_ARTIFACT_ROOT": str(artifact_root(uri)),
+            door.FOLDER_VARIABLE: str(database.parent),
+        }
+    options = {"host": HOST, "port": str(port), "workers": "1", "uvicorn-opts": "--log-level warning"} | {
+        "app-name": door.APP
+    }
     command = [sys.executable, "-m", "mlflow", "server", *(f"--{name}={value}" for name, value in options.items())]
     return subprocess.Popen(
         command,
@@ -95,21 +114,27 @@ def _start(uri: str, port: int, words: IO[bytes]) -> subprocess.Popen[bytes]:
     )
 
 
-def page_of(port: int, experiment: str) -> str:
+def page_of(port: int, experiment: str, token: str) -> str:
     """Return the address of the page of the experiment's runs, with the columns that reports keep for it.
 
     MLflow's default page is one for chat traces.
     """
-    server = f"http://{HOST}:{port}"
+    page = f"http://{HOST}:{port}/?{urllib.parse.urlencode({door.PARAMETER: token})}"
     query = urllib.parse.urlencode({"experiment_name": experiment})
     try:
-        with _LOCAL.open(f"{server}/api/2.0/mlflow/experiments/get-by-name?{query}", timeout=_IDLE_S) as answer:
+        with _ask(port, f"api/2.0/mlflow/experiments/get-by-name?{query}", token) as answer:
             found = json.load(answer)["experiment"]
     except urllib.error.HTTPError:  # nothing is recorded yet
-        return server
-    address = f"{server}/#/experiments/{found['experiment_id']}/runs?workflowType=machine_learning"
+        return page
+    address = f"{page}#/experiments/{found['experiment_id']}/runs?workflowType=machine_learning"
     has_view = any(tag["key"] == VIEW_TAG for tag in found.get("tags", ()))
     return f"{address}&viewStateShareKey={VIEW}" if has_view else address
+
+
+def _ask(port: int, path: str, token: str) -> Any:
+    """Ask the server with its token."""
+    bearer = {"Authorization": f"Bearer {token}"}
+    return _LOCAL.open(urllib.request.Request(f"http://{HOST}:{port}/{path}", headers=bearer), timeout=_IDLE_S)
 
 
 def _check_free(port: int) -> None:
@@ -123,10 +148,10 @@ def _check_free(port: int) -> None:
             ) from None
 
 
-def _wait_until_up(server: subprocess.Popen[bytes], port: int, words: IO[bytes]) -> None:
+def _wait_until_up(server: subprocess.Popen[bytes], port: int, words: IO[bytes], token: str) -> None:
     watch = StandstillWatch(server.pid, _IDLE_S)
     while not watch.stands_still():
-        with contextlib.suppress(OSError), _LOCAL.open(f"http://{HOST}:{port}/health", timeout=_IDLE_S):
+        with contextlib.suppress(OSError), _ask(port, "health", token):
             return
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = server.wait(_TRY_EVERY_S)

@@ -1,4 +1,5 @@
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -44,6 +45,12 @@ def tracking(outputs: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch) 
     outputs.mkdir()
     shutil.copy(empty_store, outputs / "mlflow.db")
     return TrackingConfig(name="mlflow")
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 @pytest.fixture(autouse=True)

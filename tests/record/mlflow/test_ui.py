@@ -1,4 +1,5 @@
 import io
+import re
 import signal
 import socket
 import subprocess
@@ -36,12 +37,6 @@ HTTPServer(("127.0.0.1", int(sys.argv[1])), Answer).handle_request()
 STILL = "import time; time.sleep(3600)"
 
 
-@pytest.fixture
-def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
-
-
 def test_the_page_is_served_until_a_signal_and_leaves_no_process(make_run, tracking, outputs, port):
     run = make_run()
     record_runs([run], tracking)
@@ -50,14 +45,20 @@ def test_the_page_is_served_until_a_signal_and_leaves_no_process(make_run, track
     server = subprocess.Popen([sys.executable, "-c", SERVE, str(port), str(outputs)], stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
-        url = f"http://127.0.0.1:{port}"
-        assert f" {url}/#/experiments/1/runs?workflowType=machine_learning " in server.stdout.readline()
+        said = re.fullmatch(
+            rf"MLflow UI: (http://127.0.0.1:{port}/\?token=([\w-]+))#/experiments/1/runs"
+            r"\?workflowType=machine_learning .*\n",
+            server.stdout.readline(),
+        )
+        assert said
+        url, token = said.groups()
         assert f"ssh -N -L {port}:127.0.0.1:{port} " in server.stdout.readline()
-        with urllib.request.urlopen(url, timeout=60) as page:
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(url, timeout=60) as page:
             assert b"MLflow" in page.read()
-        assert page_of(port, "llmexp").endswith("workflowType=machine_learning")
+        assert page_of(port, "llmexp", token).endswith("workflowType=machine_learning")
         record_report([report], "d1", Overview(("tokens_per_s",)), tracking)
-        assert page_of(port, "llmexp").endswith("workflowType=machine_learning&viewStateShareKey=llmexp")
+        assert page_of(port, "llmexp", token).endswith("workflowType=machine_learning&viewStateShareKey=llmexp")
         started = psutil.Process(server.pid).children(recursive=True)
         assert started
         server.send_signal(signal.SIGTERM)
@@ -102,6 +103,6 @@ def server_of(port) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
 
 def test_a_server_is_waited_for_while_it_works_and_given_up_once_it_stands_still(monkeypatch, port, server_of):
     monkeypatch.setattr(ui, "_IDLE_S", 4.0)
-    ui._wait_until_up(server_of(SLOW), port, io.BytesIO())
+    ui._wait_until_up(server_of(SLOW), port, io.BytesIO(), "")
     with pytest.raises(RecordError, match=rf"does not answer on port {port}, and has done nothing for 4 s"):
-        ui._wait_until_up(server_of(STILL), port, io.BytesIO())
+        ui._wait_until_up(server_of(STILL), port, io.BytesIO(), "")
