@@ -8,6 +8,7 @@ of a relative path are not known to be names.
 from __future__ import annotations
 
 import ipaddress
+import posixpath
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -53,15 +54,19 @@ _SYSTEM = tuple(
     )
 )
 _WORD = r"[\w.@+~%-]"
+# Hydra puts a backslash before a colon within a value. What begins with a run of letters begins at its first one, and
+# addresses have no more letters than an address can have: else a long word would be read again from each of them.
+_SCHEME = r"(?<![\w+])[a-zA-Z][a-zA-Z0-9+]*\\?:"
 _FORMS = re.compile(
-    rf"(?P<local>\b[a-z+]+:///[^\s\"'<>,;)\]]+)"
-    rf"|(?P<url>\b[a-z][a-z+]+://[^\s\"'<>,;)\]]+)"
-    rf"|(?P<remote>[\w.-]+@[\w.-]+:[\w./~-]+)"
-    rf"|(?P<mail>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
+    rf"(?P<local>{_SCHEME}///[^\s\"'<>,;)\]]+)"
+    rf"|(?P<url>{_SCHEME}//[^\s\"'<>,;)\]]+)"
+    rf"|(?P<remote>(?<![\w.@+-])[\w.-]+@[\w.-]+\\?:[\w./~-]+|(?<![\w.@/+-])[\w.-]+\\?:[\w./~-]+\.git\b)"
+    rf"|(?P<mail>(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
     rf"|(?P<uuid>\b(?:GPU-|MIG-)?[0-9a-fA-F]{{8}}(?:-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}}\b)"
-    rf"|(?P<mac>\b(?:[0-9a-fA-F]{{2}}:){{5}}[0-9a-fA-F]{{2}}\b)"
-    rf"|(?P<address>(?<![\w.:])(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}}|[0-9a-fA-F]*:[0-9a-fA-F:]*:[0-9a-fA-F:.]*)(?![\w.]))"
-    rf"|(?P<path>(?:(?<![\w./~-])|(?<=-[IL]))(?:~[\w-]*)?/(?:{_WORD}+/)+{_WORD}*|(?<![\w./~<-])/[A-Za-z][\w-]+)"
+    rf"|(?P<mac>\b(?:[0-9a-fA-F]{{2}}:){{5}}[0-9a-fA-F]{{2}}\b|\b(?:[0-9a-fA-F]{{2}}-){{5}}[0-9a-fA-F]{{2}}\b)"
+    rf"|(?P<address>(?<![\w.:])(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}}"
+    rf"|[0-9a-fA-F]{{0,4}}:[0-9a-fA-F:]{{0,45}}:[0-9a-fA-F:.]{{0,45}})(?![\w.]))"
+    rf"|(?P<path>(?:(?<![\w./~-])|(?<=-[IL]))(?:~[\w-]*)?/+(?:{_WORD}+/+)+{_WORD}*|(?<![\w./~<-])/+[A-Za-z][\w-]+)"
 )
 # What of a path says which library it is of, and nothing of where it lies.
 _TAIL = re.compile(r"(?:/site-packages|/lib/python3\.\d+)/.*$|/bin/python[\d.]*$|(?<=/)llmexp/.*\.py$")
@@ -82,11 +87,13 @@ class Anonymizer:
         """Know a name, so that it is replaced in every text; of a host also the part before its domain."""
         if name in ("", "/", "localhost", "127.0.0.1"):
             return
-        self._names[name] = self._made_up(kind, name)
+        plain = name.lower()
+        self._names[plain] = self._made_up(kind, name)
         if kind == "host" and "." in name and not name.replace(".", "").isdigit():
-            self._names.setdefault(name.partition(".")[0], self._names[name])
+            self._names.setdefault(plain.partition(".")[0], self._names[plain])
         longest_first = sorted(self._names, key=len, reverse=True)
-        self._pattern = re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, longest_first))})(?![^\W_])")
+        words = "|".join(map(re.escape, longest_first))
+        self._pattern = re.compile(rf"(?<![^\W_])(?:{words})(?![^\W_])", re.IGNORECASE)
 
     def learn_from(self, values: Any) -> None:
         """Know the names that a record states by its keys."""
@@ -113,14 +120,14 @@ class Anonymizer:
         kind = _NAMED.get(key)
         if kind or _VARIABLE.match(key):
             return self._made_up(kind or "value", values)
-        if values.startswith(("/", "~")) and not values.startswith(_SYSTEM) and "\n" not in values:
+        if values.startswith(("/", "~")) and not _is_of_system(values) and "\n" not in values:
             return self._path(values)
         return self.text(values)
 
     def text(self, text: str) -> str:
         """Replace names in a text, such as a log."""
         text = _FORMS.sub(self._by_form, _ASSIGNED.sub(self._by_variable, text))
-        return self._pattern.sub(lambda found: self._names[found[0]], text) if self._pattern else text
+        return self._pattern.sub(lambda found: self._names[found[0].lower()], text) if self._pattern else text
 
     def _by_variable(self, found: re.Match[str]) -> str:
         named = _VARIABLE.match(found["name"])
@@ -129,12 +136,14 @@ class Anonymizer:
     def _by_form(self, found: re.Match[str]) -> str:
         kind, value = str(found.lastgroup), found[0]
         if kind == "path":
-            return value if value.startswith(_SYSTEM) else self._path(value)
+            return value if _is_of_system(value) else self._path(value)
         if kind == "local":
             scheme, _, place = value.partition("://")
             return f"{scheme}://{self._path(place)}"
         if kind == "url":
-            return value if re.match(r"\w+://(localhost|127\.0\.0\.1)\b", value) else self._made_up("url", value)
+            plain = value.replace("\\", "")
+            own = re.match(r"\w+://(localhost|127\.0\.0\.1)(?![\w.@-])(?!:[^/]*@)", plain)
+            return value if own else self._made_up("url", plain)
         if kind == "address":
             return self._address(value)
         return self._made_up(kind, value)
@@ -156,11 +165,16 @@ class Anonymizer:
         return f"/{folder}{'/' if kept and not kept.startswith('/') else ''}{kept}{suffix}"
 
     def _made_up(self, kind: str, name: str) -> str:
-        if name in self._names:
-            return self._names[name]
+        if name.lower() in self._names:
+            return self._names[name.lower()]
         if re.fullmatch(rf"{kind}-\d+", name):
             return name
         if (kind, name) not in self._made:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._made[kind, name] = f"{kind}-{self._counts[kind]}"
         return self._made[kind, name]
+
+
+def _is_of_system(path: str) -> bool:
+    """Tell whether a path is the same on every machine, wherever its .. lead."""
+    return f"/{posixpath.normpath(path).lstrip('/')}{'/' * path.endswith('/')}".startswith(_SYSTEM)
