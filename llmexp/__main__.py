@@ -15,6 +15,9 @@ from collections.abc import Sequence
 
 from llmexp.errors import ConfigError, LlmexpError
 
+# Letters of an error: a value that a person typed may have any number of them.
+_LONGEST = 4000
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what the words ask for and return the exit code; errors that a person can mend are one line on stderr."""
@@ -22,6 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(300_000)
     if argv is None:
         atexit.register(gc.freeze)  # the last collection would take a second where MLflow was imported, for nothing
+        _open_closed_streams()
+        if not _has_folder():
+            print("llmexp: the working directory is gone: go to another one (cd)", file=sys.stderr)
+            return 1
         _look_here_last()
         _speak_utf8()
         _end_at_sigterm()
@@ -37,17 +44,44 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run.main(words)
     except LlmexpError as error:
-        print(f"llmexp: {error}", file=sys.stderr)
+        print(f"llmexp: {_in_one_line(str(error))}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
     except BrokenPipeError:  # llmexp plan ... | head; what is still buffered must not fail again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:  # a disk that is full, read-only or gone
-        print(f"llmexp: {error}", file=sys.stderr)
+        print(f"llmexp: {_in_one_line(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("llmexp: interrupted; the same command goes on with what is missing", file=sys.stderr)
         return 130
+
+
+def _open_closed_streams() -> None:
+    """Give a process without standard streams (`>&-`) some that hold nothing.
+
+    Else a file that is opened later would have their numbers, and get what children print.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
+def _in_one_line(text: str) -> str:
+    """Return an error's text without what a terminal would obey, and shortened where a value in it is endless."""
+    shown = "".join(char if char.isprintable() else "?" for char in text.replace("\n", "; "))
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2]} ... {shown[-_LONGEST // 2 :]}"
 
 
 def _look_here_last() -> None:

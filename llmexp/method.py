@@ -203,6 +203,11 @@ class Method:
         return changes
 
     def _check(self, text: str, task: str) -> None:
+        if {"Q", "L"} <= {*self.codes}:
+            rest = "+".join(["QL", *(code for code in self.codes if code not in ("Q", "L"))])
+            raise ConfigError(
+                f"method '{text}': LoRA over 4-bit weights is one atom, QL: write method={rest} task=finetune"
+            )
         for atom in self.atoms:
             clash = next((code for code in atom.excludes if code in self.codes), None)
             if clash:

@@ -32,6 +32,7 @@ _WORDS = {
         "precision=bf16_mixed beside the method": "bf16 fp16 amp mixed",
     },
     "key": {
+        "serve.texts.path=<file of prompts>": "serve.dataset serve.data serve.prompts serve.datasetpath serve.file",
         "batch.micro": "batchsize microbatch microbatchsize bs mbs perdevicetrainbatchsize trainmicrobatchsizepergpu",
         "batch.accumulation": "accumulationsteps gradientaccumulation gradientaccumulationsteps gradaccum gas",
         "batch.micro and batch.accumulation, which make the global batch": (
@@ -63,7 +64,8 @@ _WORDS = {
         "model=<option, folder or hub name>": "modelname modelpath modelnameorpath modelid checkpoint pretrained",
         "precision=bf16_mixed": "bf16 bfloat16 dtype torchdtype amp mixedprecision",
         "precision=bf16_mixed: fp16 and fp8 are not offered": "fp16 fp8 float16 half",
-        "precision=fp32": "fp32 float32 tf32",
+        "precision=fp32": "fp32 float32",
+        "precision=tf32": "tf32 allowtf32 usetf32",
         "method=L task=finetune": "lora uselora peft",
         "method=QL task=finetune": "qlora loadin4bit loadin8bit quantization",
         "method=Z1, method=Z2 or method=Z3": "zero zerostage stage zerooptimization deepspeed",
@@ -88,7 +90,8 @@ _WORDS = {
         "status": "ls list ps progress",
         "report": "table results result summary",
         "doctor": "check diagnose env info",
-        "ui": "mlflow dashboard web serve server",
+        "ui": "mlflow dashboard web",
+        "llmexp task=serve model=tiny, without a word for it": "serve serving server generate inference",
         "compare": "diff",
         "logs": "log tail",
         "cancel": "stop kill scancel",
@@ -97,12 +100,13 @@ _WORDS = {
     "precision": {
         "precision=bf16_mixed, or bf16_pure, whose master copy and moments are bf16 too": "bf16 bfloat16 mixed amp 16",
         "precision=bf16_mixed: fp16 and fp8 are not offered": "fp16 float16 half fp8 float8 int8",
-        "precision=fp32": "float32 float single full tf32",
+        "precision=fp32": "float32 float single full",
     },
     "task": {
         "task=finetune": "sft ft finetuning instruct lora",
         "task=pretrain": "pt train training pretraining",
-        "task=pretrain or task=finetune: serving is to come": "serve serving inference generate",
+        "task=serve": "serving inference generate generation server",
+        "task=micro": "microbenchmark microbenchmarks bench bandwidth nccl gemm",
     },
     "engine": {
         "engine=torch": "pytorch ddp fsdp fsdp2",
@@ -138,11 +142,18 @@ _WORDS = {
         "tracking=none": "off no false",
     },
 }
+
+
+def _plain(word: str) -> str:
+    return re.sub(r"[-_. ]", "", word.lower())
+
+
 MEANT = {
-    what: {word: meant for meant, words in table.items() for word in words.split()} for what, table in _WORDS.items()
+    what: {_plain(word): meant for meant, words in table.items() for word in words.split()}
+    for what, table in _WORDS.items()
 }
 
 
 def meant_by(what: str, word: str) -> str | None:
     """Return what to write for a word of another program, or None for a word that is not known."""
-    return MEANT.get(what, {}).get(re.sub(r"[-_. ]", "", word.lower()))
+    return MEANT.get(what, {}).get(_plain(word))

@@ -142,7 +142,8 @@ def unknown_key(path: str, kind: type[BaseModel] | None = None) -> ConfigError:
     beside = {key.rpartition(".")[2]: key for key in every if key.rpartition(".")[0] == section}
     elsewhere = [key for key in every if key.rpartition(".")[2] == name]
     guess = next(iter(elsewhere), None) or beside.get(nearest(name, beside) or "")
-    meant = meant_by("key", name) if len(elsewhere) != 1 else None
+    whole = meant_by("key", path) if section else None
+    meant = whole or (meant_by("key", name) if len(elsewhere) != 1 else None)
     said = f"write {meant}; " if meant else f"did you mean {guess}? " if guess else ""
     return ConfigError(
         f"unknown key '{path}': {said}{f'keys of {section}' if section else 'keys'} are {', '.join(beside)}"

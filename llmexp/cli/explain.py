@@ -16,6 +16,8 @@ from llmexp.cli.places import place_of
 from llmexp.errors import ConfigError, nearest, unknown
 
 GRAMMAR = "write key=value, commas alone between several values, and quotes around special characters: 'key=\"a b\"'"
+# What stands for a group of training in a task that has not got it.
+INSTEAD = {"data": "task=serve reads prompts from serve.texts.path=<file>; task=micro reads none"}
 # These packages parse files and values, and raise errors of their own.
 PARSERS = ("hydra", "omegaconf", "codecs")
 
@@ -38,7 +40,8 @@ def explain(error: Exception) -> ConfigError:
     if unset and (typed := re.search(r"Could not override '([^']+)'", str(error))):
         return _unknown_key(typed[1], unset)
     if lone := re.search(r"Could not override '([^'.]+)'\. No match in the defaults list", str(error)):
-        return ConfigError(f"{lone[1]}=… is a choice that this task has not: leave it out, or name another task")
+        instead = INSTEAD.get(lone[1], "leave it out, or name another task")
+        return ConfigError(f"this task has no {lone[1]}=: {instead}")
     return ConfigError(_text(chain))
 
 

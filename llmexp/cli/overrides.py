@@ -43,6 +43,15 @@ def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
     return [_accept_one(override, groups) for override in parsed]
 
 
+def refuse_contradictions(words: Sequence[str]) -> None:
+    """Raise ConfigError where a command line gives one key two values, of which Hydra would take the last."""
+    given: dict[str, str] = {}
+    for word in as_typed(words):
+        key, equals, value = word.partition("=")
+        if equals and given.setdefault(key, value) != value:
+            raise ConfigError(f"{key}={given[key]} and {key}={value}: leave one of them out")
+
+
 def as_typed(overrides: Sequence[str]) -> list[str]:
     """Return the overrides without Hydra's plus signs."""
     return [override.lstrip("+") for override in overrides]
@@ -51,7 +60,9 @@ def as_typed(overrides: Sequence[str]) -> list[str]:
 def _no_override(loader: ConfigLoader, word: str) -> ConfigError:
     """Build the error for a word without '='."""
     groups = [group for group in sorted(groups_of(loader)) if word in loader.get_group_options(group)]
-    meant = next((f"did you mean {group}={word}? " for group in groups), None) or _method(word) or _key(word)
+    command = meant_by("command", word)
+    meant = f"write {command}; " if command else None
+    meant = meant or next((f"did you mean {group}={word}? " for group in groups), None) or _method(word) or _key(word)
     guess = meant or hint("command", word, COMMAND_NAMES)
     return ConfigError(f"'{word}' is neither key=value nor a command: {guess}commands are {', '.join(COMMAND_NAMES)}")
 

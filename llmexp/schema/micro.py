@@ -8,7 +8,7 @@ from pydantic import Field
 
 from llmexp.schema.model import ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
-from llmexp.schema.section import Dtype, NonNegativeInt, PositiveFloat, PositiveInt, Section, Tuple
+from llmexp.schema.section import Dtype, NonNegativeInt, PositiveFloat, PositiveInt, Section, Steps, Tuple
 
 Sizes = Annotated[tuple[PositiveInt, ...], Tuple]
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast", "all_to_all", "send_recv"]
@@ -116,8 +116,8 @@ class MicroTaskConfig(TaskConfig):
 class MicroMeasureConfig(MeasureConfig):
     """The protocol of a microbenchmark: how many samples each point gets, and its limit of time."""
 
-    samples: PositiveInt = Field(100, description="of each point, where point_limit_s lets so many be taken")
-    warmup_calls: PositiveInt = 5
+    samples: Steps = Field(100, description="of each point, where point_limit_s lets so many be taken")
+    warmup_calls: Steps = 5
     min_sample_s: PositiveFloat = Field(
         1e-4, description="a shorter call is repeated within a sample until it takes so long"
     )

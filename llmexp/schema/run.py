@@ -8,7 +8,7 @@ from pydantic import Field
 
 from llmexp.schema.machine import HardwareConfig, NodeConfig
 from llmexp.schema.runtime import RuntimeConfig
-from llmexp.schema.section import NonNegativeInt, PositiveFloat, PositiveInt, Section
+from llmexp.schema.section import PositiveFloat, PositiveInt, Section, Seed
 from llmexp.schema.sweep import BudgetConfig, SweepConfig, TrackingConfig
 
 
@@ -65,7 +65,7 @@ class RunConfig(Section):
     tracking: TrackingConfig
     sweep: SweepConfig
     budget: BudgetConfig = BudgetConfig()
-    seed: NonNegativeInt
+    seed: Seed
     control: bool = Field(False, description="the same run once more, at the end of a sweep with sweep.control=true")
     force: bool = Field(description="start even where memory is certain to run out")
     rerun: Literal["none", "failed", "stale", "all"] = Field(

@@ -22,9 +22,14 @@ def whole(value: Any) -> Any:
 
 
 Whole = BeforeValidator(whole)
-PositiveInt = Annotated[int, Field(ge=1), Whole]
-NonNegativeInt = Annotated[int, Field(ge=0), Whole]
-PositiveFloat = Annotated[float, Field(gt=0)]
+# The largest that torch and numpy hold; and so many steps or requests as no run comes to the end of.
+LARGEST_INT, MOST_STEPS, MOST_REQUESTS = 2**63 - 1, 10**9, 10**7
+PositiveInt = Annotated[int, Field(ge=1, le=LARGEST_INT), Whole]
+NonNegativeInt = Annotated[int, Field(ge=0, le=LARGEST_INT), Whole]
+Steps = Annotated[int, Field(ge=1, le=MOST_STEPS), Whole]
+Requests = Annotated[int, Field(ge=1, le=MOST_REQUESTS), Whole]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1, description="numpy takes none above"), Whole]
+PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Tuple = Field(strict=False)
 FolderPart = Annotated[
     str,
@@ -43,4 +48,6 @@ DottedPath = Annotated[
 class Section(BaseModel):
     """A part of the configuration: unknown keys are errors, types are not coerced, values don't change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=(), defer_build=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, protected_namespaces=(), defer_build=True, allow_inf_nan=False
+    )

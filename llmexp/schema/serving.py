@@ -18,7 +18,7 @@ from llmexp.schema.load import (
 )
 from llmexp.schema.model import HfModel, ModelConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
-from llmexp.schema.section import Dtype, Max, PositiveFloat, PositiveInt, Section, Whole
+from llmexp.schema.section import Dtype, Max, PositiveFloat, PositiveInt, Requests, Section, Whole
 from llmexp.schema.server_engine import ServerEngineConfig
 
 
@@ -54,12 +54,12 @@ class ServeConfig(Section):
     concurrency: Counts = Field((), description="requests at work at a time in closed loads")
     arrivals: Literal["poisson", "constant", "gamma"] = Field("poisson", description="of open loads")
     burstiness: PositiveFloat = Field(1.0, description="the shape of gamma: below 1 requests come in bursts")
-    requests: PositiveInt = Field(
+    requests: Requests = Field(
         description="of each load point, warm-up not counted; a trace may have fewer. With turns, the conversations"
     )
-    turns: PositiveInt = Field(1, description="requests of a conversation, each with all that was said before")
+    turns: Requests = Field(1, description="requests of a conversation, each with all that was said before")
     think_time_s: NonNegativeFloat = Field(0.0, description="from an answer's end until the next turn is due")
-    warmup_requests: PositiveInt | None = Field(
+    warmup_requests: Requests | None = Field(
         None,
         description="before each load point, under its own load; None: as many as it has at work, 32 at most",
     )

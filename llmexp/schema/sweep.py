@@ -24,8 +24,8 @@ class SweepConfig(Section):
     name: Annotated[
         str,
         Field(
-            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
-            json_schema_extra={"kind": "a folder's name of letters, digits, '.', '_' and '-'"},
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$",
+            json_schema_extra={"kind": "a folder's name of at most 200 letters, digits, '.', '_' and '-'"},
         ),
     ]
     outputs: str = "outputs"

@@ -10,7 +10,7 @@ from llmexp.schema.data import DataConfig
 from llmexp.schema.model import AdapterConfig, HfModel, ModelConfig
 from llmexp.schema.optimizer import OptimizerConfig
 from llmexp.schema.run import MeasureConfig, RunConfig, TaskConfig
-from llmexp.schema.section import MAX, CpKind, Dtype, Max, PeakDtype, PositiveInt, Section, Whole
+from llmexp.schema.section import MAX, CpKind, Dtype, Max, PeakDtype, PositiveInt, Section, Steps, Whole
 
 # Short runs of one batch, of which batch.fits have to fit.
 FIT_TRIES = 3
@@ -121,8 +121,8 @@ class BatchConfig(Section):
 class TrainingMeasureConfig(MeasureConfig):
     """The protocol of a training run: the numbers of steps, when fewer are enough, and what is recorded of each."""
 
-    warmup_steps: PositiveInt
-    steps: PositiveInt
+    warmup_steps: Steps
+    steps: Steps
     tokens: PositiveInt | None = Field(
         None,
         description=(
@@ -138,12 +138,12 @@ class TrainingMeasureConfig(MeasureConfig):
             "None: all steps of all repeats"
         ),
     )
-    min_steps: PositiveInt = Field(
+    min_steps: Steps = Field(
         40,
         description="measured before the interval may end a repeat; 40 are the 10 batches of 4 that it is drawn from",
     )
     profile: bool = Field(description="trace a few more steps after the last repeat's measured window")
-    profile_steps: PositiveInt = 2
+    profile_steps: Steps = 2
     phases: bool = Field(True, description="time forward, backward and optimizer apart")
 
     @model_validator(mode="after")

@@ -1,0 +1,52 @@
+"""Commands without standard streams, in a folder that is gone, and with words that hold what a terminal obeys."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from llmexp.record.folder import find_runs
+
+LLMEXP = f"{sys.executable} -m llmexp"
+PLAN = "plan method=F model=tiny hardware=cpu"
+
+
+def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["sh", "-c", line], cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_a_command_works_without_standard_streams(tmp_path: Path, closed: str) -> None:
+    found = shell(f"{LLMEXP} {PLAN} {closed}", tmp_path)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert ("method" in found.stdout) == (">&-" not in closed.replace("2>&-", ""))
+
+
+@pytest.mark.ranks
+def test_a_run_without_standard_streams_is_measured(tmp_path: Path) -> None:
+    words = "method=F model=tiny hardware=cpu measure=smoke measure.profile=false tracking=none parallelism.dp=1"
+    found = shell(f"{LLMEXP} {words} >&- 2>&- <&-", tmp_path)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
+    (run,) = find_runs(tmp_path / "outputs")
+    assert run.result().status == "success"
+
+
+def test_a_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    found = shell(f"rmdir {gone}; {LLMEXP} {PLAN}", gone)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr == "llmexp: the working directory is gone: go to another one (cd)\n"
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "\x1b[31mred", "x" * 20_000])
+def test_an_error_is_one_line_that_no_terminal_obeys(tmp_path: Path, name: str) -> None:
+    command = [sys.executable, "-m", "llmexp", f"sweep.name='{name}'", "method=F", "model=tiny"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert found.returncode == 2
+    assert found.stderr.count("\n") == 1
+    assert "\x1b" not in found.stderr
+    assert len(found.stderr) < 5000
+    assert list(tmp_path.iterdir()) == []
