@@ -40,9 +40,10 @@ _WORDS = {
         ),
         "optimizer.lr": "lr learningrate",
         "data.seq_len": "sequencelength seqlength seqlen maxseqlen maxlength maxlen contextlength blocksize cutofflen",
-        "parallelism.dp=<ranks>": (
-            "gpus ngpu ngpus numgpus gpu devices ranks worldsize nprocpernode numprocesses dataparallel"
+        "hardware.devices_per_node=<cards>, of the machine, or parallelism.dp=<ranks>, of a run": (
+            "gpus ngpu ngpus numgpus gpu devices cards nprocpernode"
         ),
+        "parallelism.dp=<ranks>": "ranks worldsize numprocesses dataparallel",
         "hardware.nodes": "nodes nnodes numnodes",
         "parallelism.tp": "tensorparallel tensorparallelsize tensormodelparallelsize tpsize",
         "parallelism.pp": "pipelineparallel pipelineparallelsize pipelinemodelparallelsize ppsize",

@@ -377,7 +377,7 @@ class Runner:
     """Stands for llmexp.launch.run.run_one: notes what it was given and ends it as told, by method."""
 
     result_of: Callable[..., RunResult]
-    endings: dict[str, RunStatus | Exception] = field(default_factory=dict)
+    endings: dict[str, RunStatus | BaseException] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
     largest_micro: int = 10**6
 
@@ -385,12 +385,12 @@ class Runner:
         assert wanted()
         folder.write(folder.plan_path, plan)
         if plan.skip:
-            ending: RunStatus | Exception = RunStatus.SKIPPED
+            ending: RunStatus | BaseException = RunStatus.SKIPPED
         else:
             self.ran.append(plan.name)
             fits = plan.batch.micro <= self.largest_micro
             ending = self.endings.get(plan.method, RunStatus.SUCCESS if fits else RunStatus.OOM)
-        if isinstance(ending, Exception):
+        if isinstance(ending, BaseException):
             raise ending
         result = self.result_of(plan, ending, stack=stack_digest(plan), reason=plan.skip or "")
         folder.write(folder.result_path, result)

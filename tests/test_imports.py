@@ -122,7 +122,16 @@ LAZY = (
 )
 
 # These are imported by those who need what is heavy: ranks, and who reads a trace or many runs.
-HEAVY = ("measure", "launchers", "hydra_plugins", "traces", "cli.commands.trace", "cli.timeline", "record.shared_parts")
+HEAVY = (
+    "measure",
+    "launchers",
+    "hydra_plugins",
+    "traces",
+    "cli.commands.trace",
+    "cli.timeline",
+    "record.shared_parts",
+    "record.mlflow.confined",
+)
 
 
 def modules() -> dict[str, Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -61,6 +62,7 @@ class Saving:
         try:
             write(unfinished)
             if self._writes:
+                _as_readable_as_other_files(unfinished)
                 unfinished.rename(folder)
         except (OSError, SafetensorError) as error:
             raise RecordError(f"{folder} could not be saved: {error}; what was measured is in the samples") from error
@@ -150,3 +152,11 @@ def _copy_tokenizer(model: ModelConfig, folder: Path) -> None:
     found = folder_of(source.path)
     for path in (path for pattern in TOKENIZER_FILES for path in found.glob(pattern)):
         shutil.copy(path, folder)
+
+
+def _as_readable_as_other_files(folder: Path) -> None:
+    """Give files the permissions of the umask: safetensors leaves them to their owner alone."""
+    os.umask(umask := os.umask(0o077))
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(0o666 & ~umask)

@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 # The values of these keys are results and versions: an address's form there is a version's.
 _KEPT = frozenset(
@@ -142,8 +143,7 @@ class Anonymizer:
             return f"{scheme}://{self._path(place)}"
         if kind == "url":
             plain = value.replace("\\", "")
-            own = re.match(r"\w+://(localhost|127\.0\.0\.1)(?![\w.@-])(?!:[^/]*@)", plain)
-            return value if own else self._made_up("url", plain)
+            return value if _is_of_this_machine(plain) else self._made_up("url", plain)
         if kind == "address":
             return self._address(value)
         return self._made_up(kind, value)
@@ -178,3 +178,11 @@ class Anonymizer:
 def _is_of_system(path: str) -> bool:
     """Tell whether a path is the same on every machine, wherever its .. lead."""
     return f"/{posixpath.normpath(path).lstrip('/')}{'/' * path.endswith('/')}".startswith(_SYSTEM)
+
+
+def _is_of_this_machine(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.hostname in ("localhost", "127.0.0.1") and parts.username is None

@@ -13,6 +13,7 @@ from llmexp.bundle.archive import is_bundle, unpacked
 from llmexp.errors import ConfigError
 from llmexp.record.folder import RunFolder, find_runs
 from llmexp.record.paths import RealPaths
+from llmexp.record.sweep_order import in_sweeps_order
 from llmexp.record.tracking_uri import check_uri
 from llmexp.terms import meant_by
 
@@ -104,15 +105,24 @@ def tracker(uri: str) -> str:
 
 def runs_in(paths: Sequence[Path]) -> list[RunFolder]:
     """Find all runs below the paths, each once; raises ConfigError where there is none."""
-    for path in paths:
-        if not path.exists():
-            raise ConfigError(f"there is no {path}: name a run's folder, a sweep's or one that holds them")
+    paths = [_place_of(path) for path in paths]
     folders = [unpacked(path) if is_bundle(path) else path for path in paths]
     real = RealPaths()
     found = {real.of(run.path): run for folder in folders for run in find_runs(folder)}
     if not found:
         raise ConfigError(f"no runs in {', '.join(map(str, paths))}: python -m llmexp method=Naive makes one")
-    return list(found.values())
+    return in_sweeps_order(list(found.values()))
+
+
+def _place_of(path: Path) -> Path:
+    """Return a path that is there, or that of a sweep of this name in outputs; raises ConfigError for another."""
+    if path.exists():
+        return path
+    if not path.is_absolute() and (Path(OUTPUTS) / path).exists():
+        return Path(OUTPUTS) / path
+    raise ConfigError(
+        f"there is no {path}, nor {OUTPUTS}/{path}: name a run's folder, a sweep's or one that holds them"
+    )
 
 
 def one_run(path: Path) -> RunFolder:

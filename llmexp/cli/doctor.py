@@ -30,6 +30,7 @@ def examine(outputs: Path) -> Iterator[Finding]:
     yield check_node.check_ports()
     yield check_node.check_slurm()
     yield check_node.check_memory()
+    yield check_node.check_load()
     yield check_node.check_governor()
 
 
@@ -51,6 +52,7 @@ def examine_for(plans: Sequence[RunPlan], *, by_slurm: bool) -> Iterator[Finding
         return
     yield check_node.check_ports()
     yield check_node.check_memory()
+    yield check_node.check_load()
     yield check_node.check_governor()
 
 

@@ -22,9 +22,17 @@ def print_logs(folder: RunFolder, follow: bool) -> None:
         for path in log_files(folder):
             last = _print_new(path, printed, last)
         if not goes_on:
+            if not printed:
+                print(f"no job, launcher or rank has printed anything: {_why(folder)}")
             return
         sys.stdout.flush()
         time.sleep(FOLLOW_S)
+
+
+def _why(folder: RunFolder) -> str:
+    """Say how the run ended, or that it has not."""
+    result = folder.result()
+    return f"{result.status}, {result.reason}".removesuffix(", ") if result else f"the run is {folder.state()}"
 
 
 def log_files(folder: RunFolder) -> Iterator[Path]:

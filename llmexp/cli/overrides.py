@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -43,13 +44,14 @@ def accept(loader: ConfigLoader, words: Sequence[str]) -> list[str]:
     return [_accept_one(override, groups) for override in parsed]
 
 
-def refuse_contradictions(words: Sequence[str]) -> None:
-    """Raise ConfigError where a command line gives one key two values, of which Hydra would take the last."""
+def print_replaced(words: Sequence[str]) -> None:
+    """Say of each word that a later one gives another value which of them counts, as in all programs of Hydra."""
     given: dict[str, str] = {}
     for word in as_typed(words):
         key, equals, value = word.partition("=")
-        if equals and given.setdefault(key, value) != value:
-            raise ConfigError(f"{key}={given[key]} and {key}={value}: leave one of them out")
+        if equals and given.get(key, value) != value:
+            print(f"llmexp: {key}={given[key]} is replaced by {key}={value}, which comes later", file=sys.stderr)
+        given[key] = value
 
 
 def as_typed(overrides: Sequence[str]) -> list[str]:

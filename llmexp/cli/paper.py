@@ -25,6 +25,7 @@ def show_paper(args: Namespace, words: Sequence[Path | str]) -> int:
     for flag in _NOT_HERE:
         if getattr(args, flag):
             raise ConfigError(f"--{flag.replace('_', '-')} is not of llmexp report paper: it takes --format, --html, …")
+    _refuse_numbers(words)
     names = [name for word in words if isinstance(word, str) and (name := name_of(word))]
     report = _report([Path(word) for word in words if isinstance(word, Path) or not name_of(word)], bool(names))
     views = _views(report, names)
@@ -43,6 +44,15 @@ def show_paper(args: Namespace, words: Sequence[Path | str]) -> int:
         text = paper_page(views, report.unreadable, "Beside the paper, arXiv 2311.03687")
         write_page(text, f"{len(views)} tables", args.html, args.open)
     return 0
+
+
+def _refuse_numbers(words: Sequence[Path | str]) -> None:
+    """Raise ConfigError for a number alone, which may be that of a table or of a figure."""
+    for word in map(str, words):
+        if word.isdigit() and not Path(word).exists():
+            meant = " or ".join(found for kind in ("table", "fig") if (found := name_of(f"{kind}{word}")))
+            said = f"write {meant}" if meant else "the paper has no such table or figure"
+            raise ConfigError(f"report paper {word}: {said}")
 
 
 def _report(folders: Sequence[Path], is_named: bool) -> Report:

@@ -17,7 +17,7 @@ from llmexp.cli.check import check_key
 from llmexp.cli.compose import Composer
 from llmexp.cli.jobs import plan_jobs
 from llmexp.cli.launchers import PlannedTask
-from llmexp.cli.overrides import accept, refuse_contradictions
+from llmexp.cli.overrides import accept, print_replaced
 from llmexp.cli.words import composed, own_folder, search_path
 from llmexp.errors import ConfigError
 from llmexp.launch.display import enduring
@@ -55,7 +55,7 @@ def main(words: Sequence[str]) -> int:
             os.environ["COMP_LINE"] = without_command(os.environ.get("COMP_LINE", ""))
             hydra.shell_completion(CONFIG, args.overrides)
             return 0
-        refuse_contradictions(args.overrides)
+        print_replaced(args.overrides)
         args.overrides = accept(hydra.config_loader, search_path(folder) + args.overrides)
         if args.help:
             hydra.app_help(CONFIG, parser, args)

@@ -12,7 +12,7 @@ from hydra.types import RunMode
 
 from llmexp.cli.app import CONFIG, hydra_app
 from llmexp.cli.jobs import Job, answers, choices_of, plan_jobs
-from llmexp.cli.overrides import accept, refuse_contradictions
+from llmexp.cli.overrides import accept
 from llmexp.errors import ConfigError
 from llmexp.plugins import known_files
 from llmexp.record.plan import RunPlan
@@ -71,7 +71,6 @@ def search_path(folder: Path | None) -> list[str]:
 def _sweep(args: Namespace) -> Iterator[tuple[ConfigLoader, DictConfig]]:
     """Compose the sweep that the overrides describe."""
     folder = own_folder(args)
-    refuse_contradictions(args.overrides)
     with hydra_app(folder) as hydra:
         yield hydra.config_loader, composed(hydra, accept(hydra.config_loader, search_path(folder) + args.overrides))
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from llmexp.doctor.finding import Finding
 from llmexp.machine.accelerators.here import undriven
+from llmexp.machine.host_load import load_averages
 from llmexp.machine.memory import available_memory_bytes, host_memory_bytes, machine_memory_bytes
-from llmexp.machine.processor import governor
+from llmexp.machine.processor import governor, usable_cores
 from llmexp.plan import bf16
 from llmexp.plan.detect import detect
 from llmexp.plan.memory import GIB
@@ -19,6 +20,8 @@ from llmexp.record.filesystem import ELSEWHERE, filesystem, nearest_existing, un
 
 LEAST_DISK_BYTES, AMPLE_DISK_BYTES = 1 * GIB, 10 * GIB
 AMPLE_MEMORY_BYTES = 4 * GIB
+# Of the cores: one busy process on two of them is not yet a crowd, but half of what a run of two ranks needs.
+BUSY_SHARE = 0.5
 UI_PORT = 5000
 SLURM_COMMANDS = ("sbatch", "srun", "squeue", "scancel", "sacct", "scontrol")
 
@@ -106,6 +109,17 @@ def check_memory() -> Finding:
             f"{said}: ranks that import torch take about 1 GiB each; end other programs or ask for more",
         )
     return Finding("ok", "memory", said)
+
+
+def check_load() -> Finding:
+    """Check that nothing else computes here, by the load average of the last minute."""
+    load, cores = load_averages()[0], usable_cores()
+    said = f"load average {load:.1f} on {cores} core{'s' * (cores > 1)}"
+    if load > BUSY_SHARE * cores:
+        return Finding(
+            "warn", "load", f"{said}: other programs compute here, and would be measured too; wait for them or end them"
+        )
+    return Finding("ok", "load", said)
 
 
 def check_governor() -> Finding:

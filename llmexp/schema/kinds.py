@@ -8,6 +8,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from llmexp.schema.section import LARGEST_INT
+
 Node = dict[str, Any]
 Path = Sequence[str | int]
 # Pydantic's word for the name of a mapping's entry.
@@ -136,7 +138,9 @@ class Kinds:
             return f"a section with {', '.join(node['properties'])}"
         if node.get("type") == "object":
             return "a mapping, as in {name: value}"
-        bounds = [words.format(node[bound]) for bound, words in BOUNDS.items() if bound in node]
+        bounds = [
+            words.format(node[bound]) for bound, words in BOUNDS.items() if node.get(bound, LARGEST_INT) != LARGEST_INT
+        ]
         return " ".join(filter(None, [WORDS.get(node.get("type", ""), "another value"), " and ".join(bounds)]))
 
 

@@ -32,6 +32,15 @@ def report(folders: Sequence[RunFolder], tracking: TrackingConfig) -> None:
     _leave(table, texts, root / "report.png", tracking)
 
 
+def print_so_far(folders: Sequence[RunFolder]) -> None:
+    """Print the table of those runs of an interrupted sweep that have an answer."""
+    from llmexp.report.table import build_report
+    from llmexp.report.terminal import print_report
+
+    if folders:
+        print_report(build_report(folders))
+
+
 def _leave(table: Report, texts: Mapping[Path, str], picture: Path, tracking: TrackingConfig) -> None:
     """Write, draw and copy to the tracker whatever is missing or out of date."""
     from llmexp.report.best import best_figures, best_words, headlines

@@ -12,10 +12,11 @@ from llmexp.machine.accelerators.here import undriven
 from llmexp.record.filesystem import nearest_existing
 from llmexp.record.folder import RunFolder
 from llmexp.record.plan import RunPlan
+from llmexp.record.sweep_order import note_order
 from llmexp.sweep.budget import left_out_line, within_budget
 from llmexp.sweep.cost import cost_line, costs_of
 from llmexp.sweep.measuring import folder_of
-from llmexp.sweep.report import report
+from llmexp.sweep.report import print_so_far, report
 from llmexp.sweep.runner import Runner
 from llmexp.tasks import get_task
 
@@ -27,10 +28,15 @@ def run_sweep(plans: Sequence[RunPlan], runner: Runner) -> int:
     """
     check_store(plans[0])
     plans = affordable(plans)
-    well = runner.run(plans)
+    folders = [folder_of(plan) for plan in plans]
+    note_order(folders)
+    try:
+        well = runner.run(plans)
+    except KeyboardInterrupt:
+        print_so_far([folder for folder in folders if _has_answer(folder)])
+        raise
     if well is None:
         return 0
-    folders = [folder_of(plan) for plan in plans]
     report(folders, plans[0].config.tracking)
     return 0 if all(well) and all(map(_has_answer, folders)) else 1
 

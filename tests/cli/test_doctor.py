@@ -10,7 +10,7 @@ def test_a_line_for_everything_that_is_checked(llmexp, here):
     code, out, err = llmexp("doctor", "--outputs", "somewhere/else")
     lines = out.splitlines()
     assert " ".join(line.split()[1] for line in lines) == (
-        "python hardware bf16 torch deepspeed libraries optional compiler outputs cache store ports slurm memory "
+        "python hardware bf16 torch deepspeed libraries optional compiler outputs cache store ports slurm memory load "
         "governor"
     )
     assert {line.split()[0] for line in lines} <= {"ok", "warn", "fail"}

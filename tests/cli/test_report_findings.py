@@ -11,7 +11,7 @@ OWN = (
 def test_without_runs_the_papers_cells_are_decided(llmexp, here: Path):
     code, out, _ = llmexp("report", "findings")
     assert code == 0
-    assert "112 claims; on the paper's cells 48 holds, 17 partly, 15 fails, 32 cannot tell" in out
+    assert "112 claims; on the paper's cells: holds 48, partly 17, fails 15, cannot tell 32" in out
 
 
 def test_claims_are_decided_on_the_runs_of_a_folder(llmexp, here: Path, make_run):

@@ -71,7 +71,7 @@ def test_a_run_that_cannot_be_read_hides_no_word_of_the_others(llmexp, runner, h
     llmexp("method=F", *QUIET)
     [lost] = here.glob("outputs/main/tiny_F_*/plan.json")
     lost.unlink()
-    _, unreadable, *rows, _ = lines(llmexp)
+    _, *rows, unreadable, _ = lines(llmexp)
     assert unreadable[1] == "unreadable"
     assert sorted(row[4] for row in rows) == ["engine=deepspeed", "engine=torch"]
 

@@ -77,12 +77,9 @@ def commands(page: Path) -> list[Command]:
 
 
 def files(page: Path) -> dict[str, str]:
-    """The files of a user's own that it shows, by their places: blocks that begin with such a comment."""
-    found = {}
-    for block in blocks(page):
-        if place := re.match(r"# (my/\S+\.yaml)\n", block):
-            found[place[1]] = block.partition("\n")[2]
-    return found
+    """The files of a user's own that it shows, whole, by their places, which a comment at their beginning names."""
+    named = ((re.match(r"(?:# @.*\n)?# (my/\S+\.yaml)\n", block), block) for block in blocks(page))
+    return {place[1]: block for place, block in named if place}
 
 
 def quotations(page: Path) -> list[tuple[Path, str]]:

@@ -55,10 +55,36 @@ def test_ctrl_c_ends_the_sweep(llmexp, monkeypatch):
     assert err.count("\n") == 1
 
 
+def test_ctrl_c_shows_what_was_measured_before_it(llmexp, runner):
+    runner.endings = {"R": KeyboardInterrupt()}
+    code, out, _ = llmexp("method=Naive,F,R,C", *QUIET)
+    assert code == 130
+    assert runner.ran == ["tiny Naive", "tiny F", "tiny R"]
+    assert [method for method in ("Naive", "F", "R", "C") if f" {method} " in out.partition("method")[2]] == [
+        "Naive",
+        "F",
+    ]
+
+
+def test_a_word_that_a_later_one_replaces_is_named(llmexp, runner):
+    code, _, err = llmexp("method=F", "method=R", "seed=1", "+seed=1", *QUIET)
+    assert (code, runner.ran) == (0, ["tiny R"])
+    assert err.splitlines()[0] == "llmexp: method=F is replaced by method=R, which comes later"
+    assert "seed" not in err
+
+
+def test_a_report_later_has_the_order_of_the_command(llmexp, runner):
+    llmexp("method=R,F,Naive", *QUIET)
+    out = llmexp("report", "outputs/main", "--format", "csv")[1]
+    column = out.splitlines()[0].split(",").index("method")
+    assert [line.split(",")[column] for line in out.splitlines()[1:4]] == ["R", "F", "Naive"]
+    assert llmexp("report", "main", "--format", "csv")[1] == out
+
+
 def test_hydra_writes_nothing_of_its_own(llmexp, runner, here: Path):
     llmexp("method=Naive,R", *QUIET)
     written = {path.name.partition("_")[0] for path in (here / "outputs/main").iterdir()}
-    assert written == {"tiny", "report.md", "report.csv", "report.html", "report.png"}
+    assert written == {"tiny", "report.md", "report.csv", "report.html", "report.png", ".order.json"}
     assert [path.name for path in here.iterdir()] == ["outputs"]
 
 

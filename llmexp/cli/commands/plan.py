@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from llmexp.cli.arguments import Parser, add_overrides, command_parser
 from llmexp.cli.cluster_plan import cluster_lines
+from llmexp.cli.overrides import print_replaced
 from llmexp.cli.plan_answer import check_stated, stated_words
 from llmexp.cli.plan_table import plan_table
 from llmexp.cli.show import plan_text
@@ -40,6 +41,7 @@ def parser() -> Parser:
 
 def main(args: Namespace) -> int:
     """Print the plan or the table of plans, and for several plans also what they will cost."""
+    print_replaced(args.overrides)
     jobs, launcher = jobs_and_launcher(args)
     plans = [job.plan for job in jobs]
     if args.json:

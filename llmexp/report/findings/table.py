@@ -41,7 +41,7 @@ def findings(claims: Sequence[Claim | Undecided], rows: Sequence[ClaimRow]) -> l
 def findings_detail(found: Sequence[Finding]) -> Detail:
     """Return the table: of two sets of numbers yours are shown where they decide, else the paper's."""
     counts = Counter(finding.paper.verdict for finding in found)
-    counted = ", ".join(f"{counts[verdict]} {verdict}" for verdict in (HOLDS, PARTLY, FAILS, CANNOT_TELL))
+    counted = ", ".join(f"{verdict} {counts[verdict]}" for verdict in (HOLDS, PARTLY, FAILS, CANNOT_TELL))
     columns = (
         Column("id", tuple(finding.claim.id for finding in found), left=True),
         Column("claim", tuple(finding.claim.statement for finding in found), left=True, widest=_WIDEST_STATEMENT),
@@ -49,7 +49,7 @@ def findings_detail(found: Sequence[Finding]) -> Detail:
         Column("paper", tuple(_marked(finding.paper) for finding in found), left=True),
         Column("numbers", tuple(_numbers(finding) for finding in found), left=True, widest=_WIDEST_NUMBERS),
     )
-    return Detail(f"{len(found)} claims; on the paper's cells {counted}", columns, LEGEND)
+    return Detail(f"{len(found)} claims; on the paper's cells: {counted}", columns, LEGEND)
 
 
 def findings_csv(found: Sequence[Finding]) -> str:

@@ -6,6 +6,7 @@ That the weights are those of the ranks is shown by test_checkpoints.py.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,8 @@ def test_an_adapter_folder_has_peft_s_two_files_and_names_the_base(tmp_path: Pat
     )
     adapter = tmp_path / "repeat.0" / "adapter"
     assert sorted(path.name for path in adapter.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
+    os.umask(umask := os.umask(0o022))
+    assert {oct(path.stat().st_mode & 0o777) for path in adapter.iterdir()} == {oct(0o666 & ~umask)}
     said = json.loads((adapter / "adapter_config.json").read_text())
     assert (said["peft_type"], said["r"], said["base_model_name_or_path"]) == ("LORA", 4, str(tmp_path / "base"))
     prefix = "base_model.model.model.layers.0.self_attn.q_proj"

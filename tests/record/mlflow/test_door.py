@@ -52,7 +52,7 @@ def attack(address: str, place: str) -> list[int]:
     created = {"name": "mine", "artifact_location": place}
     return [
         status("/"),
-        status("/?token=wrong"),
+        status(f"/?token={NOBODY}"),
         status("/health"),
         status("/", Cookie=f"llmexp_ui_{address.rpartition(':')[2]}=wrong"),
         status("/", Authorization="Bearer wrong"),

@@ -140,7 +140,7 @@ def _run(draw: random.Random, model: str, method: str, gain: float = 1.0) -> Cla
 def test_both_columns_stand_in_the_table_and_in_csv(make_run) -> None:
     found = findings(paper_claims(), rows(make_run(metrics=speed(1000, 60), **ON_A800)))
     detail = findings_detail(found)
-    assert detail.title == "112 claims; on the paper's cells 48 holds, 17 partly, 15 fails, 32 cannot tell"
+    assert detail.title == "112 claims; on the paper's cells: holds 48, partly 17, fails 15, cannot tell 32"
     assert [column.header for column in detail.columns] == ["id", "claim", "yours", "paper", "numbers"]
     lines = findings_csv(found).splitlines()
     assert len(lines) == 113
