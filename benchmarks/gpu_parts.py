@@ -28,6 +28,7 @@ TRAINED = (
     "model=7b data=synthetic data.seq_len=4096 precision=bf16_pure parallelism.dp=1 "
     "measure=quick measure.profile=false measure.warmup_steps=4 measure.steps=10"
 )
+FUSED_OR_NOT = "+engine.options.transformer.bias_activation_fusion=true,false"
 TESTS = (
     "tests/launchers/attention/test_block.py",
     "tests/measure/test_memory.py",
@@ -69,7 +70,7 @@ def steps(part: int, sequences: int) -> list[Step]:
     return [
         Step("modules", 150, "+experiment=gpu_modules method=F,F+C data.seq_len=2048 batch.micro=1"),
         Step("finetune", 100, f"{tuned} measure=quick measure.profile=false batch.micro=4 method=L+F,QL+F"),
-        Step("megatron", 65, f"engine=megatron method=F {TRAINED} data.seq_len=2048"),
+        Step("megatron", 110, f"engine=megatron method=F {TRAINED} data.seq_len=2048 {FUSED_OR_NOT}"),
         Step("deepspeed", 65, f"engine=deepspeed method=F {TRAINED} data.seq_len=2048"),
         Step("serve", 110, "task=serve engine=transformers model=1b serve.rate=[8,max] serve.requests=64"),
     ]

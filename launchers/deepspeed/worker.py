@@ -101,6 +101,7 @@ class DeepSpeedTraining:
                 ),
                 "zero_stage": stage,
             }
+            | ({"overlap_comm": bool(self.engine.zero_overlap_comm())} if stage else {})
             | moved(self._around_forward)
             | assembly.experts_that_ran(self.module.config)
         )

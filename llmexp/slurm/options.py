@@ -38,7 +38,7 @@ class SlurmOptions(Section):
     cpus_per_task: PositiveInt | None = Field(
         None,
         description="cores of a run on its node; None: for each rank measure.threads_per_rank, or one, and on GPUs "
-        "8 at least, 16 with O or C",
+        "its share of a node's, 8 at least and 16 with O or C where a node has them",
     )
     mem: NonNegativeInt | str | None = Field(None, description="of a node, such as 200G; 0: all; None: what O needs")
     exclusive: bool = Field(False, description="no other jobs on the node")

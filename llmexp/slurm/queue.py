@@ -97,6 +97,18 @@ def check_slurm() -> None:
         )
 
 
+def cores_a_gpu(partition: str | None) -> list[int]:
+    """Return the logical cores that each kind of node with GPUs has for each of them; empty where sinfo tells none.
+
+    Of the partition, or of all.
+    """
+    if not shutil.which("sinfo"):
+        return []
+    done = _run("sinfo", "--noheader", "--format=%c %G", *([f"--partition={partition}"] if partition else []))
+    found = re.findall(r"^(\d+)\+? \S*\bgpu(?::[\w.-]*[A-Za-z_][\w.-]*)?:(\d+)", done.stdout, re.MULTILINE)
+    return sorted({int(cores) // int(gpus) for cores, gpus in found if int(gpus)})
+
+
 def states(jobs: Iterable[Job]) -> dict[Job, JobState]:
     """Return the state of each job; raises SlurmError where the controller does not answer.
 

@@ -25,7 +25,7 @@ from llmexp.record.installed import installs
 from llmexp.record.plan import RunPlan
 from llmexp.slurm.jobs import Intent, Submitted, intend, note, slurm_folder, submission_folder, withdraw
 from llmexp.slurm.options import SlurmOptions
-from llmexp.slurm.queue import max_array_size
+from llmexp.slurm.queue import cores_a_gpu, max_array_size
 
 Planned = tuple[RunPlan, RunFolder]
 # Minutes that a run takes besides measure.timeout_s: to start, to draw figures and to be recorded.
@@ -62,8 +62,11 @@ def submit(planned: Sequence[Planned], options: SlurmOptions, module: str) -> li
     return submitted
 
 
-def asked_of(plan: RunPlan, options: SlurmOptions) -> dict[str, Any]:
-    """Return what one run requests from SLURM, in submitit's terms."""
+def asked_of(plan: RunPlan, options: SlurmOptions, shares: Sequence[int] = ()) -> dict[str, Any]:
+    """Return what one run requests from SLURM, in submitit's terms.
+
+    `shares` are the cores that the cluster's nodes have for each GPU, as far as they are known.
+    """
     ranks = plan.ranks_per_node
     gpus = (
         options.gpus_per_node if options.gpus_per_node is not None else ranks * (plan.config.hardware.device == "cuda")
@@ -76,7 +79,7 @@ def asked_of(plan: RunPlan, options: SlurmOptions) -> dict[str, Any]:
         "constraint": options.constraint,
         "exclusive": options.exclusive or None,
         "gpus_per_node": f"{gpus}:{ranks}" if isinstance(gpus, str) and ":" not in gpus else gpus or None,
-        "cpus_per_task": options.cpus_per_task or ranks * cores_of(plan),
+        "cpus_per_task": options.cpus_per_task or ranks * _cores(plan, shares),
         "mem": _memory(plan) if options.mem is None else options.mem,
         "array_parallelism": options.array_parallelism,
     }
@@ -85,6 +88,14 @@ def asked_of(plan: RunPlan, options: SlurmOptions) -> dict[str, Any]:
     }
     extra |= {"requeue" if options.requeue else "no-requeue": True} | options.options
     return {name: value for name, value in asked.items() if value is not None} | {"additional_parameters": extra}
+
+
+def _cores(plan: RunPlan, shares: Sequence[int]) -> int:
+    """Return how many cores one rank asks for: on a GPU its share of a node that has enough, else of the best there."""
+    wanted = cores_of(plan)
+    if plan.config.hardware.device == "cpu" or not shares:
+        return wanted
+    return min((share for share in shares if share >= wanted), default=max(shares))
 
 
 def _memory(plan: RunPlan) -> str | None:
@@ -98,8 +109,10 @@ def _arrays(planned: Sequence[Planned], options: SlurmOptions) -> Iterator[tuple
     """Group runs with the same request, at most as many as one array may have."""
     groups: dict[str, tuple[dict[str, Any], list[Planned]]] = {}
     setup = [*options.setup, *_code(planned)]
+    on_gpus = any(plan.config.hardware.device == "cuda" for plan, _ in planned)
+    shares = cores_a_gpu(options.partition) if on_gpus else []
     for plan, folder in planned:
-        asked = asked_of(plan, options) | {"setup": setup}
+        asked = asked_of(plan, options, shares) | {"setup": setup}
         groups.setdefault(repr(asked), (asked, []))[1].append((plan, folder))
     longest = max_array_size() or len(planned)
     for asked, runs in groups.values():

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 from planning import make_plan
 
 from llmexp.errors import ConfigError
 from llmexp.plan.memory import GIB
 from llmexp.slurm.options import SlurmOptions, read_options
+from llmexp.slurm.queue import cores_a_gpu
 from llmexp.slurm.submit import asked_of
 
 
@@ -19,6 +22,34 @@ def test_a_run_asks_for_what_its_ranks_need(tiny_plan):
 def test_a_rank_on_a_gpu_has_the_cores_that_feed_it_and_those_that_update_or_compile(method, cores, tiny_plan):
     asked = asked_of(tiny_plan(method, hardware__name="h100"), SlurmOptions())
     assert asked["cpus_per_task"] == 8 * cores
+
+
+@pytest.mark.parametrize(
+    ("shares", "method", "cores"),
+    [([14], "F", 14), ([6], "F", 6), ([4, 12, 24], "F", 12), ([4, 12, 24], "Z2+O", 24), ([4, 12], "Z2+O", 12)],
+)
+def test_a_rank_has_its_gpus_share_of_a_node(shares, method, cores, tiny_plan):
+    asked = asked_of(tiny_plan(method, hardware__name="h100"), SlurmOptions(), shares)
+    assert asked["cpus_per_task"] == 8 * cores
+    assert asked_of(tiny_plan(method), SlurmOptions(), shares)["cpus_per_task"] == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "shares"),
+    [
+        ("112 gpu:a100:8(S:0-1)\n64 gpu:4\n48+ gpu:h100_pcie:2,nvme:1\n", [14, 16, 24]),
+        ("96 nvme:2,gpu:l40s-48:8(IDX:0-7)\n", [12]),
+        ("2 (null)\n", []),
+        ("", []),
+    ],
+)
+def test_sinfo_tells_the_cores_a_gpu(answer, shares, tmp_path, monkeypatch):
+    (tmp_path / "sinfo").write_text(f"#!/bin/sh\ncat <<'END'\n{answer}END\n")
+    (tmp_path / "sinfo").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert cores_a_gpu("gpu") == shares
+    monkeypatch.setenv("PATH", "")
+    assert cores_a_gpu(None) == []
 
 
 def test_state_on_the_host_asks_for_its_memory():
