@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_st
 from typing import Any, TextIO, cast
 
 from llmexp.launch.progress import Progress
+from llmexp.record.reading import plain
 
 PLAIN_INTERVAL_S = 10.0
 Show = Callable[[], None]
@@ -64,7 +65,7 @@ def enduring() -> Iterator[None]:
 
 def say(text: str) -> None:
     """Print one line for people."""
-    print(text, file=sys.stderr, flush=True)
+    print(plain(text), file=sys.stderr, flush=True)
 
 
 def _plain(progress: Progress) -> Show:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import ssl
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
 from llmexp.plan.server_address import API_KEY, ServerAddress
+from llmexp.record.reading import plain
 
 ANSWER_S = 10.0
 _KEY_REFUSED = (401, 403)
 _BROKEN = 500
+_GRACE_S = 0.5
 
 
 def why_no_answer(url: str, path: str, headers: Mapping[str, str], within_s: float = ANSWER_S) -> str | None:
@@ -23,7 +28,7 @@ def why_no_answer(url: str, path: str, headers: Mapping[str, str], within_s: flo
     try:
         status = _status(address, path, headers, within_s)
     except (OSError, HTTPException) as error:
-        return f"{url} does not answer from here: {error}"
+        return f"{url} does not answer from here: {plain(str(error).strip())}"
     if status in _KEY_REFUSED:
         return f"{url} answers {status}: it refuses {API_KEY}" if headers else f"{url} answers {status}: set {API_KEY}"
     return f"{url} answers {status} to GET {path}" if status >= _BROKEN else None
@@ -36,7 +41,36 @@ def _status(address: ServerAddress, path: str, headers: Mapping[str, str], withi
         else HTTPConnection(address.host, address.port, timeout=within_s)
     )
     try:
-        connection.request("GET", address.below + path, headers=dict(headers))
-        return connection.getresponse().status
+        with deadline(connection, within_s):
+            connection.request("GET", address.below + path, headers=dict(headers))
+            return connection.getresponse().status
     finally:
         connection.close()
+
+
+@contextlib.contextmanager
+def deadline(connection: HTTPConnection, within_s: float) -> Iterator[None]:
+    """Give up what is done with a connection in the block, and raise TimeoutError, where it takes longer.
+
+    A timeout of the connection is of each byte: a server that sends one a second would be waited for without end.
+    """
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        with contextlib.suppress(OSError):
+            if connection.sock is not None:
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(within_s + _GRACE_S, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except (OSError, HTTPException):
+        if not late.is_set():
+            raise
+    finally:
+        timer.cancel()
+    if late.is_set():
+        raise TimeoutError(f"no whole answer within {within_s:g} s")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from llmexp.record.reading import plain
 from llmexp.report.columns import Column, Detail
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ def console(file: TextIO | None = None) -> Console:
 
 
 def write(screen: Console, line: str, style: str | None = None) -> None:
-    """Print a line as it is: without markup, and unbroken, so that it can be copied."""
-    screen.print(line, style=style, markup=False, soft_wrap=True)
+    """Print a line without markup, unbroken so that it can be copied, and without what the terminal would obey."""
+    screen.print(plain(line), style=style, markup=False, soft_wrap=True)
 
 
 def as_table(shown: Sequence[Column]) -> Table:

@@ -13,6 +13,7 @@ from llmexp.launchers.serving.client.generate_stream import read_token
 from llmexp.launchers.serving.client.piece import Piece
 from llmexp.launchers.serving.words import text_of, tokens_of
 from llmexp.plan.server_plan import ADAPTER, OUTPUT_TOKENS, PROMPT, TOKENS, RequestForm, adapter_name
+from llmexp.record.reading import plain
 from llmexp.record.requests import RequestSample, gaps_us
 
 DONE = b"[DONE]"
@@ -207,4 +208,4 @@ def _error(event: _Event) -> str:
 
 
 def _line(data: bytes) -> str:
-    return " ".join(data[:QUOTED_BYTES].decode("utf-8", "replace").split())
+    return plain(" ".join(data[:QUOTED_BYTES].decode("utf-8", "replace").split()))

@@ -37,6 +37,8 @@ class Patience:
     connect_s: float = 30.0
     silent_s: float = 300.0
     answer_s: float = 3600.0
+    answer_bytes: int = 2**26
+    """The most that an answer may have; the longest of a real server have some MB."""
 
 
 class Connection(asyncio.Protocol):
@@ -49,7 +51,7 @@ class Connection(asyncio.Protocol):
         self._answer: Answer | None = None
         self._parser = HttpResponseParser(self)
         self._pieces: list[bytes] = []
-        self._status = 0
+        self._status = self._received = 0
         self._is_complete = self._has_length = False
         self._last_s = 0.0
         self.sent_s = self.heard_s = 0.0
@@ -72,7 +74,7 @@ class Connection(asyncio.Protocol):
             raise TransferError("the server closed the connection")
         loop = asyncio.get_running_loop()
         self._answer, self._ended = answer, loop.create_future()
-        self._status, self._is_complete, self._has_length = 0, False, False
+        self._status, self._is_complete, self._has_length, self._received = 0, False, False, 0
         self.is_reusable = False
         self._transport.write(message)
         self.sent_s = self._last_s = time.perf_counter()
@@ -108,6 +110,11 @@ class Connection(asyncio.Protocol):
             self.close()
             return
         answer.arrived(at_s)
+        self._received += len(data)
+        if self._received > self.patience.answer_bytes:
+            self._fail(f"the answer has more than {self.patience.answer_bytes >> 20} MiB")
+            self.close()
+            return
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:

@@ -14,6 +14,7 @@ from math import isfinite
 from statistics import fmean
 
 from llmexp.launchers.serving.client.address import Address
+from llmexp.plan.server_answer import deadline
 from llmexp.plan.server_plan import MetricNames
 from llmexp.record.server_samples import SHARES, Metric
 
@@ -61,8 +62,9 @@ class MetricsPage:
         connection.timeout = _left_s(until_s)
         if connection.sock is not None:
             connection.sock.settimeout(connection.timeout)
-        connection.request("GET", self._path, headers=self._headers)
-        answer = connection.getresponse()
+        with deadline(connection, connection.timeout):
+            connection.request("GET", self._path, headers=self._headers)
+            answer = connection.getresponse()
         text = b"".join(self._pieces(answer, until_s)).decode(errors="replace")
         answer.close()
         if answer.status != 200:
@@ -93,11 +95,13 @@ class MetricsPage:
             number = _number(value)
             if number is not None and not _PART.search(labels):
                 series.setdefault(name, []).append(number)
-        told = {
+        summed = {
             metric: (fmean if metric in SHARES else sum)(series[found])
             for metric, names in self._names.items()
             if (found := next((name for name in names if name in series), None))
         }
+        # The sum of large numbers may be none.
+        told = {metric: value for metric, value in summed.items() if isfinite(value)}
         if not told:
             raise PageError("the page has none of the engine's metrics")
         return told

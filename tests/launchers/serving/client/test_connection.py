@@ -252,6 +252,17 @@ class TestFailures:
 
         assert ask(handle, Patience(answer_s=0.05)).problem == "the answer was not complete after 0.05 s"
 
+    @pytest.mark.parametrize("head", [CHUNKED, b"HTTP/1.1 200 OK\r\nX: "], ids=["body", "header"])
+    def test_an_answer_without_an_end_is_given_up(self, head: bytes) -> None:
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(head)
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    writer.write(chunk(b": ping\n\n" * 1000) if head == CHUNKED else b"x" * 8000)
+                    await writer.drain()
+
+        assert ask(handle, Patience(answer_bytes=2**20)).problem == "the answer has more than 1 MiB"
+
     def test_nobody_listens(self) -> None:
         async def asking(port: int) -> None:
             async with Client(Address("127.0.0.1", port)) as client:

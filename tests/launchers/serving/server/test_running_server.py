@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
+import time
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from threading import Thread
@@ -73,6 +75,44 @@ def test_a_silent_server_is_given_up(nobody: str) -> None:
         why = why_no_answer(f"http://127.0.0.1:{silent.getsockname()[1]}", "/health", {}, within_s=0.2)
     assert why
     assert "does not answer from here: timed out" in why
+
+
+ENDLESS = {
+    "a byte at a time": (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+    "a line at a time": (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
+    "continue for ever": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+}
+
+
+@pytest.fixture
+def endless(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server that begins an answer, and goes on with it for ever."""
+    begin, more = request.param
+
+    def serve(listening: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = listening.accept()
+            with connection:
+                connection.sendall(begin)
+                while True:
+                    connection.sendall(more)
+                    time.sleep(0.05)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        Thread(target=serve, args=(listening,), daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("endless", ENDLESS.values(), ids=list(ENDLESS), indirect=True)
+def test_a_server_whose_answer_has_no_end_is_given_up(endless: str) -> None:
+    assert "does not answer from here: " in str(why_no_answer(endless, "/health", {}, within_s=0.3))
+
+
+@pytest.mark.parametrize("endless", [(b"\x1b]0;mine\x07 no HTTP\r\n\r\n", b"")], indirect=True)
+def test_what_a_terminal_would_obey_is_not_repeated(endless: str) -> None:
+    why = str(why_no_answer(endless, "/health", {}))
+    assert "mine" in why
+    assert why.isprintable()
 
 
 @pytest.mark.parametrize(

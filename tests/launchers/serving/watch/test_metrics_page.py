@@ -135,6 +135,12 @@ def test_a_page_that_hangs_is_a_gap_and_the_next_one_is_read(server: PagedServer
     page.close()
 
 
+def test_gauges_whose_sum_is_no_number_are_left_out(server: PagedServer) -> None:
+    server.page = "".join(f'vllm:num_requests_running{{engine="{each}"}} 1e308\n' for each in range(3))
+    server.page += "vllm:num_requests_waiting 2\n"
+    assert read(server) == {"waiting": 2}
+
+
 def test_a_page_of_an_error_or_of_something_else_is_a_gap(server: PagedServer) -> None:
     server.status = 503
     with pytest.raises(PageError, match="status 503"):
