@@ -7,6 +7,7 @@ there, nothing goes stale, and nothing stays on the disk.
 from __future__ import annotations
 
 import atexit
+import lzma
 import os
 import stat
 import tarfile
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import IO
+from typing import IO, Self
 
 from llmexp.errors import ConfigError
 from llmexp.record.reading import LONGEST_LINES_BYTES, plain
@@ -28,7 +29,14 @@ MOST_MEMBERS = 100_000
 LARGEST_BYTES = 2**34
 """The bytes of all members together; one member may have LONGEST_LINES_BYTES, as the longest record that is read."""
 DEEPEST = 8
-_CHUNK_BYTES = 2**20
+_CHUNK_BYTES = LONGEST_HEAD_BYTES = 2**20
+_OF_HEADS = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,16 @@ def unpack(path: Path, into: Path) -> None:
                     raise _refused(path, member.name, wrong)
                 seen.add(member.name.rstrip("/"))
                 left_bytes -= _write(path, member, into / member.name)
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, ValueError, OSError) as error:
+    except (
+        zipfile.BadZipFile,
+        tarfile.TarError,
+        zlib.error,
+        lzma.LZMAError,
+        EOFError,
+        RuntimeError,
+        ValueError,
+        OSError,
+    ) as error:
         raise ConfigError(plain(f"{path} is no bundle that can be read: {error or type(error).__name__}")) from None
 
 
@@ -120,8 +137,23 @@ def _members(path: Path) -> Iterator[Iterator[Member]]:
             yield (_of_zip(archive, info) for info in archive.infolist())
     else:
         # As a stream, so that of a member which is refused no more is read than its head.
-        with tarfile.open(path, "r|gz") as stream:
+        with tarfile.open(path, "r|gz", tarinfo=_Head) as stream:
             yield (_of_tar(stream, info) for info in stream)
+
+
+class _Head(tarfile.TarInfo):
+    """A head whose long name, or whose table of a pax archive, is no longer than any that an export makes.
+
+    tarfile reads these whole before it says what they are of.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Take a block of 512 bytes; raises ReadError for a head that is too long."""
+        found = super().frombuf(buf, encoding, errors)
+        if found.type in _OF_HEADS and found.size > LONGEST_HEAD_BYTES:
+            raise tarfile.ReadError(f"the head of a member has {found.size} bytes")
+        return found
 
 
 def _of_zip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:

@@ -106,6 +106,8 @@ def _indexed(folder: Path) -> dict[str, Stored]:
 
 def _header(path: Path) -> dict[str, Stored]:
     """Return the tensors of one file; raise ConfigError where its length is not what its header says."""
+    if path.exists() and not path.is_file():
+        raise _wrong(path.parent, f"{path.name} is no regular file")
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(LENGTH_BYTES), "little")
@@ -137,7 +139,7 @@ def _stored(path: Path, base: int, entry: Any) -> Stored:
 def _json(text: bytes, path: Path) -> dict[str, Any]:
     try:
         loaded = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _wrong(path.parent, f"{path.name} cannot be read: {error}") from None
     if not isinstance(loaded, dict):
         raise _wrong(path.parent, f"{path.name} is no mapping of names")

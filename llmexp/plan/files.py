@@ -25,6 +25,8 @@ def matching(patterns: Sequence[str], suffixes: Sequence[str] = ()) -> list[Path
         matched = [path for match in matches for path in (_inside(match, suffixes) if match.is_dir() else [match])]
         if not matched:
             raise ConfigError(f"data.files: nothing matches {pattern}")
+        for path in matched:
+            check_regular("data.files", path)
         found += matched
     return found
 
@@ -33,6 +35,12 @@ def check_place(key: str, place: str) -> None:
     """Raise ConfigError where a path does not exist; a place that does not look like a path may be a hub name."""
     if (place.startswith((".", "~")) or Path(place).is_absolute()) and not Path(place).expanduser().exists():
         raise ConfigError(f"{key}={place}: there is no such file or folder")
+
+
+def check_regular(key: str, path: Path) -> None:
+    """Raise ConfigError for a pipe, a device or a socket, which would be waited for or have no end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ConfigError(f"{key}: {path} is no regular file")
 
 
 def below(place: Path) -> list[Path]:
@@ -45,6 +53,9 @@ def digest(paths: Iterable[Path]) -> str:
 
     A file over 64 MiB counts by its size and 64 parts. A file is read again only after it has changed.
     """
+    paths = list(paths)
+    for path in paths:
+        check_regular("data", path)
     try:
         found = [_digest(path, (state := path.stat()).st_size, state.st_mtime_ns) for path in paths]
     except OSError as error:

@@ -133,6 +133,8 @@ def _json(path: Path) -> Iterator[tuple[int, object]]:
 def _parsed(text: str, path: Path, line: int) -> Any:
     try:
         return json.loads(text)
+    except RecursionError:
+        raise _wrong(path, line, "its values lie in each other too deeply") from None
     except json.JSONDecodeError as error:
         raise _wrong(
             path,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from llmexp.errors import ConfigError
+from llmexp.plan.files import check_regular
 
 # A line of Mooncake's trace with a million tokens has 2,000 block ids, below 20 kB.
 LINE_BYTES = 2**20
@@ -16,6 +17,7 @@ def numbered_lines(path: Path, key: str) -> Iterator[tuple[int, str]]:
 
     Raises ConfigError, which begins with the configuration's key, for a file or line that cannot be read.
     """
+    check_regular(key, path)
     try:
         with path.open("rb") as file:
             number = 0

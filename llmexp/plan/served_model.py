@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -12,6 +11,7 @@ from llmexp.errors import ConfigError
 from llmexp.plan import files
 from llmexp.plan.checkpoint import Checkpoint
 from llmexp.plan.shape import shape_of
+from llmexp.record.reading import read_json
 from llmexp.schema import HfModel, ModelConfig
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
@@ -109,7 +109,10 @@ def _of_folder(model: HfModel, folder: Path) -> CheckpointModel:
             f"model.path={model.path}: there is no tokenizer, which every server reads: save it there "
             "(tokenizer.save_pretrained)"
         )
-    config = json.loads((folder / "config.json").read_text())
+    try:
+        config = read_json(folder / "config.json")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"model.path={model.path}: config.json cannot be read: {error}") from None
     sizes = {size: _size(config, names, model.path) for size, names in _NAMES.items()}
     return CheckpointModel(
         name=model.name,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmexp.errors import ConfigError
+from llmexp.record.reading import read_json
 from llmexp.schema import HfModel, ModelConfig
 
 # `ModelShape` counts the parameters of these architectures of transformers exactly.
@@ -186,7 +186,7 @@ def _shape_of_folder(model: HfModel) -> ModelShape | None:
         raise ConfigError(f"model.path={model.path} is a file: name the folder that holds it, model.path={path.parent}")
     config = path / "config.json"
     try:
-        loaded: dict[str, Any] = json.loads(config.read_text())
+        loaded: dict[str, Any] = read_json(config)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"model.path={model.path}: {config.name} cannot be read as a transformers configuration ({error})"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import os
 import stat
 import tarfile
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -103,3 +106,36 @@ def test_what_is_unpacked_is_plain_and_nobody_elses(tmp_path: Path) -> None:
     assert stat.S_IMODE((folder / "s/run.sh").stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert unpacked(tmp_path / "a.tgz") == folder
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE], ids=repr
+)
+def test_a_head_that_states_gibibytes_is_refused_before_it_is_read(tmp_path: Path, kind: bytes) -> None:
+    """5 GiB of zeros are 5 MB in a file, and tarfile reads a head whole."""
+    stated = tarfile.TarInfo("././@LongLink")
+    stated.type, stated.size = kind, 5 * 2**30
+    with gzip.open(tmp_path / "odd.tar.gz", "wb", compresslevel=1) as file:
+        file.write(member("s/first").tobuf() + stated.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(64):
+            file.write(bytes(2**20))
+    (tmp_path / "into").mkdir()
+    tracemalloc.start()
+    with pytest.raises(ConfigError, match="the head of a member has 5368709120 bytes"):
+        unpack(tmp_path / "odd.tar.gz", tmp_path / "into")
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 2**24
+
+
+def test_a_damaged_zip_of_any_method_is_a_line(tmp_path: Path) -> None:
+    for method in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2, zipfile.ZIP_DEFLATED):
+        path = tmp_path / f"odd{method}.zip"
+        with zipfile.ZipFile(path, "w", method) as file:
+            file.writestr("s/a", os.urandom(4096))
+        content = bytearray(path.read_bytes())
+        content[200:2000] = os.urandom(1800)
+        path.write_bytes(content)
+        (into := tmp_path / f"into{method}").mkdir()
+        with pytest.raises(ConfigError, match="is no bundle that can be read"):
+            unpack(path, into)
